@@ -1,0 +1,53 @@
+# Every target sets up what it needs in .venv; nothing is installed outside this folder.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.PHONY: run demo test lint check format bench nudges harness clean
+
+run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
+	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
+
+demo: $(VENV)/.installed         ## raw and guarded conversations, side by side
+	$(BIN)/forge-proxy demo
+
+test: $(VENV)/.developed         ## the whole suite, warnings are errors
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.developed         ## format, lint, strict types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+check: lint test
+
+format: $(VENV)/.developed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.developed        ## what the daemon costs, as ratios measured in one run
+	$(BIN)/python -m tests.bench $(ARGS)
+
+nudges: $(VENV)/.developed       ## how often the tiny model recovers, by nudge wording
+	$(BIN)/python -m tests.bench.nudges $(ARGS)
+
+harness: $(VENV)/.developed      ## real agent harnesses from npm against the daemon
+	$(BIN)/python -m tests.harness $(ARGS)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "forge-proxy needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 run"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[embedded]'
+	@touch $@
+
+$(VENV)/.developed: pyproject.toml $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable '.[embedded]' --group dev
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .harness .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""HTTP in: parses, calls the engine, renders. Decides nothing."""

@@ -1,0 +1,37 @@
+"""A caller who leaves ends the work that is done for them, in every phase."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from starlette.types import Receive
+
+
+@asynccontextmanager
+async def leaving_cancels(receive: Receive) -> AsyncGenerator[None]:
+    """Cancels the block when the caller disconnects, and swallows just that cancellation.
+
+    The request's body must have been read: from then on `receive` only tells of the disconnect.
+    """
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101  # a coroutine runs in a task
+    left = False
+
+    async def watch() -> None:
+        nonlocal left
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        left = True
+        task.cancel()
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not left:
+            raise
+        task.uncancel()
+    finally:
+        watcher.cancel()

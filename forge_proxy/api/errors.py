@@ -1,0 +1,78 @@
+"""From a fault to an HTTP answer: the one table. Nothing else in the project knows which status an error has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from starlette.responses import JSONResponse
+
+from forge_proxy.core.errors import (
+    BackendBroke,
+    BackendError,
+    BackendFault,
+    BackendTimeout,
+    BackendUnreachable,
+    EmptyAnswer,
+    ForgeError,
+    InvalidRequest,
+    ToolCallInvalid,
+    ToolChoiceUnsatisfied,
+    UnknownModel,
+)
+from forge_proxy.core.jsontypes import JsonObject, is_object
+from forge_proxy.wire.openai.errors import encode_error
+
+
+class Rendered(NamedTuple):
+    """An error as a caller gets it."""
+
+    status: int
+    body: JsonObject
+    headers: Mapping[str, str]
+
+
+_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
+    InvalidRequest: (400, "invalid_request_error", None),
+    UnknownModel: (404, "invalid_request_error", "model_not_found"),
+    BackendUnreachable: (502, "server_error", "backend_unreachable"),
+    BackendTimeout: (504, "server_error", "backend_timeout"),
+    BackendBroke: (502, "server_error", "backend_broke_off"),
+    BackendFault: (502, "server_error", "backend_error"),
+    ToolChoiceUnsatisfied: (502, "server_error", "tool_choice_unsatisfied"),
+    ToolCallInvalid: (502, "server_error", "tool_call_invalid"),
+    EmptyAnswer: (502, "server_error", "empty_answer"),
+    ForgeError: (500, "server_error", "internal_error"),
+}
+
+
+def render(error: ForgeError) -> Rendered:
+    """Status, body and headers of an error, in the OpenAI shape."""
+    if isinstance(error, BackendError):
+        return _backend_error(error)
+    status, kind, code = next(_TABLE[cls] for cls in type(error).__mro__ if cls in _TABLE)
+    param = error.at if isinstance(error, InvalidRequest) else None
+    return Rendered(status, encode_error(str(error), kind, code, param), {})
+
+
+def _backend_error(error: BackendError) -> Rendered:
+    """The model server's own status and words, so that a client can act on them; its shape made that of OpenAI."""
+    inner = error.body.get("error") if is_object(error.body) else None
+    said = inner if is_object(inner) else {}
+    kind, code, param = said.get("type"), said.get("code"), said.get("param")
+    if kind == "exceed_context_size_error":  # llama.cpp's; clients compact on OpenAI's code
+        code = "context_length_exceeded"
+    fallback = "invalid_request_error" if error.status < 500 else "server_error"
+    body = encode_error(
+        error.words,
+        kind if isinstance(kind, str) else fallback,
+        code if isinstance(code, str) else None,
+        param if isinstance(param, str) else None,
+    )
+    return Rendered(error.status, body, error.headers)
+
+
+def error_response(error: ForgeError, headers: Mapping[str, str]) -> JSONResponse:
+    """The answer to a request that ended in `error`."""
+    rendered = render(error)
+    return JSONResponse(rendered.body, rendered.status, {**rendered.headers, **headers})

@@ -1,0 +1,76 @@
+"""`POST /v1/chat/completions`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forge_proxy.api.config import ServerConfig
+from forge_proxy.api.disconnect import leaving_cancels
+from forge_proxy.api.errors import error_response
+from forge_proxy.api.identity import request_id_of
+from forge_proxy.api.openai.live import LiveAnswer, head_of
+from forge_proxy.core.chat import ChatRequest
+from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.guardrails import GuardPolicy, Outcome, read_switches
+from forge_proxy.core.stream import Chunk, CompletionBuilder
+from forge_proxy.engine.answer import AnswerEvent, Engine
+from forge_proxy.engine.report import Report
+from forge_proxy.wire.openai.render import encode_completion
+from forge_proxy.wire.openai.request import decode_request, read_body
+
+_CLIENT_LEFT = 499
+"""nginx's status for a caller who is gone; nobody receives it."""
+
+
+class ChatCompletions:
+    """The endpoint: reads a request, lets the engine answer it, and sends that streamed or whole."""
+
+    def __init__(self, engine: Engine, policy: GuardPolicy, config: ServerConfig) -> None:
+        self._engine = engine
+        self._policy = policy
+        self._config = config
+
+    async def create(self, request: Request) -> Response:
+        """Answer one request."""
+        request_id = request_id_of(request)
+        headers = {"x-request-id": request_id}
+        try:
+            chat = decode_request(read_body(await request.body()))
+            switches = read_switches(request.headers.get("x-forge-guardrails"), self._policy.enabled)
+            policy = self._policy.model_copy(update={"enabled": switches})
+            answer = self._engine.answer(chat, policy, request_id=request_id)
+            if chat.stream:
+                return LiveAnswer(answer, chat, request_id, self._config, headers)
+            async with leaving_cancels(request.receive):
+                return await _whole(answer, chat, request_id, headers)
+        except ForgeError as error:
+            return error_response(error, headers)
+        return Response(status_code=_CLIENT_LEFT)
+
+
+async def _whole(
+    answer: AsyncGenerator[AnswerEvent], chat: ChatRequest, request_id: str, headers: Mapping[str, str]
+) -> Response:
+    """The whole answer, made of the same chunks that a stream would have been."""
+    builder = CompletionBuilder()
+    chunks: list[Chunk] = []
+    report = Report(Outcome.PASSTHROUGH)
+    async with aclosing(answer) as events:
+        async for item in events:
+            if isinstance(item, Report):
+                report = item
+            else:
+                chunks.append(item)
+                builder.add(item)
+    told = {**headers, "x-forge-outcome": report.outcome.value, "x-forge-attempts": str(report.attempts)}
+    if report.tokens is not None:
+        told["x-forge-tokens-spent"] = str(report.tokens)
+    if len(chunks) == 1 and chunks[0].as_sent is not None:
+        body = chunks[0].as_sent
+    else:
+        body = encode_completion(builder.completion(), head_of(chunks[0] if chunks else None, chat, request_id))
+    return Response(body, media_type="application/json", headers=told)

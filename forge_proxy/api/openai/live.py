@@ -1,0 +1,129 @@
+"""A streamed answer as an ASGI response: headers at the first event, keep-alives while the line is silent, no clean end
+after a fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
+
+import orjson
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from forge_proxy.api.config import ServerConfig
+from forge_proxy.api.disconnect import leaving_cancels
+from forge_proxy.api.errors import error_response, render
+from forge_proxy.core.chat import ChatRequest
+from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.guardrails import Outcome
+from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.answer import AnswerEvent
+from forge_proxy.engine.report import Report
+from forge_proxy.wire.openai.render import DONE, ChunkWriter, comment, event
+
+
+def head_of(chunk: Chunk | None, request: ChatRequest, request_id: str) -> JsonObject:
+    """The id, time and model of an answer: the backend's, and ours for what it leaves out."""
+    given: JsonObject = chunk.head if chunk else {}
+    return {
+        "id": given.get("id") or f"chatcmpl-{request_id}",
+        "created": given.get("created") or int(time.time()),
+        "model": given.get("model") or request.model or "",
+    }
+
+
+class LiveAnswer(Response):
+    """Sends an engine's answer as server-sent events."""
+
+    def __init__(
+        self,
+        answer: AsyncGenerator[AnswerEvent],
+        request: ChatRequest,
+        request_id: str,
+        config: ServerConfig,
+        headers: Mapping[str, str],
+    ) -> None:
+        super().__init__(media_type="text/event-stream", headers={"cache-control": "no-cache", **headers})
+        del self.headers["content-length"]
+        self._answer = answer
+        self._request = request
+        self._request_id = request_id
+        self._config = config
+        self._ours = headers
+        self._writer: ChunkWriter | None = None
+        self._started = False
+        self._sent_at = 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the answer to its end, or to the caller's."""
+        async with leaving_cancels(receive):
+            keeper = asyncio.create_task(self._keep_alive(send))
+            try:
+                await self._run(scope, receive, send)
+            finally:
+                keeper.cancel()
+                with suppress(asyncio.CancelledError):
+                    await keeper
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with aclosing(self._answer) as events:
+                async for item in events:
+                    if isinstance(item, Report):
+                        await self._end(send, item)
+                    elif data := self._write(item):
+                        await self._send(send, data)
+                    elif not self._started:
+                        await self._start(send)
+        except ForgeError as error:
+            if not self._started:
+                self._started = True
+                await error_response(error, self._ours)(scope, receive, send)
+            elif self._config.stream_errors == "event":
+                await self._send(send, event(orjson.dumps(render(error).body)))
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            # Otherwise the response is left incomplete: the server then cuts the connection, and the client knows.
+
+    def _write(self, chunk: Chunk) -> bytes:
+        if self._writer is None:
+            self._writer = ChunkWriter(head_of(chunk, self._request, self._request_id))
+        if chunk.as_sent is not None:
+            return event(chunk.as_sent)
+        return self._writer.write(chunk, usage=self._request.include_usage)
+
+    async def _end(self, send: Send, report: Report) -> None:
+        data = DONE
+        if report.outcome is not Outcome.PASSTHROUGH:
+            told = f"x-forge-outcome={report.outcome} x-forge-attempts={report.attempts}"
+            data = comment(f"{told} x-forge-tokens-spent={report.tokens}" if report.tokens is not None else told) + data
+        await self._send(send, data)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send(self, send: Send, data: bytes) -> None:
+        if not self._started:
+            await self._start(send)
+        self._sent_at = time.monotonic()
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def _start(self, send: Send) -> None:
+        self._started = True
+        self._sent_at = time.monotonic()
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+
+    async def _keep_alive(self, send: Send) -> None:
+        """Headers at the latest when they are due, then an empty chunk whenever the line was silent for long."""
+        await asyncio.sleep(self._config.first_event_seconds)
+        if not self._started:
+            await self._start(send)
+        while True:
+            silent = time.monotonic() - self._sent_at
+            if silent < self._config.keepalive_seconds:
+                await asyncio.sleep(self._config.keepalive_seconds - silent)
+                continue
+            if self._writer is None:
+                self._writer = ChunkWriter(head_of(None, self._request, self._request_id))
+            await self._send(send, self._writer.keepalive())

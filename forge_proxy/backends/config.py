@@ -1,0 +1,55 @@
+"""The `backend` section of the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+Kind = Literal["embedded", "openai", "llama-server", "ollama", "anthropic"]
+
+
+class EmbeddedConfig(BaseModel):
+    """How the embedded llama.cpp runs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    slots: int = Field(default=2, ge=1, le=64, description="How many requests it works on at a time.")
+    context: int | None = Field(
+        default=None,
+        ge=256,
+        description="Tokens for each slot. Default: what the model was trained with, as memory allows.",
+    )
+    threads: int | None = Field(default=None, ge=1, description="CPU threads. Default: llama.cpp's choice.")
+    gpu_layers: int = Field(
+        default=-1, ge=-1, description="Layers on the GPU, -1 for as many as fit. The PyPI wheel is CPU only."
+    )
+    start_seconds: float = Field(default=600, gt=0, description="How long loading the model may take.")
+
+
+class BackendConfig(BaseModel):
+    """Which model server answers. With nothing named, one that is already running is looked for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Kind | None = Field(
+        default=None, description="Its kind; found out when a url, gguf or model is named without it."
+    )
+    url: str | None = Field(
+        default=None, pattern=r"^https?://", description="Base URL of a running server, with or without /v1."
+    )
+    gguf: Path | None = Field(default=None, description="A model file for the embedded llama.cpp.")
+    model: str | None = Field(
+        default=None, min_length=1, description="The model that stands in for names the server does not know."
+    )
+    api_key: SecretStr | None = Field(
+        default=None, description="The server's own key. Never shown, never the caller's."
+    )
+    connect_seconds: float = Field(default=5, gt=0, description="How long connecting may take.")
+    silence_seconds: float = Field(
+        default=1800,
+        gt=0,
+        description="How long a server may send nothing. Reading a long prompt takes minutes on slow hardware.",
+    )
+    embedded: EmbeddedConfig = Field(default_factory=EmbeddedConfig)

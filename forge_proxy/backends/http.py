@@ -1,0 +1,171 @@
+"""The one small door to HTTP, so that the client library can be chosen by measuring (docs/decisions/0003).
+
+`HttpClient` is what adapters ask for; `AioHttp` is it on aiohttp. Transport failures come out as our own errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Protocol
+
+import aiohttp
+
+from forge_proxy.core.errors import BackendBroke, BackendTimeout, BackendUnreachable
+
+_MAX_ERROR_BODY = 1024 * 1024
+_END_SECONDS = 0.02
+
+
+class HttpResponse(Protocol):
+    """An answer whose status and headers have arrived. Header names are lower case."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """The body as it arrives. Raises `BackendBroke` or `BackendTimeout`."""
+        ...
+
+    async def read(self) -> bytes:
+        """The whole body. Raises as `pieces`."""
+        ...
+
+    async def finish(self) -> None:
+        """Let the end of a body arrive whose content is complete, so that the connection can be used again."""
+        ...
+
+
+class HttpClient(Protocol):
+    """Sends requests. Leaving the context closes the connection of an answer that was not read to its end."""
+
+    def open(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        seconds: float | None = None,
+    ) -> AbstractAsyncContextManager[HttpResponse]:
+        """Send and wait for the answer's head. `seconds` bounds the whole exchange.
+
+        Raises `BackendUnreachable`, `BackendTimeout` or `BackendBroke`.
+        """
+        ...
+
+
+_CLOSED_MEANWHILE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
+
+
+def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+    # A compressed stream would arrive in blocks rather than as it is written.
+    return aiohttp.ClientSession(connector=connector, headers={"Accept-Encoding": "identity"})
+
+
+class AioHttp:
+    """`HttpClient` on aiohttp. Made inside a running event loop; `close` it."""
+
+    def __init__(self, *, connect_seconds: float, silence_seconds: float) -> None:
+        self._connect = connect_seconds
+        self._silence = silence_seconds
+        # llama.cpp closes an idle connection after 5 s: ours are let go before that.
+        self._kept = _session(aiohttp.TCPConnector(limit=0, keepalive_timeout=4))
+        self._fresh = _session(aiohttp.TCPConnector(limit=0, force_close=True))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._kept.close()
+        await self._fresh.close()
+
+    @asynccontextmanager
+    async def open(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        seconds: float | None = None,
+    ) -> AsyncGenerator[HttpResponse]:
+        """See `HttpClient.open`."""
+        response = await self._send(method, url, body, headers or {}, seconds)
+        try:
+            yield _Response(response, url, self._silence)
+        finally:
+            response.close()
+
+    async def _send(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], seconds: float | None
+    ) -> aiohttp.ClientResponse:
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=self._connect, sock_read=self._silence)
+        try:
+            try:
+                return await self._kept.request(
+                    method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
+                )
+            except _CLOSED_MEANWHILE as exc:
+                if isinstance(exc, aiohttp.ClientConnectorError):
+                    raise
+                # A kept connection that the server closed just now: nothing was answered, so it is sent once more.
+                return await self._fresh.request(
+                    method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
+                )
+        except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as exc:
+            raise BackendUnreachable(url, _cause(exc, self._connect)) from exc
+        except (aiohttp.ServerTimeoutError, TimeoutError) as exc:
+            raise BackendTimeout(url, seconds or self._silence) from exc
+        except (aiohttp.ClientError, OSError) as exc:
+            raise BackendBroke(url, "it closed the connection without an answer") from exc
+
+
+class _Response:
+    """`HttpResponse` on aiohttp."""
+
+    def __init__(self, response: aiohttp.ClientResponse, url: str, silence: float) -> None:
+        self._response = response
+        self._url = url
+        self._silence = silence
+        self.status = response.status
+        self.headers = {name.lower(): value for name, value in response.headers.items()}
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._response.content.iter_any():
+                yield piece
+        except (aiohttp.ServerTimeoutError, TimeoutError) as exc:
+            raise BackendTimeout(self._url, self._silence) from exc
+        except (aiohttp.ClientError, OSError) as exc:
+            raise BackendBroke(self._url, str(exc) or type(exc).__name__) from exc
+
+    async def read(self) -> bytes:
+        return b"".join([piece async for piece in self.pieces()])
+
+    async def finish(self) -> None:
+        # Some servers keep the connection open after the last event; waiting for them would hold up our caller.
+        with suppress(TimeoutError, aiohttp.ClientError, OSError):
+            async with asyncio.timeout(_END_SECONDS):
+                async for _ in self._response.content.iter_any():
+                    pass
+
+
+def _cause(exc: Exception, seconds: float) -> str:
+    if isinstance(exc, aiohttp.ClientConnectorError):
+        return (exc.os_error.strerror or str(exc.os_error)).lower()
+    return f"no connection within {seconds:g} s"
+
+
+async def read_capped(response: HttpResponse, limit: int = _MAX_ERROR_BODY) -> bytes:
+    """The beginning of a body: an error's words need no more."""
+    parts: list[bytes] = []
+    size = 0
+    async for piece in response.pieces():
+        parts.append(piece)
+        size += len(piece)
+        if size >= limit:
+            break
+    return b"".join(parts)[:limit]

@@ -1,0 +1,1 @@
+"""llama.cpp's HTTP server: found running, or embedded in a child process of ours."""

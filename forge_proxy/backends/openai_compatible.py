@@ -1,0 +1,146 @@
+"""Any server with `/v1/chat/completions`: llama-server, vLLM, LM Studio, Ollama's own such route, and the rest."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from urllib.parse import urlsplit, urlunsplit
+
+import orjson
+
+from forge_proxy.backends.http import HttpClient, HttpResponse, read_capped
+from forge_proxy.core.chat import ModelCall, ModelCard
+from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault, UnreadCall
+from forge_proxy.core.health import Health
+from forge_proxy.core.jsontypes import Json, is_integer, is_object
+from forge_proxy.core.stream import Chunk
+from forge_proxy.wire.openai.answer import UnreadableAnswer, decode_answer
+from forge_proxy.wire.openai.errors import is_unread_call
+from forge_proxy.wire.openai.models import decode_models
+from forge_proxy.wire.openai.request import encode_call
+from forge_proxy.wire.sse import SseError, SseReader
+
+_DONE = b"[DONE]"
+_KEPT_HEADERS = ("retry-after", "retry-after-ms")
+_SHORT = 5.0
+"""Seconds for a question that needs no model: what models there are, whether it is well."""
+
+
+class OpenAICompatible:
+    """The adapter. `health_path`, below the root, tells whether it is ready; without one the models are asked."""
+
+    def __init__(
+        self, url: str, http: HttpClient, *, api_key: str | None = None, health_path: str | None = None
+    ) -> None:
+        self.url = _shown(url)
+        self._base = base_url(url)
+        self._root = urlunsplit((*urlsplit(url)[:2], "", "", ""))
+        self._http = http
+        self._health_path = health_path
+        self._headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
+        if api_key is not None:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+
+    async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
+        """See `engine.ports.Backend`."""
+        body = orjson.dumps(encode_call(call))
+        renamed = call.request.model if call.model is not None else None
+        async with self._http.open(
+            "POST", f"{self._base}/chat/completions", body=body, headers=self._headers
+        ) as response:
+            if response.status >= 400:
+                raise await self._error(response)
+            streamed = response.headers.get("content-type", "").startswith("text/event-stream")
+            events = self._events(response) if streamed else _once(await response.read())
+            finished = not streamed
+            async for event in events:
+                if event == _DONE:
+                    await response.finish()
+                    return
+                chunk = self._chunk(event, renamed)
+                finished = finished or any(delta.finish for delta in chunk.deltas)
+                yield chunk
+            if not finished:
+                raise BackendBroke(self.url, "the stream ended without a finish reason")
+
+    async def models(self) -> Sequence[ModelCard]:
+        """See `engine.ports.Backend`."""
+        return decode_models(await self._get(f"{self._base}/models"))
+
+    async def health(self) -> Health:
+        """See `engine.ports.Backend`."""
+        try:
+            if self._health_path is None:
+                await self.models()
+            else:
+                await self._get(self._root + self._health_path)
+        except BackendError as error:
+            return Health("loading" if error.status == 503 else "down", error.words)
+        except BackendFault as fault:
+            return Health("down", str(fault))
+        return Health("ok")
+
+    async def _get(self, url: str) -> Json:
+        async with self._http.open("GET", url, headers=self._headers, seconds=_SHORT) as response:
+            if response.status >= 400:
+                raise await self._error(response)
+            return _parsed(await response.read())
+
+    async def _events(self, response: HttpResponse) -> AsyncIterator[bytes]:
+        """The data of each event."""
+        reader = SseReader()
+        try:
+            async for piece in response.pieces():
+                for event in reader.feed(piece):
+                    yield event
+        except SseError as exc:
+            raise BackendBroke(self.url, str(exc)) from exc
+        if last := reader.end():
+            yield last
+
+    def _chunk(self, event: bytes, renamed: str | None) -> Chunk:
+        try:
+            return decode_answer(event, model=renamed)
+        except UnreadableAnswer as exc:
+            if exc.error is None:
+                raise BackendBroke(self.url, str(exc)) from exc
+            raise _fault(self.url, _status_in(exc.error), exc.error, {}) from exc
+
+    async def _error(self, response: HttpResponse) -> BackendError:
+        headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+        return _fault(self.url, response.status, _parsed(await read_capped(response)), headers)
+
+
+def base_url(url: str) -> str:
+    """The URL that `/chat/completions` is put behind: a bare host gets `/v1`, a path is left as it is."""
+    parts = urlsplit(url.rstrip("/"))
+    return urlunsplit((parts.scheme, parts.netloc, parts.path or "/v1", "", ""))
+
+
+def _shown(url: str) -> str:
+    """The URL without a user name and password, for messages and logs."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+
+
+def _fault(url: str, status: int, body: Json, headers: dict[str, str]) -> BackendError:
+    kind = UnreadCall if is_unread_call(body) else BackendError
+    return kind(url, status, body, headers)
+
+
+def _status_in(body: Json) -> int:
+    """The status that an error inside a stream would have had."""
+    error = body.get("error") if is_object(body) else None
+    code = error.get("code") if is_object(error) else None
+    return code if is_integer(code) and 400 <= code < 600 else 502
+
+
+def _parsed(raw: bytes) -> Json:
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return raw.decode("utf-8", "replace")
+
+
+async def _once(raw: bytes) -> AsyncIterator[bytes]:
+    yield raw

@@ -1,0 +1,5 @@
+"""The command line: serve, demo, check."""
+
+from forge_proxy.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,65 @@
+"""`forge-proxy check`: what the settings mean here and now, for people and for scripts."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rich.console import Console
+from rich.table import Table
+
+from forge_proxy import daemon
+from forge_proxy.core.chat import ModelCard
+from forge_proxy.core.errors import BackendFault, ForgeError
+from forge_proxy.engine.events import Event
+from forge_proxy.settings import Settings
+
+
+def run_check(settings: Settings) -> bool:
+    """Print what was found and what would be used; whether the daemon would start and answer."""
+    rows, good = asyncio.run(_look(settings))
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in rows:
+        table.add_row(f"[bold]{name}[/]", value)
+    Console(highlight=False).print(table)
+    return good
+
+
+async def _look(settings: Settings) -> tuple[list[tuple[str, str]], bool]:
+    guardrails = settings.guardrails
+    off = [name for name, on in guardrails.enabled.model_dump(by_alias=True).items() if not on]
+    rows = [("guardrails", "all on" if not off else f"off: {', '.join(off)}")]
+    address, free = _try_address(settings)
+    rows.insert(0, ("listen", address))
+    try:
+        async with daemon.assemble(settings, _unheard) as parts:
+            rows.append(("backend", f"{parts.choice.kind} at {parts.backend.url}"))
+            rows.append(("because", parts.choice.because))
+            health = await parts.backend.health()
+            rows.append(("health", f"{health.status} {health.detail}".strip()))
+            try:
+                rows.append(("models", ", ".join(map(_in_words, await parts.backend.models())) or "none"))
+            except BackendFault as fault:
+                rows.append(("models", f"not known: {fault}"))
+            rows.append(("result", "ready" if health.status == "ok" and free else "not ready"))
+            return rows, health.status == "ok" and free
+    except ForgeError as error:
+        rows.append(("backend", str(error)))
+        rows.append(("result", "not ready"))
+        return rows, False
+
+
+def _try_address(settings: Settings) -> tuple[str, bool]:
+    host, port = settings.server.host, settings.server.port
+    try:
+        daemon.listen(host, port).close()
+    except ForgeError as error:
+        return str(error), False
+    return f"http://{host}:{port}/v1, free", True
+
+
+def _in_words(card: ModelCard) -> str:
+    return f"{card.id} ({card.window} tokens)" if card.window else card.id
+
+
+def _unheard(_: Event) -> None:
+    """Nobody listens to what a check does."""

@@ -1,0 +1,194 @@
+"""`forge-proxy demo`: the same requests to the embedded test model, raw and guarded, side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from forge_proxy import daemon
+from forge_proxy.core.chat import ToolCall
+from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.guardrails import GuardPolicy, Switches
+from forge_proxy.core.guardrails.schema import faults_in
+from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.stream import Chunk, CompletionBuilder, Reply
+from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.events import Event
+from forge_proxy.engine.report import Report
+from forge_proxy.settings import Settings
+from forge_proxy.wire.openai.request import decode_request
+
+# The test model understands only requests of this kind: an action in words, and its arguments by name.
+REQUESTS = (
+    "Please get the weather with city Paris and days 3.",
+    "send a email with email bob@acme.com and subject lunch",
+    "Can you book the hotel for city Rome, days 5?",
+    "I want to find the invoice for customer Anna.",
+    "get weather, city: Oslo and days: 7",
+    "Now book a hotel with city Lisbon and days 2.",
+)
+_TRIES = 4
+"""How often each request is made: at temperature 1 a small model is right or wrong by chance."""
+
+
+def _tool(name: str, about: str, **params: str) -> Json:
+    properties: dict[str, Json] = {key: {"type": kind} for key, kind in params.items()}
+    schema: Json = {"type": "object", "properties": properties, "required": [*params]}
+    return {"type": "function", "function": {"name": name, "description": about, "parameters": schema}}
+
+
+TOOLS: list[Json] = [
+    _tool("get_weather", "get the weather", city="string", days="integer"),
+    _tool("send_email", "send a email", email="string", subject="string"),
+    _tool("book_hotel", "book the hotel", city="string", days="integer"),
+    _tool("find_invoice", "find the invoice", customer="string"),
+]
+
+
+RESULTS = {
+    "get_weather": '{"weather": "sunny"}',
+    "send_email": '{"ok": true, "message": "alpha"}',
+    "book_hotel": '{"price": 17}',
+    "find_invoice": '{"ok": true, "amount": 240}',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One conversation, made both ways with the same seed. `ends_with` is the guarded model's word on the tool's result."""
+
+    said: str
+    raw: Reply | None
+    guarded: Reply | None
+    report: Report | None
+    ends_with: str
+
+
+def run_demo() -> None:
+    """Run the demo and print what happened."""
+    console = Console(highlight=False)
+    console.print(
+        "[bold]forge-proxy demo[/]: a 0.85 M parameter test model, temperature 1, each request raw and guarded.\n"
+    )
+    tried = asyncio.run(_try_all())
+    table = Table("request", "raw model", "guarded", "what was done", "then, given the result", show_lines=True)
+    for case in _worth_showing(tried):
+        done = _done(case.report) if case.report else ""
+        table.add_row(case.said, _verdict(case.raw), _verdict(case.guarded), done, case.ends_with)
+    console.print(table)
+    raw = sum(is_right(case.raw) for case in tried)
+    guarded = sum(is_right(case.guarded) for case in tried)
+    console.print(f"\nvalid tool calls in {len(tried)} requests: raw {raw}, guarded {guarded}\n")
+    console.print("Now with your own model and client:")
+    console.print(
+        "  1. forge-proxy serve --backend-url http://127.0.0.1:8080   (llama-server, or any compatible server)"
+    )
+    console.print(
+        "  2. export OPENAI_BASE_URL=http://127.0.0.1:8081/v1 OPENAI_API_KEY=none   (any client that reads these)"
+    )
+
+
+def is_right(reply: Reply | None) -> bool:
+    """Whether a reply is a call that a harness could run: of an offered tool, with arguments its schema allows."""
+    return reply is not None and bool(reply.calls) and all(_is_valid(call) for call in reply.calls)
+
+
+def _is_valid(call: ToolCall) -> bool:
+    offered = {tool.name: tool.parameters for tool in decode_request(_body("", 0)).tools}
+    args = call.args()
+    return call.tool in offered and args is not None and not faults_in(offered[call.tool], args)
+
+
+async def _try_all() -> list[Tried]:
+    settings = Settings.model_validate({"backend": {"kind": "embedded"}, "guardrails": {"text_answers": "nudge"}})
+    async with daemon.assemble(settings, _unheard) as parts:
+        return [tried async for tried in _try_each(parts.engine, settings.guardrails)]
+
+
+async def _try_each(engine: Engine, policy: GuardPolicy) -> AsyncIterator[Tried]:
+    off = policy.model_copy(update={"enabled": Switches(respond=False, rescue=False, validate=False, retry=False)})
+    for said in REQUESTS:
+        for seed in range(_TRIES):
+            body = _body(said, seed)
+            raw, _ = await _ask(engine, body, off)
+            guarded, report = await _ask(engine, body, policy)
+            ends_with = ""
+            if guarded is not None and is_right(guarded):
+                last, _ = await _ask(engine, _with_result(body, said, guarded.calls[0]), policy)
+                ends_with = (last.text if last else None) or ""
+            yield Tried(said, raw, guarded, report, ends_with)
+
+
+async def _ask(engine: Engine, body: JsonObject, policy: GuardPolicy) -> tuple[Reply | None, Report | None]:
+    """The reply and what it took; no reply where the request ended in an error."""
+    builder = CompletionBuilder()
+    report = None
+    try:
+        async with aclosing(engine.answer(decode_request(body), policy, request_id="demo")) as events:
+            async for event in events:
+                if isinstance(event, Chunk):
+                    builder.add(event)
+                else:
+                    report = event
+    except ForgeError:
+        return None, None
+    replies = builder.completion().replies
+    return (replies[0] if replies else None), report
+
+
+def _body(said: str, seed: int) -> dict[str, Json]:
+    messages: list[Json] = [{"role": "user", "content": said}]
+    return {"messages": messages, "tools": TOOLS, "temperature": 1.0, "seed": seed, "max_tokens": 200}
+
+
+def _with_result(body: JsonObject, said: str, call: ToolCall) -> JsonObject:
+    """The conversation after the tool has run."""
+    function: Json = {"name": call.tool, "arguments": call.arguments}
+    messages: list[Json] = [
+        {"role": "user", "content": said},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": call.id, "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": call.id, "content": RESULTS[call.tool]},
+    ]
+    return {**body, "messages": messages}
+
+
+def _worth_showing(tried: list[Tried]) -> list[Tried]:
+    """For each request one try: the first where the raw model went wrong, else the first."""
+    shown: list[Tried] = []
+    for said in REQUESTS:
+        cases = [case for case in tried if case.said == said]
+        shown.append(next((case for case in cases if not is_right(case.raw)), cases[0]))
+    return shown
+
+
+def _verdict(reply: Reply | None) -> str:
+    if reply is None:
+        return "[red]✗[/] an error"
+    said = "; ".join(f"{call.tool} {call.arguments}" for call in reply.calls)
+    if not said:
+        said = (
+            f"text: {reply.text.strip()[:160]}"
+            if reply.text
+            else f"thinking only: {(reply.reasoning or '').strip()[:160]}"
+        )
+    return f"{'[green]✓[/]' if is_right(reply) else '[red]✗[/]'} {escape(said)}"
+
+
+def _done(report: Report) -> str:
+    steps = [f"asked again: {fault.value.replace('_', ' ')}" for fault in report.faults]
+    steps += [f"{mark.kind.value}: {mark.detail}" for mark in report.marks]
+    return escape("\n".join(steps)) or "nothing"
+
+
+def _unheard(_: Event) -> None:
+    """The demo shows the report itself."""

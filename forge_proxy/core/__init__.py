@@ -1,0 +1,1 @@
+"""What forge-proxy knows about chats, calls and corrections. Pure: no clock, no network, no randomness, no I/O."""

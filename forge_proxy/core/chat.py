@@ -1,0 +1,116 @@
+"""A chat as the engine sees it: what was asked, which tools are offered, what a call and a message are.
+
+Made by `wire` from a caller's bytes, read by everything below `api`. The caller's own JSON is kept beside the parsed
+fields, because what we do not own is passed on as it came.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal, TypeAlias
+
+from forge_proxy.core.jsontypes import Json, JsonObject, no_fields, read_object
+
+Schema: TypeAlias = "JsonObject | bool"
+"""A JSON Schema as the caller sent it: an object, or `True` for "anything"."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A function tool that is offered to the model."""
+
+    name: str
+    parameters: Schema = True
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call by the model. `arguments` is JSON text as the model wrote it, so it may be invalid until it was judged."""
+
+    tool: str
+    arguments: str = "{}"
+    id: str = ""
+
+    def args(self) -> dict[str, Json] | None:
+        """The arguments as an object; None when `arguments` is not the text of one."""
+        return read_object(self.arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Whether a call is free, demanded or forbidden; `names` narrows it to some tools, empty means all."""
+
+    mode: Literal["auto", "required", "none"] = "auto"
+    names: tuple[str, ...] = ()
+
+    def allows(self, name: str) -> bool:
+        """Whether a call of the tool called `name` satisfies this choice."""
+        return not self.names or name in self.names
+
+    def __str__(self) -> str:
+        return f"a call of {' or '.join(self.names)}" if self.names else "a tool call"
+
+
+class MessageType(StrEnum):
+    """What a message is for, which decides what becomes of it when context runs short."""
+
+    TOOL_CALL = "tool_call"
+    TEXT_RESPONSE = "text_response"
+    RETRY_NUDGE = "retry_nudge"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message that we add to a conversation: the model's failed answer, or a correction."""
+
+    role: Literal["user", "assistant", "tool"]
+    content: str
+    type: MessageType
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One chat completion request, read at the door."""
+
+    body: JsonObject
+    """The caller's own JSON, never changed."""
+    model: str | None = None
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    parallel: bool = True
+    """`parallel_tool_calls`: whether one answer may hold several calls."""
+    stream: bool = False
+    include_usage: bool = False
+    choices: int = 1
+    """`n`: how many answers are asked for."""
+    limit: int | None = None
+    """The caller's limit of completion tokens, the smaller one where two fields give one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """What a backend is asked: the caller's request, and what we add to it for this attempt."""
+
+    request: ChatRequest
+    stream: bool
+    respond: ToolSpec | None = None
+    """Our synthetic tool, offered last so that the prompt up to it stays the same from turn to turn."""
+    added: tuple[Message, ...] = ()
+    """Failed answers and corrections, after the caller's messages."""
+    model: str | None = None
+    """The name to send to the backend where it differs from the caller's, who is answered under the name asked for."""
+    usage: bool = False
+    """Whether token counts are wanted, also of a stream whose caller did not ask for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """A model that a backend serves. `window` is in tokens; `details` is what the backend says of it."""
+
+    id: str
+    window: int | None = None
+    details: JsonObject = field(default_factory=no_fields)

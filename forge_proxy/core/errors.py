@@ -1,0 +1,139 @@
+"""What can go wrong with a request, as types that say whose fault it is. HTTP statuses are in `api/errors.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from forge_proxy.core.jsontypes import Json
+
+
+class ForgeError(Exception):
+    """Base of all errors that forge-proxy raises on purpose."""
+
+    @property
+    def summary(self) -> str:
+        """What may be logged: never a word of a prompt or an answer."""
+        return type(self).__name__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Built from fields rather than from `args`, so the default way of copying would call __init__ wrongly.
+        return (_rebuild, (type(self), self.args, self.__dict__))
+
+
+def _rebuild(kind: type[ForgeError], args: tuple[object, ...], fields: dict[str, object]) -> ForgeError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+class InvalidRequest(ForgeError):
+    """The caller's request cannot be understood. `at` is the path of the field, as `messages[3].content`."""
+
+    def __init__(self, at: str, why: str) -> None:
+        super().__init__(f"{at}: {why}" if at else why)
+        self.at = at
+        self.why = why
+
+
+class UnknownModel(ForgeError):
+    """The caller named a model that is not served. `known` are the names that are."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"no model {name!r} here; there is: {', '.join(known) or 'none'}")
+        self.name = name
+        self.known = tuple(known)
+
+
+class BackendFault(ForgeError):
+    """The model server, or the way to it, failed. `url` names the server."""
+
+    def __init__(self, message: str, *, url: str) -> None:
+        super().__init__(message)
+        self.url = url
+
+    @property
+    def summary(self) -> str:
+        return str(self)
+
+
+class BackendUnreachable(BackendFault):
+    """No connection to the model server; `cause` is the operating system's word for it."""
+
+    def __init__(self, url: str, cause: str) -> None:
+        super().__init__(f"cannot reach the model server at {url}: {cause}", url=url)
+        self.cause = cause
+
+
+class BackendTimeout(BackendFault):
+    """The model server accepted the connection and then said nothing for `seconds`."""
+
+    def __init__(self, url: str, seconds: float) -> None:
+        super().__init__(f"the model server at {url} sent nothing for {seconds:g} s", url=url)
+        self.seconds = seconds
+
+
+class BackendBroke(BackendFault):
+    """The answer began and then broke off or turned into something unreadable."""
+
+    def __init__(self, url: str, cause: str) -> None:
+        super().__init__(f"the model server at {url} broke off its answer: {cause}", url=url)
+        self.cause = cause
+
+
+class BackendError(BackendFault):
+    """The model server answered with an HTTP error. `body` is what it said, parsed if it was JSON."""
+
+    def __init__(self, url: str, status: int, body: Json, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(f"the model server at {url} answered {status}: {_words(body)}", url=url)
+        self.status = status
+        self.body = body
+        self.headers = dict(headers or {})
+
+    @property
+    def summary(self) -> str:
+        return f"the model server at {self.url} answered {self.status}"  # its words may quote the prompt
+
+    @property
+    def words(self) -> str:
+        """The server's own message, without our framing."""
+        return _words(self.body)
+
+
+class UnreadCall(BackendError):
+    """The model server could not read the call its own model wrote, and answered with an error in its place."""
+
+
+class EmptyAnswer(ForgeError):
+    """The model answered with nothing, neither text nor call, in every attempt."""
+
+    def __init__(self, attempts: int) -> None:
+        super().__init__(f"the model answered with nothing in {attempts} attempts")
+        self.attempts = attempts
+
+
+class ToolChoiceUnsatisfied(ForgeError):
+    """A call was demanded by `tool_choice` and the model made none within its attempts."""
+
+    def __init__(self, wanted: str, attempts: int, last_text: str) -> None:
+        super().__init__(f"tool_choice asks for {wanted}, and the model made no such call in {attempts} attempts")
+        self.attempts = attempts
+        self.last_text = last_text
+
+
+class ToolCallInvalid(ForgeError):
+    """The model's calls stayed invalid within the budget, and `guardrails.on_exhausted` is `error`."""
+
+    def __init__(self, problems: Sequence[str], attempts: int) -> None:
+        super().__init__(f"the model's tool calls were invalid in {attempts} attempts: {'; '.join(problems)}")
+        self.problems = tuple(problems)
+        self.attempts = attempts
+
+
+def _words(body: Json) -> str:
+    """The message inside an error body, whichever of the usual shapes it has."""
+    inner = body.get("error", body) if isinstance(body, Mapping) else body
+    if isinstance(inner, Mapping):
+        inner = inner.get("message", inner.get("detail", inner))
+    return inner if isinstance(inner, str) else repr(inner)

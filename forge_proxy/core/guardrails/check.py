@@ -1,0 +1,55 @@
+"""Checks one call: is the tool offered, may it be called, do its arguments satisfy its schema. Mends what is sure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from forge_proxy.core.chat import ToolCall
+from forge_proxy.core.guardrails.coerce import coerce_args, read_arguments
+from forge_proxy.core.guardrails.nudges import Problem
+from forge_proxy.core.guardrails.schema import faults_in, surplus_in
+from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
+from forge_proxy.core.guardrails.verdict import Mark
+from forge_proxy.core.jsontypes import Json, write
+from forge_proxy.core.names import resolve_name
+
+Checked = tuple[ToolCall, tuple[Mark, ...]]
+
+
+def check(turn: Turn, call: ToolCall) -> Checked | Problem:
+    """The call as it may go out, with what was mended; or what is wrong with it.
+
+    The arguments' text stays as the model wrote it unless a value had to be mended.
+    """
+    name = resolve_name(call.tool, turn.known_names)
+    tool = turn.tool(name) if name else None
+    if tool is None:
+        return Problem(Fault.UNKNOWN_TOOL, call)
+    marks = () if tool.name == call.tool else (Mark(Outcome.REPAIRED, tool.name, f"name: {call.tool} → {tool.name}"),)
+    call = replace(call, tool=tool.name)
+    if tool is not turn.respond and not turn.choice.allows(tool.name):
+        return Problem(Fault.NOT_ALLOWED, call)
+    strict = call.args()
+    args = strict if strict is not None else read_arguments(call.arguments or "{}")
+    if args is None:
+        return Problem(Fault.MALFORMED, call, ("arguments are not a JSON object",))
+    if faults_in(tool.parameters, args):
+        mended, changes = _mend(turn, tool.name, args)
+        faults = faults_in(tool.parameters, mended)
+        if faults:
+            return Problem(Fault.BAD_ARGUMENTS, call, faults)
+        marks += tuple(Mark(Outcome.REPAIRED, tool.name, change) for change in changes)
+        return replace(call, arguments=write(mended)), marks
+    if strict is None:
+        marks += (Mark(Outcome.REPAIRED, tool.name, "arguments: unwrapped"),) if call.arguments else ()
+        call = replace(call, arguments=write(args))
+    return call, marks
+
+
+def _mend(turn: Turn, name: str, args: dict[str, Json]) -> tuple[dict[str, Json], tuple[str, ...]]:
+    tool = turn.tool(name)
+    schema = tool.parameters if tool else True
+    mended, changes = coerce_args(schema, args)
+    surplus = surplus_in(schema, mended)
+    kept = {key: value for key, value in mended.items() if key not in surplus}
+    return kept, (*changes, *(f"{key}: dropped, the schema has no such parameter" for key in surplus))

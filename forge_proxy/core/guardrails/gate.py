@@ -1,0 +1,101 @@
+"""What of an attempt may leave while the model is still writing it: the release rule (DESIGN §5), and its only place.
+
+Reasoning leaves at once. Text leaves at once when it will not be asked again, but for an end that may begin a call. The
+message of our own tool leaves as it is decoded. Everything else waits for the verdict. What has left in all depends on
+the model's answer only, never on how its bytes were cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from forge_proxy.core.guardrails.respond import MessageDecoder
+from forge_proxy.core.guardrails.turn import Turn
+from forge_proxy.core.guardrails.verdict import Settled
+from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.rescue import Scan
+from forge_proxy.core.stream import CallDelta, Chunk, Delta, Reply, ReplyBuilder, merge
+
+
+class Gate:
+    """Takes the deltas of one choice of one attempt, gives out what may leave, and knows what has left."""
+
+    def __init__(self, turn: Turn, choice: int = 0) -> None:
+        self._choice = choice
+        self._builder = ReplyBuilder(choice)
+        self._live = not turn.text_may_be_asked_again
+        self._scan = Scan(turn.callable_names) if self._live and turn.policy.enabled.rescue else None
+        self._respond = turn.respond.name if turn.respond else None
+        self._decoder: MessageDecoder | None = None
+        self._spoken = False
+        """Whether a message of our own tool has begun to leave: text that comes after it waits."""
+        self._names: dict[int, str] = {}
+        self._holds_text = False
+        self._left: list[str] = []
+        self._beside: dict[str, Json] = {}
+
+    @property
+    def left(self) -> str:
+        """The text that has left so far."""
+        return "".join(self._left)
+
+    def take(self, delta: Delta) -> Delta | None:
+        """Take in a delta; what may leave because of it, None for nothing."""
+        self._builder.add(delta)
+        text = self._release_text(delta.text) if delta.text else ""
+        for piece in delta.calls:
+            text += self._release_message(piece)
+        extra = {key: value for key, value in delta.extra.items() if key != "role"}
+        if text:
+            self._left.append(text)
+        beside: JsonObject = delta.beside
+        if not self._live:  # held with the text it belongs to
+            merge(self._beside, beside)
+            beside = {}
+        if not (text or delta.reasoning or extra or beside):
+            return None
+        return Delta(self._choice, text or None, delta.reasoning, extra=extra, beside=beside)
+
+    def reply(self) -> Reply:
+        """The whole reply as far as it was taken in."""
+        return self._builder.reply()
+
+    def rest(self, settled: Settled) -> list[Chunk]:
+        """What of the final answer has not left yet, ending with its finish reason."""
+        deltas: list[Delta] = []
+        text = (settled.text or "").removeprefix(self.left)
+        unchanged = settled.text == self._builder.reply().text
+        beside: JsonObject = self._beside if unchanged else {}
+        if text or (settled.text is not None and not self._left):
+            deltas.append(Delta(text=text, beside=beside))
+        for index, call in enumerate(settled.calls):
+            deltas.append(Delta(calls=(CallDelta(index, call.id, call.tool, call.arguments),)))
+        deltas.append(Delta(finish=settled.finish))
+        return [Chunk((replace(delta, choice=self._choice),)) for delta in deltas]
+
+    def _release_text(self, text: str) -> str:
+        if not self._live or self._spoken:
+            self._holds_text = self._holds_text or not text.isspace()
+            return ""
+        if self._scan is None:
+            return text
+        released = self._scan.feed(text)
+        self._holds_text = self._scan.holds_text
+        return released
+
+    def _release_message(self, piece: CallDelta) -> str:
+        """What a piece of a call adds to the text: nothing, unless it is our own tool's message and stands first."""
+        name = self._names.get(piece.index, "")
+        if piece.name and piece.name != name:
+            name = self._names[piece.index] = name + piece.name
+        first = next(iter(self._names), None)
+        if name != self._respond or piece.index != first or (self._holds_text and not self._spoken):
+            return ""
+        self._decoder = self._decoder or MessageDecoder()
+        message = self._decoder.feed(piece.arguments)
+        if not message:
+            return ""
+        # Text that left before stands on lines of its own, as `judge` puts it.
+        separator = "\n" if self._left and not self._spoken else ""
+        self._spoken = True
+        return separator + message

@@ -1,0 +1,230 @@
+"""The verdict on one attempt: hand it out, ask again, or give up. Pure; the loop around it is `engine/answer.py`."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+from forge_proxy.core.chat import Message, ToolCall
+from forge_proxy.core.errors import EmptyAnswer, ForgeError, ToolCallInvalid, ToolChoiceUnsatisfied
+from forge_proxy.core.guardrails.check import check
+from forge_proxy.core.guardrails.nudges import Problem, say_about_calls, say_about_text
+from forge_proxy.core.guardrails.reading import Reading, read
+from forge_proxy.core.guardrails.respond import MessageDecoder, message_of
+from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
+from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Mark, Retry, Settled, Verdict
+from forge_proxy.core.stream import Reply
+
+
+def judge(turn: Turn, reply: Reply, left: str = "") -> Verdict:
+    """The verdict on `reply`. `left` is the text that has reached the caller: nothing of it can be taken back."""
+    reading = read(turn, reply)
+    said, calls = _split(turn, reading, reply)
+    if not turn.parallel:
+        calls = calls[:1]
+    calls = _with_ids(turn, calls)
+    case = _Case(turn, reply, replace(reading, calls=calls), left)
+    if calls:
+        return _judge_calls(case, said)
+    if said is not None and not turn.demands_call:
+        return case.accept(_joined(left, reading.text, said), ())
+    return _judge_text(case)
+
+
+def judge_unread(turn: Turn, left: str) -> Retry | None:
+    """The verdict when the model server failed on its model's call: ask the same again, if that is still possible."""
+    return _Case(turn, Reply(), Reading("", ()), left).retry(Fault.UNREADABLE, ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One attempt before the judge, and the three ways it can end."""
+
+    turn: Turn
+    reply: Reply
+    reading: Reading
+    left: str
+
+    def accept(
+        self,
+        text: str | None,
+        calls: tuple[ToolCall, ...],
+        marks: tuple[Mark, ...] = (),
+        outcome: Outcome = Outcome.CLEAN,
+    ) -> Accept:
+        """Hand this out."""
+        marks = (*self.reading.marks, *marks)
+        reached = max((outcome, *(mark.kind for mark in marks)), key=_rank)
+        if self.turn.attempt > 1:
+            reached = max(reached, Outcome.RETRIED, key=_rank)
+        return Accept(Settled(text, calls, _finish(self.reply, calls), reached, self.turn.attempt, marks))
+
+    def retry(self, fault: Fault, added: tuple[Message, ...]) -> Retry | None:
+        """Ask again, if that is still possible."""
+        turn = self.turn
+        if turn.retries_left == 0 or self.left:
+            return None
+        following = replace(
+            turn,
+            attempt=turn.attempt + 1,
+            retries_left=turn.retries_left - 1,
+            text_nudges_left=turn.text_nudges_left - (fault is Fault.TEXT),
+            cut_retries_left=turn.cut_retries_left - (fault is Fault.CUT),
+            faults=(*turn.faults, fault),
+            added=(*turn.added, *added),
+            first_text=turn.first_text or (self.reading.text if fault is Fault.TEXT else None),
+            last_calls=_real(turn, self.reading.calls) or turn.last_calls,
+        )
+        return Retry(following, fault)
+
+    def give_up(
+        self, fault: Fault, text: str | None, calls: tuple[ToolCall, ...], error: ForgeError | None = None
+    ) -> GiveUp:
+        """Hand out what there is, or the error."""
+        if error is not None:
+            return GiveUp(fault, None, error)
+        settled = self.accept(text, calls, outcome=Outcome.EXHAUSTED).settled
+        return GiveUp(fault, replace(settled, outcome=Outcome.EXHAUSTED))
+
+
+def _judge_calls(case: _Case, said: str | None) -> Verdict:
+    turn, reading = case.turn, case.reading
+    good: list[ToolCall] = []
+    problems: list[Problem] = []
+    marks: list[Mark] = []
+    for call in reading.calls:
+        checked = check(turn, call) if turn.policy.enabled.validate_calls else (call, ())
+        if isinstance(checked, Problem):
+            problems.append(checked)
+        else:
+            good.append(checked[0])
+            marks += checked[1]
+    text = _joined(case.left, reading.text, said)
+    if not problems:
+        return case.accept(text, tuple(good), tuple(marks))
+    if case.reply.finish == "length":  # the last call was cut off: those before it are whole
+        return case.accept(text, tuple(good), tuple(marks)) if good else _judge_cut(case, text)
+    fault = problems[0].fault
+    retry = case.retry(fault, _corrections(turn, reading, tuple(problems)))
+    if retry:
+        return retry
+    if turn.policy.on_exhausted == "error" or (turn.demands_call and fault is Fault.NOT_ALLOWED):
+        error = ToolCallInvalid([str(problem) for problem in problems], turn.attempt)
+        unsatisfied = ToolChoiceUnsatisfied(str(turn.choice), turn.attempt, reading.text)
+        return case.give_up(fault, None, (), unsatisfied if fault is Fault.NOT_ALLOWED else error)
+    return case.give_up(fault, text, _real(turn, reading.calls))
+
+
+def _judge_text(case: _Case) -> Verdict:
+    turn, reply, reading = case.turn, case.reply, case.reading
+    text = reading.text
+    if turn.demands_call:
+        fault = Fault.MALFORMED if reading.broken else Fault.NO_CALL
+        error = ToolChoiceUnsatisfied(str(turn.choice), turn.attempt, text)
+        return case.retry(fault, say_about_text(turn, fault, text)) or case.give_up(fault, None, (), error)
+    if reply.finish == "length":
+        return _judge_cut(case, text or None) if reading.broken else case.accept(reply.text, ())
+    if reply.finish == "content_filter" or reply.extra.get("refusal"):
+        return case.accept(reply.text, ())
+    if reading.broken:
+        retry = case.retry(Fault.MALFORMED, say_about_text(turn, Fault.MALFORMED, text))
+        return retry or case.give_up(Fault.MALFORMED, turn.first_text or text, ())
+    if not text.strip():
+        return case.retry(Fault.EMPTY, say_about_text(turn, Fault.EMPTY, text)) or _give_up_empty(case)
+    if turn.text_nudges_left > 0:
+        retry = case.retry(Fault.TEXT, say_about_text(turn, Fault.TEXT, text))
+        if retry:
+            return retry
+    settled = case.accept(turn.first_text or text, ()).settled
+    return Accept(replace(settled, bare_text=True))
+
+
+def _give_up_empty(case: _Case) -> Verdict:
+    """Nothing came at last: what came before it is handed out, and never an empty answer as if it were one."""
+    turn, reply = case.turn, case.reply
+    calls = turn.last_calls if turn.policy.on_exhausted == "deliver" else ()
+    if turn.first_text or calls or reply.reasoning:
+        return case.give_up(Fault.EMPTY, turn.first_text or reply.text, () if turn.first_text else calls)
+    return case.give_up(Fault.EMPTY, None, (), EmptyAnswer(turn.attempt))
+
+
+def _judge_cut(case: _Case, text: str | None) -> Verdict:
+    """An answer that ended at a token limit inside a call: asked again once unless the limit was the caller's own."""
+    turn = case.turn
+    if turn.limit is None and turn.cut_retries_left > 0:
+        retry = case.retry(Fault.CUT, ())
+        if retry:
+            return retry
+    return case.give_up(Fault.CUT, text, ())
+
+
+def _split(turn: Turn, reading: Reading, reply: Reply) -> tuple[str | None, tuple[ToolCall, ...]]:
+    """The message of our own tool, None if it was not called, and the other calls."""
+    said: list[str] = []
+    others: list[ToolCall] = []
+    for call in reading.calls:
+        ours = turn.respond is not None and call.tool == turn.respond.name
+        message = message_of(call) if ours else None
+        if ours and message is None and reply.finish == "length":
+            message = MessageDecoder().feed(
+                call.arguments
+            )  # an answer in words that ended at the limit, like any other
+        if message is None:
+            others.append(call)
+        else:
+            said.append(message)
+    return ("\n".join(said) if said else None), tuple(others)
+
+
+def _real(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+    """The calls without those of our own tool, which a caller never sees."""
+    return tuple(call for call in calls if turn.respond is None or call.tool != turn.respond.name)
+
+
+def _with_ids(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+    """The calls with ids that are not empty and not equal. Nine letters and digits: some templates insist on that."""
+    seen: set[str] = set()
+    out: list[ToolCall] = []
+    for index, call in enumerate(calls):
+        identity = call.id
+        if not identity or identity in seen:
+            identity = hashlib.sha256(f"{turn.request_id}/{turn.attempt}/{index}".encode()).hexdigest()[:9]
+        seen.add(identity)
+        out.append(replace(call, id=identity))
+    return tuple(out)
+
+
+def _corrections(turn: Turn, reading: Reading, problems: tuple[Problem, ...]) -> tuple[Message, ...]:
+    """What follows a failed batch of calls: as calls with tool messages, or as text where arguments are no JSON object.
+
+    A model server that puts earlier calls into its template has to parse them, and fails on arguments it cannot read.
+    """
+    if all(call.args() is not None for call in reading.calls):
+        return say_about_calls(turn, reading.text, reading.calls, problems)
+    written = "\n".join(f"{call.tool}{call.arguments}" for call in reading.calls)
+    return say_about_text(turn, Fault.MALFORMED, _joined("", reading.text, written) or written)
+
+
+def _joined(left: str, text: str, said: str | None) -> str | None:
+    """The text of an answer: what surrounded its calls, then what was said by our own tool; None for nothing.
+
+    What has left already comes first, whatever the order would have been.
+    """
+    parts = [part for part in (text.rstrip() if said else text, said) if part and part.strip()]
+    whole = "\n".join(parts)
+    if whole.startswith(left):
+        return whole if whole or said is not None else None
+    before = left[: len(left) - len(said)].rstrip("\n") if said and left.endswith(said) else ""
+    after = text.removeprefix(before).strip()
+    return f"{left}\n{after}" if after else left
+
+
+def _finish(reply: Reply, calls: tuple[ToolCall, ...]) -> str:
+    if calls:
+        return "tool_calls"
+    finish = reply.finish or "stop"
+    return "stop" if finish in ("tool_calls", "function_call") else finish
+
+
+def _rank(outcome: Outcome) -> int:
+    return list(Outcome).index(outcome)

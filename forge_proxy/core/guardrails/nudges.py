@@ -1,0 +1,98 @@
+"""What the model is told about its mistakes: `Wording` holds the sentences, the functions put messages together.
+
+Bare text is answered on the `user` channel, a bad call on the `tool` channel, which is where tool-trained models look
+for "your call failed" (seeds, ADR-013). `docs/decisions/0005-nudge-wordings.md` has the measured recovery rates.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from forge_proxy.core.chat import Message, MessageType, ToolCall
+from forge_proxy.core.guardrails.turn import Fault, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """One sentence a fault. `{names}`, `{tool}` and `{reasons}` are filled in; other braces are left alone."""
+
+    text: str = "That was not a valid tool call. Call one of: {names}."
+    text_with_respond: str = "That was not a valid tool call. Call one of: {names}. To answer in words, call {respond}."
+    empty: str = "Your reply was empty. Answer now, or call one of: {names}."
+    malformed: str = "That was not a valid tool call. Call one of: {names}."
+    unknown_tool: str = "[UnknownTool] {tool}. Call one of: {names}."
+    not_allowed: str = "[UnknownTool] {tool} may not be called now. Call one of: {names}."
+    bad_arguments: str = "[ToolArgValidationError] Invalid arguments for {tool}: {reasons}. Fix the call and retry."
+    not_run: str = "[NotRun] {tool} was not run, because another call beside it was invalid. Call it again as well."
+
+
+WORDING = Wording()
+_FIELD = re.compile(r"\{(names|tool|reasons|respond)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with one call. `reasons` are of the form `city: required, missing`."""
+
+    fault: Fault
+    call: ToolCall
+    reasons: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.call.tool}: {', '.join(self.reasons) or self.fault.value}"
+
+
+def say_about_text(turn: Turn, fault: Fault, said: str, wording: Wording = WORDING) -> tuple[Message, ...]:
+    """The failed answer and the correction, for an answer that holds no readable call."""
+    match fault:
+        case Fault.EMPTY:
+            sentence = wording.empty
+        case Fault.MALFORMED:
+            sentence = wording.malformed
+        case _:
+            sentence = wording.text_with_respond if turn.respond else wording.text
+    # An empty assistant message keeps the roles alternating, which some chat templates insist on.
+    return (
+        Message("assistant", said, MessageType.TEXT_RESPONSE),
+        Message("user", _fill(sentence, turn), MessageType.RETRY_NUDGE),
+    )
+
+
+def say_about_calls(
+    turn: Turn,
+    said: str,
+    calls: tuple[ToolCall, ...],
+    problems: tuple[Problem, ...],
+    wording: Wording = WORDING,
+) -> tuple[Message, ...]:
+    """The failed calls as the model made them, and a tool message for each of them."""
+    wrong = {problem.call.id: problem for problem in problems}
+    messages = [Message("assistant", said, MessageType.TOOL_CALL, tool_calls=calls)]
+    for call in calls:
+        problem = wrong.get(call.id)
+        sentence = _sentence_for(problem.fault, wording) if problem else wording.not_run
+        filled = _fill(sentence, turn, call.tool, problem.reasons if problem else ())
+        messages.append(Message("tool", filled, MessageType.RETRY_NUDGE, tool_call_id=call.id))
+    return tuple(messages)
+
+
+def _sentence_for(fault: Fault, wording: Wording) -> str:
+    match fault:
+        case Fault.UNKNOWN_TOOL:
+            return wording.unknown_tool
+        case Fault.NOT_ALLOWED:
+            return wording.not_allowed
+        case _:
+            return wording.bad_arguments
+
+
+def _fill(sentence: str, turn: Turn, tool: str = "", reasons: tuple[str, ...] = ()) -> str:
+    """The sentence with its fields filled in, in one pass: what is filled in is never filled in again."""
+    values = {
+        "names": ", ".join(turn.callable_names),
+        "tool": tool,
+        "reasons": ", ".join(reasons),
+        "respond": turn.respond.name if turn.respond else "",
+    }
+    return _FIELD.sub(lambda field: values[field[1]], sentence)

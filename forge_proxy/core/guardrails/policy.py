@@ -1,0 +1,75 @@
+"""Which guardrails are on and how far they go. One value, from the configuration, narrowed per request."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from forge_proxy.core.errors import InvalidRequest
+
+Switch = Literal["respond", "rescue", "validate", "retry"]
+SWITCHES: tuple[str, ...] = get_args(Switch)
+
+
+class Switches(BaseModel):
+    """Each guardrail by itself; all off means that requests pass through unchanged."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    respond: bool = Field(
+        default=True, description="Offer a synthetic tool whose message becomes the text of the answer."
+    )
+    rescue: bool = Field(default=True, description="Read tool calls that the model wrote as text.")
+    validate_calls: bool = Field(
+        default=True, alias="validate", description="Check names and arguments of calls against the offered tools."
+    )
+    retry: bool = Field(default=True, description="Ask the model again, saying what was wrong.")
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is left to do."""
+        return self.respond or self.rescue or self.validate_calls or self.retry
+
+
+class GuardPolicy(BaseModel):
+    """The `guardrails` section of the configuration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: Switches = Field(default_factory=Switches, description="Which guardrails are on.")
+    max_retries: int = Field(
+        default=3, ge=0, le=10, description="How often one request is asked again, for any reason."
+    )
+    max_text_nudges: int = Field(
+        default=1,
+        ge=0,
+        le=10,
+        description="How many of these may be because the model wrote text where it might have called.",
+    )
+    text_answers: Literal["auto", "nudge", "accept"] = Field(
+        default="auto",
+        description="Bare text while tools are offered: ask once more, accept it live, or learn per model.",
+    )
+    on_exhausted: Literal["deliver", "error"] = Field(
+        default="deliver",
+        description="Calls that stay invalid: hand them out as they are, or answer 502 `tool_call_invalid`.",
+    )
+
+
+def read_switches(said: str | None, switches: Switches) -> Switches:
+    """What the header `x-forge-guardrails` makes of the daemon's switches.
+
+    `on` and nothing leave them, `off` turns all off, a list such as `rescue,retry` leaves on just those named.
+    Raises `InvalidRequest` for a name that is none.
+    """
+    names = [name.strip().lower() for name in (said or "on").split(",") if name.strip()]
+    if names == ["on"]:
+        return switches
+    if names == ["off"]:
+        names = []
+    for name in names:
+        if name not in SWITCHES:
+            why = f"no guardrail {name!r}; say 'off', 'on' or a list of {', '.join(SWITCHES)}"
+            raise InvalidRequest("header x-forge-guardrails", why)
+    return Switches.model_validate({name: name in names for name in SWITCHES})

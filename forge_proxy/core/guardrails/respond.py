@@ -1,0 +1,139 @@
+"""The synthetic `respond` tool: a call for "just say it", so that the model never has to leave its call format.
+
+Offered last, stripped from every answer; the client gets the message as ordinary text. Small models are bad at the open
+choice between calling and talking and good at choosing among tools (seeds, ADR-013).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from forge_proxy.core.chat import ToolCall, ToolSpec
+from forge_proxy.core.jsontypes import JsonObject
+
+_NAMES = ("respond", "respond_to_user", "send_response_to_user", "forge_respond")
+_PARAMETERS: JsonObject = {
+    "type": "object",
+    "properties": {"message": {"type": "string", "description": "The text for the user."}},
+    "required": ["message"],
+}
+
+
+def respond_tool(taken: Iterable[str]) -> ToolSpec:
+    """Our tool, under the first name that the caller's own tools leave free."""
+    used = set(taken)
+    numbered = (f"forge_respond_{n}" for n in range(2, len(used) + 3))
+    name = next(name for name in (*_NAMES, *numbered) if name not in used)
+    return ToolSpec(name, _PARAMETERS, "answer the user")
+
+
+def message_of(call: ToolCall) -> str | None:
+    """The message of a respond call; None if there is none.
+
+    A model that names the one text differently (`text`, `content`) has still said what to say.
+    """
+    args = call.args()
+    if args is None:
+        return None
+    message = args.get("message")
+    if message is None and len(args) == 1:
+        message = next(iter(args.values()))
+    return message if isinstance(message, str) else None
+
+
+_PLAIN = re.compile(r'[^"\\]+')
+_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+class MessageDecoder:
+    """Decodes the top-level string `message` of a JSON object while the object is still being written.
+
+    `feed` returns what the new piece adds to the message: whole characters only, escapes and surrogate pairs are never
+    split. What is returned in all is the same however the text is cut, and each character is looked at a bounded number
+    of times. Nothing is returned for anything that is not an object with `message` as its first key, since only
+    a whole object can tell which other key was meant.
+    """
+
+    # White space is bounded, so that whether the message has begun never depends on how the text was cut.
+    _OPENING = re.compile(r'\s{0,16}\{\s{0,16}"message"\s{0,16}:\s{0,16}"')
+    _MAX_OPENING = 4 * 16 + len('{"message":"')
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._state = "before"
+
+    def feed(self, piece: str) -> str:
+        """What `piece` adds to the message."""
+        if self._state == "over":
+            return ""
+        self._held += piece
+        if self._state == "before":
+            opening = self._OPENING.match(self._held)
+            if not opening:
+                if len(self._held) >= self._MAX_OPENING:
+                    self._state = "over"
+                return ""
+            self._held = self._held[opening.end() :]
+            self._state = "inside"
+        return self._decode()
+
+    def _decode(self) -> str:
+        out: list[str] = []
+        text, at = self._held, 0
+        while at < len(text):
+            plain = _PLAIN.match(text, at)
+            if plain:
+                out.append(plain.group())
+                at = plain.end()
+            elif text[at] == '"':
+                self._state = "over"
+                break
+            else:
+                decoded, length = _read_escape(text, at)
+                if length == 0:
+                    break
+                if decoded is None:  # not JSON: what was said up to here stays, the rest is for the judge
+                    self._state = "over"
+                    break
+                out.append(decoded)
+                at += length
+        self._held = text[at:]
+        return "".join(out)
+
+
+def _read_escape(text: str, at: int) -> tuple[str | None, int]:
+    """The character that the escape at `at` stands for and its length: 0 while incomplete, None if it is no escape."""
+    if at + 1 >= len(text):
+        return "", 0
+    letter = text[at + 1]
+    if letter != "u":
+        return _ESCAPES.get(letter), 2
+    if at + 6 > len(text):
+        return "", 0
+    unit = _hex(text, at + 2)
+    if unit is None:
+        return None, 6
+    if not 0xD800 <= unit < 0xE000:
+        return chr(unit), 6
+    return _read_pair(text, at, unit)
+
+
+def _read_pair(text: str, at: int, high: int) -> tuple[str | None, int]:
+    """The second half of a surrogate pair. A half without its other is not text: None."""
+    follows = text[at + 6 : at + 8]
+    if high >= 0xDC00 or not "\\u".startswith(follows):
+        return None, 6
+    if at + 12 > len(text):
+        return "", 0
+    low = _hex(text, at + 8)
+    if low is None or not 0xDC00 <= low < 0xE000:
+        return None, 6
+    return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00)), 12
+
+
+def _hex(text: str, at: int) -> int | None:
+    try:
+        return int(text[at : at + 4], 16)
+    except ValueError:
+        return None

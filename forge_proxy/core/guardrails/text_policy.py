@@ -1,0 +1,35 @@
+"""Whether bare text is worth asking again, learned from how often asking again brought a real call (DESIGN §4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+ENOUGH = 8
+"""Nudges to have seen before anything is concluded."""
+WORTH = 0.1
+"""Share of nudges that must have brought a call for nudging to go on."""
+STILL = 20
+"""Once text is accepted, one in this many is nudged all the same, to keep the figure honest."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextFigures:
+    """What was seen of one model: texts met, nudges sent, and how many of those turned into a real call."""
+
+    texts: int = 0
+    nudges: int = 0
+    calls: int = 0
+
+    def should_nudge(self) -> bool:
+        """Whether the next bare text should be asked again."""
+        if self.nudges < ENOUGH or self.calls >= WORTH * self.nudges:
+            return True
+        return self.texts % STILL == STILL - 1
+
+    def with_text(self) -> TextFigures:
+        """The figures after a bare text that was accepted at once."""
+        return replace(self, texts=self.texts + 1)
+
+    def with_nudge(self, *, brought_call: bool) -> TextFigures:
+        """The figures after a bare text that was asked again."""
+        return replace(self, texts=self.texts + 1, nudges=self.nudges + 1, calls=self.calls + brought_call)

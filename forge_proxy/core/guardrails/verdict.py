@@ -1,0 +1,63 @@
+"""What `judge` decides, and the final form of an answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from forge_proxy.core.chat import ToolCall
+from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One thing that was done to a call: `kind` says what (`rescued`, `repaired`), `detail` from which form or how.
+
+    Goes into logs and headers, so it never holds a value.
+    """
+
+    kind: Outcome
+    tool: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """An answer as the caller gets it."""
+
+    text: str | None
+    calls: tuple[ToolCall, ...]
+    finish: str
+    outcome: Outcome
+    attempts: int
+    marks: tuple[Mark, ...] = ()
+    bare_text: bool = False
+    """Whether the model answered in text where it might have called a tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """The reply is an answer."""
+
+    settled: Settled
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The reply is none: ask again with `turn`, because of `fault`."""
+
+    turn: Turn
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The reply is no good answer and the budget is spent: hand out `settled`, or fail with `error`."""
+
+    fault: Fault
+    settled: Settled | None
+    error: ForgeError | None = None
+
+
+Verdict: TypeAlias = Accept | Retry | GiveUp

@@ -1,0 +1,212 @@
+"""An answer on its way: the chunks a backend yields, and the builders that put them together.
+
+Every backend yields `Chunk`s, a non-streaming one yields its whole answer as one. `ReplyBuilder` is the only maker of a
+`Reply`, `CompletionBuilder` of a `Completion`: what a client gets whole is what it would have got streamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from forge_proxy.core.chat import ToolCall
+from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, no_fields
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    """What one chunk adds to the call at `index`."""
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What one chunk adds to one choice. None means that the chunk does not speak of it."""
+
+    choice: int = 0
+    text: str | None = None
+    reasoning: str | None = None
+    calls: tuple[CallDelta, ...] = ()
+    finish: str | None = None
+    extra: JsonObject = field(default_factory=no_fields)
+    """Other fields of the delta (role, refusal, …), as the backend sent them."""
+    beside: JsonObject = field(default_factory=no_fields)
+    """Other fields of the choice (logprobs, …), as the backend sent them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One event of an answer. `head` holds its other top-level fields: id, created, model, timings, ….
+
+    `usage` is as the backend counts: `prompt_tokens`, `completion_tokens`, `total_tokens` and details.
+    """
+
+    deltas: tuple[Delta, ...] = ()
+    usage: JsonObject | None = None
+    head: JsonObject = field(default_factory=no_fields)
+    as_sent: bytes | None = field(default=None, compare=False, repr=False)
+    """The JSON text this was read from, for a caller of the same dialect who is to get it unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One whole answer of the model, as far as it goes."""
+
+    choice: int = 0
+    text: str | None = None
+    reasoning: str | None = None
+    calls: tuple[ToolCall, ...] = ()
+    finish: str | None = None
+    extra: JsonObject = field(default_factory=no_fields)
+    beside: JsonObject = field(default_factory=no_fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The replies of one request with what surrounds them."""
+
+    replies: tuple[Reply, ...]
+    usage: JsonObject | None = None
+    head: JsonObject = field(default_factory=no_fields)
+
+
+class ReplyBuilder:
+    """Puts the deltas of one choice together."""
+
+    def __init__(self, choice: int = 0) -> None:
+        self._choice = choice
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[int, _CallBuilder] = {}
+        self._spoke = False
+        self._finish: str | None = None
+        self._extra: dict[str, Json] = {}
+        self._beside: dict[str, Json] = {}
+
+    def add(self, delta: Delta) -> None:
+        """Take in one more delta of this choice."""
+        if delta.text is not None:
+            self._spoke = True
+            self._text.append(delta.text)
+        if delta.reasoning is not None:
+            self._reasoning.append(delta.reasoning)
+        for piece in delta.calls:
+            self._calls.setdefault(piece.index, _CallBuilder()).add(piece)
+        if delta.finish is not None:
+            self._finish = delta.finish
+        merge(self._extra, delta.extra)
+        merge(self._beside, delta.beside)
+
+    def reply(self) -> Reply:
+        """What there is so far."""
+        return Reply(
+            choice=self._choice,
+            text="".join(self._text) if self._spoke else None,
+            reasoning="".join(self._reasoning) if self._reasoning else None,
+            calls=tuple(self._calls[index].call() for index in sorted(self._calls)),
+            finish=self._finish,
+            extra=dict(self._extra),
+            beside=dict(self._beside),
+        )
+
+
+class CompletionBuilder:
+    """Puts the chunks of a whole answer together."""
+
+    def __init__(self) -> None:
+        self._replies: dict[int, ReplyBuilder] = {}
+        self._head: dict[str, Json] = {}
+        self._usage: JsonObject | None = None
+
+    def add(self, chunk: Chunk) -> None:
+        """Take in one more chunk."""
+        for delta in chunk.deltas:
+            self._replies.setdefault(delta.choice, ReplyBuilder(delta.choice)).add(delta)
+        if chunk.usage is not None:
+            self._usage = chunk.usage
+        # The first id, time and model are those of the answer; what comes only later (timings) is taken as it comes.
+        self._head = {**chunk.head, **self._head}
+
+    def completion(self) -> Completion:
+        """What there is so far."""
+        replies = tuple(self._replies[index].reply() for index in sorted(self._replies))
+        return Completion(replies, self._usage, self._head)
+
+
+class _CallBuilder:
+    """Puts the deltas of one call together, also as servers send them that repeat or split id and name."""
+
+    def __init__(self) -> None:
+        self._id = ""
+        self._name = ""
+        self._arguments: list[str] = []
+
+    def add(self, piece: CallDelta) -> None:
+        self._id = self._id or piece.id
+        if piece.name and piece.name != self._name:
+            self._name += piece.name
+        self._arguments.append(piece.arguments)
+
+    def call(self) -> ToolCall:
+        return ToolCall(self._name, "".join(self._arguments), self._id)
+
+
+def deltas_of(reply: Reply) -> Delta:
+    """A whole reply as one delta: what `ReplyBuilder` makes of it is the reply again."""
+    return Delta(
+        choice=reply.choice,
+        text=reply.text,
+        reasoning=reply.reasoning,
+        calls=tuple(CallDelta(i, call.id, call.tool, call.arguments) for i, call in enumerate(reply.calls)),
+        finish=reply.finish,
+        extra=reply.extra,
+        beside=reply.beside,
+    )
+
+
+def chunks_of(completion: Completion) -> Iterable[Chunk]:
+    """A whole completion as the one chunk it could have been streamed as."""
+    yield Chunk(tuple(deltas_of(reply) for reply in completion.replies), completion.usage, completion.head)
+
+
+_REPLACED = frozenset({"role", "type", "id", "object", "index", "name", "format"})
+"""Fields that say the same thing each time; every other text in a delta continues the one before it."""
+
+
+def merge(whole: dict[str, Json], piece: JsonObject) -> None:
+    """Add a delta's other fields to what came before: texts and lists go on, objects merge, the rest is replaced.
+
+    Objects in a list that carry an `index` continue the one with the same index.
+    """
+    for key, value in piece.items():
+        whole[key] = _join(whole.get(key), value, key)
+
+
+def _join(before: Json, value: Json, key: str) -> Json:
+    if value is None:
+        return before
+    if isinstance(before, str) and isinstance(value, str):
+        return value if key in _REPLACED else before + value
+    if is_list(before) and is_list(value):
+        return _join_lists(before, value)
+    if isinstance(before, Mapping) and isinstance(value, Mapping):
+        joined = dict(before)
+        merge(joined, value)
+        return joined
+    return value
+
+
+def _join_lists(before: list[Json], value: list[Json]) -> list[Json]:
+    joined = list(before)
+    at = {item["index"]: i for i, item in enumerate(joined) if is_object(item) and isinstance(item.get("index"), int)}
+    for item in value:
+        place = at.get(item.get("index")) if is_object(item) else None
+        if place is None:
+            joined.append(item)
+        else:
+            joined[place] = _join(joined[place], item, "")
+    return joined

@@ -1,0 +1,1 @@
+"""Answers one request: asks a backend, judges what comes, asks again. Knows no HTTP, no SQL and no processes."""

@@ -1,0 +1,114 @@
+"""The loop of one request: ask, let out what may leave, judge, ask again.
+
+`Engine.answer` yields the chunks of the answer as they may leave and a `Report` at the end. Streamed and whole answers
+both come from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TypeAlias
+
+from forge_proxy.core.chat import ChatRequest, ModelCall
+from forge_proxy.core.errors import ForgeError, UnreadCall
+from forge_proxy.core.guardrails import GuardPolicy, Outcome, Settled, Turn, judge_unread, open_turn
+from forge_proxy.core.guardrails.usage import Spent
+from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.attempt import Attempt, Settlement
+from forge_proxy.engine.events import Abandoned, Answered, Failed, Retried
+from forge_proxy.engine.models import Models
+from forge_proxy.engine.ports import Backend, Clock, Observer
+from forge_proxy.engine.report import Report
+from forge_proxy.engine.text_answers import TextAnswers
+
+AnswerEvent: TypeAlias = Chunk | Report
+
+
+class Engine:
+    """Answers requests through one backend."""
+
+    def __init__(self, backend: Backend, clock: Clock, observe: Observer, default_model: str | None = None) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._observe = observe
+        self.models = Models(backend, clock, default_model)
+        self.text_answers = TextAnswers()
+
+    async def answer(
+        self, request: ChatRequest, policy: GuardPolicy, *, request_id: str
+    ) -> AsyncGenerator[AnswerEvent]:
+        """Chunks of the answer as they may leave, then a `Report`. Closing it stops the generation.
+
+        Raises a `BackendFault`, `ToolChoiceUnsatisfied`, `ToolCallInvalid` or `EmptyAnswer`; after chunks have been
+        yielded the answer is then incomplete.
+        """
+        began = self._clock.now()
+        done = False
+        try:
+            nudge_text = self.text_answers.should_nudge(policy, request.model)
+            turn = open_turn(request, policy, request_id=request_id, nudge_text=nudge_text)
+            model = await self.models.name_for(request.model)
+            events = self._guard(request, turn, model) if turn else self._relay(request, model)
+            async with aclosing(events):
+                async for event in events:
+                    if isinstance(event, Report):
+                        done = True
+                        self._observe(Answered(request_id, request.model, event, self._clock.now() - began))
+                    yield event
+        except ForgeError as error:
+            done = True
+            self._observe(Failed(request_id, request.model, error.summary, self._clock.now() - began))
+            raise
+        finally:
+            if not done:
+                self._observe(Abandoned(request_id, self._clock.now() - began))
+
+    async def _relay(self, request: ChatRequest, model: str | None) -> AsyncGenerator[AnswerEvent]:
+        """A request with nothing to guard, asked and answered the way its caller asked."""
+        async with aclosing(self._backend.stream(ModelCall(request, stream=request.stream, model=model))) as chunks:
+            async for chunk in chunks:
+                yield chunk
+        yield Report(Outcome.PASSTHROUGH)
+
+    async def _guard(self, request: ChatRequest, turn: Turn, model: str | None) -> AsyncGenerator[AnswerEvent]:
+        """The attempts of a guarded request, until one is an answer."""
+        spent = Spent()
+        while True:
+            attempt = Attempt(turn, request.choices)
+            try:
+                async with aclosing(self._backend.stream(_call(request, turn, model))) as chunks:
+                    async for chunk in chunks:
+                        if chunk.usage is not None:
+                            spent.add(chunk.usage)
+                        if (out := attempt.take(chunk)) is not None:
+                            yield out
+                verdict = attempt.judge()
+            except UnreadCall:
+                retry = judge_unread(turn, attempt.left)
+                if retry is None:
+                    raise
+                verdict = retry
+            if isinstance(verdict, Settlement):
+                break
+            self._observe(Retried(turn.request_id, turn.attempt, verdict.fault))
+            turn = verdict.turn
+        for chunk in verdict.chunks:
+            yield chunk
+        yield Chunk(usage=spent.usage(), head=verdict.head)
+        for settled in verdict.answers:
+            self.text_answers.learn(request.model, turn.faults, settled)
+        yield _report(turn, verdict.answers, spent)
+
+
+def _call(request: ChatRequest, turn: Turn, model: str | None) -> ModelCall:
+    # llama-server refuses logprobs in a stream with tools; whole, it has them.
+    stream = request.stream or not request.body.get("logprobs")
+    return ModelCall(request, stream=stream, respond=turn.respond, added=turn.added, model=model, usage=True)
+
+
+def _report(turn: Turn, answers: list[Settled], spent: Spent) -> Report:
+    order = list(Outcome)
+    outcome = max((settled.outcome for settled in answers), key=order.index)
+    marks = tuple(mark for settled in answers for mark in settled.marks)
+    return Report(outcome, turn.attempt, turn.faults, marks, spent.tokens or None)

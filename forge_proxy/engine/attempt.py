@@ -1,0 +1,69 @@
+"""One attempt at an answer: a gate for each choice, and what surrounds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.guardrails import Accept, Gate, GiveUp, Retry, Settled, Turn, judge
+from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.stream import Chunk
+
+_COMMON = ("id", "created", "model", "system_fingerprint")
+"""Fields of the head that every chunk carries; the others are told at the end, for the attempt that is delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The end of a request: what has not left yet, the answers, and the head of the attempt they come from."""
+
+    chunks: list[Chunk]
+    answers: list[Settled]
+    head: JsonObject
+
+
+class Attempt:
+    """Takes the chunks of one attempt, gives out what may leave, and is judged at the end."""
+
+    def __init__(self, turn: Turn, choices: int) -> None:
+        self._turn = turn
+        self._gates = {index: Gate(turn, index) for index in range(choices)}
+        self._head: dict[str, Json] = {}
+
+    def take(self, chunk: Chunk) -> Chunk | None:
+        """What may leave because of this chunk; the first one always does, empty, to say that the answer has begun."""
+        first = not self._head
+        self._head.update(chunk.head)
+        deltas = tuple(
+            out
+            for delta in chunk.deltas
+            if delta.choice in self._gates and (out := self._gates[delta.choice].take(delta))
+        )
+        if not deltas and not first:
+            return None
+        return Chunk(deltas, head={key: chunk.head[key] for key in _COMMON if key in chunk.head})
+
+    @property
+    def left(self) -> str:
+        """Text that has left already, of any choice."""
+        return "".join(gate.left for gate in self._gates.values())
+
+    def judge(self) -> Retry | Settlement:
+        """The verdict on the whole attempt. Raises the error that the budget ended in.
+
+        Several choices are each judged by themselves and none is asked again, so `Retry` is only ever of a single one.
+        """
+        chunks: list[Chunk] = []
+        answers: list[Settled] = []
+        for gate in self._gates.values():
+            match judge(self._turn, gate.reply(), gate.left):
+                case Retry() as retry:
+                    return retry
+                case GiveUp(error=ForgeError() as error):
+                    raise error
+                case Accept(settled) | GiveUp(settled=Settled() as settled):
+                    chunks += gate.rest(settled)
+                    answers.append(settled)
+                case GiveUp():
+                    raise AssertionError("a verdict that gives up has an answer or an error")
+        return Settlement(chunks, answers, self._head)

@@ -1,0 +1,49 @@
+"""What happened while a request was answered, for logs, metrics and records. No prompts, no answers, no secrets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from forge_proxy.core.guardrails.turn import Fault
+from forge_proxy.engine.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """An attempt was no answer and the model is asked again."""
+
+    request_id: str
+    attempt: int
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A request was answered. `seconds` from its arrival."""
+
+    request_id: str
+    model: str | None
+    report: Report
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A request ended in an error."""
+
+    request_id: str
+    model: str | None
+    error: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """The caller left before the answer was complete."""
+
+    request_id: str
+    seconds: float
+
+
+Event: TypeAlias = Retried | Answered | Failed | Abandoned

@@ -1,0 +1,55 @@
+"""Which model a request means: the names a backend serves, kept for a while, and the name to send for one asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge_proxy.core.chat import ModelCard
+from forge_proxy.core.errors import BackendFault, UnknownModel
+from forge_proxy.engine.ports import Backend, Clock
+
+_KEPT_FOR = 30.0
+"""Seconds for which a list is believed; a model server that was swapped in the meantime answers under its own names."""
+
+
+class Models:
+    """The models of one backend. `default` stands in for names that the backend does not know."""
+
+    def __init__(self, backend: Backend, clock: Clock, default: str | None = None) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._default = default
+        self._cards: Sequence[ModelCard] = ()
+        self._names: frozenset[str] = frozenset()
+        self._until = float("-inf")
+
+    async def list(self) -> Sequence[ModelCard]:
+        """The models now. Raises `BackendFault`."""
+        self._cards = await self._backend.models()
+        self._names = frozenset(card.id for card in self._cards)
+        self._until = self._clock.now() + _KEPT_FOR
+        return self._cards
+
+    async def get(self, name: str) -> ModelCard:
+        """One model by its name. Raises `UnknownModel` or `BackendFault`."""
+        for card in await self.list():
+            if card.id == name:
+                return card
+        raise UnknownModel(name, [card.id for card in self._cards])
+
+    async def name_for(self, asked: str | None) -> str | None:
+        """The name to send in place of the one asked for; None to send that one.
+
+        A name that the backend does not know becomes the configured default, or the one model there is. With several
+        and no default it is sent as it is: the backend knows best what to say about it.
+        """
+        if self._clock.now() > self._until:
+            try:
+                await self.list()
+            except BackendFault:  # the request itself will meet the same fault, and report it
+                return self._default
+        if asked in self._names:
+            return None
+        if self._default is not None:
+            return self._default
+        return self._cards[0].id if len(self._cards) == 1 else None

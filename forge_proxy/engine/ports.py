@@ -1,0 +1,49 @@
+"""What the engine needs from outside, said by the engine. Adapters fit by shape and import nothing from here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Protocol
+
+from forge_proxy.core.chat import ModelCall, ModelCard
+from forge_proxy.core.health import Health
+from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.events import Event
+
+
+class Backend(Protocol):
+    """A model server."""
+
+    @property
+    def url(self) -> str:
+        """Where it is, for messages and logs; never with credentials in it."""
+        ...
+
+    def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
+        """The answer, chunk by chunk; whole answers come as one. Closing it stops the generation.
+
+        Raises `BackendUnreachable`, `BackendTimeout`, `BackendError` or `BackendBroke`.
+        """
+        ...
+
+    async def models(self) -> Sequence[ModelCard]:
+        """The models it serves. Raises like `stream`."""
+        ...
+
+    async def health(self) -> Health:
+        """Whether it can be asked now. Raises nothing."""
+        ...
+
+
+class Clock(Protocol):
+    """Time, handed in so that tests need not wait for it."""
+
+    def now(self) -> float:
+        """Seconds from some fixed moment."""
+        ...
+
+
+class Observer(Protocol):
+    """Hears what happened. Must not raise and must not wait."""
+
+    def __call__(self, event: Event, /) -> None: ...

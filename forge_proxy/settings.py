@@ -1,0 +1,118 @@
+"""All settings as one tree, made of the small sections that each package defines for itself.
+
+CLI over environment (`FORGE_PROXY_SERVER__PORT=9000`) over the YAML file over defaults. Unknown names are refused with
+a suggestion, in the file and in the environment.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from forge_proxy.api.config import ServerConfig
+from forge_proxy.backends.config import BackendConfig
+from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.telemetry.config import LogConfig
+
+PREFIX = "FORGE_PROXY_"
+_NESTED = "__"
+
+
+class SettingsError(Exception):
+    """The settings cannot be used; the message names the setting and says what to do, a line for each fault."""
+
+
+class Settings(BaseSettings):
+    """The whole configuration."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter=_NESTED,
+        extra="forbid",
+        frozen=True,
+        nested_model_default_partial_update=True,
+    )
+
+    server: ServerConfig = Field(default_factory=ServerConfig)
+    backend: BackendConfig = Field(default_factory=BackendConfig)
+    guardrails: GuardPolicy = Field(default_factory=GuardPolicy)
+    log: LogConfig = Field(default_factory=LogConfig)
+
+
+def load(file: Path | None, said: Mapping[str, Any]) -> Settings:
+    """The settings from a YAML file, the environment and the command line (`said`, nested). Raises `SettingsError`."""
+    written = _read_file(file) if file else {}
+
+    class Sourced(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, InitSettingsSource(settings_cls, dict(written))
+
+    _refuse_unknown_variables()
+    try:
+        return Sourced(**dict(said))
+    except ValidationError as exc:
+        raise SettingsError("\n".join(_in_words(error) for error in exc.errors())) from exc
+    except ValueError as exc:  # a section's variable that is no JSON object
+        raise SettingsError(str(exc)) from exc
+
+
+def names(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
+    """Every setting as a dotted path, sections included."""
+    found: list[str] = []
+    for name, field in model.model_fields.items():
+        path = f"{prefix}{field.alias or name}"
+        found.append(path)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found += names(field.annotation, f"{path}.")
+    return found
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    try:
+        written: object = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise SettingsError(f"{file}: {exc.strerror or exc}") from exc
+    except (yaml.YAMLError, UnicodeDecodeError) as exc:
+        raise SettingsError(f"{file}: not YAML: {' '.join(str(exc).split())}") from exc
+    if written is None:
+        return {}
+    if not isinstance(written, dict):
+        raise SettingsError(f"{file}: expected sections such as 'server:' and 'backend:'")
+    return {str(key): value for key, value in written.items() if value is not None}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _refuse_unknown_variables() -> None:
+    known = {PREFIX + name.replace(".", _NESTED).upper() for name in names()}
+    unknown = [name for name in os.environ if name.startswith(PREFIX) and name.upper() not in known]
+    if unknown:
+        raise SettingsError(
+            "\n".join(f"{name}: no such setting{_suggestion(name.upper(), known)}" for name in sorted(unknown))
+        )
+
+
+def _in_words(error: Any) -> str:  # pydantic's own shape of an error
+    path = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"{path}: no such setting{_suggestion(path, names())}"
+    shown = "" if "api_key" in path else f" (got {error['input']!r})"
+    return f"{path}: {error['msg']}{shown}"
+
+
+def _suggestion(name: str, known: list[str] | set[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else ""

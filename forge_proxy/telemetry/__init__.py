@@ -1,0 +1,1 @@
+"""Listeners to what the engine tells: logs now, metrics and traces later."""

@@ -1,0 +1,20 @@
+"""The `log` section of the configuration."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class LogConfig(BaseModel):
+    """What is logged and how. Prompts, answers and keys never are."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least level that is written."
+    )
+    format: Literal["auto", "json", "console"] = Field(
+        default="auto", description="auto: console on a terminal, JSON lines elsewhere."
+    )

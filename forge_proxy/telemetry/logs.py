@@ -1,0 +1,81 @@
+"""Log lines: structlog to stderr, one line a request, uvicorn's own messages through the same door."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import assert_never
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from forge_proxy.engine.events import Abandoned, Answered, Event, Failed, Retried
+from forge_proxy.telemetry.config import LogConfig
+
+
+def configure(config: LogConfig) -> None:
+    """Set up logging for the whole process."""
+    console = config.format == "console" or (config.format == "auto" and sys.stderr.isatty())
+    renderer = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
+    level = logging.getLevelNamesMapping()[config.level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    handler = _ToStructlog()
+    for name in ("uvicorn.error", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(max(level, logging.WARNING))
+
+
+class LogObserver:
+    """Writes a line for what the engine tells. Holds no text of a prompt or an answer."""
+
+    def __init__(self) -> None:
+        self._log: FilteringBoundLogger = structlog.get_logger()
+
+    def __call__(self, event: Event) -> None:
+        """See `engine.ports.Observer`."""
+        match event:
+            case Retried(request_id, attempt, fault):
+                self._log.info("retried", request_id=request_id, attempt=attempt, fault=fault.value)
+            case Answered(request_id, model, report, seconds):
+                self._log.info(
+                    "answered",
+                    request_id=request_id,
+                    model=model,
+                    outcome=report.outcome.value,
+                    attempts=report.attempts,
+                    faults=[fault.value for fault in report.faults],
+                    done=[f"{mark.kind}: {mark.tool}: {mark.detail}" for mark in report.marks],
+                    tokens=report.tokens,
+                    seconds=round(seconds, 3),
+                )
+            case Failed(request_id, model, error, seconds):
+                self._log.warning("failed", request_id=request_id, model=model, error=error, seconds=round(seconds, 3))
+            case Abandoned(request_id, seconds):
+                self._log.info("abandoned", request_id=request_id, seconds=round(seconds, 3))
+            case _:
+                assert_never(event)
+
+
+class _ToStructlog(logging.Handler):
+    """Takes what libraries log in the standard way."""
+
+    # An answer whose backend broke off is cut on purpose (DESIGN §5); `failed` has been logged for it.
+    _EXPECTED = "ASGI callable returned without completing response."
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if message == self._EXPECTED:
+            return
+        log: FilteringBoundLogger = structlog.get_logger()
+        log.log(record.levelno, message, logger=record.name, exc_info=record.exc_info)

@@ -1,0 +1,1 @@
+"""The OpenAI chat completions dialect, both ways."""

@@ -1,0 +1,108 @@
+"""Writing an answer for a caller of the OpenAI dialect: as server-sent chunks, or whole."""
+
+from __future__ import annotations
+
+import orjson
+
+from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.stream import CallDelta, Chunk, Completion, Delta, Reply
+
+DONE = b"data: [DONE]\n\n"
+
+
+def event(data: bytes) -> bytes:
+    """One server-sent event."""
+    return b"data: " + data + b"\n\n"
+
+
+def comment(words: str) -> bytes:
+    """A line that clients pass over."""
+    return b": " + words.replace("\n", " ").encode() + b"\n\n"
+
+
+class ChunkWriter:
+    """Writes chunks such that all have the same id, time and model, and each choice begins with its role.
+
+    `head` gives those three; what the backend says of them later is not used.
+    """
+
+    def __init__(self, head: JsonObject) -> None:
+        self._head: dict[str, Json] = {**head, "object": "chat.completion.chunk"}
+        self._begun: set[int] = set()
+
+    def write(self, chunk: Chunk, *, usage: bool) -> bytes:
+        """The events of a chunk; `usage` says whether the caller asked for a usage chunk."""
+        later = {key: value for key, value in chunk.head.items() if key not in self._head}
+        out = b"".join(self._event(part, later) for delta in chunk.deltas for part in self._parts(delta))
+        if chunk.usage is not None and usage:
+            out += event(orjson.dumps({**self._head, **later, "choices": [], "usage": chunk.usage}))
+        return out
+
+    def keepalive(self) -> bytes:
+        """A chunk that adds nothing: clients that time out on silence do not count comments."""
+        return self._event({"index": 0, "delta": {}, "finish_reason": None}, {})
+
+    def _event(self, choice: Json, later: JsonObject) -> bytes:
+        return event(orjson.dumps({**self._head, **later, "choices": [choice]}))
+
+    def _parts(self, delta: Delta) -> list[Json]:
+        """The choices of the events that one delta becomes: text, then two for each call, then the finish reason."""
+        fields: list[dict[str, Json]] = []
+        said = dict(delta.extra)
+        if delta.reasoning is not None:
+            said["reasoning_content"] = delta.reasoning
+        if delta.text is not None:
+            said["content"] = delta.text
+        if said or delta.beside or delta.choice not in self._begun:
+            fields.append(self._with_role(delta.choice, said))
+        for call in delta.calls:
+            fields.extend({"tool_calls": [part]} for part in _call_parts(call))
+        parts: list[Json] = [{"index": delta.choice, "delta": field, "finish_reason": None} for field in fields]
+        if delta.beside and fields:
+            parts[0] = {"index": delta.choice, "delta": fields[0], "finish_reason": None, **delta.beside}
+        if delta.finish is not None:
+            parts.append({"index": delta.choice, "delta": {}, "finish_reason": delta.finish})
+        return parts
+
+    def _with_role(self, choice: int, said: dict[str, Json]) -> dict[str, Json]:
+        if choice in self._begun:
+            return said
+        self._begun.add(choice)
+        return {"role": "assistant", "content": None, **said}
+
+
+def encode_completion(completion: Completion, head: JsonObject) -> bytes:
+    """A whole answer; `head` gives its id, time and model."""
+    body: dict[str, Json] = {**completion.head, **head, "object": "chat.completion"}
+    body["choices"] = [_choice(reply) for reply in completion.replies]
+    if completion.usage is not None:
+        body["usage"] = completion.usage
+    return orjson.dumps(body)
+
+
+def _call_parts(call: CallDelta) -> list[Json]:
+    """The two deltas of a call that every client understands: id, type and name first, then the arguments."""
+    first: Json = {
+        "index": call.index,
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": ""},
+    }
+    return [first, {"index": call.index, "function": {"arguments": call.arguments}}]
+
+
+def _choice(reply: Reply) -> Json:
+    message: dict[str, Json] = {"role": "assistant", "content": reply.text, **reply.extra}
+    if reply.reasoning is not None:
+        message["reasoning_content"] = reply.reasoning
+    if reply.calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": call.arguments}}
+            for call in reply.calls
+        ]
+    return {
+        "index": reply.choice,
+        "message": message,
+        "finish_reason": reply.finish or "stop",
+        **reply.beside,
+    }

@@ -1,0 +1,188 @@
+"""A chat completion request: the caller's JSON to `ChatRequest`, and a `ModelCall` to the JSON a backend is sent.
+
+Only what the engine acts on is read and checked; every other field goes on as it came, and is the backend's to judge.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from forge_proxy.core.chat import ChatRequest, Message, ModelCall, Schema, ToolChoice, ToolSpec
+from forge_proxy.core.errors import InvalidRequest
+from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
+from forge_proxy.wire.openai import fields
+
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+
+
+def read_body(raw: bytes) -> JsonObject:
+    """The JSON object of a request body. Raises `InvalidRequest`."""
+    try:
+        value: Json = orjson.loads(raw)
+    except orjson.JSONDecodeError as exc:
+        raise InvalidRequest("body", f"not valid JSON: {exc}") from exc
+    if not is_object(value):
+        fields.refuse("body", "a JSON object", value)
+    return value
+
+
+def decode_request(body: JsonObject) -> ChatRequest:
+    """What a chat completion request asks for. Raises `InvalidRequest` with the path of the field."""
+    _check_messages(body)
+    tools = tuple(_tools(body))
+    options = body.get("stream_options")
+    if options is not None and not is_object(options):
+        fields.refuse("stream_options", "an object", options)
+    limits = [
+        n for key in ("max_completion_tokens", "max_tokens") if (n := fields.count(body, key, least=-1)) is not None
+    ]
+    return ChatRequest(
+        body=body,
+        model=fields.optional_text(body, "model"),
+        tools=tools,
+        tool_choice=_tool_choice(body, tools),
+        parallel=fields.flag(body, "parallel_tool_calls", "parallel_tool_calls", default=True),
+        stream=fields.flag(body, "stream", "stream", default=False),
+        include_usage=fields.flag(options or {}, "include_usage", "stream_options.include_usage", default=False),
+        choices=fields.count(body, "n", least=1) or 1,
+        # llama.cpp takes -1 for "no limit"
+        limit=min((limit for limit in limits if limit >= 0), default=None),
+    )
+
+
+def encode_call(call: ModelCall) -> dict[str, Json]:
+    """The request body for an OpenAI-compatible backend: the caller's own, with what we add to it."""
+    request = call.request
+    body = dict(request.body)
+    if call.model is not None:
+        body["model"] = call.model
+    if call.stream != request.stream:
+        body["stream"] = call.stream
+        body.pop("stream_options", None)
+    if call.usage and call.stream:  # a guarded answer accounts for each attempt
+        options = body.get("stream_options")
+        body["stream_options"] = {**(options if is_object(options) else {}), "include_usage": True}
+    if call.respond is not None:
+        body["tools"] = [*_as_list(body.get("tools")), _encode_tool(call.respond)]
+    if call.added:
+        body["messages"] = [
+            *_as_list(body.get("messages")),
+            *(_encode_message(message) for message in call.added),
+        ]
+    return body
+
+
+def _check_messages(body: JsonObject) -> None:
+    if "messages" not in body:
+        raise InvalidRequest("messages", "required, missing")
+    messages = fields.objects(body, "messages", "messages")
+    if not messages:
+        raise InvalidRequest("messages", "expected at least one message")
+    for index, message in enumerate(messages):
+        at = f"messages[{index}]"
+        role = fields.text(message, "role", f"{at}.role")
+        if role not in _ROLES:
+            raise InvalidRequest(f"{at}.role", f"no role {role!r}; there is {', '.join(sorted(_ROLES))}")
+        content = message.get("content")
+        if is_list(content):
+            for number, part in enumerate(content):
+                if not is_object(part) and not isinstance(part, str):
+                    fields.refuse(f"{at}.content[{number}]", "a content part", part)
+        elif content is not None and not isinstance(content, str):
+            fields.refuse(f"{at}.content", "text, a list of parts, or null", content)
+        fields.objects(message, "tool_calls", f"{at}.tool_calls")
+
+
+def _tools(body: JsonObject) -> list[ToolSpec]:
+    """The function tools. Tools of other types are not ours to judge: a request with one of them passes through."""
+    tools: list[ToolSpec] = []
+    for index, tool in enumerate(fields.objects(body, "tools", "tools")):
+        at = f"tools[{index}]"
+        if fields.text(tool, "type", f"{at}.type") != "function":
+            return []
+        function = fields.obj(tool, "function", f"{at}.function")
+        name = fields.text(function, "name", f"{at}.function.name")
+        description = function.get("description")
+        tools.append(ToolSpec(name, _schema(function, at), description if isinstance(description, str) else ""))
+    return tools
+
+
+def _schema(function: JsonObject, at: str) -> Schema:
+    schema = function.get("parameters")
+    if schema is None:
+        return True
+    if not is_object(schema) and not isinstance(schema, bool):
+        fields.refuse(f"{at}.function.parameters", "a JSON Schema", schema)
+    return schema
+
+
+def _tool_choice(body: JsonObject, tools: tuple[ToolSpec, ...]) -> ToolChoice:
+    said = body.get("tool_choice")
+    if said is None:
+        return ToolChoice()
+    match said:
+        case "none" | "auto" | "required":
+            return ToolChoice(said)
+        case "any":  # what Mistral's API and servers after it call `required`
+            return ToolChoice("required")
+        case {"type": "function", "function": {"name": str(name)}} | {"type": "function", "name": str(name)}:
+            return ToolChoice("required", _known((name,), tools))
+        case {
+            "type": "allowed_tools",
+            "allowed_tools": {"mode": "auto" | "required" as mode, "tools": list(listed)},
+        }:
+            return ToolChoice(mode, _known(tuple(_allowed_names(listed)), tools))
+        case {"type": "custom"}:
+            return ToolChoice("none")  # of no function tool, so there is nothing for us to judge
+        case _:
+            forms = "{type: function, function: {name}} or {type: allowed_tools, allowed_tools: {mode, tools}}"
+            raise InvalidRequest("tool_choice", f"expected none, auto, required, {forms}")
+
+
+def _allowed_names(listed: list[Json]) -> list[str]:
+    names: list[str] = []
+    for index, item in enumerate(listed):
+        match item:
+            case {"type": "function", "function": {"name": str(name)}} | {
+                "type": "function",
+                "name": str(name),
+            }:
+                names.append(name)
+            case _:
+                raise InvalidRequest(
+                    f"tool_choice.allowed_tools.tools[{index}]", "expected {type: function, function: {name}}"
+                )
+    return names
+
+
+def _known(names: tuple[str, ...], tools: tuple[ToolSpec, ...]) -> tuple[str, ...]:
+    offered = {tool.name for tool in tools}
+    for name in names:
+        if tools and name not in offered:
+            raise InvalidRequest("tool_choice", f"no tool {name!r} in tools; there is {', '.join(sorted(offered))}")
+    return names
+
+
+def _as_list(value: Json) -> list[Json]:
+    return value if is_list(value) else []
+
+
+def _encode_tool(tool: ToolSpec) -> Json:
+    function: dict[str, Json] = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    return {"type": "function", "function": function}
+
+
+def _encode_message(message: Message) -> Json:
+    out: dict[str, Json] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        out["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        out["tool_call_id"] = message.tool_call_id
+    return out

@@ -1,0 +1,1 @@
+"""How the tiny test model is made and measured; the model itself is package data of `forge_proxy`."""

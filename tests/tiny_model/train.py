@@ -1,0 +1,244 @@
+"""Train the tiny model on what make_data.py wrote.
+
+    python -m tests.tiny_model.train [--minutes 30] [--data FOLDER] [--out FOLDER] [--start MODEL.pt]
+
+The schedule follows the clock, so a slower machine sees fewer steps.
+Writes OUT/model.pt and OUT/train.log (one JSON line per report).
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+from torch.nn import functional
+from torch.optim import Optimizer
+
+from tests.tiny_model.conversations import HeldoutJson
+from tests.tiny_model.make_data import TrainingSet
+from tests.tiny_model.model import Config, Model
+
+CLASS_WEIGHT = [0.1, 1.0, 1.0, 0.0]  # context, mistaken answer, right answer, padding
+RIGHT, PADDING = 2, 3
+EASY_PART = 0.3  # share of the time spent on the easy conversations
+QUICK_CASES = 60  # held-out cases looked at in each report
+
+Numbers = npt.NDArray[np.int64]
+
+
+def batches(
+    lengths: Numbers, first: int, last: int, tokens_per_batch: int, rng: np.random.Generator
+) -> Iterator[Numbers]:
+    """Endless lists of document numbers, of like length, about tokens_per_batch together."""
+    while True:
+        order = rng.permutation(np.arange(first, last))
+        for some in np.array_split(order, max(1, len(order) // 1024)):
+            pool = some[np.argsort(lengths[some])]
+            groups: list[Numbers] = []
+            start = 0
+            for end in range(1, len(pool) + 1):
+                if end == len(pool) or lengths[pool[end]] * (end + 1 - start) > tokens_per_batch:
+                    groups.append(pool[start:end])
+                    start = end
+            rng.shuffle(groups)
+            yield from groups
+
+
+def pad(data: TrainingSet, documents: Numbers) -> tuple[Tensor, Tensor]:
+    """Token ids and loss classes of these documents, all as long as the longest."""
+    offsets = data.offsets
+    length = max(offsets[d + 1] - offsets[d] for d in documents)
+    ids = np.zeros((len(documents), length), np.int64)
+    classes = np.full((len(documents), length), PADDING, np.int64)
+    for row, d in enumerate(documents):
+        a, b = offsets[d], offsets[d + 1]
+        ids[row, : b - a] = data.ids[a:b]
+        classes[row, : b - a] = data.classes[a:b]
+    return torch.from_numpy(ids), torch.from_numpy(classes)
+
+
+@torch.no_grad()
+def heldout_accuracy(model: Model, tokenizer: Tokenizer, cases: Sequence[HeldoutJson]) -> dict[str, float]:
+    """Share of held-out answers that greedy decoding gives exactly: all, call's tool, whole call."""
+    counts: dict[str, list[bool]] = {"exact": [], "tool": [], "call": []}
+    device = model.norm.device
+    for case in cases:
+        prompt = tokenizer.encode(case["prompt"]).ids
+        answer = tokenizer.encode(case["answer"] + "<|im_end|>").ids
+        ids = torch.tensor([prompt + answer], device=device)
+        # greedy decoding gives the answer just when every token of it is the likeliest
+        hit = model(ids)[0, len(prompt) - 1 : -1].argmax(-1).cpu() == torch.tensor(answer)
+        counts["exact"].append(bool(hit.all()))
+        if case["answer"].startswith("<tool_call>"):
+            name = tokenizer.encode(case["answer"].split(', "arguments"')[0]).ids
+            counts["tool"].append(bool(hit[: len(name)].all()))
+            counts["call"].append(bool(hit.all()))
+    return {what: round(sum(hits) / len(hits), 3) for what, hits in counts.items() if hits}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long, how fast and on what to train."""
+
+    minutes: float
+    rate: float
+    easy_part: float
+    report_seconds: float
+    device: str
+
+    def rate_at(self, step: int, progress: float) -> float:
+        """The learning rate: a short rise, level, then down to nearly nothing."""
+        return self.rate * min(1, (step + 1) / 100) * max(0.02, min(1, (1 - progress) / 0.6))
+
+
+class Log:
+    """Each report as a JSON line, on the screen and in the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w")
+
+    def write(self, **fields: object) -> None:
+        line = json.dumps(fields)
+        print(line, flush=True)  # noqa: T201  a command line prints
+        self._file.write(line + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Trainer:
+    """The model, what moves its weights, and one step of it."""
+
+    def __init__(self, model: Model, plan: Plan, *, compiled: bool) -> None:
+        self._model = model
+        self._fast = torch.compile(model, dynamic=True) if compiled else model
+        self._device = plan.device
+        self._weight = torch.tensor(CLASS_WEIGHT).to(plan.device)
+        matrices = [p for p in model.blocks.parameters() if p.ndim == 2]
+        others = [p for p in model.parameters() if not any(p is m for m in matrices)]
+        self._optimizers: list[Optimizer] = [
+            torch.optim.Muon(matrices, lr=plan.rate, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.AdamW(others, lr=plan.rate, betas=(0.9, 0.98), weight_decay=0.0),
+        ]
+
+    def step(self, ids: Tensor, classes: Tensor, rate: float) -> float:
+        """Learn from one batch; answers the mean loss on right answers."""
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+        ids, classes = ids.to(self._device), classes[:, 1:].to(self._device)
+        with torch.autocast(self._device, dtype=torch.bfloat16):
+            logits = self._fast(ids[:, :-1])
+        losses = functional.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+        weight = self._weight[classes]
+        loss = (losses * weight.flatten()).sum() / weight.sum()
+        for optimizer in self._optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self._model.parameters(), 1.0)
+        for optimizer in self._optimizers:
+            optimizer.step()
+        return losses[classes.flatten() == RIGHT].mean().item()
+
+
+def read_training_set(path: Path) -> TrainingSet:
+    """What make_data.py wrote."""
+    arrays: Mapping[str, np.ndarray] = np.load(path)
+    return TrainingSet(arrays["ids"], arrays["classes"], arrays["offsets"], int(arrays["easy"]))
+
+
+def save(model: Model, path: Path) -> None:
+    torch.save({"config": asdict(model.cfg), "state": model.state_dict()}, path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--data", type=Path, default=Path("build/tiny-model/data"))
+    parser.add_argument("--out", type=Path, default=Path("build/tiny-model/run"))
+    parser.add_argument("--start", type=Path, help="go on from this model (and leave out the easy part)")
+    parser.add_argument("--batch-tokens", type=int, default=3072)
+    parser.add_argument("--lr", type=float, default=3e-3)
+    parser.add_argument("--dim", type=int, default=128)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--report", type=float, default=90, help="seconds between reports")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--no-compile", dest="compile", action="store_false")
+    args = parser.parse_args()
+    out: Path = args.out
+    out.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(0)
+    torch.set_num_threads(args.threads)
+    rng = np.random.default_rng(0)
+
+    data = read_training_set(args.data / "train.npz")
+    tokenizer = Tokenizer.from_file(str(args.data / "tokenizer.json"))
+    cases = [json.loads(line) for line in (args.data / "heldout.jsonl").read_text().splitlines()]
+    lengths = np.diff(data.offsets)
+    easy = batches(lengths, 0, data.easy, args.batch_tokens // 2, rng)
+    all_others = batches(lengths, data.easy, len(lengths), args.batch_tokens, rng)
+
+    cfg = Config(
+        vocab=tokenizer.get_vocab_size(),
+        dim=args.dim,
+        layers=args.layers,
+        heads=args.dim // 32,
+        hidden=args.dim * 5 // 2,
+    )
+    model = Model(cfg).to(args.device)
+    if args.start:
+        model.load_state_dict(torch.load(args.start, map_location=args.device)["state"])
+    plan = Plan(args.minutes, args.lr, 0 if args.start else EASY_PART, args.report, args.device)
+    trainer = Trainer(model, plan, compiled=args.compile)
+
+    with closing(Log(out / "train.log")) as log:
+        log.write(config=asdict(cfg), parameters=sum(p.numel() for p in model.parameters()))
+        begin = last = time.monotonic()
+        away, step, seen = 0.0, 0, 0  # away: time spent on reports
+        losses: list[float] = []
+        while True:
+            elapsed = time.monotonic() - begin - away
+            progress = elapsed / (plan.minutes * 60)
+            if progress >= 1:
+                break
+            rate = plan.rate_at(step, progress)
+            ids, classes = pad(data, next(all_others if progress >= plan.easy_part else easy))
+            losses.append(trainer.step(ids, classes, rate))
+            step += 1
+            seen += ids.numel()
+            if time.monotonic() - last > plan.report_seconds:
+                pause = time.monotonic()
+                log.write(
+                    minutes=round(elapsed / 60, 2),
+                    step=step,
+                    tokens=seen,
+                    lr=round(rate, 5),
+                    loss_right=round(float(np.mean(losses)), 4),
+                    **heldout_accuracy(model, tokenizer, cases[:QUICK_CASES]),
+                )
+                losses = []
+                save(model, out / "model.pt")
+                last = time.monotonic()
+                away += last - pause
+        log.write(
+            done=True,
+            step=step,
+            tokens=seen,
+            minutes=plan.minutes,
+            **heldout_accuracy(model, tokenizer, cases),
+        )
+    save(model, out / "model.pt")
+
+
+if __name__ == "__main__":
+    main()
