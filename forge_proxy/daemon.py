@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import signal
 import socket
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 
 import structlog
 import uvicorn
+import uvloop
 from fastapi import FastAPI
 
 from forge_proxy.api.app import create_app
 from forge_proxy.backends.choose import Choice, choose
 from forge_proxy.backends.http import AioHttp
-from forge_proxy.backends.llama_server.embedded import EmbeddedLlama
+from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.ports import Backend, Clock, Observer
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class CannotListen(ForgeError):
@@ -77,32 +81,41 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
     log = structlog.get_logger()
     async with assemble(settings, logs.LogObserver()) as parts:
         choice = parts.choice
-        log.info(
-            "backend",
-            kind=choice.kind,
-            url=choice.url,
-            model_file=str(choice.gguf) if choice.gguf else None,
-            because=choice.because,
-        )
+        model_file = str(choice.gguf) if choice.gguf else None
+        log.info("backend", kind=choice.kind, url=choice.url, model_file=model_file, because=choice.because)
+        if choice.gguf == TINY_MODEL:
+            log.warning(
+                "test model", note="it understands a few phrases and is there to try the daemon, not to work with"
+            )
+        app = create_app(parts.engine, parts.backend, settings.guardrails, settings.server)
+        server = HttpServer(app, settings.server.drain_seconds)
+        for signum in STOP_SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(signum, server.handle_exit, signum, None)
         host, port = listener.getsockname()[:2]
         log.info("listening", url=f"http://{host}:{port}/v1")
-        app = create_app(parts.engine, parts.backend, settings.guardrails, settings.server)
-        await server_for(app, settings).serve(sockets=[listener])
+        await server.serve(sockets=[listener])
         log.info("stopped")
 
 
-def server_for(app: FastAPI, settings: Settings) -> uvicorn.Server:
-    """The HTTP server around an application. On a signal it stops accepting, then waits for the answers under way."""
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="off",
-            timeout_graceful_shutdown=settings.server.drain_seconds,
+class HttpServer(uvicorn.Server):
+    """The HTTP server around an application. When told to stop it accepts no more, then waits for what is under way."""
+
+    def __init__(self, app: FastAPI, drain_seconds: int) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                lifespan="off",
+                timeout_graceful_shutdown=drain_seconds,
+            )
         )
-    )
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Signals are the daemon's: uvicorn would raise them again at its end, before the backend is stopped."""
+        yield
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -125,9 +138,15 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def run(settings: Settings) -> None:
-    """Run the daemon in this process. Raises `CannotListen` or what `assemble` raises."""
+    """Run the daemon in this process, until a signal ends it. Raises `CannotListen` or what `assemble` raises."""
     listener = listen(settings.server.host, settings.server.port)
-    try:
-        asyncio.run(serve(settings, listener))
-    finally:
-        listener.close()
+
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  # a coroutine runs in a task
+        for signum in STOP_SIGNALS:  # while the model is still being loaded; `serve` then has its own way to stop
+            asyncio.get_running_loop().add_signal_handler(signum, task.cancel)
+        await serve(settings, listener)
+
+    with listener, suppress(asyncio.CancelledError), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
 import orjson
@@ -43,23 +44,27 @@ class OpenAICompatible:
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         """See `engine.ports.Backend`."""
         body = orjson.dumps(encode_call(call))
-        renamed = call.request.model if call.model is not None else None
-        async with self._http.open(
-            "POST", f"{self._base}/chat/completions", body=body, headers=self._headers
-        ) as response:
+        url = f"{self._base}/chat/completions"
+        async with self._http.open("POST", url, body=body, headers=self._headers) as response:
             if response.status >= 400:
                 raise await self._error(response)
-            streamed = response.headers.get("content-type", "").startswith("text/event-stream")
-            events = self._events(response) if streamed else _once(await response.read())
-            finished = not streamed
-            async for event in events:
-                if event == _DONE:
-                    await response.finish()
-                    return
-                chunk = self._chunk(event, renamed)
-                finished = finished or any(delta.finish for delta in chunk.deltas)
-                yield chunk
-            if not finished:
+            if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                yield self._chunk(await response.read(), call, streamed=False)
+                return
+            reader = SseReader()
+            finished = False
+            async for piece in response.pieces():
+                for event in self._feed(reader, piece):
+                    if event == _DONE:
+                        await response.finish()
+                        return
+                    chunk = self._chunk(event, call, streamed=True)
+                    finished = finished or any(delta.finish for delta in chunk.deltas)
+                    yield chunk
+            last = reader.end()
+            if last is not None and last != _DONE:
+                yield self._chunk(last, call, streamed=True)
+            elif last is None and not finished:
                 raise BackendBroke(self.url, "the stream ended without a finish reason")
 
     async def models(self) -> Sequence[ModelCard]:
@@ -85,25 +90,22 @@ class OpenAICompatible:
                 raise await self._error(response)
             return _parsed(await response.read())
 
-    async def _events(self, response: HttpResponse) -> AsyncIterator[bytes]:
-        """The data of each event."""
-        reader = SseReader()
+    def _feed(self, reader: SseReader, piece: bytes) -> list[bytes]:
         try:
-            async for piece in response.pieces():
-                for event in reader.feed(piece):
-                    yield event
+            return reader.feed(piece)
         except SseError as exc:
             raise BackendBroke(self.url, str(exc)) from exc
-        if last := reader.end():
-            yield last
 
-    def _chunk(self, event: bytes, renamed: str | None) -> Chunk:
+    def _chunk(self, event: bytes, call: ModelCall, *, streamed: bool) -> Chunk:
+        """One event of the answer, under the name the caller asked for."""
         try:
-            return decode_answer(event, model=renamed)
+            chunk = decode_answer(event, model=call.request.model if call.model is not None else None)
         except UnreadableAnswer as exc:
             if exc.error is None:
                 raise BackendBroke(self.url, str(exc)) from exc
             raise _fault(self.url, _status_in(exc.error), exc.error, {}) from exc
+        # A whole answer to a caller who wants a stream, or the other way round, has to be written anew.
+        return chunk if streamed == call.stream else replace(chunk, as_sent=None)
 
     async def _error(self, response: HttpResponse) -> BackendError:
         headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
@@ -140,7 +142,3 @@ def _parsed(raw: bytes) -> Json:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
         return raw.decode("utf-8", "replace")
-
-
-async def _once(raw: bytes) -> AsyncIterator[bytes]:
-    yield raw

@@ -61,7 +61,7 @@ RESULTS = {
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One conversation, made both ways with the same seed. `ends_with` is the guarded model's word on the tool's result."""
+    """One conversation, made both ways with the same seed. `ends_with` is what the guarded model says at the end."""
 
     said: str
     raw: Reply | None

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from forge_proxy.core.jsontypes import Json, JsonObject, no_fields, read_object
 
-Schema: TypeAlias = "JsonObject | bool"
+Schema: TypeAlias = JsonObject | bool
 """A JSON Schema as the caller sent it: an object, or `True` for "anything"."""
 
 
@@ -78,6 +78,8 @@ class ChatRequest:
 
     body: JsonObject
     """The caller's own JSON, never changed."""
+    messages: tuple[JsonObject, ...] = ()
+    """The conversation as the caller wrote it."""
     model: str | None = None
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = ToolChoice()

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import NoReturn, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeGuard
 
-Json: TypeAlias = "Mapping[str, Json] | list[Json] | str | int | float | bool | None"
+from typing_extensions import TypeAliasType
+
+if TYPE_CHECKING:
+    Json: TypeAlias = "Mapping[str, Json] | list[Json] | str | int | float | bool | None"
+else:
+    # pydantic finds its way through the recursion only with a named type, and type checkers only without one.
+    Json = TypeAliasType("Json", Mapping[str, "Json"] | list["Json"] | str | int | float | bool | None)
 JsonObject: TypeAlias = Mapping[str, Json]
 
 

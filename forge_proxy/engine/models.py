@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge_proxy.core.chat import ModelCard
-from forge_proxy.core.errors import BackendFault, UnknownModel
+from forge_proxy.core.errors import BackendFault, BackendUnreachable, UnknownModel
 from forge_proxy.engine.ports import Backend, Clock
 
 _KEPT_FOR = 30.0
@@ -41,13 +41,15 @@ class Models:
         """The name to send in place of the one asked for; None to send that one.
 
         A name that the backend does not know becomes the configured default, or the one model there is. With several
-        and no default it is sent as it is: the backend knows best what to say about it.
+        and no default it is sent as it is: the backend knows best what to say about it. Raises `BackendUnreachable`.
         """
         if self._clock.now() > self._until:
             try:
                 await self.list()
-            except BackendFault:  # the request itself will meet the same fault, and report it
-                return self._default
+            except BackendUnreachable:  # nor will the request itself be answered, and once is enough to wait for that
+                raise
+            except BackendFault:  # a server without a model list
+                self._until = self._clock.now() + _KEPT_FOR
         if asked in self._names:
             return None
         if self._default is not None:

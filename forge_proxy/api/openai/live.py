@@ -29,11 +29,12 @@ from forge_proxy.wire.openai.render import DONE, ChunkWriter, comment, event
 def head_of(chunk: Chunk | None, request: ChatRequest, request_id: str) -> JsonObject:
     """The id, time and model of an answer: the backend's, and ours for what it leaves out."""
     given: JsonObject = chunk.head if chunk else {}
-    return {
+    ours: JsonObject = {
         "id": given.get("id") or f"chatcmpl-{request_id}",
         "created": given.get("created") or int(time.time()),
         "model": given.get("model") or request.model or "",
     }
+    return {**ours, "system_fingerprint": given["system_fingerprint"]} if "system_fingerprint" in given else ours
 
 
 class LiveAnswer(Response):

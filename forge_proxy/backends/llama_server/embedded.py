@@ -81,10 +81,9 @@ class EmbeddedLlama:
         if self._reading is not None:
             await self._reading
 
-    async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
+    def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         """See `engine.ports.Backend`."""
-        async for chunk in self._running().stream(call):
-            yield chunk
+        return self._running().stream(call)
 
     async def models(self) -> Sequence[ModelCard]:
         """See `engine.ports.Backend`."""

@@ -112,7 +112,9 @@ def _judge_calls(case: _Case, said: str | None) -> Verdict:
         error = ToolCallInvalid([str(problem) for problem in problems], turn.attempt)
         unsatisfied = ToolChoiceUnsatisfied(str(turn.choice), turn.attempt, reading.text)
         return case.give_up(fault, None, (), unsatisfied if fault is Fault.NOT_ALLOWED else error)
-    return case.give_up(fault, text, _real(turn, reading.calls))
+    # What is no JSON object is no call, so it goes out as the words it is.
+    words = "\n".join(_written(call) for call in reading.calls if call.args() is None)
+    return case.give_up(fault, _joined(case.left, text or "", words or None), _real(turn, reading.calls))
 
 
 def _judge_text(case: _Case) -> Verdict:
@@ -177,8 +179,9 @@ def _split(turn: Turn, reading: Reading, reply: Reply) -> tuple[str | None, tupl
 
 
 def _real(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
-    """The calls without those of our own tool, which a caller never sees."""
-    return tuple(call for call in calls if turn.respond is None or call.tool != turn.respond.name)
+    """The calls that a caller may see: not those of our own tool, nor those whose arguments are no JSON object."""
+    ours = turn.respond.name if turn.respond else None
+    return tuple(call for call in calls if call.tool != ours and call.args() is not None)
 
 
 def _with_ids(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
@@ -188,7 +191,7 @@ def _with_ids(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
     for index, call in enumerate(calls):
         identity = call.id
         if not identity or identity in seen:
-            identity = hashlib.sha256(f"{turn.request_id}/{turn.attempt}/{index}".encode()).hexdigest()[:9]
+            identity = hashlib.sha256(f"{turn.id_seed}/{turn.attempt}/{index}".encode()).hexdigest()[:9]
         seen.add(identity)
         out.append(replace(call, id=identity))
     return tuple(out)
@@ -201,8 +204,13 @@ def _corrections(turn: Turn, reading: Reading, problems: tuple[Problem, ...]) ->
     """
     if all(call.args() is not None for call in reading.calls):
         return say_about_calls(turn, reading.text, reading.calls, problems)
-    written = "\n".join(f"{call.tool}{call.arguments}" for call in reading.calls)
+    written = "\n".join(_written(call) for call in reading.calls)
     return say_about_text(turn, Fault.MALFORMED, _joined("", reading.text, written) or written)
+
+
+def _written(call: ToolCall) -> str:
+    """A call as text, for where it cannot be told as a call."""
+    return f"{call.tool}{call.arguments}"
 
 
 def _joined(left: str, text: str, said: str | None) -> str | None:

@@ -15,7 +15,7 @@ SWITCHES: tuple[str, ...] = get_args(Switch)
 class Switches(BaseModel):
     """Each guardrail by itself; all off means that requests pass through unchanged."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True)
 
     respond: bool = Field(
         default=True, description="Offer a synthetic tool whose message becomes the text of the answer."

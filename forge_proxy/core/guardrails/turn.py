@@ -48,7 +48,8 @@ class Turn:
     """One guarded request between two attempts. Serialisable: only plain values inside."""
 
     request_id: str
-    """Unique; the ids of calls that the model gave none are derived from it."""
+    id_seed: str
+    """What the ids of calls are derived from that the model gave none: another one for each turn of a conversation."""
     tools: tuple[ToolSpec, ...]
     choice: ToolChoice
     parallel: bool
@@ -112,6 +113,8 @@ def open_turn(request: ChatRequest, policy: GuardPolicy, *, request_id: str, nud
     may_talk = request.tool_choice.mode == "auto"
     return Turn(
         request_id=request_id,
+        # A caller may send the same request id with each turn, but never as many messages.
+        id_seed=f"{request_id}/{len(request.messages)}",
         tools=request.tools,
         choice=request.tool_choice,
         parallel=request.parallel,

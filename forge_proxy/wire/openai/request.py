@@ -28,7 +28,7 @@ def read_body(raw: bytes) -> JsonObject:
 
 def decode_request(body: JsonObject) -> ChatRequest:
     """What a chat completion request asks for. Raises `InvalidRequest` with the path of the field."""
-    _check_messages(body)
+    messages = tuple(_messages(body))
     tools = tuple(_tools(body))
     options = body.get("stream_options")
     if options is not None and not is_object(options):
@@ -38,6 +38,7 @@ def decode_request(body: JsonObject) -> ChatRequest:
     ]
     return ChatRequest(
         body=body,
+        messages=messages,
         model=fields.optional_text(body, "model"),
         tools=tools,
         tool_choice=_tool_choice(body, tools),
@@ -72,7 +73,7 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
     return body
 
 
-def _check_messages(body: JsonObject) -> None:
+def _messages(body: JsonObject) -> list[JsonObject]:
     if "messages" not in body:
         raise InvalidRequest("messages", "required, missing")
     messages = fields.objects(body, "messages", "messages")
@@ -91,6 +92,7 @@ def _check_messages(body: JsonObject) -> None:
         elif content is not None and not isinstance(content, str):
             fields.refuse(f"{at}.content", "text, a list of parts, or null", content)
         fields.objects(message, "tool_calls", f"{at}.tool_calls")
+    return messages
 
 
 def _tools(body: JsonObject) -> list[ToolSpec]:

@@ -1,0 +1,141 @@
+"""However the backend's bytes are cut, the client gets the same reply, and it equals the whole one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from forge_proxy.core.guardrails import Accept, Gate, GiveUp, GuardPolicy, Retry, Turn, judge, open_turn
+from forge_proxy.core.stream import CallDelta, Delta, Reply
+from forge_proxy.wire.openai.request import decode_request
+from tests.api.test_mistakes import ASK, PARIS_TEXT
+from tests.fakes.says import Said, respond
+from tests.fakes.scripted import Answer, chat
+
+# Pieces of which models' answers are made, right ones and wrong ones.
+FRAGMENTS = st.sampled_from(
+    [
+        "It is sunny. ",
+        "\n",
+        "  ",
+        "`",
+        "```json\n",
+        "```\n",
+        "{",
+        "[",
+        '{"name": "get_weather", "arguments": ' + PARIS_TEXT + "}",
+        '{"name": "other", "arguments": {}}',
+        "<tool_call>",
+        "</tool_call>",
+        "<tool",
+        "<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>",
+        "[TOOL_CALLS]get_weather" + PARIS_TEXT,
+        "get_weather[ARGS]" + PARIS_TEXT,
+        "get_wea",
+        "respond",
+        '<tool_call>{"name": "respond", "arguments": {"message": "hi"}}</tool_call>',
+        "😀é\\",
+        "<|im_end|>",
+    ]
+)
+TEXTS = st.lists(FRAGMENTS, max_size=5).map("".join)
+ARGUMENTS = st.sampled_from(
+    [PARIS_TEXT, '{"city": "Paris"}', '{"city": ', "", '{"message": "a\\u00e9\\ud83d\\ude00\\n"}', '{"message": "a']
+)
+CALLS = st.lists(st.tuples(st.sampled_from(["get_weather", "respond", "nonsense"]), ARGUMENTS), max_size=2).map(tuple)
+CALL_DELTAS = st.builds(
+    CallDelta, index=st.integers(0, 2), name=st.sampled_from(["get_weather", "respond", ""]), arguments=ARGUMENTS
+)
+REPLIES = st.builds(
+    Said,
+    text=TEXTS,
+    calls=CALLS,
+    reasoning=st.none() | TEXTS,
+    finish=st.sampled_from([None, None, None, "length"]),
+    piece=st.integers(1, 40),
+)
+
+
+def same(one: Answer, other: Answer) -> None:
+    assert replace(one, asked=[]) == replace(other, asked=[])
+    assert [body["messages"] for body in one.asked] == [body["messages"] for body in other.asked]
+
+
+@pytest.mark.parametrize("accepts", ["nudge", "accept"])
+@settings(max_examples=150, deadline=None)
+@given(script=st.lists(REPLIES, min_size=4, max_size=4), cut=st.integers(1, 200), piece=st.integers(1, 30))
+def test_any_cut_gives_the_same_reply_streamed_and_whole(
+    accepts: str, script: list[Said], cut: int, piece: int
+) -> None:
+    policy = GuardPolicy.model_validate({"text_answers": accepts})
+    recut = [replace(said, piece=piece) for said in script]
+    script = [*script, respond("the end")]
+    recut = [*recut, respond("the end")]
+
+    fixed = {"x-request-id": "same"}  # ids of calls are derived from it
+    whole = asyncio.run(chat(script, ASK, policy=policy, headers=fixed))
+    if whole.status != 200:  # an error's body is tested elsewhere; streamed, it may come after the first byte
+        return
+    streamed = asyncio.run(chat(script, ASK, policy=policy, headers=fixed, stream=True))
+    cut_anew = asyncio.run(chat(recut, ASK, policy=policy, headers=fixed, stream=True, cut=cut))
+
+    same(streamed, whole)
+    same(cut_anew, whole)
+
+
+@pytest.mark.parametrize(
+    "said", [Said(text=f"Look: [TOOL_CALLS]get_weather{PARIS_TEXT}"), respond("It is sunny \u00e9😀.")]
+)
+async def test_one_byte_at_a_time_is_like_all_at_once(said: Said) -> None:
+    whole = await chat([said], ASK)
+
+    streamed = await chat([replace(said, piece=1)], ASK, stream=True, cut=1)
+
+    same(streamed, whole)
+
+
+@pytest.mark.parametrize("accepts", [True, False])
+@settings(max_examples=400, deadline=None)
+@given(
+    deltas=st.lists(
+        st.builds(Delta, text=TEXTS) | st.builds(Delta, calls=st.tuples(CALL_DELTAS)),
+        max_size=6,
+    ),
+    finish=st.sampled_from(["stop", "length", "tool_calls"]),
+)
+def test_what_has_left_is_always_how_the_answer_begins(accepts: bool, deltas: list[Delta], finish: str) -> None:
+    request = decode_request(ASK)
+    turn = open_turn(request, GuardPolicy(), request_id="r", nudge_text=not accepts)
+    assert turn is not None
+    gate = Gate(turn)
+
+    for delta in (*deltas, Delta(finish=finish)):
+        gate.take(delta)
+
+    verdict = judge(turn, gate.reply(), gate.left)
+    if isinstance(verdict, Accept | GiveUp) and verdict.settled is not None:
+        assert (verdict.settled.text or "").startswith(gate.left)
+        rest = "".join(delta.text or "" for chunk in gate.rest(verdict.settled) for delta in chunk.deltas)
+        assert gate.left + rest == (verdict.settled.text or "")
+        assert all(call.tool != "respond" for call in verdict.settled.calls)
+    elif gate.left:
+        raise AssertionError("text has left and the model is asked again, or the answer is an error")
+
+
+def test_a_turn_can_be_written_down_and_read_again() -> None:
+    turn = open_turn(decode_request(ASK), GuardPolicy(), request_id="r", nudge_text=True)
+    assert turn is not None
+    verdict = judge(turn, Reply(text="I will."))
+    assert isinstance(verdict, Retry)
+    adapter = TypeAdapter(Turn)
+
+    read = adapter.validate_json(adapter.dump_json(verdict.turn))
+
+    assert read == verdict.turn
+    assert json.loads(adapter.dump_json(verdict.turn))["faults"] == ["text"]

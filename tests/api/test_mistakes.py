@@ -1,0 +1,380 @@
+"""Each mistake that small models make, through the whole application, streamed and whole."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from forge_proxy.core.errors import BackendUnreachable
+from forge_proxy.core.guardrails import GuardPolicy
+from tests.fakes.says import Said, respond
+from tests.fakes.scripted import JsonDict, chat
+
+WEATHER: JsonDict = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "get the weather",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+            "required": ["city", "days"],
+        },
+    },
+}
+PARIS = {"city": "Paris", "days": 3}
+PARIS_TEXT = json.dumps(PARIS)
+RIGHT = Said(calls=(("get_weather", PARIS_TEXT),))
+ASK: JsonDict = {
+    "model": "scripted",
+    "messages": [{"role": "user", "content": "Please get the weather with city Paris and days 3."}],
+    "tools": [WEATHER],
+}
+both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+@both
+async def test_a_right_call_arrives_untouched(stream: bool) -> None:
+    answer = await chat([RIGHT], ASK, stream=stream)
+
+    assert answer.calls == [("get_weather", PARIS)]
+    assert (answer.finish, answer.outcome, answer.attempts) == ("tool_calls", "clean", 1)
+
+
+@both
+@pytest.mark.parametrize(
+    ("said", "form"),
+    [
+        (f'```json\n{{"name": "get_weather", "arguments": {PARIS_TEXT}}}\n```', "fence"),
+        (f'{{"tool": "get_weather", "args": {PARIS_TEXT}}}', "bare"),
+        (f'<tool_call>\n{{"name": "get_weather", "arguments": {PARIS_TEXT}}}\n</tool_call>', "hermes"),
+        (
+            "<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>",
+            "coder",
+        ),
+        (f"[TOOL_CALLS]get_weather{PARIS_TEXT}", "mistral"),
+        (f"get_weather[ARGS]{PARIS_TEXT}", "rehearsal"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.isalpha() else "",
+)
+async def test_a_call_in_the_wrong_markup_arrives_right_and_its_markup_is_gone(
+    stream: bool, said: str, form: str
+) -> None:
+    answer = await chat([Said(text=said)], ASK, stream=stream)
+
+    assert answer.calls == [("get_weather", PARIS)], form
+    assert answer.text is None
+    assert answer.finish == "tool_calls"
+    assert answer.outcome in ("rescued", "repaired")  # Qwen-Coder's values are texts, so its integer is mended
+
+
+@both
+async def test_text_before_a_call_in_markup_is_kept(stream: bool) -> None:
+    said = f'I will look.\n<tool_call>{{"name": "get_weather", "arguments": {PARIS_TEXT}}}</tool_call>'
+
+    answer = await chat([Said(text=said)], ASK, stream=stream)
+
+    assert (answer.text, answer.calls) == ("I will look.", [("get_weather", PARIS)])
+
+
+@both
+async def test_a_chatty_model_is_nudged_once_then_calls_the_tool(stream: bool) -> None:
+    answer = await chat([Said(text="I will call get_weather."), RIGHT], ASK, stream=stream)
+
+    assert answer.calls == [("get_weather", PARIS)]
+    assert answer.text is None
+    assert (answer.outcome, answer.attempts) == ("retried", 2)
+    failed, nudge = answer.asked[1]["messages"][-2:]
+    assert failed == {"role": "assistant", "content": "I will call get_weather."}
+    assert nudge["role"] == "user"
+    assert "get_weather, respond" in nudge["content"]
+
+
+@both
+async def test_a_model_that_insists_on_text_is_heard_with_its_first_words(stream: bool) -> None:
+    answer = await chat([Said(text="It is sunny."), Said(text="Sunny, I said.")], ASK, stream=stream)
+
+    assert (answer.text, answer.finish) == ("It is sunny.", "stop")
+    assert (answer.outcome, answer.attempts) == ("retried", 2)
+
+
+@both
+async def test_a_nudged_model_may_answer_by_the_respond_tool(stream: bool) -> None:
+    answer = await chat([Said(text="Hm."), respond("It is sunny.")], ASK, stream=stream)
+
+    assert (answer.text, answer.calls, answer.finish) == ("It is sunny.", [], "stop")
+
+
+@both
+async def test_the_respond_tool_becomes_text_and_is_never_seen(stream: bool) -> None:
+    answer = await chat([respond('He said "hi" \\ \n😀')], ASK, stream=stream)
+
+    assert (answer.text, answer.calls, answer.finish) == ('He said "hi" \\ \n😀', [], "stop")
+    assert answer.outcome == "clean"
+    assert [tool["function"]["name"] for tool in answer.asked[0]["tools"]] == ["get_weather", "respond"]
+
+
+@both
+async def test_a_callers_own_respond_tool_is_left_alone(stream: bool) -> None:
+    own: JsonDict = {"type": "function", "function": {"name": "respond", "parameters": {"type": "object"}}}
+    said = Said(calls=(("respond", '{"message": "mine"}'),))
+
+    answer = await chat([said], {**ASK, "tools": [WEATHER, own]}, stream=stream)
+
+    assert answer.calls == [("respond", {"message": "mine"})]
+    assert answer.asked[0]["tools"][-1]["function"]["name"] == "respond_to_user"
+
+
+@both
+async def test_respond_beside_a_real_call_becomes_its_text(stream: bool) -> None:
+    said = Said(calls=(("respond", '{"message": "Looking."}'), ("get_weather", PARIS_TEXT)))
+
+    answer = await chat([said], ASK, stream=stream)
+
+    assert (answer.text, answer.calls, answer.finish) == ("Looking.", [("get_weather", PARIS)], "tool_calls")
+
+
+@both
+async def test_an_unknown_tool_is_named_on_the_tool_channel_with_what_there_is(stream: bool) -> None:
+    answer = await chat([Said(calls=(("weather_get", PARIS_TEXT),)), RIGHT], ASK, stream=stream)
+
+    assert answer.calls == [("get_weather", PARIS)]
+    failed, nudge = answer.asked[1]["messages"][-2:]
+    assert failed["tool_calls"][0]["function"] == {"name": "weather_get", "arguments": PARIS_TEXT}
+    assert (nudge["role"], nudge["tool_call_id"]) == ("tool", failed["tool_calls"][0]["id"])
+    assert nudge["content"].startswith("[UnknownTool] weather_get.")
+
+
+@both
+async def test_an_unknown_tool_in_markup_is_never_shown_as_text(stream: bool) -> None:
+    said = Said(text='<tool_call>{"name": "nonsense", "arguments": {}}</tool_call>')
+
+    answer = await chat([said] * 4, ASK, stream=stream)
+
+    assert (answer.text, answer.calls, answer.outcome) == (None, [("nonsense", {})], "exhausted")
+
+
+@both
+@pytest.mark.parametrize("said", ["functions.get_weather", "Get_Weather"])
+async def test_a_name_that_differs_by_case_or_prefix_is_the_tool(stream: bool, said: str) -> None:
+    answer = await chat([Said(calls=((said, PARIS_TEXT),))], ASK, stream=stream)
+
+    assert (answer.calls, answer.outcome, answer.attempts) == ([("get_weather", PARIS)], "repaired", 1)
+
+
+@both
+async def test_broken_json_in_markup_is_asked_again(stream: bool) -> None:
+    broken = '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris", "days": }</tool_call>'
+
+    answer = await chat([Said(text=broken), RIGHT], ASK, stream=stream)
+
+    assert (answer.calls, answer.text, answer.attempts) == ([("get_weather", PARIS)], None, 2)
+
+
+@both
+async def test_broken_native_arguments_are_replayed_as_text_since_a_server_could_not_parse_them(stream: bool) -> None:
+    answer = await chat([Said(calls=(("get_weather", '{"city": '),)), RIGHT], ASK, stream=stream)
+
+    assert answer.calls == [("get_weather", PARIS)]
+    failed, nudge = answer.asked[1]["messages"][-2:]
+    assert failed == {"role": "assistant", "content": 'get_weather{"city": '}
+    assert nudge["role"] == "user"
+
+
+@both
+async def test_a_missing_argument_is_named(stream: bool) -> None:
+    answer = await chat([Said(calls=(("get_weather", '{"city": "Paris"}'),)), RIGHT], ASK, stream=stream)
+
+    assert answer.calls == [("get_weather", PARIS)]
+    nudge = answer.asked[1]["messages"][-1]
+    assert nudge["content"].startswith("[ToolArgValidationError]")
+    assert "days: required, missing" in nudge["content"]
+
+
+@both
+async def test_a_mistyped_argument_is_mended_where_nothing_is_lost(stream: bool) -> None:
+    answer = await chat([Said(calls=(("get_weather", '{"city": "Paris", "days": "3"}'),))], ASK, stream=stream)
+
+    assert (answer.calls, answer.outcome, answer.attempts) == ([("get_weather", PARIS)], "repaired", 1)
+
+
+@both
+async def test_a_mistyped_argument_that_cannot_be_mended_is_asked_again(stream: bool) -> None:
+    answer = await chat(
+        [Said(calls=(("get_weather", '{"city": "Paris", "days": "three"}'),)), RIGHT], ASK, stream=stream
+    )
+
+    assert (answer.calls, answer.attempts) == ([("get_weather", PARIS)], 2)
+    assert 'days: expected integer, got "three"' in answer.asked[1]["messages"][-1]["content"]
+
+
+@both
+async def test_an_empty_reply_is_asked_again(stream: bool) -> None:
+    answer = await chat([Said(text=""), RIGHT], ASK, stream=stream)
+
+    assert (answer.calls, answer.attempts) == ([("get_weather", PARIS)], 2)
+
+
+@both
+async def test_nothing_but_empty_replies_is_an_error_and_no_empty_success(stream: bool) -> None:
+    answer = await chat([Said(text="")] * 4, ASK, stream=False)
+
+    assert answer.status == 502
+    assert answer.error is not None
+    assert answer.error["code"] == "empty_answer"
+
+
+@both
+async def test_two_calls_both_arrive(stream: bool) -> None:
+    oslo = {"city": "Oslo", "days": 1}
+    said = Said(calls=(("get_weather", PARIS_TEXT), ("get_weather", json.dumps(oslo))))
+
+    answer = await chat([said], ASK, stream=stream)
+
+    assert answer.calls == [("get_weather", PARIS), ("get_weather", oslo)]
+
+
+@both
+async def test_a_second_call_left_in_the_text_is_found(stream: bool) -> None:
+    oslo = {"city": "Oslo", "days": 1}
+    said = Said(
+        text=f'<tool_call>{{"name": "get_weather", "arguments": {json.dumps(oslo)}}}</tool_call>',
+        calls=(("get_weather", PARIS_TEXT),),
+    )
+
+    answer = await chat([said], ASK, stream=stream)
+
+    assert (answer.text, answer.calls) == (None, [("get_weather", PARIS), ("get_weather", oslo)])
+
+
+@both
+async def test_one_bad_call_of_two_sends_both_back_each_with_its_result(stream: bool) -> None:
+    said = Said(calls=(("get_weather", PARIS_TEXT), ("get_weather", "{}")))
+
+    answer = await chat([said, RIGHT], ASK, stream=stream)
+
+    assert answer.calls == [("get_weather", PARIS)]
+    failed, first, second = answer.asked[1]["messages"][-3:]
+    ids = [call["id"] for call in failed["tool_calls"]]
+    assert [first["tool_call_id"], second["tool_call_id"]] == ids
+    assert first["content"].startswith("[NotRun]")
+    assert second["content"].startswith("[ToolArgValidationError]")
+
+
+@both
+async def test_parallel_tool_calls_false_hands_out_one_call(stream: bool) -> None:
+    said = Said(calls=(("get_weather", PARIS_TEXT), ("get_weather", PARIS_TEXT)))
+
+    answer = await chat([said], {**ASK, "parallel_tool_calls": False}, stream=stream)
+
+    assert answer.calls == [("get_weather", PARIS)]
+
+
+@both
+async def test_a_call_that_ends_the_thinking_was_meant(stream: bool) -> None:
+    thinking = f'I need it.\n<tool_call>\n{{"name": "get_weather", "arguments": {PARIS_TEXT}}}\n</tool_call>'
+
+    answer = await chat([Said(reasoning=thinking)], ASK, stream=stream)
+
+    assert (answer.calls, answer.outcome) == ([("get_weather", PARIS)], "rescued")
+    assert answer.reasoning == thinking
+
+
+@both
+async def test_a_draft_in_the_thinking_is_no_call_when_an_answer_follows(stream: bool) -> None:
+    thinking = f'Maybe <tool_call>{{"name": "get_weather", "arguments": {PARIS_TEXT}}}</tool_call>. No.'
+    policy = GuardPolicy(text_answers="accept")
+
+    answer = await chat([Said(reasoning=thinking, text="It is sunny.")], ASK, stream=stream, policy=policy)
+
+    assert (answer.text, answer.calls) == ("It is sunny.", [])
+
+
+@both
+async def test_calls_that_stay_wrong_are_delivered_as_they_are_and_marked(stream: bool) -> None:
+    answer = await chat([Said(calls=(("get_weather", "{}"),))] * 4, ASK, stream=stream)
+
+    assert (answer.calls, answer.outcome, answer.attempts) == ([("get_weather", {})], "exhausted", 4)
+    assert answer.finish == "tool_calls"
+
+
+async def test_calls_that_stay_wrong_are_a_502_where_the_user_wants_that() -> None:
+    policy = GuardPolicy(on_exhausted="error")
+
+    answer = await chat([Said(calls=(("get_weather", "{}"),))] * 4, ASK, policy=policy)
+
+    assert (answer.status, answer.error and answer.error["code"]) == (502, "tool_call_invalid")
+    assert len(answer.asked) == 4
+
+
+@both
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
+async def test_a_demanded_call_is_asked_for_until_it_comes(stream: bool, choice: Any) -> None:
+    answer = await chat([Said(text="No."), Said(text="Well."), RIGHT], {**ASK, "tool_choice": choice}, stream=stream)
+
+    assert (answer.calls, answer.attempts) == ([("get_weather", PARIS)], 3)
+    assert [tool["function"]["name"] for tool in answer.asked[0]["tools"]] == ["get_weather"]
+
+
+async def test_a_demanded_call_that_never_comes_is_an_error_and_never_text() -> None:
+    answer = await chat([Said(text="No.")] * 4, {**ASK, "tool_choice": "required"})
+
+    assert (answer.status, answer.error and answer.error["code"]) == (502, "tool_choice_unsatisfied")
+
+
+@both
+async def test_an_answer_cut_by_the_callers_limit_goes_out_as_it_is(stream: bool) -> None:
+    said = Said(text="It is su", finish="length")
+
+    answer = await chat([said], {**ASK, "max_tokens": 5}, stream=stream)
+
+    assert (answer.text, answer.finish, answer.attempts) == ("It is su", "length", 1)
+
+
+@both
+async def test_a_call_cut_by_the_callers_limit_is_never_handed_out(stream: bool) -> None:
+    said = Said(calls=(("get_weather", '{"city": "Par'),), finish="length")
+
+    answer = await chat([said], {**ASK, "max_tokens": 5}, stream=stream)
+
+    assert (answer.calls, answer.finish, answer.attempts) == ([], "length", 1)
+
+
+@both
+async def test_a_call_cut_by_another_limit_is_asked_again_once(stream: bool) -> None:
+    cut = Said(calls=(("get_weather", '{"city": "Par'),), finish="length")
+
+    answer = await chat([cut, RIGHT], ASK, stream=stream)
+
+    assert (answer.calls, answer.attempts) == ([("get_weather", PARIS)], 2)
+    assert answer.asked[1]["messages"] == ASK["messages"]
+
+
+@both
+async def test_whole_calls_before_the_cut_go_out(stream: bool) -> None:
+    said = Said(calls=(("get_weather", PARIS_TEXT), ("get_weather", '{"ci')), finish="length")
+
+    answer = await chat([said], ASK, stream=stream)
+
+    assert (answer.calls, answer.finish) == ([("get_weather", PARIS)], "tool_calls")
+
+
+@both
+async def test_a_call_the_server_could_not_parse_is_asked_again(stream: bool) -> None:
+    error = Said(status=500, body={"error": {"code": 500, "message": "Failed to parse input at pos 3"}})
+
+    answer = await chat([error, RIGHT], ASK, stream=stream)
+
+    assert (answer.calls, answer.attempts, answer.outcome) == ([("get_weather", PARIS)], 2, "retried")
+
+
+@both
+async def test_a_backend_that_is_down_is_a_502_that_names_it(stream: bool) -> None:
+    answer = await chat([BackendUnreachable("http://scripted", "connection refused")], ASK, stream=stream)
+
+    assert answer.status == 502
+    assert answer.error is not None
+    assert "http://scripted" in answer.error["message"]
+    assert "connection refused" in answer.error["message"]

@@ -1,0 +1,217 @@
+"""A model server as a program: `python -m tests.fakes.model_server`. OpenAI-compatible, and able to misbehave.
+
+Each of its models is one way to behave (see `MODELS`). It says on stdout, as JSON lines, where it listens, what it is
+asked, and when a caller leaves it before the answer is complete; `user` of the request tells one request from another.
+`POST /go` lets the models go on that wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+JsonDict = dict[str, Any]
+
+WORDS = ("one ", "two ", "three")
+OVERFLOW: JsonDict = {
+    "error": {
+        "code": 400,
+        "message": "the request exceeds the available context size, try increasing it",
+        "type": "exceed_context_size_error",
+        "n_prompt_tokens": 5000,
+        "n_ctx": 2048,
+    }
+}
+_HEAD: JsonDict = {"id": "chatcmpl-fake", "created": 1700000000, "model": "fake"}
+
+
+@dataclass
+class Asked:
+    """One request, and the ways to answer it."""
+
+    request: web.Request
+    body: JsonDict
+    go: asyncio.Event
+
+    async def whole(self, text: str = "".join(WORDS)) -> web.StreamResponse:
+        """Everything at once, as JSON."""
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 6}
+        return web.json_response({**_HEAD, "object": "chat.completion", "choices": [choice], "usage": usage})
+
+    async def begin(self, *words: str) -> web.StreamResponse:
+        """A stream's head and its first words."""
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(self.request)
+        for word in words:
+            await response.write(_event(_chunk({"content": word})))
+        return response
+
+    async def streamed(self) -> web.StreamResponse:
+        """A whole stream."""
+        return await self.end(await self.begin(*WORDS))
+
+    async def end(self, response: web.StreamResponse) -> web.StreamResponse:
+        """A stream's regular end."""
+        await response.write(_event(_chunk({}, "stop")) + b"data: [DONE]\n\n")
+        await response.write_eof()
+        return response
+
+    def cut(self) -> web.StreamResponse:
+        """Close the connection here and now."""
+        assert self.request.transport
+        self.request.transport.close()
+        return web.Response()
+
+
+async def says(asked: Asked) -> web.StreamResponse:
+    return await (asked.streamed() if asked.body.get("stream") else asked.whole())
+
+
+async def waits(asked: Asked) -> web.StreamResponse:
+    response = await asked.begin(WORDS[0])
+    await asked.go.wait()
+    for word in WORDS[1:]:
+        await response.write(_event(_chunk({"content": word})))
+    return await asked.end(response)
+
+
+async def hangs(_: Asked) -> web.StreamResponse:
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets it")
+
+
+async def stalls(asked: Asked) -> web.StreamResponse:
+    await asked.begin(WORDS[0])
+    return await hangs(asked)
+
+
+async def dies(asked: Asked) -> web.StreamResponse:
+    await asked.begin(WORDS[0])
+    return asked.cut()
+
+
+async def closes(asked: Asked) -> web.StreamResponse:
+    return asked.cut()
+
+
+async def stops_short(asked: Asked) -> web.StreamResponse:
+    response = await asked.begin(WORDS[0])
+    await response.write_eof()
+    return response
+
+
+async def errs_midway(asked: Asked) -> web.StreamResponse:
+    response = await asked.begin(WORDS[0])
+    await response.write(_event({"error": {"code": 500, "message": "out of memory", "type": "server_error"}}))
+    await response.write_eof()
+    return response
+
+
+async def overflows(_: Asked) -> web.StreamResponse:
+    return web.json_response(OVERFLOW, status=400)
+
+
+async def is_busy(_: Asked) -> web.StreamResponse:
+    error = {"message": "slow down", "type": "rate_limit_error", "code": "rate_limit_exceeded"}
+    return web.json_response({"error": error}, status=429, headers={"Retry-After": "7"})
+
+
+async def fails(_: Asked) -> web.StreamResponse:
+    return web.json_response({"error": {"code": 500, "message": "no memory left", "type": "server_error"}}, status=500)
+
+
+async def fails_in_html(_: Asked) -> web.StreamResponse:
+    return web.Response(text="<h1>Bad Gateway</h1>", status=502, content_type="text/html")
+
+
+async def babbles(asked: Asked) -> web.StreamResponse:
+    if not asked.body.get("stream"):
+        return web.Response(text="this is no JSON", content_type="application/json")
+    response = await asked.begin()
+    await response.write(b"data: this is no JSON\n\n")
+    return response
+
+
+async def always_whole(asked: Asked) -> web.StreamResponse:
+    return await asked.whole()
+
+
+async def always_streams(asked: Asked) -> web.StreamResponse:
+    return await asked.streamed()
+
+
+async def streams_one_chunk(asked: Asked) -> web.StreamResponse:
+    response = await asked.begin()
+    await response.write(_event(_chunk({"role": "assistant", "content": "".join(WORDS)}, "stop")) + b"data: [DONE]\n\n")
+    return response
+
+
+MODELS: dict[str, Callable[[Asked], Awaitable[web.StreamResponse]]] = {
+    model.__name__.replace("_", "-"): model
+    for model in (
+        says, waits, hangs, stalls, dies, closes, stops_short, errs_midway, overflows, is_busy, fails, fails_in_html,
+        babbles, always_whole, always_streams, streams_one_chunk,
+    )
+}  # fmt: skip
+
+
+def _chunk(delta: JsonDict, finish: str | None = None) -> JsonDict:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return {**_HEAD, "object": "chat.completion.chunk", "choices": [choice]}
+
+
+def _event(value: JsonDict) -> bytes:
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+def _say(**said: object) -> None:
+    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.flush()
+
+
+async def main() -> None:
+    """Serve until killed."""
+    go = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        body: JsonDict = json.loads(await request.read())
+        told = {"model": body["model"], "user": body.get("user")}
+        _say(event="asked", **told)
+        try:
+            return await MODELS[body["model"]](Asked(request, body, go))
+        except (asyncio.CancelledError, ConnectionError):
+            _say(event="left", **told)
+            raise
+
+    async def models(_: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": [{"id": name} for name in MODELS]})
+
+    async def let_go(_: web.Request) -> web.Response:
+        go.set()
+        return web.Response()
+
+    app = web.Application()
+    app.add_routes(
+        [
+            web.post("/v1/chat/completions", answer),
+            web.get("/v1/models", models),
+            web.post("/go", let_go),
+        ]
+    )
+    runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    _say(event="listening", url="http://{}:{}".format(*runner.addresses[0][:2]))
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

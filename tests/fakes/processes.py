@@ -1,0 +1,186 @@
+"""Real processes for tests: the daemon, the model server program, and commands that end by themselves.
+
+What a process prints is read as it comes, so a test waits for a line, with a bound, and never for time to pass.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+JsonDict = dict[str, Any]
+ROOT = Path(__file__).parents[2]
+_SECONDS = 30.0
+"""The bound of every wait: far above what it takes, so that only what never happens fails."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a command that ended by itself left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+def command(*words: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> Ended:
+    """Run `forge-proxy` with these words to its end."""
+    done = subprocess.run(
+        [sys.executable, "-m", "forge_proxy", *words],
+        cwd=cwd, env=_environment(env), capture_output=True, text=True, timeout=_SECONDS, check=False,
+    )  # fmt: skip
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+class Process:
+    """A running Python module whose lines on stdout and stderr are kept."""
+
+    def __init__(self, module: str, *words: str, env: Mapping[str, str] | None = None) -> None:
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", module, *words],
+            cwd=ROOT, env=_environment(env), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._changed = threading.Condition()
+        self._lines: list[str] = []
+        self._open = 2
+        assert self._popen.stdout
+        assert self._popen.stderr
+        self._readers = [
+            threading.Thread(target=self._read, args=(pipe,)) for pipe in (self._popen.stdout, self._popen.stderr)
+        ]
+        for reader in self._readers:
+            reader.start()
+        self.url = ""
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def printed(self) -> str:
+        """Everything it has printed so far, stdout and stderr together."""
+        with self._changed:
+            return "\n".join(self._lines)
+
+    def wait_for(self, event: str, **fields: object) -> JsonDict:
+        """The first JSON line it prints with this event and these fields."""
+        wanted = {"event": event, **fields}
+        until = time.monotonic() + _SECONDS
+        seen = 0
+        with self._changed:
+            while True:
+                for line in self._lines[seen:]:
+                    said = _as_json(line)
+                    if wanted.items() <= said.items():
+                        return said
+                seen = len(self._lines)
+                if self._open == 0 or not self._changed.wait(until - time.monotonic()):
+                    raise AssertionError(f"no line {wanted} among:\n" + "\n".join(self._lines))
+
+    def send_signal(self, number: int) -> None:
+        self._popen.send_signal(number)
+
+    def wait(self) -> int:
+        """Its exit code, once it has ended and all it printed was read."""
+        code = self._popen.wait(_SECONDS)
+        for reader in self._readers:
+            reader.join(_SECONDS)
+        return code
+
+    def stop(self) -> int:
+        """End it, by force where it does not end by itself."""
+        if self._popen.poll() is None:
+            self.send_signal(signal.SIGTERM)
+        try:
+            return self.wait()
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self.wait()
+            raise
+
+    def _read(self, pipe: IO[str]) -> None:
+        with pipe:
+            for line in pipe:
+                with self._changed:
+                    self._lines.append(line.rstrip("\n"))
+                    self._changed.notify_all()
+        with self._changed:
+            self._open -= 1
+            self._changed.notify_all()
+
+
+@contextmanager
+def daemon(*options: str, env: Mapping[str, str] | None = None) -> Generator[Process]:
+    """`forge-proxy serve` on a free port, listening. Its `url` is the root, without `/v1`."""
+    process = Process("forge_proxy", "serve", "--port", "0", *options, env=env)
+    try:
+        process.url = str(process.wait_for("listening")["url"]).removesuffix("/v1")
+        yield process
+    finally:
+        process.stop()
+
+
+@contextmanager
+def model_server() -> Generator[Process]:
+    """The program `tests.fakes.model_server`, listening."""
+    process = Process("tests.fakes.model_server")
+    try:
+        process.url = str(process.wait_for("listening")["url"])
+        yield process
+    finally:
+        process.stop()
+
+
+@contextmanager
+def closed_port() -> Generator[int]:
+    """A port that refuses connections and that nobody else can take meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+def children(pid: int) -> list[int]:
+    """The child processes of a process, by /proc."""
+    listed = [task.joinpath("children").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    return [int(child) for text in listed for child in text.split()]
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or only waits for its parent to notice."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return status.rpartition(")")[2].split()[0] == "Z"
+
+
+def until(happened: Callable[[], bool], what: str) -> None:
+    """Look again and again, with a bound, where nothing tells that it has happened."""
+    end = time.monotonic() + _SECONDS
+    while not happened():
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.02)
+
+
+def _environment(added: Mapping[str, str] | None) -> dict[str, str]:
+    """The environment without settings of ours in it, and with these."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FORGE_PROXY_")}
+    return {**kept, "PYTHONUNBUFFERED": "1", **(added or {})}
+
+
+def _as_json(line: str) -> JsonDict:
+    if not line.startswith("{"):
+        return {}
+    said: JsonDict = json.loads(line)
+    return said

@@ -1,0 +1,72 @@
+"""What a scripted model says, as the bytes a server would send for it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+_HEAD = {"id": "chatcmpl-scripted", "created": 1700000000, "model": "scripted"}
+
+
+@dataclass(frozen=True)
+class Said:
+    """One answer: text, reasoning, native calls as (name, arguments text), a finish reason; or an error by status."""
+
+    text: str | None = None
+    calls: tuple[tuple[str, str], ...] = ()
+    reasoning: str | None = None
+    finish: str | None = None
+    status: int = 200
+    body: dict[str, Any] = field(default_factory=dict[str, Any])
+    piece: int = 3
+    """Characters of text in one delta."""
+
+    @property
+    def _finish(self) -> str:
+        return self.finish or ("tool_calls" if self.calls else "stop")
+
+    @property
+    def _usage(self) -> dict[str, int]:
+        return {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+
+    def as_whole(self) -> bytes:
+        """The answer to a request without `stream`."""
+        message: dict[str, Any] = {"role": "assistant", "content": self.text}
+        if self.reasoning is not None:
+            message["reasoning_content"] = self.reasoning
+        if self.calls:
+            message["tool_calls"] = [_call(i, name, arguments) for i, (name, arguments) in enumerate(self.calls)]
+        choice = {"index": 0, "message": message, "finish_reason": self._finish}
+        return json.dumps({**_HEAD, "object": "chat.completion", "choices": [choice], "usage": self._usage}).encode()
+
+    def as_stream(self) -> bytes:
+        """The answer to a request with `stream`, as llama-server cuts it."""
+        deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
+        deltas += [{"reasoning_content": part} for part in _parts(self.reasoning or "", self.piece)]
+        deltas += [{"content": part} for part in _parts(self.text or "", self.piece)]
+        for index, (name, arguments) in enumerate(self.calls):
+            deltas.append({"tool_calls": [{"index": index, **_call(index, name, "")}]})
+            parts = _parts(arguments, self.piece)
+            deltas += [{"tool_calls": [{"index": index, "function": {"arguments": part}}]} for part in parts]
+        events = [_event(choices=[{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
+        events.append(_event(choices=[{"index": 0, "delta": {}, "finish_reason": self._finish}]))
+        events.append(_event(choices=[], usage=self._usage))
+        return b"".join(events) + b"data: [DONE]\n\n"
+
+
+def respond(message: str) -> Said:
+    """A call of the tool that we add."""
+    return Said(calls=(("respond", json.dumps({"message": message})),))
+
+
+def _event(**fields: Any) -> bytes:
+    return b"data: " + json.dumps({**_HEAD, "object": "chat.completion.chunk", **fields}).encode() + b"\n\n"
+
+
+def _call(index: int, name: str, arguments: str) -> dict[str, Any]:
+    return {"id": f"call_{index}", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _parts(text: str, length: int) -> list[str]:
+    return [text[at : at + length] for at in range(0, len(text), length)]

@@ -1,0 +1,175 @@
+"""A model server that says what a test tells it to, as literal bytes through our real adapter and application."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from forge_proxy.api.app import create_app
+from forge_proxy.api.config import ServerConfig
+from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.events import Event
+from tests.fakes.says import Said
+
+JsonDict = dict[str, Any]
+
+
+@dataclass
+class ScriptedHttp:
+    """`HttpClient` that answers each chat completion with the next thing to say, cut into pieces of `cut` bytes."""
+
+    script: Sequence[Said | Exception]
+    cut: int = 1_000_000
+    asked: list[JsonDict] = field(default_factory=list)
+    """The bodies of the chat completions that were asked for."""
+
+    @asynccontextmanager
+    async def open(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        seconds: float | None = None,
+    ) -> AsyncGenerator[ScriptedResponse]:
+        if method == "GET":
+            yield ScriptedResponse(
+                200, json.dumps({"data": [{"id": "scripted"}]}).encode(), "application/json", self.cut
+            )
+            return
+        asked = json.loads(body or b"{}")
+        self.asked.append(asked)
+        said = self.script[len(self.asked) - 1]
+        if isinstance(said, Exception):
+            raise said
+        if said.status != 200:
+            yield ScriptedResponse(said.status, json.dumps(said.body).encode(), "application/json", self.cut)
+        elif asked.get("stream"):
+            yield ScriptedResponse(200, said.as_stream(), "text/event-stream", self.cut)
+        else:
+            yield ScriptedResponse(200, said.as_whole(), "application/json", self.cut)
+
+
+@dataclass
+class ScriptedResponse:
+    """`HttpResponse` of known bytes."""
+
+    status: int
+    data: bytes
+    content_type: str
+    cut: int
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {"content-type": self.content_type}
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        for at in range(0, len(self.data), self.cut):
+            yield self.data[at : at + self.cut]
+
+    async def read(self) -> bytes:
+        return self.data
+
+    async def finish(self) -> None:
+        return
+
+
+class StillClock:
+    """Time stands still."""
+
+    def now(self) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a client made of an answer, streamed or whole. Calls as (name, arguments read)."""
+
+    status: int
+    text: str | None
+    calls: list[tuple[str, Any]]
+    finish: str | None
+    reasoning: str | None
+    outcome: str | None
+    attempts: int | None
+    asked: list[JsonDict]
+    error: JsonDict | None = None
+
+
+async def chat(
+    script: Sequence[Said | Exception],
+    body: JsonDict,
+    *,
+    stream: bool = False,
+    cut: int = 1_000_000,
+    policy: GuardPolicy | None = None,
+    headers: Mapping[str, str] | None = None,
+    heard: list[Event] | None = None,
+) -> Answer:
+    """Send one request through the whole application to a scripted backend, and read the answer as a client would."""
+    http = ScriptedHttp(script, cut)
+    backend = OpenAICompatible("http://scripted", http)
+    engine = Engine(backend, StillClock(), (heard if heard is not None else []).append)
+    app = create_app(engine, backend, policy or GuardPolicy(), ServerConfig())
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://proxy") as client:
+        response = await client.post(
+            "/v1/chat/completions", json={**body, "stream": stream}, headers=dict(headers or {})
+        )
+    if response.status_code != 200:
+        return Answer(response.status_code, None, [], None, None, None, None, http.asked, response.json()["error"])
+    if stream:
+        return _read_stream(response.text, http.asked)
+    choice = response.json()["choices"][0]
+    message = choice["message"]
+    calls = [(c["function"]["name"], json.loads(c["function"]["arguments"])) for c in message.get("tool_calls") or []]
+    return Answer(
+        200,
+        message.get("content"),
+        calls,
+        choice["finish_reason"],
+        message.get("reasoning_content"),
+        response.headers["x-forge-outcome"],
+        int(response.headers["x-forge-attempts"]),
+        http.asked,
+    )
+
+
+def _read_stream(text: str, asked: list[JsonDict]) -> Answer:
+    content: list[str] = []
+    reasoning: list[str] = []
+    calls: dict[int, tuple[str, str]] = {}
+    finish: str | None = None
+    told: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.startswith(": "):
+            told.update(pair.split("=", 1) for pair in line[2:].split())
+        if not line.startswith("data: ") or line == "data: [DONE]":
+            continue
+        for choice in json.loads(line[6:])["choices"]:
+            delta = choice.get("delta") or {}
+            content += [delta["content"]] if delta.get("content") is not None else []
+            reasoning += [delta["reasoning_content"]] if delta.get("reasoning_content") is not None else []
+            for call in delta.get("tool_calls") or []:
+                name, arguments = calls.get(call["index"], ("", ""))
+                function = call["function"]
+                calls[call["index"]] = (name + function.get("name", ""), arguments + function.get("arguments", ""))
+            finish = choice.get("finish_reason") or finish
+    assert text.endswith("data: [DONE]\n\n")
+    return Answer(
+        200,
+        "".join(content) if content else None,
+        [(name, json.loads(arguments)) for name, arguments in (calls[index] for index in sorted(calls))],
+        finish,
+        "".join(reasoning) if reasoning else None,
+        told.get("x-forge-outcome", "passthrough"),
+        int(told.get("x-forge-attempts", "1")),
+        asked,
+    )
