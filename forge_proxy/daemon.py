@@ -84,9 +84,7 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
         model_file = str(choice.gguf) if choice.gguf else None
         log.info("backend", kind=choice.kind, url=choice.url, model_file=model_file, because=choice.because)
         if choice.gguf == TINY_MODEL:
-            log.warning(
-                "test model", note="it understands a few phrases and is there to try the daemon, not to work with"
-            )
+            log.warning("test model", note="it understands a few phrases: for trying the daemon, not for work")
         app = create_app(parts.engine, parts.backend, settings.guardrails, settings.server)
         server = HttpServer(app, settings.server.drain_seconds)
         for signum in STOP_SIGNALS:

@@ -150,7 +150,7 @@ def _read_stream(text: str, asked: list[JsonDict]) -> Answer:
     told: dict[str, str] = {}
     for line in text.splitlines():
         if line.startswith(": "):
-            told.update(pair.split("=", 1) for pair in line[2:].split())
+            told.update(dict(pair.split("=", 1) for pair in line[2:].split()))
         if not line.startswith("data: ") or line == "data: [DONE]":
             continue
         for choice in json.loads(line[6:])["choices"]:
