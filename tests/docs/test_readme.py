@@ -1,0 +1,92 @@
+"""What README and the documented configuration say holds: their examples are run as they stand."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import subprocess
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from forge_proxy.settings import Settings, load, names
+from tests.fakes.processes import daemon
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+CONFIG = ROOT / "config" / "forge-proxy.yaml"
+
+
+def blocks(language: str) -> list[str]:
+    """The code blocks of README in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def address() -> Generator[str]:
+    with daemon("--backend", "embedded") as process:
+        yield process.url
+
+
+def test_the_curl_line_gets_a_guarded_tool_call(address: str) -> None:
+    command = next(block for block in blocks("sh") if block.startswith("curl "))
+
+    done = subprocess.run(
+        ["sh", "-c", command.replace("http://127.0.0.1:8081", address)], capture_output=True, check=True, timeout=30
+    )
+
+    call = json.loads(done.stdout)["choices"][0]["message"]["tool_calls"][0]["function"]
+    assert call["name"] == "get_weather"
+    assert set(json.loads(call["arguments"])) == {"city", "days"}
+
+
+def test_the_openai_example_prints_what_it_says(address: str) -> None:
+    (example,) = blocks("python")
+    asks_at_zero = example.replace("http://127.0.0.1:8081", address).replace(
+        "tools=[tool]", "tools=[tool], temperature=0"
+    )
+    printed = io.StringIO()
+
+    with contextlib.redirect_stdout(printed):
+        exec(compile(asks_at_zero, "README.md", "exec"), {})
+
+    assert printed.getvalue().strip() == example.strip().rpartition("# ")[2]
+
+
+def test_the_opencode_example_is_json_that_names_our_address() -> None:
+    (example,) = blocks("json")
+
+    assert json.loads(example)["provider"]["forge"]["options"]["baseURL"] == "http://127.0.0.1:8081/v1"
+
+
+def test_the_documented_configuration_is_the_defaults() -> None:
+    assert load(CONFIG, {}).model_dump() == load(None, {}).model_dump()
+
+
+def test_the_documented_configuration_holds_every_setting() -> None:
+    documented: list[str] = []
+
+    def walk(section: dict[str, Any], prefix: str) -> None:
+        for name, value in section.items():
+            documented.append(f"{prefix}{name}")
+            if isinstance(value, dict):
+                walk(value, f"{prefix}{name}.")
+
+    walk(yaml.safe_load(CONFIG.read_text()), "")
+
+    assert sorted(documented) == sorted(names(Settings))
+
+
+def test_every_setting_is_described() -> None:
+    def undescribed(schema: Any) -> list[str]:
+        found = [name for name, field in schema.get("properties", {}).items() if not field.get("description")]
+        return found + [name for part in schema.get("$defs", {}).values() for name in undescribed(part)]
+
+    sections = {"server", "backend", "guardrails", "log", "embedded"}
+
+    assert set(undescribed(Settings.model_json_schema())) <= sections
