@@ -10,6 +10,8 @@ import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 import structlog
 import uvicorn
@@ -18,6 +20,7 @@ from fastapi import FastAPI
 
 from forge_proxy.api.app import create_app
 from forge_proxy.backends.choose import Choice, choose
+from forge_proxy.backends.config import BackendChoiceError
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
@@ -81,6 +84,10 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
     log = structlog.get_logger()
     async with assemble(settings, logs.LogObserver()) as parts:
         choice = parts.choice
+        if choice.url is not None and await _leads_to(choice.url, listener):
+            raise BackendChoiceError(
+                f"backend.url {choice.url} is where this daemon itself listens; name the model server or another --port"
+            )
         model_file = str(choice.gguf) if choice.gguf else None
         log.info("backend", kind=choice.kind, url=choice.url, model_file=model_file, because=choice.because)
         if choice.gguf == TINY_MODEL:
@@ -89,10 +96,28 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
         server = HttpServer(app, settings.server.drain_seconds)
         for signum in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(signum, server.handle_exit, signum, None)
-        host, port = listener.getsockname()[:2]
-        log.info("listening", url=f"http://{host}:{port}/v1")
+        log.info("listening", url=address(*listener.getsockname()[:2]))
         await server.serve(sockets=[listener])
         log.info("stopped")
+
+
+def address(host: str, port: int) -> str:
+    """The base URL that a client is given."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+
+
+async def _leads_to(url: str, listener: socket.socket) -> bool:
+    """Whether `url` is the listener's own: a request would then make another one, and that one another."""
+    parts = urlsplit(url)
+    host, port = listener.getsockname()[:2]
+    if (parts.port or (443 if parts.scheme == "https" else 80)) != port:
+        return False
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    own, meant = ip_address(host), [ip_address(to[0]) for *_, to in found]
+    return own in meant or (own.is_unspecified and any(one.is_loopback for one in meant))
 
 
 class HttpServer(uvicorn.Server):

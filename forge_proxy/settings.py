@@ -68,7 +68,8 @@ def load(file: Path | None, said: Mapping[str, Any]) -> Settings:
     except ValidationError as exc:
         raise SettingsError("\n".join(_in_words(error) for error in exc.errors())) from exc
     except ValueError as exc:  # a section's variable that is no JSON object
-        raise SettingsError(str(exc)) from exc
+        given = [name for name in map(_variable, Settings.model_fields) if name in os.environ]
+        raise SettingsError(f"{' or '.join(given)}: expected a JSON object, or a variable for each setting") from exc
 
 
 def names(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
@@ -97,7 +98,7 @@ def _read_file(file: Path) -> dict[str, Any]:
 
 
 def _refuse_unknown_variables() -> None:
-    known = {PREFIX + name.replace(".", _NESTED).upper() for name in names()}
+    known = {_variable(name) for name in names()}
     unknown = [name for name in os.environ if name.startswith(PREFIX) and name.upper() not in known]
     if unknown:
         raise SettingsError(
@@ -105,12 +106,18 @@ def _refuse_unknown_variables() -> None:
         )
 
 
+def _variable(name: str) -> str:
+    return PREFIX + name.replace(".", _NESTED).upper()
+
+
 def _in_words(error: Any) -> str:  # pydantic's own shape of an error
     path = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         return f"{path}: no such setting{_suggestion(path, names())}"
+    if error["type"] == "model_type":
+        return f"{path}: expected a section with settings in it"
     shown = "" if "api_key" in path else f" (got {error['input']!r})"
-    return f"{path}: {error['msg']}{shown}"
+    return f"{path}: {error['msg'].removeprefix('Value error, ')}{shown}"
 
 
 def _suggestion(name: str, known: list[str] | set[str]) -> str:

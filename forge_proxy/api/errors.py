@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from starlette.responses import JSONResponse
 
+from forge_proxy.api.disconnect import Stopping
 from forge_proxy.core.errors import (
     BackendBroke,
     BackendError,
@@ -42,6 +43,7 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     ToolChoiceUnsatisfied: (502, "server_error", "tool_choice_unsatisfied"),
     ToolCallInvalid: (502, "server_error", "tool_call_invalid"),
     EmptyAnswer: (502, "server_error", "empty_answer"),
+    Stopping: (503, "server_error", "stopping"),
     ForgeError: (500, "server_error", "internal_error"),
 }
 

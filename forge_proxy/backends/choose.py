@@ -5,21 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from forge_proxy.backends.config import BackendConfig, Kind
+from forge_proxy.backends.config import BackendChoiceError, BackendConfig, Kind
 from forge_proxy.backends.http import HttpClient
 from forge_proxy.backends.llama_server.embedded import TINY_MODEL
 from forge_proxy.backends.probe import LLAMA_SERVER, OLLAMA, find_server, identify
-from forge_proxy.core.errors import ForgeError
 
 _URLS: dict[Kind, str] = {
     "llama-server": LLAMA_SERVER,
     "ollama": OLLAMA,
     "anthropic": "https://api.anthropic.com",
 }
-
-
-class BackendChoiceError(ForgeError):
-    """The settings contradict each other, or name a backend that cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +70,7 @@ def _check(config: BackendConfig) -> None:
     if kind == "embedded" and config.url is not None:
         raise BackendChoiceError("backend.url names a running server; leave it out for the embedded backend")
     if config.gguf is not None and kind not in (None, "embedded"):
-        raise BackendChoiceError(f"backend.gguf is for the embedded backend; a {kind} is started with its own model")
+        raise BackendChoiceError(f"backend.gguf is for the embedded backend; {kind} is started with its own model")
     if kind == "openai" and config.url is None:
         raise BackendChoiceError("the openai backend needs --backend-url: it may be any server")
     if kind == "anthropic" and config.api_key is None:

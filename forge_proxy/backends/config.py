@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+
+from forge_proxy.core.errors import ForgeError
+
+
+class BackendChoiceError(ForgeError):
+    """The settings contradict each other, or name a backend that cannot be used."""
+
+
+def _check_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, or too large a one
+        usable = False
+    if not usable:
+        raise ValueError("expected a URL such as http://127.0.0.1:8080")
+    return url
+
 
 Kind = Literal["embedded", "openai", "llama-server", "ollama", "anthropic"]
 
@@ -36,8 +55,8 @@ class BackendConfig(BaseModel):
     kind: Kind | None = Field(
         default=None, description="Its kind; found out when a url, gguf or model is named without it."
     )
-    url: str | None = Field(
-        default=None, pattern=r"^https?://", description="Base URL of a running server, with or without /v1."
+    url: Annotated[str, AfterValidator(_check_url)] | None = Field(
+        default=None, description="Base URL of a running server, with or without /v1."
     )
     gguf: Path | None = Field(default=None, description="A model file for the embedded llama.cpp.")
     model: str | None = Field(

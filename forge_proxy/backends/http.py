@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Protocol
@@ -155,7 +158,10 @@ class _Response:
 
 def _cause(exc: Exception, seconds: float) -> str:
     if isinstance(exc, aiohttp.ClientConnectorError):
-        return (exc.os_error.strerror or str(exc.os_error)).lower()
+        fault = exc.os_error
+        if fault.errno is None or isinstance(fault, socket.gaierror | ssl.SSLError):
+            return (fault.strerror or str(fault)).lower()
+        return os.strerror(fault.errno).lower()  # the event loop's words are of its own calls: "connect call failed"
     return f"no connection within {seconds:g} s"
 
 

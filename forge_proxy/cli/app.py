@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from forge_proxy import __version__
-from forge_proxy.backends.config import Kind
+from forge_proxy.backends.config import BackendChoiceError, Kind
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.settings import Settings, SettingsError, load
 
@@ -101,7 +101,7 @@ def main() -> None:
     """The entry point of the `forge-proxy` command."""
     try:
         app()
-    except SettingsError as exc:
+    except (SettingsError, BackendChoiceError) as exc:
         _fail(str(exc), MISCONFIGURED)
     except ForgeError as exc:
         _fail(str(exc), FAILED)

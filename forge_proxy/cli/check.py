@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from forge_proxy import daemon
 from forge_proxy.core.chat import ModelCard
@@ -17,10 +17,9 @@ from forge_proxy.settings import Settings
 def run_check(settings: Settings) -> bool:
     """Print what was found and what would be used; whether the daemon would start and answer."""
     rows, good = asyncio.run(_look(settings))
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for name, value in rows:
-        table.add_row(f"[bold]{name}[/]", value)
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    for name, value in rows:  # one line each, as it is: the values hold other programs' words, brackets included
+        console.print(Text.assemble((f"{name:<12}", "bold"), " ".join(value.split())), soft_wrap=True)
     return good
 
 
@@ -54,7 +53,7 @@ def _try_address(settings: Settings) -> tuple[str, bool]:
         daemon.listen(host, port).close()
     except ForgeError as error:
         return str(error), False
-    return f"http://{host}:{port}/v1, free", True
+    return f"{daemon.address(host, port)}, free", True
 
 
 def _in_words(card: ModelCard) -> str:

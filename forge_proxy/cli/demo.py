@@ -12,6 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from forge_proxy import daemon
+from forge_proxy.api.config import ServerConfig
+from forge_proxy.backends.config import BackendConfig
 from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import GuardPolicy, Switches
@@ -22,6 +24,7 @@ from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import Event
 from forge_proxy.engine.report import Report
 from forge_proxy.settings import Settings
+from forge_proxy.telemetry.config import LogConfig
 from forge_proxy.wire.openai.request import decode_request
 
 # The test model understands only requests of this kind: an action in words, and its arguments by name.
@@ -106,7 +109,13 @@ def _is_valid(call: ToolCall) -> bool:
 
 
 async def _try_all() -> list[Tried]:
-    settings = Settings.model_validate({"backend": {"kind": "embedded"}, "guardrails": {"text_answers": "nudge"}})
+    # Made here in full: what the environment says is meant for the user's own daemon.
+    settings = Settings.model_construct(
+        server=ServerConfig(),
+        backend=BackendConfig(kind="embedded"),
+        guardrails=GuardPolicy(text_answers="nudge"),
+        log=LogConfig(),
+    )
     async with daemon.assemble(settings, _unheard) as parts:
         return [tried async for tried in _try_each(parts.engine, settings.guardrails)]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeGuard
 
@@ -40,17 +42,42 @@ def _no_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is not JSON")
 
 
-DECODER = json.JSONDecoder(parse_constant=_no_constant)
+def _finite(word: str) -> float:
+    number = float(word)
+    if math.isinf(number):  # 1e999: printed again it would be the word Infinity
+        raise ValueError(f"{word} is too large")
+    return number
+
+
+DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
 """Strict JSON, integers of any length: for what must come out as it went in. `wire` reads bulk JSON with orjson."""
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def skip_space(text: str, at: int) -> int:
+    """The first place from `at` on that is no white space of JSON."""
+    space = _SPACE.match(text, at)
+    return space.end() if space else at
+
+
+def read_value(text: str, at: int) -> tuple[Json, int] | None:
+    """The strict JSON value that begins at `at` and the place after it; None if there is none."""
+    try:
+        value, end = DECODER.raw_decode(text, at)
+        if text.find("\\u", at, end) >= 0:
+            write(value).encode()  # half of a surrogate pair is no text: nobody could be sent it
+    except (ValueError, RecursionError):
+        return None
+    return value, end
 
 
 def read_object(text: str) -> dict[str, Json] | None:
     """The JSON object that `text` is, read strictly; None for anything else."""
-    try:
-        value: object = DECODER.decode(text)
-    except (ValueError, RecursionError):
+    read = read_value(text, skip_space(text, 0))
+    if read is None or not is_object(read[0]) or skip_space(text, read[1]) < len(text):
         return None
-    return value if is_object(value) else None
+    return read[0]
 
 
 def write(value: Json) -> str:

@@ -11,12 +11,11 @@ def resolve_name(said: str, names: Collection[str]) -> str | None:
     """The one offered name that `said` is, exactly or but for case and a prefix such as `functions.`; else None."""
     if said in names:
         return said
-    bare = said.strip()
-    for prefix in _PREFIXES:
-        if bare.startswith(prefix):
-            bare = bare.removeprefix(prefix)
-            break
-    if bare in names:
-        return bare
-    alike = [name for name in names if name.casefold() == bare.casefold()]
-    return alike[0] if len(alike) == 1 else None
+    whole = said.strip()
+    prefix = next((prefix for prefix in _PREFIXES if whole.startswith(prefix)), "")
+    bare = whole.removeprefix(prefix)
+    for meant in (whole, bare):
+        if meant in names:
+            return meant
+    alike = {name for name in names if name.casefold() in (whole.casefold(), bare.casefold())}
+    return alike.pop() if len(alike) == 1 else None

@@ -12,7 +12,8 @@ MAX_EVENT = 64 * 1024 * 1024
 
 
 class SseReader:
-    """Fed bytes, gives out the `data` of each complete event. Comments and other fields are passed over.
+    """Fed bytes, gives out the `data` of each complete event. Comments, other fields and events that say nothing are
+    passed over.
 
     Lines end with LF, CRLF or CR, as the specification allows; each byte is looked at a bounded number of times.
     """
@@ -66,5 +67,5 @@ class SseReader:
         elif not line and self._data:
             event = b"\n".join(self._data)
             self._data = []
-            return event
+            return event or None
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from forge_proxy.api.config import ServerConfig
@@ -49,6 +49,8 @@ class ChatCompletions:
                 return await _whole(answer, chat, request_id, headers)
         except ForgeError as error:
             return error_response(error, headers)
+        except ClientDisconnect:  # in the middle of the request
+            pass
         return Response(status_code=_CLIENT_LEFT)
 
 

@@ -61,25 +61,15 @@ class LiveAnswer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the answer to its end, or to the caller's."""
-        async with leaving_cancels(receive):
-            keeper = asyncio.create_task(self._keep_alive(send))
-            try:
-                await self._run(scope, receive, send)
-            finally:
-                keeper.cancel()
-                with suppress(asyncio.CancelledError):
-                    await keeper
-
-    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async with aclosing(self._answer) as events:
-                async for item in events:
-                    if isinstance(item, Report):
-                        await self._end(send, item)
-                    elif data := self._write(item):
-                        await self._send(send, data)
-                    elif not self._started:
-                        await self._start(send)
+            async with leaving_cancels(receive):
+                keeper = asyncio.create_task(self._keep_alive(send))
+                try:
+                    await self._run(send)
+                finally:
+                    keeper.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await keeper
         except ForgeError as error:
             if not self._started:
                 self._started = True
@@ -88,6 +78,16 @@ class LiveAnswer(Response):
                 await self._send(send, event(orjson.dumps(render(error).body)))
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
             # Otherwise the response is left incomplete: the server then cuts the connection, and the client knows.
+
+    async def _run(self, send: Send) -> None:
+        async with aclosing(self._answer) as events:
+            async for item in events:
+                if isinstance(item, Report):
+                    await self._end(send, item)
+                elif data := self._write(item):
+                    await self._send(send, data)
+                elif not self._started:
+                    await self._start(send)
 
     def _write(self, chunk: Chunk) -> bytes:
         if self._writer is None:

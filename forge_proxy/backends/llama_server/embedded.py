@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import signal
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
@@ -94,14 +95,14 @@ class EmbeddedLlama:
         if self._process is None or self._server is None:
             return Health("loading", "the model is being loaded")
         if self._process.returncode is not None:
-            return Health("down", self._last_words())
+            return Health("down", self._end())
         return await self._server.health()
 
     def _running(self) -> OpenAICompatible:
         if self._server is None or self._process is None:
             raise EmbeddedUnavailable("the embedded llama.cpp has not been started")
         if self._process.returncode is not None:
-            raise EmbeddedUnavailable(self._last_words())
+            raise EmbeddedUnavailable(self._end())
         return self._server
 
     async def _spawn(self, key: str) -> str:
@@ -137,7 +138,8 @@ class EmbeddedLlama:
         if not line:
             await self._process.wait()
             await self._reading
-            raise EmbeddedUnavailable(f"llama.cpp could not load {self.gguf}: {self._last_words()}")
+            faults = self._faults()
+            raise EmbeddedUnavailable(f"llama.cpp could not load {self.gguf}: {faults[0] if faults else self._end()}")
         return str(json.loads(line)["address"])
 
     async def _keep_log(self, stderr: asyncio.StreamReader) -> None:
@@ -151,6 +153,13 @@ class EmbeddedLlama:
                 return
             self.log.append(line.decode("utf-8", "replace").rstrip())
 
-    def _last_words(self) -> str:
-        worth = [line for line in self.log if " E " in line or "rror" in line] or list(self.log)
-        return f"the embedded llama.cpp ended: {worth[-1].strip() if worth else 'it said nothing'}"
+    def _end(self) -> str:
+        code = (self._process.returncode if self._process else None) or 0
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        faults = self._faults()
+        return f"the embedded llama.cpp {how}{f': {faults[-1]}' if faults else ''}"
+
+    def _faults(self) -> list[str]:
+        """What llama.cpp called an error, oldest first: the first is the cause, those after it are its callers'."""
+        own = [line.split(" E ", 1)[1].strip() for line in self.log if " E " in line]
+        return own or [line.strip() for line in self.log if "rror" in line or "ASSERT" in line]

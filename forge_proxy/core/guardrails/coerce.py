@@ -7,8 +7,7 @@ value whose schema allows a string is never touched.
 from __future__ import annotations
 
 from forge_proxy.core.chat import Schema
-from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, kind_of, read_object
-from forge_proxy.core.rescue.json_reader import read_value
+from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, kind_of, read_object, read_value
 
 
 def coerce_args(schema: Schema, args: JsonObject) -> tuple[dict[str, Json], tuple[str, ...]]:
@@ -65,5 +64,7 @@ def read_arguments(text: str) -> dict[str, Json] | None:
     args = read_object(text)
     if args is not None:
         return args
-    inner = read_value(text.strip(), 0)
-    return read_object(inner[0]) if inner and isinstance(inner[0], str) else None
+    text = text.strip()
+    inner = read_value(text, 0)
+    whole = inner is not None and inner[1] == len(text)
+    return read_object(inner[0]) if inner and whole and isinstance(inner[0], str) else None

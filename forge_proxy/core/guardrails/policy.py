@@ -60,11 +60,11 @@ class GuardPolicy(BaseModel):
 def read_switches(said: str | None, switches: Switches) -> Switches:
     """What the header `x-forge-guardrails` makes of the daemon's switches.
 
-    `on` and nothing leave them, `off` turns all off, a list such as `rescue,retry` leaves on just those named.
-    Raises `InvalidRequest` for a name that is none.
+    `on` and nothing leave them, `off` turns all off, a list such as `rescue,retry` leaves on just those named: what the
+    daemon has switched off stays off. Raises `InvalidRequest` for a name that is none.
     """
-    names = [name.strip().lower() for name in (said or "on").split(",") if name.strip()]
-    if names == ["on"]:
+    names = [name.strip().lower() for name in (said or "").split(",") if name.strip()]
+    if not names or names == ["on"]:
         return switches
     if names == ["off"]:
         names = []
@@ -72,4 +72,5 @@ def read_switches(said: str | None, switches: Switches) -> Switches:
         if name not in SWITCHES:
             why = f"no guardrail {name!r}; say 'off', 'on' or a list of {', '.join(SWITCHES)}"
             raise InvalidRequest("header x-forge-guardrails", why)
-    return Switches.model_validate({name: name in names for name in SWITCHES})
+    stay = switches.model_dump(by_alias=True)
+    return Switches.model_validate({name: name in names and stay[name] for name in SWITCHES})

@@ -43,6 +43,7 @@ def message_of(call: ToolCall) -> str | None:
 
 
 _PLAIN = re.compile(r'[^"\\]+')
+_UNIT = re.compile(r"[0-9a-fA-F]{4}")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
@@ -133,7 +134,5 @@ def _read_pair(text: str, at: int, high: int) -> tuple[str | None, int]:
 
 
 def _hex(text: str, at: int) -> int | None:
-    try:
-        return int(text[at : at + 4], 16)
-    except ValueError:
-        return None
+    digits = _UNIT.match(text, at)
+    return int(digits.group(), 16) if digits else None

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Protocol
 
 import jsonschema_rs
 import orjson
 
 from forge_proxy.core.chat import Schema
-from forge_proxy.core.jsontypes import JsonObject, kind_of, write
+from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, kind_of, write
 
 _MAX_ERRORS = 8
 _MAX_SHOWN = 60
 """Characters of a wrong value that are shown to the model."""
+_VALUES = frozenset({"const", "default", "enum", "examples"})
+"""Keywords whose values are no schemas, so that null is a value there."""
+# Look-around in a pattern needs the second engine, whose steps are limited instead of its time being linear.
+_PATTERNS = (jsonschema_rs.RegexOptions(), jsonschema_rs.FancyRegexOptions(backtrack_limit=20_000))
 
 
 class Validator(Protocol):
@@ -28,49 +33,67 @@ class Validator(Protocol):
     def iter_errors(self, instance: Any) -> Iterable[jsonschema_rs.ValidationError]: ...
 
 
-@lru_cache(maxsize=512)
-def _compile(text: str) -> Validator | None:
+def validator(schema: Schema) -> Validator | None:
+    """The compiled schema; None for one that cannot be compiled, which then allows any object."""
     try:
-        return jsonschema_rs.validator_for(text, offline=True, pattern_options=jsonschema_rs.RegexOptions())
-    except ValueError:
-        pass
-    try:  # look-around in a pattern needs the other engine, whose steps are limited instead
-        return jsonschema_rs.validator_for(
-            text, offline=True, pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=20_000)
-        )
-    except ValueError:
+        return _compile(orjson.dumps(schema).decode())
+    except TypeError:  # nested too deeply, or with numbers that are too large
         return None
 
 
-def validator(schema: Schema) -> Validator | None:
-    """The compiled schema; None for one that cannot be compiled, which then allows any object."""
-    return _compile(orjson.dumps(schema).decode())
+@lru_cache(maxsize=512)
+def _compile(text: str) -> Validator | None:
+    for schema in (text, orjson.dumps(_without_nulls(orjson.loads(text))).decode()):
+        for options in _PATTERNS:
+            try:
+                return jsonschema_rs.validator_for(schema, offline=True, pattern_options=options)
+            except ValueError:
+                continue
+    return None
+
+
+def _without_nulls(schema: Json) -> Json:
+    """The schema without the members that serialisers leave empty: `"description": null` is not allowed, strictly."""
+    if is_list(schema):
+        return [_without_nulls(item) for item in schema]
+    if not is_object(schema):
+        return schema
+    kept: dict[str, Json] = {}
+    for key, value in schema.items():
+        if key in _VALUES:
+            kept[key] = value
+        elif key == "properties" and is_object(value):  # a parameter of which nothing is said may be anything
+            kept[key] = {name: True if of_it is None else _without_nulls(of_it) for name, of_it in value.items()}
+        elif value is not None:
+            kept[key] = _without_nulls(value)
+    return kept
 
 
 def faults_in(schema: Schema, args: JsonObject) -> tuple[str, ...]:
     """What is wrong with `args`, each as `path: reason`; empty when they satisfy the schema."""
-    check = validator(schema)
-    if check is None or check.is_valid(args):
-        return ()
-    faults: list[str] = []
-    for error in check.iter_errors(args):
-        faults.append(_in_words(error))
-        if len(faults) == _MAX_ERRORS:
-            break
-    return tuple(faults)
+    try:
+        return tuple(_in_words(error) for error in islice(_errors(schema, args), _MAX_ERRORS))
+    except ValueError as exc:
+        return (f"arguments: cannot be checked: {exc}",)
 
 
 def surplus_in(schema: Schema, args: JsonObject) -> tuple[str, ...]:
     """The top-level parameters that the schema forbids."""
-    check = validator(schema)
-    if check is None or check.is_valid(args):
+    try:
+        return tuple(
+            name
+            for error in _errors(schema, args)
+            if error.kind.name == "additionalProperties" and not error.instance_path
+            for name in error.kind.as_dict()["unexpected"]
+        )
+    except ValueError:
         return ()
-    return tuple(
-        name
-        for error in check.iter_errors(args)
-        if error.kind.name == "additionalProperties" and not error.instance_path
-        for name in error.kind.as_dict()["unexpected"]
-    )
+
+
+def _errors(schema: Schema, args: JsonObject) -> Iterable[jsonschema_rs.ValidationError]:
+    """What is wrong, one by one. Raises `ValueError` for arguments that cannot be checked: nested too deeply, say."""
+    check = validator(schema)
+    return () if check is None or check.is_valid(args) else check.iter_errors(args)
 
 
 def _in_words(error: jsonschema_rs.ValidationError) -> str:
@@ -86,7 +109,8 @@ def _in_words(error: jsonschema_rs.ValidationError) -> str:
         case "enum":
             return f"{path or 'arguments'}: expected one of {write(facts['options'])}"
         case "additionalProperties":
-            return f"{', '.join(facts['unexpected'])}: no such parameter"
+            names = (f"{path}.{name}" if path else name for name in facts["unexpected"])
+            return f"{', '.join(names)}: no such parameter"
         case _:
             return f"{path or 'arguments'}: {error.message[:200]}"
 

@@ -8,6 +8,8 @@ from forge_proxy.core.rescue.json_reader import Members, Value, read_members, re
 
 _NAME = ("name", "tool", "tool_name", "function_name", "function")
 _ARGUMENTS = ("arguments", "args", "parameters", "input", "params")
+_NO_ARGUMENTS = frozenset({*_NAME, "id", "type", "index", "call_id", "tool_call_id"})
+"""What may stand in a call beside its arguments and says nothing that the tool would need."""
 
 
 def call_of(members: Members) -> ToolCall | None:
@@ -15,14 +17,28 @@ def call_of(members: Members) -> ToolCall | None:
     inner = members.values.get("function")
     if inner is not None and is_object(inner.value):  # the API's own envelope: {"type": "function", "function": {…}}
         wrapped = read_members(inner.text, 0)
-        return call_of(wrapped) if wrapped else None
+        return _plain_call(wrapped, members) if wrapped else None
+    return _plain_call(members, members)
+
+
+def _plain_call(members: Members, envelope: Members) -> ToolCall | None:
+    """The call with name and arguments in `members`, and its id in `envelope`."""
     name = members.first(_NAME)
-    if name is None or not isinstance(name.value, str) or not name.value:
+    if name is None or not isinstance(name.value, str) or not name.value or _is_no_call(members):
         return None
     arguments = arguments_of(members.first(_ARGUMENTS))
-    identity = members.values.get("id")
+    identity = envelope.values.get("id")
     said_id = identity.value if identity and isinstance(identity.value, str) else ""
     return ToolCall(name.value, arguments, said_id) if arguments is not None else None
+
+
+def _is_no_call(members: Members) -> bool:
+    """Whether a named object is the definition of a tool, or holds what would be lost: values under unknown keys and
+    no arguments.
+    """
+    if members.first(_ARGUMENTS) is None:
+        return not members.values.keys() <= _NO_ARGUMENTS
+    return "description" in members.values and "parameters" in members.values
 
 
 def arguments_of(value: Value | None) -> str | None:
@@ -38,23 +54,22 @@ def arguments_of(value: Value | None) -> str | None:
     return None
 
 
-def has_arguments(members: Members) -> bool:
-    """Whether the object speaks of arguments at all: one that does not, and stands bare, may be anything."""
-    return members.first(_ARGUMENTS) is not None or "function" in members.values
-
-
 def calls_of(objects: list[Members]) -> list[ToolCall] | None:
     """The calls that all of these objects are; None as soon as one is none."""
     calls: list[ToolCall] = []
     for members in objects:
-        listed = members.values.get("tool_calls")
-        if listed is not None:
-            inner = read_objects(listed.text, 0)
-            found = calls_of(inner[0]) if inner else None
-        else:
-            call = call_of(members)
-            found = [call] if call else None
-        if found is None:
+        listed = _listed(members)
+        found = [call for one in listed if (call := call_of(one))]
+        if not found or len(found) < len(listed):
             return None
         calls += found
     return calls
+
+
+def _listed(members: Members) -> list[Members]:
+    """The objects under `tool_calls`, as in an answer of the API; without such a list the object itself."""
+    listed = members.values.get("tool_calls")
+    if listed is None:
+        return [members]
+    inner = read_objects(listed.text, 0)
+    return inner[0] if inner else []

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from forge_proxy.core.chat import ToolCall
-from forge_proxy.core.jsontypes import is_object
+from forge_proxy.core.jsontypes import is_object, read_value, skip_space
 from forge_proxy.core.rescue.calls import calls_of
-from forge_proxy.core.rescue.json_reader import read_members, read_objects, read_value, skip_space
+from forge_proxy.core.rescue.json_reader import read_members, read_objects
 from forge_proxy.core.rescue.xml_reader import read_function
 
 

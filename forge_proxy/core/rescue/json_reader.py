@@ -5,12 +5,9 @@ Values are sliced out of the text rather than printed again: a model's `1.0` sta
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from forge_proxy.core.jsontypes import DECODER, Json
-
-_SPACE = re.compile(r"[ \t\r\n]*")
+from forge_proxy.core.jsontypes import Json, read_value, skip_space
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +28,6 @@ class Members:
     def first(self, keys: tuple[str, ...]) -> Value | None:
         """The value of the first of these keys that the object has."""
         return next((self.values[key] for key in keys if key in self.values), None)
-
-
-def skip_space(text: str, at: int) -> int:
-    """The next place that is no JSON white space."""
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
-
-
-def read_value(text: str, at: int) -> tuple[Json, int] | None:
-    """The strict JSON value at `at` and the place after it; None if there is none."""
-    try:
-        value, end = DECODER.raw_decode(text, at)
-    except (ValueError, RecursionError):
-        return None
-    return value, end
 
 
 def read_members(text: str, at: int) -> Members | None:

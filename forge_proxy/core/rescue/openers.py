@@ -38,9 +38,9 @@ class Openers:
         self._longest = max(map(len, literals)) - 1
         self._first = frozenset(text[0] for text in literals)
         markers = "|".join(map(re.escape, MARKERS))
-        rehearsal = rf"|(?<![\w.:/-])(?P<rehearsal>{'|'.join(map(re.escape, offered))})(?=\[ARGS\])" if offered else ""
+        rehearsal = "|".join(map(re.escape, offered)) or r"(?!)"  # without names: what matches nowhere
         self._pattern = re.compile(
-            rf"(?P<fence>{_FENCE})?(?:(?P<marker>{markers}){rehearsal})"
+            rf"(?P<fence>{_FENCE})?(?:(?P<marker>{markers})|(?<![\w.:/-])(?P<rehearsal>{rehearsal})(?=\[ARGS\]))"
             rf"|(?:(?P<json_fence>{_FENCE})|{_LINE_START})(?P<json>{_JSON})"
         )
 
@@ -48,21 +48,21 @@ class Openers:
         """The first opener from `start` on. Groups: `marker`, `rehearsal` or `json`, `fence` or `json_fence` before."""
         return self._pattern.search(text, start)
 
-    def held_from(self, text: str) -> int:
-        """From where the end of `text` may be the beginning of an opener; its length when it is certainly none.
+    def held_from(self, text: str, start: int = 0) -> int:
+        """From where, `start` at the earliest, the end of `text` may begin an opener; its length when nothing does.
 
         White space at the end counts as such a beginning: it goes with the call that follows it.
         """
         end = len(text)
-        low = max(0, end - _REACH)
+        low = max(start, end - _REACH)
         if text.find("`", low) >= 0 or text.find("{", low) >= 0 or text.find("[", low) >= 0:
             begun = _BEGUN.search(text, low)
             if begun:
                 end = begun.start()
-        for at in range(max(0, len(text) - self._longest), end):
+        for at in range(max(start, len(text) - self._longest), end):
             if text[at] in self._first and text[at:] in self._heads:
                 end = at
-                fence = _FENCE_LAST.search(text, max(0, at - _REACH), at)
+                fence = _FENCE_LAST.search(text, max(start, at - _REACH), at)
                 if fence:
                     end = fence.start()
                 break

@@ -10,13 +10,15 @@ from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.names import resolve_name
 from forge_proxy.core.rescue.forms import READERS, Parsed, read_json, read_rehearsal
 from forge_proxy.core.rescue.openers import openers
+from forge_proxy.core.rescue.quotes import Quotes
+from forge_proxy.core.rescue.unread import past_unread
 
 _MAX_LEAD_IN = 400
 """A bare object after more text than this, in characters, is part of what is told and not a call (our judgement)."""
 _MAX_BROKEN = 64
 """Places that look like a call and cannot be read; beyond this the text is not looked at further, to stay linear."""
 _CLOSING_FENCE = re.compile(r"\s{0,8}```[ \t]{0,4}(?=\n|\Z)")
-_ORPHANS = re.compile(r"(?:\s*(?:</tool_call>|<\|im_end\|>|<\|eot_id\|>|</s>))+\s*\Z")
+_ORPHANS = ("</tool_call>", "<|im_end|>", "<|eot_id|>", "</s>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +72,30 @@ def _read_places(text: str, names: tuple[str, ...]) -> tuple[list[_Place], bool]
     places: list[_Place] = []
     at, failures, broken = 0, 0, False
     table = openers(names)
-    quotes = _Quotes(text)
+    quotes = Quotes(text)
     while failures < _MAX_BROKEN and (opener := table.find(text, at)):
-        quoted = quotes.cover(opener.start())
-        place = None if quoted else _read_place(text, opener, names)
-        if place:
-            places.append(place)
-            at = max(place.end, opener.end())
-            quotes.skip_to(at)
+        code = quotes.around(opener.start())
+        if code and not _goes_on(text, places, code[0], opener.start()):
+            at = code[1]
             continue
-        failures += not quoted
-        broken = broken or (opener["json"] is None and not quoted)
-        at = opener.end()
+        place = _read_place(text, opener, names, fenced=code is not None)
+        if place is None:
+            failures += 1
+            broken = broken or not (opener["json"] or opener["fence"] or code)
+            at = past_unread(text, opener)
+            continue
+        places.append(place)
+        quotes.pass_over(place.start, place.end)
+        at = place.end
     return places, broken
 
 
-def _read_place(text: str, opener: re.Match[str], names: tuple[str, ...]) -> _Place | None:
+def _goes_on(text: str, places: list[_Place], block: int, at: int) -> bool:
+    """Whether what stands at `at` follows a call in the code block that begins at `block`, with nothing between."""
+    return bool(places) and places[-1].start >= block and not text[places[-1].end : at].strip()
+
+
+def _read_place(text: str, opener: re.Match[str], names: tuple[str, ...], *, fenced: bool) -> _Place | None:
     if opener["json"] is not None:
         parsed = read_json(text, opener.start("json"))
         if parsed:
@@ -96,7 +106,7 @@ def _read_place(text: str, opener: re.Match[str], names: tuple[str, ...]) -> _Pl
         parsed = READERS[opener["marker"]](text, opener.end())
     if parsed is None:
         return None
-    fenced = bool(opener["fence"] or opener["json_fence"])
+    fenced = fenced or bool(opener["fence"] or opener["json_fence"])
     closing = _CLOSING_FENCE.match(text, parsed.end) if fenced else None
     end = closing.end() if closing else parsed.end
     form = f"fenced-{parsed.form}" if fenced else parsed.form
@@ -115,36 +125,24 @@ def _with_offered_names(parsed: Parsed, names: tuple[str, ...]) -> Parsed | None
 def _tail_of_loose(text: str, places: list[_Place]) -> list[_Place]:
     """The bare and fenced places with which the text ends; anything after such a place makes it a quotation."""
     tail: list[_Place] = []
-    end = len(_ORPHANS.sub("", text).rstrip())
+    end = _end_of_words(text)
     for place in reversed(places):
-        if place.end < end and text[place.end : end].strip():
+        if text[place.end : end].strip():
             break
         end = place.start
         if not place.explicit:
-            tail.insert(0, place)
-    return tail
+            tail.append(place)
+    return tail[::-1]
 
 
-class _Quotes:
-    """Where code spans and code blocks stand in a text, asked from front to back."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-        self._inside = False
-
-    def cover(self, at: int) -> bool:
-        """Whether the place stands in a code span or in a code block that was opened before it."""
-        fences = self._text.count("\n```", max(0, self._at - 1), at)
-        if self._at == 0 and at > 0 and self._text.startswith("```"):
-            fences += 1
-        self._inside ^= fences % 2 == 1
-        self._at = at
-        return self._inside or self._text.endswith("`", 0, at)
-
-    def skip_to(self, at: int) -> None:
-        """Leave out what was read as a call: fences in its arguments are no fences of the text."""
-        self._at = at
+def _end_of_words(text: str) -> int:
+    """Where the text ends but for white space and markup that closes nothing."""
+    end = len(text.rstrip())
+    while orphan := next((closer for closer in _ORPHANS if text.endswith(closer, 0, end)), None):
+        end -= len(orphan)
+        while end and text[end - 1].isspace():
+            end -= 1
+    return end
 
 
 def _around(text: str, found: list[_Place]) -> str:
@@ -154,6 +152,6 @@ def _around(text: str, found: list[_Place]) -> str:
     for place in found:
         pieces.append(text[at : place.start])
         at = place.end
-    pieces.append(_ORPHANS.sub("", text[at:]))
+    pieces.append(text[at : _end_of_words(text)])
     kept = [pieces[0].rstrip(), *(piece.strip() for piece in pieces[1:])]
     return "\n".join(piece for piece in kept if piece)

@@ -37,7 +37,7 @@ class Scan:
             self._opened = True
             end = len(text[: found.start()].rstrip())
         else:
-            end = self._openers.held_from(text)
+            end = self._openers.held_from(text, len(self._before))
         released = text[len(self._before) : max(end, len(self._before))]
         if released:
             self._held = self._held[len(released) :]

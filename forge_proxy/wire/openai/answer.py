@@ -9,7 +9,8 @@ from forge_proxy.core.stream import CallDelta, Chunk, Delta
 
 _CHUNK_FIELDS = frozenset({"choices", "usage", "object"})
 _CHOICE_FIELDS = frozenset({"index", "delta", "message", "finish_reason"})
-_DELTA_FIELDS = frozenset({"content", "reasoning_content", "reasoning", "tool_calls"})
+_REASONING = ("reasoning_content", "reasoning")
+_DELTA_FIELDS = frozenset({"content", "tool_calls", *_REASONING})
 
 
 class UnreadableAnswer(ValueError):
@@ -49,10 +50,10 @@ def decode_answer(raw: bytes, *, model: str | None = None) -> Chunk:
 
 
 def _delta(choice: JsonObject, place: int) -> Delta:
-    said = choice.get("delta", choice.get("message"))
+    said = choice.get("delta") or choice.get("message")
     fields: JsonObject = said if is_object(said) else {}
     text, finish, index = fields.get("content"), choice.get("finish_reason"), choice.get("index")
-    reasoning = fields.get("reasoning_content", fields.get("reasoning"))
+    reasoning = next((fields[key] for key in _REASONING if fields.get(key) is not None), None)
     calls = fields.get("tool_calls")
     return Delta(
         choice=index if is_integer(index) else place,

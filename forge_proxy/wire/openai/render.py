@@ -53,8 +53,9 @@ class ChunkWriter:
             said["reasoning_content"] = delta.reasoning
         if delta.text is not None:
             said["content"] = delta.text
-        if said or delta.beside or delta.choice not in self._begun:
-            fields.append(self._with_role(delta.choice, said))
+        said = self._with_role(delta.choice, said)
+        if said or delta.beside:
+            fields.append(said)
         for call in delta.calls:
             fields.extend({"tool_calls": [part]} for part in _call_parts(call))
         parts: list[Json] = [{"index": delta.choice, "delta": field, "finish_reason": None} for field in fields]
@@ -66,6 +67,7 @@ class ChunkWriter:
 
     def _with_role(self, choice: int, said: dict[str, Json]) -> dict[str, Json]:
         if choice in self._begun:
+            said.pop("role", None)
             return said
         self._begun.add(choice)
         return {"role": "assistant", "content": None, **said}

@@ -12,8 +12,6 @@ from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.wire.openai import fields
 
-_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
-
 
 def read_body(raw: bytes) -> JsonObject:
     """The JSON object of a request body. Raises `InvalidRequest`."""
@@ -81,9 +79,7 @@ def _messages(body: JsonObject) -> list[JsonObject]:
         raise InvalidRequest("messages", "expected at least one message")
     for index, message in enumerate(messages):
         at = f"messages[{index}]"
-        role = fields.text(message, "role", f"{at}.role")
-        if role not in _ROLES:
-            raise InvalidRequest(f"{at}.role", f"no role {role!r}; there is {', '.join(sorted(_ROLES))}")
+        fields.text(message, "role", f"{at}.role")  # which roles there are is for the model's template to say
         content = message.get("content")
         if is_list(content):
             for number, part in enumerate(content):
@@ -133,6 +129,8 @@ def _tool_choice(body: JsonObject, tools: tuple[ToolSpec, ...]) -> ToolChoice:
             "type": "allowed_tools",
             "allowed_tools": {"mode": "auto" | "required" as mode, "tools": list(listed)},
         }:
+            if not listed:
+                raise InvalidRequest("tool_choice.allowed_tools.tools", "expected at least one tool")
             return ToolChoice(mode, _known(tuple(_allowed_names(listed)), tools))
         case {"type": "custom"}:
             return ToolChoice("none")  # of no function tool, so there is nothing for us to judge

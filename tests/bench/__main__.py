@@ -1,0 +1,91 @@
+"""`python -m tests.bench [--quick]`: what the daemon costs against the direct way and against bare relays.
+
+Everything runs as real processes on loopback, all ended at the end. Under four minutes; `--quick`, forty seconds.
+"""
+# ruff: noqa: T201  a command line prints
+
+from __future__ import annotations
+
+import argparse
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from statistics import median
+
+import uvloop
+
+from tests.bench import measures, report
+from tests.bench.asks import LATENCY, STREAMED_PIECES, STREAMS
+from tests.bench.children import Setup, running_daemon, running_setup
+from tests.bench.speed import rescue_speeds
+
+_CONNECTIONS = 16
+_OPEN_STREAMS = 200
+_PIECES = 2000
+_SHORT, _LONG = 1000, 8000
+_PACE_MS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is asked: the full run or the quick one."""
+
+    latency_rounds: int
+    stream_rounds: int
+    growth_rounds: int
+    load_rounds: int
+    load_seconds: float
+    starts: int
+    rescues: int
+
+
+FULL = Effort(500, 9, 5, 5, 0.8, 5, 5)
+QUICK = Effort(60, 3, 1, 1, 0.2, 2, 1)
+
+
+async def measure(setup: Setup, effort: Effort) -> None:
+    """Measure and print, table by table."""
+    report.print_head(setup)
+    report.print_latency(setup, [(ask, await measures.latency(setup, ask, effort.latency_rounds)) for ask in LATENCY])
+    for pace, how in ((_PACE_MS, f"one each {_PACE_MS} ms"), (0.0, "as fast as they go")):
+        costs = await measures.stream_costs(setup, _PIECES, pace, effort.stream_rounds)
+        report.print_stream_costs(costs, STREAMS, f"{_PIECES:,} of them, {how}")
+    grown = await measures.growth(setup, _SHORT, _LONG, effort.growth_rounds)
+    report.print_growth(grown, _SHORT, _LONG)
+    loads = [
+        (ask, *await measures.throughput(setup, ask, _CONNECTIONS, effort.load_seconds, effort.load_rounds))
+        for ask in LATENCY
+    ]
+    report.print_throughput(setup, loads, _CONNECTIONS)
+
+
+async def measure_streams(setup: Setup) -> None:
+    most = max([await measures.memory_with_streams(setup.daemon, ask, _OPEN_STREAMS) for ask in STREAMS])
+    report.print_figure(f"memory with {_OPEN_STREAMS} open streams", most, "MB", report.STREAMS_MB)
+
+
+def main() -> None:
+    """Start everything, measure, end everything."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: to see that it works, not for figures")
+    effort = QUICK if parser.parse_args().quick else FULL
+    began = time.monotonic()
+    with running_setup() as setup:
+        idle, starts = [setup.daemon.memory()], [setup.daemon.ready_after]
+        for _ in range(effort.starts - 1):
+            with ExitStack() as stack:
+                again = stack.enter_context(running_daemon(setup.backend))
+                starts.append(again.ready_after)
+                idle.append(again.memory())
+        uvloop.run(measure(setup, effort))
+        print(f"\nThe process, medians of {effort.starts} starts without a model, and searching text")
+        report.print_figure("start until /healthz answers", median(starts), "s", report.START_SECONDS)
+        report.print_figure("idle memory", median(idle), "MB", report.IDLE_MB)
+        uvloop.run(measure_streams(setup))
+    for what, speed in rescue_speeds(effort.rescues):
+        report.print_figure(what, speed, "MB/s", report.RESCUE_MB_A_SECOND, at_least=True)
+    print(f"\n{STREAMED_PIECES} pieces in each streamed answer above; {time.monotonic() - began:.0f} s in all")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""What is asked in the measurements, and how to see that it was answered the way the measurement supposes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from tests.bench.backend import CALLS, RESPONDS, TALKS, TOOL
+from tests.bench.client import Answer, Unexpected
+
+JsonDict = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One kind of request. `guardrails` goes into the header of that name, `outcome` is what the daemon reports."""
+
+    label: str
+    model: str
+    pieces: int
+    stream: bool
+    tools: bool = False
+    turns: int = 1
+    guardrails: str = "on"
+    pace_ms: float = 0.0
+
+    @property
+    def outcome(self) -> str:
+        return "clean" if self.tools else "passthrough"
+
+    def request(self) -> bytes:
+        """The bytes of the HTTP request."""
+        body: JsonDict = {
+            "model": self.model,
+            "messages": _conversation(self.turns),
+            "max_tokens": self.pieces,
+            "stream": self.stream,
+            "temperature": 0.7,
+        }
+        if self.tools:
+            body["tools"] = _tools(2 * self.turns)
+        if self.pace_ms:
+            body["bench_pace_ms"] = self.pace_ms
+        raw = orjson.dumps(body)
+        head = (
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+            f"x-forge-guardrails: {self.guardrails}\r\ncontent-length: {len(raw)}\r\n\r\n"
+        )
+        return head.encode() + raw
+
+    def check(self, answer: Answer, *, by_daemon: bool) -> None:
+        """Raises `Unexpected` for an answer that is not whole, or was not guarded as it should have been."""
+        told = answer.body if self.stream else answer.head
+        if self.stream and b"data: [DONE]" not in answer.body:
+            raise Unexpected(f"{self.label}: no end in {answer.body[-200:]!r}")
+        if self.tools and self.model == CALLS and TOOL.encode() not in answer.body:
+            raise Unexpected(f"{self.label}: no call in {answer.body[-200:]!r}")
+        separator = "=" if self.stream else ": "
+        reported = f"x-forge-outcome{separator}{self.outcome}".encode() in told
+        if by_daemon and not reported and not (self.stream and self.outcome == "passthrough"):
+            raise Unexpected(f"{self.label}: not {self.outcome}: {told[-500:]!r}")
+
+
+STREAMED_PIECES = 32
+LATENCY = (
+    Ask("pass-through, whole", TALKS, STREAMED_PIECES, stream=False),
+    Ask("pass-through, streamed", TALKS, STREAMED_PIECES, stream=True),
+    Ask("guarded, whole", CALLS, STREAMED_PIECES, stream=False, tools=True),
+    Ask("guarded, streamed", CALLS, STREAMED_PIECES, stream=True, tools=True),
+    Ask("guarded, streamed, 50 kB asked", CALLS, STREAMED_PIECES, stream=True, tools=True, turns=20),
+)
+PASS_THROUGH = Ask("pass-through", TALKS, STREAMED_PIECES, stream=True)
+STREAMS = (
+    PASS_THROUGH,
+    Ask("guarded: a call, held", CALLS, STREAMED_PIECES, stream=True, tools=True),
+    Ask("guarded: respond, live", RESPONDS, STREAMED_PIECES, stream=True, tools=True),
+    # without `retry` there is no reason to hold text back
+    Ask("guarded: text, live", TALKS, STREAMED_PIECES, stream=True, tools=True, guardrails="respond,rescue,validate"),
+)
+
+
+def _conversation(turns: int) -> list[JsonDict]:
+    messages: list[JsonDict] = [{"role": "system", "content": "You are a helpful assistant. " * 5 * turns}]
+    for number in range(turns - 1):
+        called = {"name": TOOL, "arguments": '{"city": "Paris"}'}
+        call = {"id": f"call_{number}", "type": "function", "function": called}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"call_{number}", "content": "sunny, 21 degrees. " * 75})
+    return [*messages, {"role": "user", "content": "What is the weather in Paris?"}]
+
+
+def _tools(count: int) -> list[JsonDict]:
+    names = (TOOL, *(f"other_tool_{number}" for number in range(1, count)))
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string", "description": "Where."}, "days": {"type": "integer"}},
+        "required": ["city"],
+    }
+    about = "Looks something up in the place that is named, for so many days ahead."
+    return [
+        {"type": "function", "function": {"name": name, "description": about, "parameters": schema}} for name in names
+    ]

@@ -1,0 +1,149 @@
+"""A model server that costs next to nothing: `python -m tests.bench.backend PORT`. Canned answers, as llama-server cuts
+them, under uvicorn.
+
+`model` says how it answers, `max_tokens` in how many pieces, `bench_pace_ms` how long before each piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import orjson
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+JsonDict = dict[str, Any]
+
+TALKS = "talks"
+"""Writes text, also where tools are offered."""
+CALLS = "calls"
+"""Makes a native call of `TOOL`."""
+RESPONDS = "responds"
+"""Makes a native call of the tool that the daemon offers."""
+TOOL = "get_weather"
+_CALLED = {CALLS: (TOOL, "city"), RESPONDS: ("respond", "message")}
+_PIECE = " word"
+_USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What matters of a request."""
+
+    model: str
+    pieces: int
+    stream: bool
+    usage: bool
+    pace: float
+
+    @classmethod
+    def read(cls, body: bytes) -> Asked:
+        said: JsonDict = orjson.loads(body)
+        options: JsonDict = said.get("stream_options") or {}
+        return cls(
+            said["model"],
+            said["max_tokens"],
+            said.get("stream", False),
+            options.get("include_usage", False),
+            said.get("bench_pace_ms", 0) / 1000,
+        )
+
+
+@lru_cache
+def stream_of(model: str, pieces: int, *, usage: bool) -> tuple[bytes, ...]:
+    """The events of a streamed answer."""
+    deltas: list[JsonDict]
+    if model in _CALLED:
+        name, key = _CALLED[model]
+        called = {"index": 0, "id": "call_1", "type": "function", "function": {"name": name, "arguments": ""}}
+        parts = [f'{{"{key}":"', *[_PIECE] * pieces, '"}']
+        deltas = [{"role": "assistant", "content": None, "tool_calls": [called]}]
+        deltas += [{"tool_calls": [{"index": 0, "function": {"arguments": part}}]} for part in parts]
+    else:
+        deltas = [{"role": "assistant", "content": None}, *[{"content": _PIECE}] * pieces]
+    choices: list[JsonDict] = [{"finish_reason": None, "index": 0, "delta": delta} for delta in deltas]
+    choices.append({"finish_reason": "tool_calls" if model in _CALLED else "stop", "index": 0, "delta": {}})
+    events = [_event(model, choices=[choice]) for choice in choices]
+    if usage:
+        events.append(_event(model, choices=[], usage=_USAGE))
+    return (*events, b"data: [DONE]\n\n")
+
+
+@lru_cache
+def whole_of(model: str, pieces: int) -> bytes:
+    """The same answer at once."""
+    message: JsonDict = {"role": "assistant", "content": _PIECE * pieces}
+    if model in _CALLED:
+        name, key = _CALLED[model]
+        called = {"name": name, "arguments": f'{{"{key}":"{_PIECE * pieces}"}}'}
+        call = {"id": "call_1", "type": "function", "function": called}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    choice = {"finish_reason": "tool_calls" if model in _CALLED else "stop", "index": 0, "message": message}
+    return orjson.dumps(_body(model, "chat.completion", choices=[choice], usage=_USAGE))
+
+
+def _body(model: str, kind: str, **fields: Any) -> JsonDict:
+    head = {"created": 1700000000, "id": "chatcmpl-6Jq2kWx0Yb3vN8pLr5TzHs1Dc", "model": model}
+    return {**fields, **head, "system_fingerprint": "b11434-3f1c2a", "object": kind}
+
+
+def _event(model: str, **fields: Any) -> bytes:
+    return b"data: " + orjson.dumps(_body(model, "chat.completion.chunk", **fields)) + b"\n\n"
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    """The ASGI application."""
+    match scope["path"]:
+        case "/v1/chat/completions":
+            asked = Asked.read(await _body_of(receive))
+            await (_stream(asked, send) if asked.stream else _send(send, whole_of(asked.model, asked.pieces)))
+        case "/v1/models":
+            cards = [{"id": name, "object": "model"} for name in (TALKS, CALLS, RESPONDS)]
+            await _send(send, orjson.dumps({"object": "list", "data": cards}))
+        case _:
+            await _send(send, b"{}")
+
+
+async def _body_of(receive: Receive) -> bytes:
+    body = b""
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            return body
+
+
+async def _stream(asked: Asked, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+    for event in stream_of(asked.model, asked.pieces, usage=asked.usage):
+        due = time.perf_counter() + asked.pace
+        await asyncio.sleep(0)  # lets the loop turn, so that each event is a write
+        while time.perf_counter() < due:  # noqa: ASYNC110  # timers are too coarse
+            await asyncio.sleep(0)
+        await send({"type": "http.response.body", "body": event, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _send(send: Send, body: bytes) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def serve(served: ASGIApp, port: int) -> None:
+    """Run an application until killed, as the daemon runs its own."""
+    config = uvicorn.Config(
+        served, port=port, log_config=None, access_log=False, server_header=False, lifespan="off", http="httptools"
+    )
+    await uvicorn.Server(config).serve()
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    uvloop.run(serve(app, int(sys.argv[1])))

@@ -1,0 +1,111 @@
+"""The tables that `python -m tests.bench` prints. The bounds are those of DESIGN §10."""
+# ruff: noqa: T201  a command line prints
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from tests.bench.asks import Ask
+from tests.bench.children import Setup
+from tests.bench.measures import Samples, added, spread
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What the daemon may cost: so many times what the relay adds, and so many µs more for each streamed piece."""
+
+    times: float
+    per_piece: float
+
+
+PASS_THROUGH = Bound(1.2, 10)
+GUARDED = Bound(1.5, 20)
+THROUGHPUT = 0.5
+GROWTH = 1.1
+IDLE_MB, STREAMS_MB = 100, 200
+START_SECONDS = 1.5
+RESCUE_MB_A_SECOND = 20
+
+
+def bound_of(ask: Ask) -> Bound:
+    return GUARDED if ask.tools else PASS_THROUGH
+
+
+def print_head(setup: Setup) -> None:
+    print(
+        f"CPython {platform.python_version()}, {os.cpu_count()} cores. Ratios compare figures taken in turn within this"
+    )
+    print(
+        "run; what is in µs, MB or requests/s is of this machine now. 'Relay' is the bare relay with the daemon's own"
+    )
+    print(f"HTTP client, {setup.relay.name}. Bounds: DESIGN §10.")
+
+
+def print_latency(setup: Setup, taken: Sequence[tuple[Ask, Samples]]) -> None:
+    """One line a kind of request: the direct way, what each relay and the daemon add, and the ratio of the two."""
+    names = [server.name for server in setup.all]
+    print(f"\nLatency to the last byte, medians of {len(taken[0][1]['direct'])}, µs: direct, then what is added to it")
+    print(f"{'':31}" + "".join(f"{name:>14}" for name in names) + "  daemon/relay (fifths)  bound")
+    for ask, samples in taken:
+        figures = f"{us(median(samples['direct'])):14}" + "".join(f"{us(added(samples, n)):+14}" for n in names[1:])
+        ours, relays = added(samples, "daemon"), added(samples, setup.relay.name)
+        low, high = spread(samples, "daemon", setup.relay.name)
+        bound = bound_of(ask)
+        # a guarded answer is streamed by the backend, whatever the caller asked for
+        pieces = ask.pieces if ask.stream or ask.tools else 0
+        allowed = bound.times * us(relays) + bound.per_piece * pieces
+        rule = f"{bound.times}x" + (f" + {pieces}x{bound.per_piece:g}" if pieces else "")
+        ratio = f"{ours / relays:.2f} ({low:.2f}-{high:.2f})"
+        print(f"{ask.label:31}{figures}  {ratio:21}  {rule} = {allowed:+.0f}: {kept(us(ours) <= allowed)}")
+
+
+def print_stream_costs(costs: Samples, asks: Sequence[Ask], how: str) -> None:
+    """One line a kind of stream: what a piece costs beyond what it costs the relay."""
+    relay = median(costs["relay"])
+    print(
+        f"\nCPU for each streamed piece, {how}, medians of {len(costs['relay'])}: the relay takes {relay * 1e6:.1f} µs"
+    )
+    for ask in asks:
+        bound = bound_of(ask).per_piece
+        # pair by pair: the machine's speed changes from one round to the next
+        extra = 1e6 * median(ours - theirs for ours, theirs in zip(costs[ask.label], costs["relay"], strict=True))
+        times = median(ours / theirs for ours, theirs in zip(costs[ask.label], costs["relay"], strict=True))
+        took = f"{1e6 * median(costs[ask.label]):6.1f} µs = relay {extra:+6.1f} µs ({times:.2f}x)"
+        print(f"  {ask.label:24} {took}   bound +{bound:g} µs: {kept(extra <= bound)}")
+
+
+def print_growth(grown: Mapping[str, tuple[float, float]], short: int, long: int) -> None:
+    print(f"\nCPU for each piece, in streams of {short:,} and of {long:,} pieces")
+    for label, (few, many) in grown.items():
+        took = f"{few * 1e6:6.1f} and {many * 1e6:6.1f} µs: {many / few:.2f}x"
+        print(f"  {label:24} {took}   bound {GROWTH}x: {kept(many <= GROWTH * few)}")
+
+
+def print_throughput(setup: Setup, taken: Sequence[tuple[Ask, Samples, Samples]], count: int) -> None:
+    """One line a kind of request: requests a second and CPU a request, of each server."""
+    names = [server.name for server in setup.all]
+    print(f"\nAt {count} connections: requests/s (CPU µs of that server for each)")
+    print(f"{'':31}" + "".join(f"{name:>14}" for name in names) + "  daemon as share of each relay")
+    for ask, rates, costs in taken:
+        cells = [f"{median(rates[name]):.0f} ({us(median(costs[name]))})" for name in names]
+        shares = [median(rates["daemon"]) / median(rates[relay.name]) for relay in setup.relays]
+        said = ", ".join(f"{share:.2f}" for share in shares)
+        verdict = f"  {said}  bound ≥ {THROUGHPUT}: {kept(shares[0] >= THROUGHPUT)}"
+        print(f"{ask.label:31}" + "".join(f"{cell:>14}" for cell in cells) + verdict)
+
+
+def print_figure(what: str, figure: float, unit: str, bound: float, *, at_least: bool = False) -> None:
+    fits = figure >= bound if at_least else figure <= bound
+    print(f"  {what:48} {figure:8.2f} {unit:5} bound {'≥' if at_least else '≤'} {bound:g}: {kept(fits)}")
+
+
+def us(seconds: float) -> int:
+    return round(seconds * 1e6)
+
+
+def kept(fits: bool) -> str:
+    return "kept" if fits else "OVER"

@@ -1,0 +1,126 @@
+"""What the model is told about its mistakes, and by which role."""
+
+from __future__ import annotations
+
+import pytest
+
+from forge_proxy.core.chat import ChatRequest, Message, MessageType, ToolCall, ToolChoice, ToolSpec
+from forge_proxy.core.guardrails.nudges import Problem, Wording, say_about_calls, say_about_text
+from forge_proxy.core.guardrails.policy import GuardPolicy
+from forge_proxy.core.guardrails.turn import Fault, Turn, open_turn
+
+WORDING = Wording(
+    text="text {names}",
+    text_with_respond="text {names} or {respond}",
+    empty="empty {names}",
+    malformed="malformed {names}",
+    unknown_tool="unknown {tool}: {names}",
+    not_allowed="not now {tool}: {names}",
+    bad_arguments="bad {tool}: {reasons}",
+    not_run="not run {tool}",
+)
+
+
+def turn(choice: ToolChoice) -> Turn:
+    request = ChatRequest({}, tools=(ToolSpec("search"), ToolSpec("note")), tool_choice=choice)
+    opened = open_turn(request, GuardPolicy(), request_id="r", nudge_text=True)
+    assert opened is not None
+    return opened
+
+
+FREE = turn(ToolChoice())
+ONE = turn(ToolChoice("required", ("note",)))
+
+
+@pytest.mark.parametrize(
+    ("of", "fault", "sentence"),
+    [
+        (FREE, Fault.TEXT, "text search, note, respond or respond"),
+        (ONE, Fault.NO_CALL, "text note"),
+        (FREE, Fault.EMPTY, "empty search, note, respond"),
+        (ONE, Fault.MALFORMED, "malformed note"),
+    ],
+)
+def test_an_answer_without_a_call_is_corrected_as_by_the_user(of: Turn, fault: Fault, sentence: str) -> None:
+    assert say_about_text(of, fault, "what it said", WORDING) == (
+        Message("assistant", "what it said", MessageType.TEXT_RESPONSE),
+        Message("user", sentence, MessageType.RETRY_NUDGE),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        (Fault.UNKNOWN_TOOL, "unknown serch: search, note, respond"),
+        (Fault.NOT_ALLOWED, "not now serch: search, note, respond"),
+        (Fault.BAD_ARGUMENTS, "bad serch: a: required, missing, b: expected string, got 7"),
+    ],
+)
+def test_a_wrong_call_is_corrected_as_by_the_tool(fault: Fault, sentence: str) -> None:
+    call = ToolCall("serch", '{"q": 1}', "c1")
+    problem = Problem(fault, call, ("a: required, missing", "b: expected string, got 7"))
+
+    assert say_about_calls(FREE, "said", (call,), (problem,), WORDING) == (
+        Message("assistant", "said", MessageType.TOOL_CALL, tool_calls=(call,)),
+        Message("tool", sentence, MessageType.RETRY_NUDGE, tool_call_id="c1"),
+    )
+
+
+def test_each_call_of_a_failed_batch_has_its_answer() -> None:
+    calls = (ToolCall("search", "{}", "c1"), ToolCall("nope", "{}", "c2"), ToolCall("note", "{}", "c3"))
+    problems = (Problem(Fault.UNKNOWN_TOOL, calls[1]),)
+
+    messages = say_about_calls(FREE, "", calls, problems, WORDING)
+
+    assert [(message.tool_call_id, message.content) for message in messages[1:]] == [
+        ("c1", "not run search"),
+        ("c2", "unknown nope: search, note, respond"),
+        ("c3", "not run note"),
+    ]
+
+
+def test_braces_in_what_a_model_said_are_left_alone() -> None:
+    call = ToolCall("{names}", "{}", "c1")
+    problem = Problem(Fault.BAD_ARGUMENTS, call, ("{tool}: {respond} {0} {", "{{x}}"))
+
+    messages = say_about_calls(FREE, "{names}", (call,), (problem,), WORDING)
+
+    assert [message.content for message in messages] == ["{names}", "bad {names}: {tool}: {respond} {0} {, {{x}}"]
+
+
+def test_braces_in_a_wording_that_are_no_field_are_left_alone() -> None:
+    wording = Wording(text_with_respond='Say {"name": "{names}"} {other}')
+
+    assert say_about_text(FREE, Fault.TEXT, "", wording)[1].content == 'Say {"name": "search, note, respond"} {other}'
+
+
+@pytest.mark.parametrize("fault", [Fault.TEXT, Fault.NO_CALL, Fault.EMPTY, Fault.MALFORMED])
+@pytest.mark.parametrize("of", [FREE, ONE], ids=["free", "one"])
+def test_our_own_words_name_what_may_be_called_and_nothing_else(of: Turn, fault: Fault) -> None:
+    words = say_about_text(of, fault, "")[1].content
+
+    assert all(name in words for name in of.callable_names)
+    assert not any(name in words for name in ("search", "respond") if name not in of.callable_names)
+    assert "{" not in words
+
+
+def test_the_faults_of_a_call_begin_with_their_names() -> None:
+    call = ToolCall("nope", "{}", "c1")
+
+    def said(fault: Fault) -> str:
+        return say_about_calls(FREE, "", (call,), (Problem(fault, call, ("x: required, missing",)),))[1].content
+
+    assert said(Fault.UNKNOWN_TOOL).startswith("[UnknownTool] nope")
+    assert said(Fault.BAD_ARGUMENTS).startswith("[ToolArgValidationError] ")
+    assert "x: required, missing" in said(Fault.BAD_ARGUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (Problem(Fault.UNKNOWN_TOOL, ToolCall("nope")), "nope: unknown_tool"),
+        (Problem(Fault.BAD_ARGUMENTS, ToolCall("note"), ("a", "b")), "note: a, b"),
+    ],
+)
+def test_a_problem_in_words_names_its_tool(problem: Problem, words: str) -> None:
+    assert str(problem) == words

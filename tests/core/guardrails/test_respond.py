@@ -1,0 +1,128 @@
+"""Our own tool: its name, the message in its call, and that message while it is still being written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forge_proxy.core.chat import ToolCall
+from forge_proxy.core.guardrails.respond import MessageDecoder, message_of, respond_tool
+from forge_proxy.core.guardrails.schema import validator
+from forge_proxy.core.jsontypes import Json
+from tests.properties import LENGTHS, OBJECTS, TEXTS, cut, examples
+
+GOOD_ESCAPES = ('\\"', "\\\\", "\\/", "\\b", "\\n", "\\u00e9", "\\uD83D\\uDE00")
+BAD_ESCAPES = ("\\x", "\\u12g4", "\\u0x1f", "\\u+123", "\\u 123", "\\u1_23", "\\ud83d", "\\ude00")
+CUT_ESCAPES = ("\\", "\\u", "\\u12", "\\ud83d\\", "\\ud83d\\u")
+ESCAPES = st.sampled_from([*GOOD_ESCAPES, *BAD_ESCAPES, *CUT_ESCAPES, '"', "😀", "\n"])
+OPENINGS = st.sampled_from(['{"message": "', ' {\n"message"\t:"', "{", '{"message"', '{"text": "', '"message": "', ""])
+
+
+def decoded(pieces: list[str]) -> str:
+    decoder = MessageDecoder()
+    return "".join(decoder.feed(piece) for piece in pieces)
+
+
+@examples(300)
+@given(opening=OPENINGS, inside=st.lists(ESCAPES | TEXTS, max_size=8).map("".join), lengths=LENGTHS)
+def test_any_cut_gives_the_same_message(opening: str, inside: str, lengths: list[int]) -> None:
+    text = opening + inside
+
+    whole = decoded([text])
+
+    assert decoded(cut(text, lengths)) == whole
+    assert decoded(list(text)) == whole
+
+
+@examples(300)
+@given(
+    message=TEXTS,
+    others=OBJECTS,
+    ascii_only=st.booleans(),
+    indent=st.sampled_from([None, 0, 4]),
+    lengths=LENGTHS,
+)
+def test_the_message_of_an_object_that_begins_with_it_is_what_json_says(
+    message: str, others: dict[str, Json], ascii_only: bool, indent: int | None, lengths: list[int]
+) -> None:
+    others.pop("message", None)
+    text = json.dumps({"message": message, **others}, ensure_ascii=ascii_only, indent=indent)
+
+    assert decoded(cut(text, lengths)) == message
+    assert message_of(ToolCall("respond", text)) == message
+
+
+@examples(200)
+@given(message=TEXTS, lengths=LENGTHS, until=st.integers(0, 60))
+def test_what_was_decoded_is_how_the_message_begins(message: str, lengths: list[int], until: int) -> None:
+    text = json.dumps({"message": message})
+
+    assert message.startswith(decoded(cut(text[:until], lengths)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"text": "a", "message": "b"}',
+        '{"Message": "a"}',
+        '{"message": {"message": "a"}}',
+        '{"message": ["a"]}',
+        '{"message": null}',
+        '[{"message": "a"}]',
+        '"message": "a"',
+        "{" + " " * 17 + '"message": "a"}',
+        "a",
+    ],
+)
+def test_nothing_is_decoded_of_what_does_not_begin_with_the_message(text: str) -> None:
+    assert decoded([text]) == decoded(list(text)) == ""
+
+
+@pytest.mark.parametrize("wrong", BAD_ESCAPES)
+def test_the_message_ends_where_it_is_no_json(wrong: str) -> None:
+    assert decoded([f'{{"message": "as far as this{wrong} and not further"}}']) == "as far as this"
+
+
+def test_half_a_character_is_never_let_out() -> None:
+    decoder = MessageDecoder()
+
+    steps = [decoder.feed(piece) for piece in ('{"message": "a\\', "u00", "e9\\ud83d\\u", "de", '00"', "}")]
+
+    assert steps == ["a", "", "é", "", "😀", ""]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ('{"message": "hi"}', "hi"),
+        ('{"message": ""}', ""),
+        ('{"text": "hi"}', "hi"),
+        ('{"text": "hi", "tone": "kind"}', None),
+        ('{"message": null, "text": "hi"}', None),
+        ('{"message": ["hi"]}', None),
+        ('{"message": 7}', None),
+        ("{}", None),
+        ('"hi"', None),
+        ('{"message": "hi', None),
+        ("", None),
+    ],
+)
+def test_a_single_text_is_the_message_whatever_its_name(arguments: str, message: str | None) -> None:
+    assert message_of(ToolCall("respond", arguments)) == message
+
+
+def test_our_tool_takes_the_first_name_that_is_free() -> None:
+    taken = ["respond", "respond_to_user", "send_response_to_user", "forge_respond", "forge_respond_2"]
+
+    assert [respond_tool(taken[:count]).name for count in range(6)] == [*taken, "forge_respond_3"]
+
+
+def test_our_tools_schema_is_one() -> None:
+    schema = validator(respond_tool([]).parameters)
+
+    assert schema is not None
+    assert schema.is_valid({"message": "hi"})
+    assert not schema.is_valid({})

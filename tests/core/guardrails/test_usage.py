@@ -1,0 +1,66 @@
+"""What a caller is told of the tokens of several attempts."""
+
+from __future__ import annotations
+
+import pytest
+
+from forge_proxy.core.guardrails.usage import Spent
+from forge_proxy.core.jsontypes import JsonObject
+
+
+def usage(prompt: int, completion: int, **more: JsonObject) -> JsonObject:
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion, **more}
+
+
+def spent(*attempts: JsonObject) -> Spent:
+    all_of_them = Spent()
+    for attempt in attempts:
+        all_of_them.add(attempt)
+    return all_of_them
+
+
+def test_absent_is_not_zero() -> None:
+    nothing = spent()
+
+    assert (nothing.usage(), nothing.completion_tokens, nothing.tokens) == (None, None, 0)
+
+
+def test_one_attempt_is_told_as_the_backend_counts_it() -> None:
+    only = usage(10, 5, prompt_tokens_details={"cached_tokens": 8})
+
+    assert spent(only).usage() is only
+    assert spent({"prompt_tokens": 3}).usage() == {"prompt_tokens": 3}
+
+
+def test_the_delivered_attempt_is_told_against_the_callers_own_prompt() -> None:
+    first = usage(10, 5, prompt_tokens_details={"cached_tokens": 8})
+    last = usage(30, 7, prompt_tokens_details={"cached_tokens": 20}, completion_tokens_details={"reasoning_tokens": 2})
+
+    several = spent(first, usage(20, 6), last)
+
+    assert several.usage() == usage(
+        10, 7, prompt_tokens_details={"cached_tokens": 8}, completion_tokens_details={"reasoning_tokens": 2}
+    )
+    assert several.completion_tokens == 7
+    assert several.tokens == 15 + 26 + 37
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "told"),
+    [
+        ({"completion_tokens": 5}, usage(20, 6), usage(20, 6)),
+        (usage(10, 5), {"prompt_tokens": 20}, {"prompt_tokens": 10, "total_tokens": 10}),
+        ({"prompt_tokens": True}, usage(20, 6), usage(20, 6)),
+        ({}, usage(20, 6), usage(20, 6)),
+    ],
+)
+def test_what_the_backend_does_not_count_is_not_made_up(first: JsonObject, last: JsonObject, told: JsonObject) -> None:
+    assert spent(first, last).usage() == told
+
+
+def test_a_usage_is_never_changed() -> None:
+    first, last = usage(10, 5), usage(20, 6)
+
+    spent(first, last).usage()
+
+    assert (first, last) == (usage(10, 5), usage(20, 6))

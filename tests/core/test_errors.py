@@ -1,0 +1,90 @@
+"""Errors say whose fault it is; what may be logged of them quotes nobody; they survive being copied."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from forge_proxy.core.errors import (
+    BackendBroke,
+    BackendError,
+    BackendFault,
+    BackendTimeout,
+    BackendUnreachable,
+    EmptyAnswer,
+    ForgeError,
+    InvalidRequest,
+    ToolCallInvalid,
+    ToolChoiceUnsatisfied,
+    UnknownModel,
+    UnreadCall,
+)
+from forge_proxy.core.jsontypes import Json
+
+URL = "http://model:8080"
+SECRET = "the words of a prompt"
+ERRORS = [
+    InvalidRequest("messages[3].content", SECRET),
+    UnknownModel(SECRET, ["a", "b"]),
+    BackendUnreachable(URL, "refused"),
+    BackendTimeout(URL, 1.5),
+    BackendBroke(URL, "cut"),
+    BackendError(URL, 500, {"error": {"message": SECRET}}, {"retry-after": "3"}),
+    UnreadCall(URL, 500, SECRET),
+    EmptyAnswer(4),
+    ToolChoiceUnsatisfied("a tool call", 4, SECRET),
+    ToolCallInvalid([SECRET], 4),
+]
+each = pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+
+
+@each
+def test_a_copy_is_the_same_error(error: ForgeError) -> None:
+    for copied in (copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
+        assert type(copied) is type(error)
+        assert str(copied) == str(error)
+        assert vars(copied) == vars(error)
+
+
+@each
+def test_what_may_be_logged_quotes_nobody(error: ForgeError) -> None:
+    assert SECRET not in error.summary
+    assert error.summary
+
+
+@each
+def test_a_fault_of_the_backend_names_the_server(error: ForgeError) -> None:
+    assert isinstance(error, BackendFault) == (URL in error.summary)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"error": {"message": "no slot", "code": 503}}, "no slot"),
+        ({"error": "model not found"}, "model not found"),
+        ({"detail": "no such route"}, "no such route"),
+        ({"error": {"detail": "x"}}, "x"),
+        ({"message": "plain"}, "plain"),
+        ("<html>", "<html>"),
+        ({"error": {"code": 7}}, "{'code': 7}"),
+        ([1], "[1]"),
+        (None, "None"),
+    ],
+)
+def test_the_words_of_a_server_are_found_in_any_of_the_usual_shapes(body: Json, words: str) -> None:
+    error = BackendError(URL, 500, body)
+
+    assert error.words == words
+    assert str(error) == f"the model server at {URL} answered 500: {words}"
+
+
+def test_an_invalid_request_names_its_field_if_there_is_one() -> None:
+    assert str(InvalidRequest("n", "expected at least 1, got 0")) == "n: expected at least 1, got 0"
+    assert str(InvalidRequest("", "nothing to read")) == "nothing to read"
+
+
+def test_an_unknown_model_lists_those_that_are_known() -> None:
+    assert str(UnknownModel("x", ["a", "b"])) == "no model 'x' here; there is: a, b"
+    assert str(UnknownModel("x", [])) == "no model 'x' here; there is: none"

@@ -1,0 +1,179 @@
+"""Chunks put together: what a client gets whole is what it would have got streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forge_proxy.core.chat import ToolCall
+from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.stream import (
+    CallDelta,
+    Chunk,
+    Completion,
+    CompletionBuilder,
+    Delta,
+    Reply,
+    ReplyBuilder,
+    chunks_of,
+    deltas_of,
+    merge,
+)
+from tests.properties import LENGTHS, OBJECTS, TEXTS, cut, examples
+
+CALLS = st.lists(st.builds(ToolCall, TEXTS, TEXTS, TEXTS), max_size=3).map(tuple)
+REPLIES = st.builds(
+    Reply,
+    choice=st.integers(0, 3),
+    text=st.none() | TEXTS,
+    reasoning=st.none() | TEXTS,
+    calls=CALLS,
+    finish=st.none() | st.sampled_from(["stop", "length", "tool_calls"]),
+    extra=OBJECTS,
+    beside=OBJECTS,
+)
+
+
+def build(deltas: Sequence[Delta], choice: int = 0) -> Reply:
+    builder = ReplyBuilder(choice)
+    for delta in deltas:
+        builder.add(delta)
+    return builder.reply()
+
+
+@examples(150)
+@given(reply=REPLIES)
+def test_a_reply_as_one_delta_is_the_reply_again(reply: Reply) -> None:
+    assert build([deltas_of(reply)], reply.choice) == reply
+
+
+@examples(100)
+@given(
+    replies=st.lists(REPLIES, max_size=3, unique_by=lambda reply: reply.choice),
+    usage=st.none() | OBJECTS,
+    head=OBJECTS,
+)
+def test_a_completion_as_one_chunk_is_the_completion_again(
+    replies: list[Reply], usage: JsonObject | None, head: JsonObject
+) -> None:
+    completion = Completion(tuple(sorted(replies, key=lambda reply: reply.choice)), usage, head)
+    builder = CompletionBuilder()
+
+    for chunk in chunks_of(completion):
+        builder.add(chunk)
+
+    assert builder.completion() == completion
+
+
+@examples(100)
+@given(text=TEXTS, reasoning=TEXTS, arguments=TEXTS, lengths=LENGTHS)
+def test_any_cut_of_the_texts_gives_the_same_reply(
+    text: str, reasoning: str, arguments: str, lengths: list[int]
+) -> None:
+    deltas = [Delta(calls=(CallDelta(0, "c1", "get_weather"),))]
+    deltas += [Delta(text=piece) for piece in cut(text, lengths)]
+    deltas += [Delta(reasoning=piece) for piece in cut(reasoning, lengths)]
+    deltas += [Delta(calls=(CallDelta(0, arguments=piece),)) for piece in cut(arguments, lengths)]
+
+    reply = build([*deltas, Delta(finish="tool_calls")])
+
+    assert reply == Reply(
+        text=text or None,
+        reasoning=reasoning or None,
+        calls=(ToolCall("get_weather", arguments, "c1"),),
+        finish="tool_calls",
+    )
+
+
+def test_an_empty_text_is_not_the_same_as_none() -> None:
+    assert build([Delta(text="")]).text == ""
+    assert build([Delta(reasoning="hm")]).text is None
+    assert build([]) == Reply()
+
+
+def test_calls_stand_in_the_order_of_their_index() -> None:
+    deltas = [Delta(calls=(CallDelta(5, "b", "two"), CallDelta(1, "a", "one", "{}")))]
+
+    assert build(deltas).calls == (ToolCall("one", "{}", "a"), ToolCall("two", "", "b"))
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [("c1", "get_weather"), ("", "")],
+        [("c1", "get_weather"), ("c1", "get_weather"), ("c2", "get_weather")],
+        [("c1", "get_"), ("", "weather"), ("", "")],
+        [("", "get_weather"), ("c1", "")],
+        [("c1", "get_"), ("c1", "weather"), ("c1", "get_weather")],
+    ],
+)
+def test_ids_and_names_come_once_however_a_server_repeats_or_splits_them(pieces: list[tuple[str, str]]) -> None:
+    reply = build([Delta(calls=(CallDelta(0, identity, name, "x"),)) for identity, name in pieces])
+
+    assert reply.calls == (ToolCall("get_weather", "x" * len(pieces), "c1"),)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "whole"),
+    [
+        ([{"refusal": "I "}, {"refusal": "will not"}], {"refusal": "I will not"}),
+        ([{"role": "assistant"}, {"role": "assistant"}], {"role": "assistant"}),
+        ([{"refusal": None}, {"refusal": "no"}, {"refusal": None}], {"refusal": "no"}),
+        ([{"content": [{"token": "a"}]}, {"content": [{"token": "b"}]}], {"content": [{"token": "a"}, {"token": "b"}]}),
+        (
+            [{"function_call": {"name": "f", "arguments": '{"a"'}}, {"function_call": {"arguments": ": 1}"}}],
+            {"function_call": {"name": "f", "arguments": '{"a": 1}'}},
+        ),
+        (
+            [
+                {"reasoning_details": [{"index": 0, "type": "text", "text": "a"}]},
+                {"reasoning_details": [{"index": 1, "text": "x"}, {"index": 0, "type": "text", "text": "b"}]},
+            ],
+            {"reasoning_details": [{"index": 0, "type": "text", "text": "ab"}, {"index": 1, "text": "x"}]},
+        ),
+        ([{"n": 1}, {"n": 2}, {"n": [3]}], {"n": [3]}),
+        ([{"audio": {"data": "AA"}}, {"audio": "gone"}], {"audio": "gone"}),
+    ],
+)
+def test_other_fields_go_on_where_they_are_texts_lists_or_objects(
+    pieces: list[JsonObject], whole: dict[str, Json]
+) -> None:
+    merged: dict[str, Json] = {}
+
+    for piece in pieces:
+        merge(merged, piece)
+
+    assert merged == whole
+
+
+def test_merging_never_changes_what_was_merged() -> None:
+    first: dict[str, Json] = {"a": [{"index": 0, "text": "x"}], "b": {"c": "d"}}
+    whole: dict[str, Json] = {}
+
+    merge(whole, first)
+    merge(whole, {"a": [{"index": 0, "text": "y"}], "b": {"c": "e"}})
+
+    assert first == {"a": [{"index": 0, "text": "x"}], "b": {"c": "d"}}
+    assert whole == {"a": [{"index": 0, "text": "xy"}], "b": {"c": "de"}}
+
+
+def test_the_head_of_an_answer_is_that_of_its_first_chunk_and_what_comes_only_later() -> None:
+    builder = CompletionBuilder()
+
+    builder.add(Chunk(head={"id": "a", "created": 1}))
+    builder.add(Chunk((Delta(1, text="x"),), head={"id": "b", "timings": {"n": 2}}))
+    builder.add(Chunk(usage={"total_tokens": 3}))
+
+    assert builder.completion() == Completion(
+        (Reply(1, text="x"),), {"total_tokens": 3}, {"id": "a", "created": 1, "timings": {"n": 2}}
+    )
+
+
+def test_the_bytes_a_chunk_was_read_from_are_no_part_of_what_it_says() -> None:
+    chunk = Chunk((Delta(text="x"),), as_sent=b"{}")
+
+    assert chunk == replace(chunk, as_sent=None)

@@ -1,0 +1,69 @@
+"""A caller who leaves ends the generation, in every phase."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.fakes.processes import Process
+from tests.system.asking import PATH, TOOL, ask
+
+AT_ONCE = 1.0
+
+
+def sent(proxy: Process, body: bytes, length: int | None = None) -> socket.socket:
+    """A connection on which a request was sent, with nothing read of the answer."""
+    parts = urlsplit(proxy.url)
+    connection = socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10)
+    length = len(body) if length is None else length
+    head = f"POST {PATH} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Length: {length}\r\n\r\n"
+    connection.sendall(head.encode() + body)
+    return connection
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("tools", [{}, {"tools": [TOOL]}], ids=["passed-through", "guarded"])
+@pytest.mark.parametrize("model", ["hangs", "stalls"])
+def test_a_caller_who_leaves_ends_the_generation(
+    server: Process, proxy: Process, model: str, stream: bool, tools: dict[str, object]
+) -> None:
+    user = f"{model} {stream} {tools}"
+    body = json.dumps(ask(model, stream=stream, user=user, **tools)).encode()
+    with sent(proxy, body):
+        server.wait_for("asked", user=user)
+        left_at = time.monotonic()
+
+    server.wait_for("left", user=user)
+
+    assert time.monotonic() - left_at < AT_ONCE
+
+
+def test_a_caller_who_leaves_after_the_first_words_ends_the_generation(server: Process, proxy: Process) -> None:
+    with sent(proxy, json.dumps(ask("stalls", stream=True, user="listener")).encode()) as connection:
+        got = b""
+        while b'"one "' not in got:
+            got += connection.recv(4096)
+        left_at = time.monotonic()
+
+    server.wait_for("left", user="listener")
+
+    assert time.monotonic() - left_at < AT_ONCE
+
+
+def test_a_caller_who_leaves_is_an_event_and_no_traceback(server: Process, proxy: Process) -> None:
+    before = proxy.printed.count('"abandoned"')
+    with sent(proxy, json.dumps(ask("hangs", user="quiet")).encode()):
+        server.wait_for("asked", user="quiet")
+    server.wait_for("left", user="quiet")
+
+    with sent(proxy, b'{"model":', length=1000):
+        pass  # left in the middle of the request
+    with sent(proxy, json.dumps(ask("says", user="after")).encode()) as connection:
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+
+    assert proxy.printed.count('"abandoned"') > before
+    assert "Traceback" not in proxy.printed

@@ -1,0 +1,239 @@
+"""Wrong settings: a clear line for each fault, an exit code, no traceback. Right ones: which of them counts."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from forge_proxy.daemon import address
+from tests.fakes.processes import Ended, closed_port, command
+
+
+def faults(ended: Ended) -> list[str]:
+    """What was said on stderr, which is nothing but lines of ours."""
+    lines = ended.err.splitlines()
+    assert lines
+    assert all(line.startswith("forge-proxy: ") for line in lines), ended.err
+    return [line.removeprefix("forge-proxy: ") for line in lines]
+
+
+def written(folder: Path, text: str) -> str:
+    file = folder / "forge-proxy.yaml"
+    file.write_text(text)
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("yaml", "said"),
+    [
+        ("server: {prot: 9000}", "server.prot: no such setting; did you mean server.port?"),
+        ("sever: {port: 9000}", "sever: no such setting; did you mean server?"),
+        (
+            "backend: {embedded: {slot: 3}}",
+            "backend.embedded.slot: no such setting; did you mean backend.embedded.slots?",
+        ),
+        ("guardrails: {enabled: {validat: true}}", "did you mean guardrails.enabled.validate?"),
+        ("server: {port: many}", "server.port: "),
+        ("server: {port: 70000}", "server.port: "),
+        ("backend: embedded", "backend: expected a section with settings in it"),
+        ("backend: {kind: lama-server}", "backend.kind: "),
+        ("backend: {url: 'localhost:8080'}", "backend.url: expected a URL such as http://127.0.0.1:8080"),
+        ("just words", "expected sections such as 'server:'"),
+        ("server: [", "not YAML"),
+    ],
+)
+def test_a_wrong_setting_in_the_file_is_named(tmp_path: Path, yaml: str, said: str) -> None:
+    ended = command("serve", "--config", written(tmp_path, yaml))
+
+    assert ended.code == 2
+    (fault,) = faults(ended)
+    assert said in fault
+
+
+def test_each_wrong_setting_has_its_own_line(tmp_path: Path) -> None:
+    ended = command("serve", "--config", written(tmp_path, "server: {port: many, hots: x}\nlog: {level: loud}"))
+
+    assert ended.code == 2
+    assert sorted(fault.split(":")[0] for fault in faults(ended)) == ["log.level", "server.hots", "server.port"]
+
+
+def test_a_wrong_key_is_not_shown(tmp_path: Path) -> None:
+    ended = command("serve", "--config", written(tmp_path, "backend: {api_key: [hunter2]}"))
+
+    assert ended.code == 2
+    assert "backend.api_key" in ended.err
+    assert "hunter2" not in ended.err
+
+
+def test_a_missing_file_is_named() -> None:
+    ended = command("serve", "--config", "nowhere.yaml")
+
+    assert (ended.code, faults(ended)) == (2, ["nowhere.yaml: No such file or directory"])
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        (
+            "FORGE_PROXY_SERVER__PROT",
+            "1",
+            "FORGE_PROXY_SERVER__PROT: no such setting; did you mean FORGE_PROXY_SERVER__PORT?",
+        ),
+        ("FORGE_PROXY_PORT", "1", "FORGE_PROXY_PORT: no such setting"),
+        ("FORGE_PROXY_SERVER__PORT", "many", "server.port: "),
+        ("FORGE_PROXY_SERVER", "words", "FORGE_PROXY_SERVER: expected a JSON object"),
+    ],
+)
+def test_a_wrong_variable_is_named(variable: str, value: str, said: str) -> None:
+    ended = command("serve", env={variable: value})
+
+    assert ended.code == 2
+    (fault,) = faults(ended)
+    assert said in fault
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--backend-url", "http://127.0.0.1:9", "--gguf", "a.gguf"], "exclude each other"),
+        (["--backend", "embedded", "--backend-url", "http://127.0.0.1:9"], "backend.url names a running server"),
+        (["--backend", "ollama", "--gguf", "a.gguf"], "backend.gguf is for the embedded backend"),
+        (["--backend", "openai"], "needs --backend-url"),
+        (["--backend", "anthropic"], "needs backend.api_key"),
+        (["--port", "70000"], "server.port"),
+        (["--backend-url", "localhost:8080"], "backend.url: expected a URL such as http://127.0.0.1:8080"),
+        (["--backend-url", "http://127.0.0.1:80800"], "backend.url: expected a URL such as http://127.0.0.1:8080"),
+    ],
+)
+def test_wrong_or_contradicting_options_are_said_so(options: list[str], said: str) -> None:
+    ended = command("serve", *options)
+
+    assert ended.code == 2
+    (fault,) = faults(ended)
+    assert said in fault
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [(["--backend", "lama"], "'lama'"), (["--port", "many"], "--port"), (["--prot", "1"], "--prot")],
+)
+def test_an_option_that_cannot_be_read_is_named(options: list[str], said: str) -> None:
+    ended = command("serve", *options)
+
+    assert ended.code == 2
+    assert said in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_model_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    ended = command("serve", "--port", "0", "--gguf", "missing.gguf", cwd=tmp_path)
+
+    assert ended.code == 2
+    assert faults(ended) == ["no model file at missing.gguf"]
+
+
+def test_a_model_file_that_is_none_is_named_with_what_llama_cpp_says_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "poem.gguf"
+    file.write_text("Roses are red")
+
+    ended = command("serve", "--port", "0", "--gguf", str(file))
+
+    assert ended.code == 1
+    (fault,) = faults(ended)
+    assert str(file) in fault
+    assert "magic" in fault
+
+
+def test_a_taken_port_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        ended = command("serve", "--backend", "embedded", "--port", str(port))
+
+    assert ended.code == 1
+    assert faults(ended) == [
+        f"port {port} on 127.0.0.1 is taken; stop what listens there or choose another with --port"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("yaml", "variable", "option", "port"),
+    [
+        (False, False, False, 8081),
+        (True, False, False, 8101),
+        (True, True, False, 8102),
+        (True, True, True, 8103),
+    ],
+)
+def test_options_come_before_variables_before_the_file_before_defaults(
+    tmp_path: Path, yaml: bool, variable: bool, option: bool, port: int
+) -> None:
+    config = written(tmp_path, "server: {port: 8101, drain_seconds: 3}" if yaml else "")
+    options = ["--port", "8103"] if option else []
+    env = {"FORGE_PROXY_SERVER__PORT": "8102"} if variable else {}
+
+    with closed_port() as closed:
+        url = f"http://127.0.0.1:{closed}"
+        ended = command("check", "--config", config, "--backend-url", url, *options, env=env)
+
+    assert str(port) in ended.out.splitlines()[0]
+
+
+def test_an_option_that_names_a_backend_replaces_the_files(tmp_path: Path) -> None:
+    config = written(tmp_path, "backend: {gguf: model.gguf}")
+
+    with closed_port() as closed:
+        ended = command("check", "--config", config, "--backend-url", f"http://127.0.0.1:{closed}")
+
+    assert f"openai at http://127.0.0.1:{closed}" in ended.out
+
+
+def test_check_says_what_would_be_used() -> None:
+    ended = command("check", "--backend", "embedded", "--port", "0")
+
+    assert ended.code == 0
+    rows = dict(line.split(maxsplit=1) for line in ended.out.splitlines())
+    assert list(rows) == ["listen", "guardrails", "backend", "because", "health", "models", "result"]
+    assert rows["backend"].startswith("embedded at http://127.0.0.1:")
+    assert rows["health"].strip() == "ok"
+    assert rows["models"].strip() == "tiny-tools (2048 tokens)"
+    assert rows["result"].strip() == "ready"
+    assert ended.err == ""
+
+
+def test_check_fails_where_nothing_answers_and_says_why() -> None:
+    with closed_port() as closed:
+        url = f"http://127.0.0.1:{closed}"
+        ended = command("check", "--backend-url", url, "--port", "0")
+
+    assert ended.code == 1
+    rows = dict(line.split(maxsplit=1) for line in ended.out.splitlines())
+    assert url in rows["health"]
+    assert "connection refused" in rows["health"]
+    assert rows["result"].strip() == "not ready"
+
+
+def test_check_fails_where_the_port_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        ended = command("check", "--backend", "embedded", "--port", str(port))
+
+    assert ended.code == 1
+    assert f"port {port} on 127.0.0.1 is taken" in ended.out
+
+
+@pytest.mark.parametrize(("host", "url"), [("127.0.0.1", "http://127.0.0.1:80/v1"), ("::1", "http://[::1]:80/v1")])
+def test_the_address_that_is_told_is_a_url(host: str, url: str) -> None:
+    assert address(host, 80) == url
+
+
+def test_the_demo_makes_no_fewer_valid_calls_guarded_than_raw() -> None:
+    ended = command("demo", env={"FORGE_PROXY_BACKEND__URL": "http://127.0.0.1:9"})
+
+    assert ended.code == 0, ended.err
+    count = next(line for line in ended.out.splitlines() if line.startswith("valid tool calls"))
+    raw, guarded = (int(part.split()[-1]) for part in count.split(":")[1].split(","))
+    assert guarded >= raw
