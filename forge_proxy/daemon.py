@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import signal
 import socket
 import time
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 import structlog
-import uvicorn
 import uvloop
-from fastapi import FastAPI
 
 from forge_proxy.api.app import create_app
+from forge_proxy.api.server import HttpServer, address, leads_to, listen
 from forge_proxy.backends.choose import Choice, choose
 from forge_proxy.backends.config import BackendChoiceError
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
-from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.ports import Backend, Clock, Observer
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class CannotListen(ForgeError):
-    """The address to listen on cannot be had."""
 
 
 class MonotonicClock:
@@ -47,16 +38,22 @@ class MonotonicClock:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A backend that runs, the engine over it, and why it is this backend."""
+    """A backend and the engine over it, and why it is this backend. One of ours has still to be loaded."""
 
     choice: Choice
     backend: Backend
     engine: Engine
+    embedded: EmbeddedLlama | None = None
+
+    async def load(self) -> None:
+        """Load the model, where that is ours to do. Raises `EmbeddedUnavailable`."""
+        if self.embedded is not None:
+            await self.embedded.start()
 
 
 @asynccontextmanager
 async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Assembled]:
-    """Choose and start a backend, and stop it at the end. Raises `BackendChoiceError` or `EmbeddedUnavailable`."""
+    """Choose a backend, build the engine over it, and stop both at the end. Raises `BackendChoiceError`."""
     config = settings.backend
     http = AioHttp(connect_seconds=config.connect_seconds, silence_seconds=config.silence_seconds)
     embedded: EmbeddedLlama | None = None
@@ -65,13 +62,12 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
         backend: Backend
         if choice.gguf is not None:
             backend = embedded = EmbeddedLlama(choice.gguf, config.embedded, http)
-            await embedded.start()
         else:
             key = config.api_key.get_secret_value() if config.api_key else None
             health = "/health" if choice.kind == "llama-server" else None
             backend = OpenAICompatible(choice.url or "", http, api_key=key, health_path=health)
         clock: Clock = MonotonicClock()
-        yield Assembled(choice, backend, Engine(backend, clock, observe, config.model))
+        yield Assembled(choice, backend, Engine(backend, clock, observe, config.model), embedded)
     finally:
         if embedded is not None:
             await embedded.stop()
@@ -84,7 +80,7 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
     log = structlog.get_logger()
     async with assemble(settings, logs.LogObserver()) as parts:
         choice = parts.choice
-        if choice.url is not None and await _leads_to(choice.url, listener):
+        if choice.url is not None and await leads_to(choice.url, listener):
             raise BackendChoiceError(
                 f"backend.url {choice.url} is where this daemon itself listens; name the model server or another --port"
             )
@@ -97,77 +93,35 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
         for signum in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(signum, server.handle_exit, signum, None)
         log.info("listening", url=address(*listener.getsockname()[:2]))
-        await server.serve(sockets=[listener])
+        await _run(server, listener, parts)
         log.info("stopped")
 
 
-def address(host: str, port: int) -> str:
-    """The base URL that a client is given."""
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) -> None:
+    """Answer while the model is being loaded: health says so, requests wait. Raises what loading fails with."""
 
+    def go_on_or_stop(loading: asyncio.Task[None]) -> None:
+        if loading.cancelled() or loading.exception() is not None:
+            server.handle_exit(signal.SIGTERM, None)
+        else:
+            structlog.get_logger().info("ready")
 
-async def _leads_to(url: str, listener: socket.socket) -> bool:
-    """Whether `url` is the listener's own: a request would then make another one, and that one another."""
-    parts = urlsplit(url)
-    host, port = listener.getsockname()[:2]
-    if (parts.port or (443 if parts.scheme == "https" else 80)) != port:
-        return False
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
-    except OSError:
-        return False
-    own, meant = ip_address(host), [ip_address(to[0]) for *_, to in found]
-    return own in meant or (own.is_unspecified and any(one.is_loopback for one in meant))
-
-
-class HttpServer(uvicorn.Server):
-    """The HTTP server around an application. When told to stop it accepts no more, then waits for what is under way."""
-
-    def __init__(self, app: FastAPI, drain_seconds: int) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                lifespan="off",
-                timeout_graceful_shutdown=drain_seconds,
-            )
-        )
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Signals are the daemon's: uvicorn would raise them again at its end, before the backend is stopped."""
-        yield
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket, taken before anything else is started. Raises `CannotListen`."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(2048)
-    except OSError as exc:
-        listener.close()
-        if exc.errno == errno.EADDRINUSE:
-            raise CannotListen(
-                f"port {port} on {host} is taken; stop what listens there or choose another with --port"
-            ) from exc
-        raise CannotListen(f"cannot listen on {host}:{port}: {exc.strerror or exc}") from exc
-    listener.setblocking(False)
-    return listener
+    loading = asyncio.create_task(parts.load())
+    loading.add_done_callback(go_on_or_stop)
+    await server.serve(sockets=[listener])
+    loading.cancel()
+    with suppress(asyncio.CancelledError):
+        await loading
 
 
 def run(settings: Settings) -> None:
-    """Run the daemon in this process, until a signal ends it. Raises `CannotListen` or what `assemble` raises."""
+    """Run the daemon in this process, until a signal ends it. Raises `CannotListen` or what `serve` raises."""
     listener = listen(settings.server.host, settings.server.port)
 
     async def main() -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  # a coroutine runs in a task
-        for signum in STOP_SIGNALS:  # while the model is still being loaded; `serve` then has its own way to stop
+        for signum in STOP_SIGNALS:  # while a backend is being looked for; `serve` then has its own way to stop
             asyncio.get_running_loop().add_signal_handler(signum, task.cancel)
         await serve(settings, listener)
 

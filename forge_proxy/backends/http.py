@@ -11,6 +11,8 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
+from types import SimpleNamespace
 from typing import Protocol
 
 import aiohttp
@@ -66,8 +68,14 @@ _CLOSED_MEANWHILE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 
 
 def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+    async def note_reuse(_: object, context: SimpleNamespace, __: object) -> None:
+        context.trace_request_ctx.add("reused")
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_reuseconn.append(note_reuse)
     # A compressed stream would arrive in blocks rather than as it is written.
-    return aiohttp.ClientSession(connector=connector, headers={"Accept-Encoding": "identity"})
+    headers = {"Accept-Encoding": "identity"}
+    return aiohttp.ClientSession(connector=connector, headers=headers, trace_configs=[trace])
 
 
 class AioHttp:
@@ -106,18 +114,25 @@ class AioHttp:
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], seconds: float | None
     ) -> aiohttp.ClientResponse:
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=self._connect, sock_read=self._silence)
+        noted: set[str] = set()
+        ask = partial(
+            aiohttp.ClientSession.request,
+            method=method,
+            url=url,
+            data=body,
+            headers=headers,
+            timeout=timeout,
+            allow_redirects=False,
+            trace_request_ctx=noted,
+        )
         try:
             try:
-                return await self._kept.request(
-                    method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
-                )
-            except _CLOSED_MEANWHILE as exc:
-                if isinstance(exc, aiohttp.ClientConnectorError):
+                return await ask(self._kept)
+            except _CLOSED_MEANWHILE:
+                if "reused" not in noted:
                     raise
                 # A kept connection that the server closed just now: nothing was answered, so it is sent once more.
-                return await self._fresh.request(
-                    method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
-                )
+                return await ask(self._fresh)
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as exc:
             raise BackendUnreachable(url, _cause(exc, self._connect)) from exc
         except (aiohttp.ServerTimeoutError, TimeoutError) as exc:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from forge_proxy import daemon
+from forge_proxy.api.server import address, listen
 from forge_proxy.core.chat import ModelCard
 from forge_proxy.core.errors import BackendFault, ForgeError
 from forge_proxy.engine.events import Event
@@ -27,10 +28,11 @@ async def _look(settings: Settings) -> tuple[list[tuple[str, str]], bool]:
     guardrails = settings.guardrails
     off = [name for name, on in guardrails.enabled.model_dump(by_alias=True).items() if not on]
     rows = [("guardrails", "all on" if not off else f"off: {', '.join(off)}")]
-    address, free = _try_address(settings)
-    rows.insert(0, ("listen", address))
+    where, free = _try_address(settings)
+    rows.insert(0, ("listen", where))
     try:
         async with daemon.assemble(settings, _unheard) as parts:
+            await parts.load()
             rows.append(("backend", f"{parts.choice.kind} at {parts.backend.url}"))
             rows.append(("because", parts.choice.because))
             health = await parts.backend.health()
@@ -50,10 +52,10 @@ async def _look(settings: Settings) -> tuple[list[tuple[str, str]], bool]:
 def _try_address(settings: Settings) -> tuple[str, bool]:
     host, port = settings.server.host, settings.server.port
     try:
-        daemon.listen(host, port).close()
+        listen(host, port).close()
     except ForgeError as error:
         return str(error), False
-    return f"{daemon.address(host, port)}, free", True
+    return f"{address(host, port)}, free", True
 
 
 def _in_words(card: ModelCard) -> str:

@@ -117,6 +117,7 @@ async def _try_all() -> list[Tried]:
         log=LogConfig(),
     )
     async with daemon.assemble(settings, _unheard) as parts:
+        await parts.load()
         return [tried async for tried in _try_each(parts.engine, settings.guardrails)]
 
 

@@ -85,3 +85,12 @@ async def test_fields_that_are_not_ours_go_on_with_a_guarded_request(stream: boo
 
     assert (answer.asked[0]["seed"], answer.asked[0]["mirostat"]) == (7, 2)
     assert answer.asked[0]["stream_options"]["include_usage"] is True
+
+
+async def test_a_stream_that_passes_through_says_so_before_it_begins() -> None:
+    body = {key: value for key, value in ASK.items() if key != "tools"}
+
+    answer = await chat([FENCED], body, stream=True)
+
+    assert answer.headers["x-forge-outcome"] == "passthrough"
+    assert answer.headers["x-forge-attempts"] == "1"

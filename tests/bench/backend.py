@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -121,10 +120,7 @@ async def _body_of(receive: Receive) -> bytes:
 async def _stream(asked: Asked, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
     for event in stream_of(asked.model, asked.pieces, usage=asked.usage):
-        due = time.perf_counter() + asked.pace
-        await asyncio.sleep(0)  # lets the loop turn, so that each event is a write
-        while time.perf_counter() < due:  # noqa: ASYNC110  # timers are too coarse
-            await asyncio.sleep(0)
+        await asyncio.sleep(asked.pace)  # without a pace it still lets the loop turn, so that each event is a write
         await send({"type": "http.response.body", "body": event, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 

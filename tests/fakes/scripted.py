@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -102,6 +102,7 @@ class Answer:
     attempts: int | None
     asked: list[JsonDict]
     error: JsonDict | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
 
 
 async def chat(
@@ -126,7 +127,7 @@ async def chat(
     if response.status_code != 200:
         return Answer(response.status_code, None, [], None, None, None, None, http.asked, response.json()["error"])
     if stream:
-        return _read_stream(response.text, http.asked)
+        return replace(_read_stream(response.text, http.asked), headers=response.headers)
     choice = response.json()["choices"][0]
     message = choice["message"]
     calls = [(c["function"]["name"], json.loads(c["function"]["arguments"])) for c in message.get("tool_calls") or []]

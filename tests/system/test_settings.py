@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from forge_proxy.daemon import address
+from forge_proxy.api.server import address
 from tests.fakes.processes import Ended, closed_port, command
 
 
 def faults(ended: Ended) -> list[str]:
-    """What was said on stderr, which is nothing but lines of ours."""
-    lines = ended.err.splitlines()
+    """What was said on stderr, which is nothing but lines of ours, behind the log of a daemon that had begun."""
+    lines = [line for line in ended.err.splitlines() if not line.startswith('{"')]
     assert lines
     assert all(line.startswith("forge-proxy: ") for line in lines), ended.err
     return [line.removeprefix("forge-proxy: ") for line in lines]

@@ -92,7 +92,10 @@ class LiveAnswer(Response):
     def _write(self, chunk: Chunk) -> bytes:
         if self._writer is None:
             self._writer = ChunkWriter(head_of(chunk, self._request, self._request_id))
-        if chunk.as_sent is not None:
+        if chunk.as_sent is not None:  # passed on as it came; all there is to say of it can be said before it
+            if not self._started:
+                self.headers["x-forge-outcome"] = Outcome.PASSTHROUGH.value
+                self.headers["x-forge-attempts"] = "1"
             return event(chunk.as_sent)
         return self._writer.write(chunk, usage=self._request.include_usage)
 

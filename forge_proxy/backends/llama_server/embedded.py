@@ -49,6 +49,8 @@ class EmbeddedLlama:
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
         self._server: OpenAICompatible | None = None
+        self._started = asyncio.Event()
+        """Loading has ended, well or not."""
 
     @property
     def alias(self) -> str:
@@ -62,9 +64,11 @@ class EmbeddedLlama:
         if not self.gguf.is_file():
             raise EmbeddedUnavailable(f"no model file at {self.gguf}")
         key = secrets.token_urlsafe(24)
-        address = await self._spawn(key)
-        self.url = address
-        self._server = OpenAICompatible(address, self._http, api_key=key, health_path="/health")
+        try:
+            self.url = await self._spawn(key)
+            self._server = OpenAICompatible(self.url, self._http, api_key=key, health_path="/health")
+        finally:
+            self._started.set()
 
     async def stop(self) -> None:
         """End the child: closing its stdin asks it to, killing it makes sure."""
@@ -87,13 +91,16 @@ class EmbeddedLlama:
         return self._running().stream(call)
 
     async def models(self) -> Sequence[ModelCard]:
-        """See `engine.ports.Backend`."""
+        """See `engine.ports.Backend`. Waits for the model to be loaded, and so do requests, which ask this first."""
+        await self._started.wait()
         return await self._running().models()
 
     async def health(self) -> Health:
         """See `engine.ports.Backend`."""
-        if self._process is None or self._server is None:
+        if not self._started.is_set():
             return Health("loading", "the model is being loaded")
+        if self._process is None or self._server is None:
+            return Health("down", "the model could not be loaded")
         if self._process.returncode is not None:
             return Health("down", self._end())
         return await self._server.health()

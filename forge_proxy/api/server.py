@@ -1,0 +1,79 @@
+"""The listening socket, and the HTTP server that runs the application on it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+import uvicorn
+from fastapi import FastAPI
+
+from forge_proxy.core.errors import ForgeError
+
+
+class CannotListen(ForgeError):
+    """The address to listen on cannot be had."""
+
+
+class HttpServer(uvicorn.Server):
+    """The HTTP server around an application. When told to stop it accepts no more, then waits for what is under way."""
+
+    def __init__(self, app: FastAPI, drain_seconds: int) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                lifespan="off",
+                timeout_graceful_shutdown=drain_seconds,
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Signals are the daemon's: uvicorn would raise them again at its end, before the backend is stopped."""
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket, taken before anything else is started. Raises `CannotListen`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(2048)
+    except OSError as exc:
+        listener.close()
+        if exc.errno == errno.EADDRINUSE:
+            raise CannotListen(
+                f"port {port} on {host} is taken; stop what listens there or choose another with --port"
+            ) from exc
+        raise CannotListen(f"cannot listen on {host}:{port}: {exc.strerror or exc}") from exc
+    listener.setblocking(False)
+    return listener
+
+
+def address(host: str, port: int) -> str:
+    """The base URL that a client is given."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+
+
+async def leads_to(url: str, listener: socket.socket) -> bool:
+    """Whether `url` is the listener's own: a request would then make another one, and that one another."""
+    parts = urlsplit(url)
+    host, port = listener.getsockname()[:2]
+    if (parts.port or (443 if parts.scheme == "https" else 80)) != port:
+        return False
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    own, meant = ip_address(host), [ip_address(to[0]) for *_, to in found]
+    return own in meant or (own.is_unspecified and any(one.is_loopback for one in meant))

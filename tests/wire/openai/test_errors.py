@@ -1,0 +1,37 @@
+"""The OpenAI shape of an error, and the errors of model servers that mean a badly written call."""
+
+from __future__ import annotations
+
+import pytest
+
+from forge_proxy.core.jsontypes import Json
+from forge_proxy.wire.openai.errors import encode_error, is_unread_call
+
+
+def test_an_error_has_all_four_fields() -> None:
+    assert encode_error("no", "invalid_request_error", None) == {
+        "error": {"message": "no", "type": "invalid_request_error", "param": None, "code": None}
+    }
+    assert encode_error("no", "t", "c", "messages[0]") == {
+        "error": {"message": "no", "type": "t", "param": "messages[0]", "code": "c"}
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "unread"),
+    [
+        ({"error": {"code": 500, "message": "Failed to parse input at pos 42: <tool_call>"}}, True),
+        ({"error": "error parsing tool call: raw='{\"city\"', err=unexpected end of JSON input"}, True),
+        ({"error": {"message": "ERROR PARSING TOOL CALL"}}, True),
+        ({"error": {"message": "the request exceeds the available context size"}}, False),
+        ({"error": {"message": None}}, False),
+        ({"error": {}}, False),
+        ({"error": None}, False),
+        ({"message": "failed to parse input at pos 1"}, False),
+        ("failed to parse input at pos 1", False),
+        (None, False),
+        ([], False),
+    ],
+)
+def test_a_call_that_the_server_could_not_read_is_told_from_other_errors(body: Json, unread: bool) -> None:
+    assert is_unread_call(body) is unread
