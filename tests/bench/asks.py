@@ -23,7 +23,7 @@ class Ask:
     stream: bool
     tools: bool = False
     turns: int = 1
-    guardrails: str = "on"
+    guardrails: str = ""
     pace_ms: float = 0.0
 
     @property
@@ -44,11 +44,10 @@ class Ask:
         if self.pace_ms:
             body["bench_pace_ms"] = self.pace_ms
         raw = orjson.dumps(body)
-        head = (
-            "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
-            f"x-forge-guardrails: {self.guardrails}\r\ncontent-length: {len(raw)}\r\n\r\n"
-        )
-        return head.encode() + raw
+        lines = ["POST /v1/chat/completions HTTP/1.1", "host: 127.0.0.1", "content-type: application/json"]
+        if self.guardrails:
+            lines.append(f"x-forge-guardrails: {self.guardrails}")
+        return "\r\n".join([*lines, f"content-length: {len(raw)}", "", ""]).encode() + raw
 
     def check(self, answer: Answer, *, by_daemon: bool) -> None:
         """Raises `Unexpected` for an answer that is not whole, or was not guarded as it should have been."""

@@ -119,7 +119,8 @@ class EmbeddedLlama:
             "alias": self.alias,
             "slots": self._config.slots,
             "context": self._config.context or (_TINY_CONTEXT if tiny else 0),
-            "threads": self._config.threads,
+            # With so little to compute, threads that wait for each other cost more than they bring.
+            "threads": self._config.threads or (1 if tiny else None),
             "gpu_layers": self._config.gpu_layers,
             "port": 0,
             "key": key,

@@ -17,7 +17,10 @@ MARKERS = ("<tool_call>", "<function=", "[TOOL_CALLS]")
 _KEYS = "name|tool|tool_name|function|function_name|type|id|arguments|args|parameters|input|tool_calls"
 _FENCE = r"```[A-Za-z_]{0,12}[ \t]{0,4}\n\s{0,8}"
 _LINE_START = r"(?:(?<=\n)|(?<![\s\S]))[ \t]{0,8}"
-_JSON = rf'(?:\[\s{{0,8}})?\{{\s{{0,8}}"(?:{_KEYS})"\s{{0,8}}:'
+_OBJECT = rf'\{{\s{{0,8}}"(?:{_KEYS})"\s{{0,8}}:'
+_JSON = rf"(?:\[\s{{0,8}})?{_OBJECT}"
+_ENDS = re.compile("|".join((*map(re.escape, (*MARKERS, "[ARGS]")), _OBJECT)))
+"""How every opener ends. Each way begins with a letter of its own, so a long text is searched fast."""
 
 # The same with each atom optional from some point on, to the end of the text.
 _JSON_BEGUN = r'(?:\[\s{0,8}\Z|(?:\[\s{0,8})?\{\s{0,8}(?:"[a-z_]{0,13}(?:"\s{0,8})?)?\Z)'
@@ -46,7 +49,11 @@ class Openers:
 
     def find(self, text: str, start: int = 0) -> re.Match[str] | None:
         """The first opener from `start` on. Groups: `marker`, `rehearsal` or `json`, `fence` or `json_fence` before."""
-        return self._pattern.search(text, start)
+        for end in _ENDS.finditer(text, start):
+            begins = max(start, end.start() - _REACH - self._longest)
+            if opener := self._pattern.search(text, begins, end.end()):
+                return opener
+        return None
 
     def held_from(self, text: str, start: int = 0) -> int:
         """From where, `start` at the earliest, the end of `text` may begin an opener; its length when nothing does.

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import re
 
-_OPENING = re.compile(r"(?<!`)(?:(?P<fence>`{3,16}+)[^`\n]{0,80}(?=\n|\Z)|(?P<ticks>`{1,16}+)[^`\n]+(?P=ticks))")
+# The first backtick stands for itself, which makes the search fast; it follows no other one.
+_OPENING = re.compile(r"`(?<!``)(?:(?P<fence>`{2,15}+)[^`\n]{0,80}(?=\n|\Z)|(?P<ticks>`{0,15}+)[^`\n]+`(?P=ticks))")
 _CLOSING = re.compile(r"(`{3,}+)[ \t]*(?=\n|\Z)")
 
 
@@ -47,5 +48,5 @@ class Quotes:
     def _block_end(self, opening: re.Match[str]) -> int:
         """After the next fence that is as long and ends its line; an open block takes all that follows."""
         closings = _CLOSING.finditer(self._text, opening.end())
-        length = len(opening["fence"])
+        length = 1 + len(opening["fence"])
         return next((found.end() for found in closings if len(found[1]) >= length), len(self._text))
