@@ -10,7 +10,7 @@ import orjson
 
 from forge_proxy.backends.http import HttpClient, HttpResponse, read_capped
 from forge_proxy.core.chat import ModelCall, ModelCard
-from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault, UnreadCall
+from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault, InvalidRequest, UnreadCall
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, is_integer, is_object
 from forge_proxy.core.stream import Chunk
@@ -43,7 +43,10 @@ class OpenAICompatible:
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         """See `engine.ports.Backend`."""
-        body = orjson.dumps(encode_call(call))
+        try:
+            body = orjson.dumps(encode_call(call))
+        except TypeError as exc:  # it reads deeper nesting than it writes
+            raise InvalidRequest("body", f"cannot be passed on: {exc}") from exc
         url = f"{self._base}/chat/completions"
         async with self._http.open("POST", url, body=body, headers=self._headers) as response:
             if response.status >= 400:

@@ -79,10 +79,10 @@ class Engine:
             try:
                 async with aclosing(self._backend.stream(_call(request, turn, model))) as chunks:
                     async for chunk in chunks:
-                        if chunk.usage is not None:
-                            spent.add(chunk.usage)
                         if (out := attempt.take(chunk)) is not None:
                             yield out
+                if attempt.usage is not None:
+                    spent.add(attempt.usage)
                 verdict = attempt.judge()
             except UnreadCall:
                 retry = judge_unread(turn, attempt.left)
@@ -95,7 +95,7 @@ class Engine:
             turn = verdict.turn
         for chunk in verdict.chunks:
             yield chunk
-        yield Chunk(usage=spent.usage(), head=verdict.head)
+        yield Chunk(usage=spent.usage())
         for settled in verdict.answers:
             self.text_answers.learn(request.model, turn.faults, settled)
         yield _report(turn, verdict.answers, spent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import Accept, Gate, GiveUp, Retry, Settled, Turn, judge
@@ -15,11 +15,10 @@ _COMMON = ("id", "created", "model", "system_fingerprint")
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """The end of a request: what has not left yet, the answers, and the head of the attempt they come from."""
+    """The end of a request: what has not left yet, and the answers."""
 
     chunks: list[Chunk]
     answers: list[Settled]
-    head: JsonObject
 
 
 class Attempt:
@@ -29,11 +28,15 @@ class Attempt:
         self._turn = turn
         self._gates = {index: Gate(turn, index) for index in range(choices)}
         self._head: dict[str, Json] = {}
+        self._begun = False
+        self.usage: JsonObject | None = None
+        """As last told: some servers tell the sum so far with each chunk."""
 
     def take(self, chunk: Chunk) -> Chunk | None:
         """What may leave because of this chunk; the first one always does, empty, to say that the answer has begun."""
-        first = not self._head
+        first, self._begun = not self._begun, True
         self._head.update(chunk.head)
+        self.usage = chunk.usage or self.usage
         deltas = tuple(
             out
             for delta in chunk.deltas
@@ -66,4 +69,5 @@ class Attempt:
                     answers.append(settled)
                 case GiveUp():
                     raise AssertionError("a verdict that gives up has an answer or an error")
-        return Settlement(chunks, answers, self._head)
+        chunks[-1] = replace(chunks[-1], head=self._head)  # timings and the like, which are known at the end
+        return Settlement(chunks, answers)

@@ -63,7 +63,9 @@ REPLIES = st.builds(
 
 
 def same(one: Answer, other: Answer) -> None:
-    assert replace(one, asked=[]) == replace(other, asked=[])
+    # usage is told in a stream only where it was asked for; which bytes passed through is compared elsewhere
+    plain = [replace(answer, asked=[], usage=None, tokens=None) for answer in (one, other)]
+    assert plain[0] == plain[1]
     assert [body["messages"] for body in one.asked] == [body["messages"] for body in other.asked]
 
 

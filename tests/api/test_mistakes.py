@@ -378,3 +378,13 @@ async def test_a_backend_that_is_down_is_a_502_that_names_it(stream: bool) -> No
     assert answer.error is not None
     assert "http://scripted" in answer.error["message"]
     assert "connection refused" in answer.error["message"]
+
+
+async def test_a_body_too_deep_to_pass_on_is_a_400() -> None:
+    deep: Any = []
+    for _ in range(400):
+        deep = [deep]
+
+    answer = await chat([RIGHT], {**ASK, "metadata": deep})
+
+    assert (answer.status, answer.error and answer.error["param"]) == (400, "body")

@@ -21,6 +21,8 @@ class Said:
     body: dict[str, Any] = field(default_factory=dict[str, Any])
     piece: int = 3
     """Characters of text in one delta."""
+    events: list[dict[str, Any]] | None = None
+    """The stream's events in place of those that the fields above make."""
 
     @property
     def _finish(self) -> str:
@@ -42,6 +44,11 @@ class Said:
 
     def as_stream(self) -> bytes:
         """The answer to a request with `stream`, as llama-server cuts it."""
+        if self.events is not None:
+            return (
+                b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in self.events)
+                + b"data: [DONE]\n\n"
+            )
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
         deltas += [{"reasoning_content": part} for part in _parts(self.reasoning or "", self.piece)]
         deltas += [{"content": part} for part in _parts(self.text or "", self.piece)]

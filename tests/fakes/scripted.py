@@ -102,6 +102,9 @@ class Answer:
     attempts: int | None
     asked: list[JsonDict]
     error: JsonDict | None = None
+    usage: JsonDict | None = None
+    tokens: int | None = None
+    """Tokens of all attempts."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
 
 
@@ -140,6 +143,8 @@ async def chat(
         response.headers["x-forge-outcome"],
         int(response.headers["x-forge-attempts"]),
         http.asked,
+        usage=response.json().get("usage"),
+        tokens=int(response.headers.get("x-forge-tokens-spent", "0")) or None,
     )
 
 
@@ -149,12 +154,15 @@ def _read_stream(text: str, asked: list[JsonDict]) -> Answer:
     calls: dict[int, tuple[str, str]] = {}
     finish: str | None = None
     told: dict[str, str] = {}
+    usage: JsonDict | None = None
     for line in text.splitlines():
         if line.startswith(": "):
             told.update(dict(pair.split("=", 1) for pair in line[2:].split()))
         if not line.startswith("data: ") or line == "data: [DONE]":
             continue
-        for choice in json.loads(line[6:])["choices"]:
+        chunk = json.loads(line[6:])
+        usage = chunk.get("usage") or usage
+        for choice in chunk["choices"]:
             delta = choice.get("delta") or {}
             content += [delta["content"]] if delta.get("content") is not None else []
             reasoning += [delta["reasoning_content"]] if delta.get("reasoning_content") is not None else []
@@ -173,4 +181,6 @@ def _read_stream(text: str, asked: list[JsonDict]) -> Answer:
         told.get("x-forge-outcome", "passthrough"),
         int(told.get("x-forge-attempts", "1")),
         asked,
+        usage=usage,
+        tokens=int(told.get("x-forge-tokens-spent", "0")) or None,
     )

@@ -21,6 +21,8 @@ _OBJECT = rf'\{{\s{{0,8}}"(?:{_KEYS})"\s{{0,8}}:'
 _JSON = rf"(?:\[\s{{0,8}})?{_OBJECT}"
 _ENDS = re.compile("|".join((*map(re.escape, (*MARKERS, "[ARGS]")), _OBJECT)))
 """How every opener ends. Each way begins with a letter of its own, so a long text is searched fast."""
+_LEAD = 40
+"""How far before its end, names aside, an opener may begin: a fence, a bracket and the white space around them."""
 
 # The same with each atom optional from some point on, to the end of the text.
 _JSON_BEGUN = r'(?:\[\s{0,8}\Z|(?:\[\s{0,8})?\{\s{0,8}(?:"[a-z_]{0,13}(?:"\s{0,8})?)?\Z)'
@@ -37,6 +39,7 @@ class Openers:
     def __init__(self, names: Iterable[str]) -> None:
         offered = sorted(names, key=len, reverse=True)
         literals = (*MARKERS, *(f"{name}[ARGS]" for name in offered))
+        self._names = tuple(offered)
         self._heads = frozenset(text[:length] for text in literals for length in range(1, len(text)))
         self._longest = max(map(len, literals)) - 1
         self._first = frozenset(text[0] for text in literals)
@@ -50,10 +53,18 @@ class Openers:
     def find(self, text: str, start: int = 0) -> re.Match[str] | None:
         """The first opener from `start` on. Groups: `marker`, `rehearsal` or `json`, `fence` or `json_fence` before."""
         for end in _ENDS.finditer(text, start):
-            begins = max(start, end.start() - _REACH - self._longest)
-            if opener := self._pattern.search(text, begins, end.end()):
+            begins = max(start, end.start() - _LEAD - self._longest)
+            if self._may_end_here(text, end) and (opener := self._pattern.search(text, begins, end.end())):
                 return opener
         return None
+
+    def _may_end_here(self, text: str, end: re.Match[str]) -> bool:
+        """Whether it is worth to look for the beginning: a name stands before, or the line has just begun."""
+        at = end.start()
+        if end.group() == "[ARGS]":
+            return text.endswith(self._names, 0, at)
+        line = text[max(0, at - _LEAD) : at].rpartition("\n")[2]
+        return text[at] != "{" or line.strip() in ("", "[")
 
     def held_from(self, text: str, start: int = 0) -> int:
         """From where, `start` at the earliest, the end of `text` may begin an opener; its length when nothing does.

@@ -57,7 +57,7 @@ def _delta(choice: JsonObject, place: int) -> Delta:
     calls = fields.get("tool_calls")
     return Delta(
         choice=index if is_integer(index) else place,
-        text=text if isinstance(text, str) else None,
+        text=text if isinstance(text, str) else _joined(text),
         reasoning=reasoning if isinstance(reasoning, str) else None,
         calls=tuple(_call(call, i) for i, call in enumerate(calls) if is_object(call)) if is_list(calls) else (),
         finish=finish if isinstance(finish, str) else None,
@@ -79,3 +79,10 @@ def _call(call: JsonObject, place: int) -> CallDelta:
         name=name if isinstance(name, str) else "",
         arguments=arguments if isinstance(arguments, str) else "",
     )
+
+
+def _joined(content: Json) -> str | None:
+    """The text of content that came as a list of parts, as Mistral's servers send it; None where there is none."""
+    parts = [part.get("text") for part in content if is_object(part)] if is_list(content) else []
+    texts = [text for text in parts if isinstance(text, str)]
+    return "".join(texts) if texts else None

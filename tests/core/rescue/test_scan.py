@@ -31,7 +31,7 @@ def released(pieces: list[str]) -> str:
     return "".join(scan.feed(piece) for piece in pieces)
 
 
-@examples(1200)
+@examples(1000)
 @given(text=WRITTEN, lengths=LENGTHS)
 def test_any_cut_lets_out_the_same_and_it_is_how_the_rescued_text_begins(text: str, lengths: list[int]) -> None:
     whole = released([text])

@@ -51,7 +51,7 @@ def test_nesting_without_end_is_no_call(before: str, deep: str) -> None:
 
 @pytest.mark.parametrize(("opening", "closing"), [('{"function":', "}"), ('{"tool_calls": [', "]}")])
 def test_nesting_at_the_limit_of_the_json_reader_is_no_call(opening: str, closing: str) -> None:
-    for depth in range(300, 1000):
+    for depth in range(300, 1000, 3):
         text = "<tool_call>" + opening * depth + '{"name": "a"}' + closing * depth
 
         assert rescue(text, NAMES).text == text
@@ -65,7 +65,7 @@ def test_deep_arguments_are_read_as_they_are(depth: int) -> None:
 
 
 # Each of these would take hours if the time grew with the square of the length.
-LONG = 300_000
+LONG = 200_000
 ENDLESS = {
     "white space": "a" + " " * LONG + "b",
     "white space at the end": "a" + "\n" * LONG,

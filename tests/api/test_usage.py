@@ -1,0 +1,64 @@
+"""What a guarded answer says of tokens and timings."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from forge_proxy.api.app import create_app
+from forge_proxy.api.config import ServerConfig
+from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.engine.answer import Engine
+from tests.api.test_mistakes import ASK, RIGHT, both
+from tests.fakes.says import Said
+from tests.fakes.scripted import JsonDict, ScriptedHttp, StillClock, chat
+
+
+@both
+async def test_tokens_of_all_attempts_are_told_beside_the_usage_of_the_delivered_one(stream: bool) -> None:
+    body = {**ASK, "stream_options": {"include_usage": True}} if stream else ASK
+
+    answer = await chat([Said(text="Hm."), RIGHT], body, stream=stream)
+
+    assert answer.usage == {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+    assert answer.tokens == 30
+
+
+async def test_a_stream_whose_caller_asked_for_no_usage_gets_none() -> None:
+    answer = await chat([RIGHT], ASK, stream=True)
+
+    assert answer.usage is None
+    assert answer.tokens == 15
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_usage_told_with_every_chunk_is_counted_once_and_timings_arrive(wanted: bool) -> None:
+    sums = [{"prompt_tokens": 10, "completion_tokens": n, "total_tokens": 10 + n} for n in (1, 2, 3)]
+    events = [
+        {"id": "x", "choices": [{"index": 0, "delta": {"content": "It is."}, "finish_reason": None}], "usage": sums[0]},
+        {
+            "id": "x",
+            "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
+            "usage": sums[1],
+            "timings": {"n": 1},
+        },
+        {"id": "x", "choices": [], "usage": sums[2]},
+    ]
+    policy = GuardPolicy(text_answers="accept")
+    body: JsonDict = {**ASK, "stream": True, "stream_options": {"include_usage": wanted}}
+
+    said = await _raw(events, body, policy)
+
+    assert "x-forge-tokens-spent=13" in said
+    assert '"timings":{"n":1}' in said
+    assert ('"completion_tokens":3' in said) is wanted
+
+
+async def _raw(events: list[JsonDict], body: JsonDict, policy: GuardPolicy) -> str:
+    """The stream that a client gets when the backend sends these events."""
+    http = ScriptedHttp([Said(events=events)])
+    backend = OpenAICompatible("http://scripted", http)
+    app = create_app(Engine(backend, StillClock(), lambda _: None), backend, policy, ServerConfig())
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://proxy") as client:
+        return (await client.post("/v1/chat/completions", json=body)).text
