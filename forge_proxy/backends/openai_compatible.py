@@ -18,9 +18,9 @@ from forge_proxy.wire.openai.answer import UnreadableAnswer, decode_answer
 from forge_proxy.wire.openai.errors import is_unread_call
 from forge_proxy.wire.openai.models import decode_models
 from forge_proxy.wire.openai.request import encode_call
-from forge_proxy.wire.sse import SseError, SseReader
+from forge_proxy.wire.openai.stream import StreamReader
+from forge_proxy.wire.sse import SseError
 
-_DONE = b"[DONE]"
 _KEPT_HEADERS = ("retry-after", "retry-after-ms")
 _SHORT = 5.0
 """Seconds for a question that needs no model: what models there are, whether it is well."""
@@ -48,26 +48,28 @@ class OpenAICompatible:
         except TypeError as exc:  # it reads deeper nesting than it writes
             raise InvalidRequest("body", f"cannot be passed on: {exc}") from exc
         url = f"{self._base}/chat/completions"
+        # A whole answer to a caller who wants a stream, or the other way round, is written anew: without `as_sent`.
+        renamed = call.request.model if call.model is not None else None
         async with self._http.open("POST", url, body=body, headers=self._headers) as response:
             if response.status >= 400:
                 raise await self._error(response)
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                yield self._chunk(await response.read(), call, streamed=False)
+                yield self._whole(await response.read(), call, renamed)
                 return
-            reader = SseReader()
-            finished = False
+            reader = StreamReader(verbatim=call.stream and not call.usage and renamed is None, model=renamed)
             async for piece in response.pieces():
-                for event in self._feed(reader, piece):
-                    if event == _DONE:
-                        await response.finish()
-                        return
-                    chunk = self._chunk(event, call, streamed=True)
-                    finished = finished or any(delta.finish for delta in chunk.deltas)
-                    yield chunk
-            last = reader.end()
-            if last is not None and last != _DONE:
-                yield self._chunk(last, call, streamed=True)
-            elif last is None and not finished:
+                for chunk in reader.feed(piece):
+                    yield chunk if call.stream else replace(chunk, as_sent=None)
+                if reader.fault is not None:
+                    raise self._unreadable(reader.fault) from reader.fault
+                if reader.done:
+                    await response.finish()
+                    return
+            for chunk in reader.end():
+                yield chunk if call.stream else replace(chunk, as_sent=None)
+            if reader.fault is not None:
+                raise self._unreadable(reader.fault) from reader.fault
+            if not (reader.finished or reader.done):
                 raise BackendBroke(self.url, "the stream ended without a finish reason")
 
     async def models(self) -> Sequence[ModelCard]:
@@ -93,22 +95,18 @@ class OpenAICompatible:
                 raise await self._error(response)
             return _parsed(await response.read())
 
-    def _feed(self, reader: SseReader, piece: bytes) -> list[bytes]:
+    def _whole(self, body: bytes, call: ModelCall, renamed: str | None) -> Chunk:
         try:
-            return reader.feed(piece)
-        except SseError as exc:
-            raise BackendBroke(self.url, str(exc)) from exc
-
-    def _chunk(self, event: bytes, call: ModelCall, *, streamed: bool) -> Chunk:
-        """One event of the answer, under the name the caller asked for."""
-        try:
-            chunk = decode_answer(event, model=call.request.model if call.model is not None else None)
+            chunk = decode_answer(body, model=renamed)
         except UnreadableAnswer as exc:
-            if exc.error is None:
-                raise BackendBroke(self.url, str(exc)) from exc
-            raise _fault(self.url, _status_in(exc.error), exc.error, {}) from exc
-        # A whole answer to a caller who wants a stream, or the other way round, has to be written anew.
-        return chunk if streamed == call.stream else replace(chunk, as_sent=None)
+            raise self._unreadable(exc) from exc
+        return replace(chunk, as_sent=None) if call.stream else chunk
+
+    def _unreadable(self, fault: UnreadableAnswer | SseError) -> BackendFault:
+        """What it means that an answer cannot be read: the server's own error, or that it broke off."""
+        if isinstance(fault, SseError) or fault.error is None:
+            return BackendBroke(self.url, str(fault))
+        return _fault(self.url, _status_in(fault.error), fault.error, {})
 
     async def _error(self, response: HttpResponse) -> BackendError:
         headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}

@@ -98,8 +98,10 @@ class ReplyBuilder:
             self._calls.setdefault(piece.index, _CallBuilder()).add(piece)
         if delta.finish is not None:
             self._finish = delta.finish
-        merge(self._extra, delta.extra)
-        merge(self._beside, delta.beside)
+        if delta.extra:
+            merge(self._extra, delta.extra)
+        if delta.beside:
+            merge(self._beside, delta.beside)
 
     def reply(self) -> Reply:
         """What there is so far."""

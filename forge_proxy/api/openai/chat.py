@@ -40,8 +40,8 @@ class ChatCompletions:
         headers = {"x-request-id": request_id}
         try:
             chat = decode_request(read_body(await request.body()))
-            switches = read_switches(request.headers.get("x-forge-guardrails"), self._policy.enabled)
-            policy = self._policy.model_copy(update={"enabled": switches})
+            said = request.headers.get("x-forge-guardrails")
+            policy = self._policy if said is None else narrowed(self._policy, said)
             answer = self._engine.answer(chat, policy, request_id=request_id)
             if chat.stream:
                 return LiveAnswer(answer, chat, request_id, self._config, headers)
@@ -52,6 +52,11 @@ class ChatCompletions:
         except ClientDisconnect:  # in the middle of the request
             pass
         return Response(status_code=_CLIENT_LEFT)
+
+
+def narrowed(policy: GuardPolicy, said: str) -> GuardPolicy:
+    """The policy for a request whose header `x-forge-guardrails` says `said`. Raises `InvalidRequest`."""
+    return policy.model_copy(update={"enabled": read_switches(said, policy.enabled)})
 
 
 async def _whole(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 
 import orjson
 from starlette.responses import Response
@@ -62,14 +62,8 @@ class LiveAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the answer to its end, or to the caller's."""
         try:
-            async with leaving_cancels(receive):
-                keeper = asyncio.create_task(self._keep_alive(send))
-                try:
-                    await self._run(send)
-                finally:
-                    keeper.cancel()
-                    with suppress(asyncio.CancelledError):
-                        await keeper
+            async with leaving_cancels(receive), self._kept_alive(send):
+                await self._run(send)
         except ForgeError as error:
             if not self._started:
                 self._started = True
@@ -118,9 +112,24 @@ class LiveAnswer(Response):
         self._sent_at = time.monotonic()
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
 
+    @asynccontextmanager
+    async def _kept_alive(self, send: Send) -> AsyncGenerator[None]:
+        """While this is open the line is kept alive; most answers are over before that costs them a task."""
+        tasks: list[asyncio.Task[None]] = []
+        timer = asyncio.get_running_loop().call_later(
+            self._config.first_event_seconds, lambda: tasks.append(asyncio.create_task(self._keep_alive(send)))
+        )
+        try:
+            yield
+        finally:
+            timer.cancel()
+            for task in tasks:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
     async def _keep_alive(self, send: Send) -> None:
-        """Headers at the latest when they are due, then an empty chunk whenever the line was silent for long."""
-        await asyncio.sleep(self._config.first_event_seconds)
+        """Headers now, as they are due, then an empty chunk whenever the line was silent for long."""
         if not self._started:
             await self._start(send)
         while True:

@@ -45,11 +45,11 @@ class Gate:
         text = self._release_text(delta.text) if delta.text else ""
         for piece in delta.calls:
             text += self._release_message(piece)
-        extra = {key: value for key, value in delta.extra.items() if key != "role"}
+        extra = {key: value for key, value in delta.extra.items() if key != "role"} if delta.extra else delta.extra
         if text:
             self._left.append(text)
         beside: JsonObject = delta.beside
-        if not self._live:  # held with the text it belongs to
+        if beside and not self._live:  # held with the text it belongs to
             merge(self._beside, beside)
             beside = {}
         if not (text or delta.reasoning or extra or beside):

@@ -1,0 +1,64 @@
+"""The bytes of a stream to chunks, however they are cut."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forge_proxy.core.stream import Chunk, CompletionBuilder
+from forge_proxy.wire.openai.stream import StreamReader
+from tests.fakes.says import Said
+
+SAID = Said(text="It is sunny.", calls=(("get_weather", '{"city": "Paris"}'),), reasoning="Hm.")
+
+
+def read(data: bytes, length: int, *, verbatim: bool = False) -> tuple[StreamReader, list[Chunk]]:
+    reader = StreamReader(verbatim=verbatim)
+    chunks = [chunk for at in range(0, len(data), length) for chunk in reader.feed(data[at : at + length])]
+    return reader, chunks + reader.end()
+
+
+@given(length=st.integers(1, 3000))
+def test_any_cut_gives_the_same_answer(length: int) -> None:
+    builder, whole = CompletionBuilder(), CompletionBuilder()
+
+    reader, chunks = read(SAID.as_stream(), length)
+
+    for chunk in chunks:
+        builder.add(chunk)
+    for chunk in read(SAID.as_stream(), 1_000_000)[1]:
+        whole.add(chunk)
+    assert builder.completion() == whole.completion()
+    assert builder.completion().replies[0].text == "It is sunny."
+    assert (reader.done, reader.finished, reader.fault) == (True, True, None)
+
+
+@given(length=st.integers(1, 3000))
+def test_verbatim_every_event_is_passed_on_as_it_was_sent(length: int) -> None:
+    reader, chunks = read(SAID.as_stream(), length, verbatim=True)
+
+    sent = b"".join(b"data: " + (chunk.as_sent or b"") + b"\n\n" for chunk in chunks)
+    assert sent + b"data: [DONE]\n\n" == SAID.as_stream()
+    assert (reader.done, reader.finished) == (True, True)
+    assert chunks[0].head["id"] == "chatcmpl-scripted"
+
+
+@pytest.mark.parametrize("verbatim", [True, False])
+@pytest.mark.parametrize("length", [1, 10_000])
+def test_what_came_before_an_error_is_given_out_first(verbatim: bool, length: int) -> None:
+    data = SAID.as_stream().removesuffix(b"data: [DONE]\n\n") + b'data: {"error": {"code": 500, "message": "no"}}\n\n'
+
+    reader, chunks = read(data, length, verbatim=verbatim)
+
+    assert chunks
+    assert reader.fault is not None
+    assert not reader.done
+
+
+def test_a_stream_that_ends_early_is_not_finished() -> None:
+    data = SAID.as_stream()
+
+    reader, _ = read(data[: data.index(b'"finish_reason": "')], 50)
+
+    assert (reader.done, reader.finished) == (False, False)
