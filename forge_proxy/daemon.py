@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 import time
@@ -15,11 +16,12 @@ import uvloop
 
 from forge_proxy.api.app import create_app
 from forge_proxy.api.server import HttpServer, address, leads_to, listen
-from forge_proxy.backends.choose import Choice, choose
+from forge_proxy.backends.choose import Choice, choose, refuse_contradictions
 from forge_proxy.backends.config import BackendChoiceError
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.ports import Backend, Clock, Observer
 from forge_proxy.settings import Settings
@@ -100,14 +102,22 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
 async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) -> None:
     """Answer while the model is being loaded: health says so, requests wait. Raises what loading fails with."""
 
-    def go_on_or_stop(loading: asyncio.Task[None]) -> None:
-        if loading.cancelled() or loading.exception() is not None:
+    async def load() -> None:
+        try:
+            await parts.load()
+        except ForgeError:
             server.handle_exit(signal.SIGTERM, None)
+            raise
+        health = await parts.backend.health()
+        log = structlog.get_logger()
+        if health.status == "ok":
+            log.info("ready")
         else:
-            structlog.get_logger().info("ready")
+            log.warning("backend does not answer yet", status=health.status, detail=health.detail)
 
-    loading = asyncio.create_task(parts.load())
-    loading.add_done_callback(go_on_or_stop)
+    gc.collect()
+    gc.freeze()  # what there is now stays: the collector need not look at it again
+    loading = asyncio.create_task(load())
     await server.serve(sockets=[listener])
     loading.cancel()
     with suppress(asyncio.CancelledError):
@@ -115,7 +125,8 @@ async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) ->
 
 
 def run(settings: Settings) -> None:
-    """Run the daemon in this process, until a signal ends it. Raises `CannotListen` or what `serve` raises."""
+    """Run the daemon in this process, until a signal ends it. Raises `CannotListen`, or as `assemble`."""
+    refuse_contradictions(settings.backend)  # before anything is taken or started
     listener = listen(settings.server.host, settings.server.port)
 
     async def main() -> None:

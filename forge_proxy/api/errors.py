@@ -65,8 +65,9 @@ def _backend_error(error: BackendError) -> Rendered:
     if kind == "exceed_context_size_error":  # llama.cpp's; clients compact on OpenAI's code
         code = "context_length_exceeded"
     fallback = "invalid_request_error" if error.status < 500 else "server_error"
+    # A caller has a key too, for us: a refusal that is about another one has to say so.
     body = encode_error(
-        error.words,
+        str(error) if error.status in (401, 403) else error.words,
         kind if isinstance(kind, str) else fallback,
         code if isinstance(code, str) else None,
         param if isinstance(param, str) else None,

@@ -29,7 +29,7 @@ class Choice:
 
 async def choose(config: BackendConfig, http: HttpClient) -> Choice:
     """The backend that the settings mean. Raises `BackendChoiceError`."""
-    _check(config)
+    refuse_contradictions(config)
     if config.url is not None:
         return await _at_url(config, config.url, http)
     if config.gguf is not None:
@@ -61,7 +61,8 @@ async def _at_url(config: BackendConfig, url: str, http: HttpClient) -> Choice:
     return Choice(kind, f"its URL is named and {kind} answers there", url=url)
 
 
-def _check(config: BackendConfig) -> None:
+def refuse_contradictions(config: BackendConfig) -> None:
+    """Raise `BackendChoiceError` where the settings exclude each other or lack something."""
     kind = config.kind
     if config.gguf is not None and config.url is not None:
         raise BackendChoiceError(

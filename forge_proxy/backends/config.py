@@ -23,7 +23,7 @@ def _check_url(url: str) -> str:
         usable = False
     if not usable:
         raise ValueError("expected a URL such as http://127.0.0.1:8080")
-    return url
+    return url.rstrip("/").removesuffix("/chat/completions")  # what people paste
 
 
 Kind = Literal["embedded", "openai", "llama-server", "ollama", "anthropic"]

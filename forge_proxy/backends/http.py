@@ -174,6 +174,8 @@ class _Response:
 def _cause(exc: Exception, seconds: float) -> str:
     if isinstance(exc, aiohttp.ClientConnectorError):
         fault = exc.os_error
+        if isinstance(fault, ssl.SSLError) and "WRONG_VERSION_NUMBER" in str(fault):
+            return "it speaks http and not https"
         if fault.errno is None or isinstance(fault, socket.gaierror | ssl.SSLError):
             return (fault.strerror or str(fault)).lower()
         return os.strerror(fault.errno).lower()  # the event loop's words are of its own calls: "connect call failed"

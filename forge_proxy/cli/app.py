@@ -33,7 +33,10 @@ BackendKind = Annotated[
 ]
 BackendUrl = Annotated[str | None, typer.Option("--backend-url", help="Base URL of a running model server.")]
 Gguf = Annotated[Path | None, typer.Option("--gguf", help="Model file for the embedded llama.cpp.")]
-Model = Annotated[str | None, typer.Option("--model", help="Model that stands in for names the server does not know.")]
+Model = Annotated[
+    str | None,
+    typer.Option("--model", help="Stands in for names the server does not know; alone: an Ollama model."),
+]
 
 
 def _load(

@@ -10,8 +10,9 @@ from rich.text import Text
 from forge_proxy import daemon
 from forge_proxy.api.server import address, listen
 from forge_proxy.core.chat import ModelCard
-from forge_proxy.core.errors import BackendFault, ForgeError
+from forge_proxy.core.errors import BackendError, BackendFault, ForgeError
 from forge_proxy.engine.events import Event
+from forge_proxy.engine.ports import Backend
 from forge_proxy.settings import Settings
 
 
@@ -37,16 +38,25 @@ async def _look(settings: Settings) -> tuple[list[tuple[str, str]], bool]:
             rows.append(("because", parts.choice.because))
             health = await parts.backend.health()
             rows.append(("health", f"{health.status} {health.detail}".strip()))
-            try:
-                rows.append(("models", ", ".join(map(_in_words, await parts.backend.models())) or "none"))
-            except BackendFault as fault:
-                rows.append(("models", f"not known: {fault}"))
-            rows.append(("result", "ready" if health.status == "ok" and free else "not ready"))
-            return rows, health.status == "ok" and free
+            models, answers = await _list_models(parts.backend)
+            rows.append(("models", models))
+            good = health.status == "ok" and answers and free
+            rows.append(("result", "ready" if good else "not ready"))
+            return rows, good
     except ForgeError as error:
         rows.append(("backend", str(error)))
         rows.append(("result", "not ready"))
         return rows, False
+
+
+async def _list_models(backend: Backend) -> tuple[str, bool]:
+    """The models in words, and whether a request would be let in: a server need not list its models for that."""
+    try:
+        return ", ".join(map(_in_words, await backend.models())) or "none", True
+    except BackendError as error:
+        return f"not known: {error}", error.status not in (401, 403)
+    except BackendFault as fault:
+        return f"not known: {fault}", False
 
 
 def _try_address(settings: Settings) -> tuple[str, bool]:

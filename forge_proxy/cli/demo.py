@@ -56,7 +56,7 @@ TOOLS: list[Json] = [
 
 RESULTS = {
     "get_weather": '{"weather": "sunny"}',
-    "send_email": '{"ok": true, "message": "alpha"}',
+    "send_email": '{"ok": true, "sent": "today"}',
     "book_hotel": '{"price": 17}',
     "find_invoice": '{"ok": true, "amount": 240}',
 }
@@ -87,14 +87,15 @@ def run_demo() -> None:
     console.print(table)
     raw = sum(is_right(case.raw) for case in tried)
     guarded = sum(is_right(case.guarded) for case in tried)
-    console.print(f"\nvalid tool calls in {len(tried)} requests: raw {raw}, guarded {guarded}\n")
-    console.print("Now with your own model and client:")
-    console.print(
-        "  1. forge-proxy serve --backend-url http://127.0.0.1:8080   (llama-server, or any compatible server)"
-    )
-    console.print(
-        "  2. export OPENAI_BASE_URL=http://127.0.0.1:8081/v1 OPENAI_API_KEY=none   (any client that reads these)"
-    )
+    for line in (
+        f"\nEach request was made {_TRIES} times each way; shown is one where the raw model went wrong, if it did.",
+        "Both columns are tries of their own; 'rescued' names the form that the guarded call was read from.",
+        f"\nvalid tool calls in {len(tried)} requests: raw {raw}, guarded {guarded}\n",
+        "Now with your own model and client:",
+        "  1. forge-proxy serve --backend-url http://127.0.0.1:8080",
+        "  2. export OPENAI_BASE_URL=http://127.0.0.1:8081/v1 OPENAI_API_KEY=none",
+    ):
+        console.print(line, soft_wrap=True)
 
 
 def is_right(reply: Reply | None) -> bool:
@@ -196,7 +197,7 @@ def _verdict(reply: Reply | None) -> str:
 
 def _done(report: Report) -> str:
     steps = [f"asked again: {fault.value.replace('_', ' ')}" for fault in report.faults]
-    steps += [f"{mark.kind.value}: {mark.detail}" for mark in report.marks]
+    steps += [f"{mark.kind.value}: {mark.detail.partition(' at ')[0]}" for mark in report.marks]
     return escape("\n".join(steps)) or "nothing"
 
 

@@ -86,7 +86,8 @@ class BackendError(BackendFault):
     """The model server answered with an HTTP error. `body` is what it said, parsed if it was JSON."""
 
     def __init__(self, url: str, status: int, body: Json, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(f"the model server at {url} answered {status}: {_words(body)}", url=url)
+        hint = " (its own key is the setting backend.api_key)" if status in (401, 403) else ""
+        super().__init__(f"the model server at {url} answered {status}: {_words(body)}{hint}", url=url)
         self.status = status
         self.body = body
         self.headers = dict(headers or {})
@@ -136,4 +137,5 @@ def _words(body: Json) -> str:
     inner = body.get("error", body) if isinstance(body, Mapping) else body
     if isinstance(inner, Mapping):
         inner = inner.get("message", inner.get("detail", inner))
-    return inner if isinstance(inner, str) else repr(inner)
+    words = inner if isinstance(inner, str) else repr(inner)
+    return "an HTML page" if words.lstrip().lower().startswith(("<!doctype", "<html")) else words

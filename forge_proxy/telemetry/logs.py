@@ -6,6 +6,7 @@ import logging
 import sys
 from typing import assert_never
 
+import orjson
 import structlog
 from structlog.typing import FilteringBoundLogger
 
@@ -16,7 +17,8 @@ from forge_proxy.telemetry.config import LogConfig
 def configure(config: LogConfig) -> None:
     """Set up logging for the whole process."""
     console = config.format == "console" or (config.format == "auto" and sys.stderr.isatty())
-    renderer = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
+    renderer = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer(orjson.dumps)
+    factory = structlog.PrintLoggerFactory(sys.stderr) if console else structlog.BytesLoggerFactory(sys.stderr.buffer)
     level = logging.getLevelNamesMapping()[config.level.upper()]
     structlog.configure(
         processors=[
@@ -26,7 +28,7 @@ def configure(config: LogConfig) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=factory,
         cache_logger_on_first_use=True,
     )
     handler = _ToStructlog()

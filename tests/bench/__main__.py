@@ -7,6 +7,8 @@ Everything runs as real processes on loopback, all ended at the end. Under four 
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,9 +23,9 @@ from tests.bench.speed import rescue_speeds
 
 _CONNECTIONS = 16
 _OPEN_STREAMS = 200
-_PIECES = 2000
 _SHORT, _LONG = 1000, 8000
-_PACE_MS = 0.2
+_PACE_MS = 1.0
+"""Far apart, so that each piece is read by itself, as the tokens of a model are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class Effort:
 
     latency_rounds: int
     stream_rounds: int
+    spaced_pieces: int
+    quick_pieces: int
     growth_rounds: int
     load_rounds: int
     load_seconds: float
@@ -39,17 +43,18 @@ class Effort:
     rescues: int
 
 
-FULL = Effort(500, 9, 5, 5, 0.8, 5, 5)
-QUICK = Effort(60, 3, 1, 1, 0.2, 2, 1)
+FULL = Effort(500, 7, 1000, 2000, 5, 5, 0.7, 5, 5)
+QUICK = Effort(60, 3, 200, 2000, 1, 1, 0.2, 2, 1)
 
 
 async def measure(setup: Setup, effort: Effort) -> None:
     """Measure and print, table by table."""
     report.print_head(setup)
     report.print_latency(setup, [(ask, await measures.latency(setup, ask, effort.latency_rounds)) for ask in LATENCY])
-    for pace, how in ((_PACE_MS, f"one each {_PACE_MS} ms"), (0.0, "as fast as they go")):
-        costs = await measures.stream_costs(setup, _PIECES, pace, effort.stream_rounds)
-        report.print_stream_costs(costs, STREAMS, f"{_PIECES:,} of them, {how}")
+    spaced = await measures.stream_costs(setup, effort.spaced_pieces, _PACE_MS, effort.stream_rounds)
+    report.print_stream_costs(spaced, STREAMS, f"{effort.spaced_pieces:,} of them, {_PACE_MS:g} ms apart")
+    quick = await measures.stream_costs(setup, effort.quick_pieces, 0.0, effort.stream_rounds)
+    report.print_stream_costs(quick, STREAMS, f"{effort.quick_pieces:,} of them, as fast as they go")
     grown = await measures.growth(setup, _SHORT, _LONG, effort.growth_rounds)
     report.print_growth(grown, _SHORT, _LONG)
     loads = [
@@ -69,6 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: to see that it works, not for figures")
     effort = QUICK if parser.parse_args().quick else FULL
+    signal.signal(signal.SIGTERM, _leave)
     began = time.monotonic()
     with running_setup() as setup:
         idle, starts = [setup.daemon.memory()], [setup.daemon.ready_after]
@@ -85,6 +91,10 @@ def main() -> None:
     for what, speed in rescue_speeds(effort.rescues):
         report.print_figure(what, speed, "MB/s", report.RESCUE_MB_A_SECOND, at_least=True)
     print(f"\n{STREAMED_PIECES} pieces in each streamed answer above; {time.monotonic() - began:.0f} s in all")
+
+
+def _leave(*_: object) -> None:
+    sys.exit(1)  # by way of the contexts that end what was started
 
 
 if __name__ == "__main__":

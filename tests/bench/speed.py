@@ -9,6 +9,7 @@ from statistics import median
 from forge_proxy.core.rescue import Scan, rescue
 
 _SIZE = 1_000_000
+_PIECE = 4096
 _NAMES = ("get_weather", "send_email", "list_files", "respond")
 _TEXTS = {
     "prose": "The quick brown fox jumps over the lazy dog, and nobody asked it to. ",
@@ -24,8 +25,7 @@ def rescue_speeds(times: int) -> Generator[tuple[str, float]]:
     for label, text in _TEXTS.items():
         whole = (text * (_SIZE // len(text) + 1))[:_SIZE]
         yield f"rescue, {label}", _SIZE / 1e6 / median(_seconds_to_rescue(whole) for _ in range(times))
-    for size in (5, 4096):
-        yield f"scan, prose in pieces of {size}", _SIZE / 1e6 / median(_seconds_to_scan(size) for _ in range(times))
+    yield f"scan, prose in pieces of {_PIECE}", _SIZE / 1e6 / median(_seconds_to_scan() for _ in range(times))
 
 
 def _seconds_to_rescue(text: str) -> float:
@@ -34,10 +34,10 @@ def _seconds_to_rescue(text: str) -> float:
     return time.perf_counter() - began
 
 
-def _seconds_to_scan(size: int) -> float:
+def _seconds_to_scan() -> float:
     text = _TEXTS["prose"] * (_SIZE // len(_TEXTS["prose"]))
     scan = Scan(_NAMES)
     began = time.perf_counter()
-    for at in range(0, len(text), size):
-        scan.feed(text[at : at + size])
+    for at in range(0, len(text), _PIECE):
+        scan.feed(text[at : at + _PIECE])
     return time.perf_counter() - began

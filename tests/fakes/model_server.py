@@ -193,6 +193,9 @@ async def main() -> None:
     async def models(_: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [{"id": name} for name in MODELS]})
 
+    async def locked(_: web.Request) -> web.Response:
+        return web.json_response({"error": {"message": "Invalid API Key", "type": "authentication_error"}}, status=401)
+
     async def let_go(_: web.Request) -> web.Response:
         go.set()
         return web.Response()
@@ -202,6 +205,7 @@ async def main() -> None:
         [
             web.post("/v1/chat/completions", answer),
             web.get("/v1/models", models),
+            web.get("/locked/models", locked),
             web.post("/go", let_go),
         ]
     )

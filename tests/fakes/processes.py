@@ -122,11 +122,12 @@ class Process:
 
 @contextmanager
 def daemon(*options: str, env: Mapping[str, str] | None = None) -> Generator[Process]:
-    """`forge-proxy serve` on a free port, its model loaded. Its `url` is the root, without `/v1`."""
+    """`forge-proxy serve` on a free port, listening, an embedded model loaded. Its `url` is the root, without `/v1`."""
     process = Process("forge_proxy", "serve", "--port", "0", *options, env=env)
     try:
         process.url = str(process.wait_for("listening")["url"]).removesuffix("/v1")
-        process.wait_for("ready")
+        if "embedded" in options:
+            process.wait_for("ready")
         yield process
     finally:
         process.stop()

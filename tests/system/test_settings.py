@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from forge_proxy.api.server import address
-from tests.fakes.processes import Ended, closed_port, command
+from tests.fakes.processes import Ended, closed_port, command, daemon, model_server
 
 
 def faults(ended: Ended) -> list[str]:
@@ -237,3 +237,19 @@ def test_the_demo_makes_no_fewer_valid_calls_guarded_than_raw() -> None:
     count = next(line for line in ended.out.splitlines() if line.startswith("valid tool calls"))
     raw, guarded = (int(part.split()[-1]) for part in count.split(":")[1].split(","))
     assert guarded >= raw
+
+
+def test_check_is_not_ready_where_the_server_wants_a_key_and_says_whose() -> None:
+    with model_server() as server:
+        ended = command("check", "--backend-url", f"{server.url}/locked", "--port", "0")
+
+    assert ended.code == 1
+    assert "backend.api_key" in ended.out
+
+
+def test_the_whole_endpoint_is_taken_for_the_base_url() -> None:
+    with model_server() as server, daemon("--backend-url", server.url) as first:
+        ended = command("check", "--backend-url", f"{first.url}/v1/chat/completions", "--port", "0")
+
+    assert ended.code == 1
+    assert "is a forge-proxy itself" in ended.out

@@ -163,9 +163,11 @@ class EmbeddedLlama:
 
     def _end(self) -> str:
         code = (self._process.returncode if self._process else None) or 0
+        if code == -signal.SIGKILL:  # by somebody else, so its log does not tell why
+            return "the embedded llama.cpp was killed by SIGKILL (out of memory?); restart forge-proxy"
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         faults = self._faults()
-        return f"the embedded llama.cpp {how}{f': {faults[-1]}' if faults else ''}"
+        return f"the embedded llama.cpp {how}{f': {faults[-1]}' if faults else ''}; restart forge-proxy"
 
     def _faults(self) -> list[str]:
         """What llama.cpp called an error, oldest first: the first is the cause, those after it are its callers'."""

@@ -32,7 +32,7 @@ def coerce_value(schema: Json, value: Json) -> Json:
     types: list[Json] = [wanted] if isinstance(wanted, str) else wanted if is_list(wanted) else []
     if not types or "string" in types:
         return value
-    text = value.strip()
+    text = value.strip(" \t\r\n")
     if text in ("True", "False", "None"):
         text = {"True": "true", "False": "false", "None": "null"}[text]
     read = read_value(text, 0)
