@@ -56,7 +56,7 @@ class OpenAICompatible:
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
                 yield self._whole(await response.read(), call, renamed)
                 return
-            reader = StreamReader(verbatim=call.stream and not call.usage and renamed is None, model=renamed)
+            reader = StreamReader(verbatim=call.verbatim and call.stream and renamed is None, model=renamed)
             async for piece in response.pieces():
                 for chunk in reader.feed(piece):
                     yield chunk if call.stream else replace(chunk, as_sent=None)

@@ -107,6 +107,8 @@ class ModelCall:
     """The name to send to the backend where it differs from the caller's, who is answered under the name asked for."""
     usage: bool = False
     """Whether token counts are wanted, also of a stream whose caller did not ask for them."""
+    verbatim: bool = False
+    """Whether the answer is only passed on: its chunks then need to hold no more than `as_sent`, after the first."""
 
 
 @dataclass(frozen=True, slots=True)

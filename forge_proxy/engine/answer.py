@@ -66,7 +66,8 @@ class Engine:
 
     async def _relay(self, request: ChatRequest, model: str | None) -> AsyncGenerator[AnswerEvent]:
         """A request with nothing to guard, asked and answered the way its caller asked."""
-        async with aclosing(self._backend.stream(ModelCall(request, stream=request.stream, model=model))) as chunks:
+        call = ModelCall(request, stream=request.stream, model=model, verbatim=True)
+        async with aclosing(self._backend.stream(call)) as chunks:
             async for chunk in chunks:
                 yield chunk
         yield Report(Outcome.PASSTHROUGH)

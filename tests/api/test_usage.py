@@ -8,8 +8,11 @@ import pytest
 from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.core.stream import CompletionBuilder
 from forge_proxy.engine.answer import Engine
+from forge_proxy.wire.openai.request import decode_request
 from tests.api.test_mistakes import ASK, RIGHT, both
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict, ScriptedHttp, StillClock, chat
@@ -62,3 +65,13 @@ async def _raw(events: list[JsonDict], body: JsonDict, policy: GuardPolicy) -> s
     app = create_app(Engine(backend, StillClock(), lambda _: None), backend, policy, ServerConfig())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://proxy") as client:
         return (await client.post("/v1/chat/completions", json=body)).text
+
+
+async def test_a_backend_asked_without_more_ado_gives_chunks_that_can_be_read() -> None:
+    backend = OpenAICompatible("http://scripted", ScriptedHttp([Said(text="It is sunny.")]))
+    builder = CompletionBuilder()
+
+    async for chunk in backend.stream(ModelCall(decode_request(ASK), stream=True)):
+        builder.add(chunk)
+
+    assert builder.completion().replies[0].text == "It is sunny."

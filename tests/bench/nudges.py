@@ -38,6 +38,11 @@ WITH_RESPOND = "That was not a valid tool call. Call one of: {names}. To answer 
 WITHOUT_RESPOND = "That was not a valid tool call. Call one of: {names}."
 
 
+def nothing_said(turn: Turn, case: Case, rng: random.Random, wording: Wording) -> tuple[Message, ...]:
+    """The request asked as if for the first time: what any nudge has to be better than."""
+    return ()
+
+
 def bare_text(turn: Turn, case: Case, rng: random.Random, wording: Wording) -> tuple[Message, ...]:
     name = case.expected.name
     said = rng.choice(
@@ -72,6 +77,7 @@ def bad_arguments(turn: Turn, case: Case, rng: random.Random, wording: Wording) 
 
 
 KINDS: dict[str, tuple[Failure, dict[str, Wording]]] = {
+    "any": (nothing_said, {"nothing said, asked once more": replace(WORDING, text="")}),
     "bare text": (
         bare_text,
         {

@@ -67,7 +67,7 @@ def test_a_fault_of_the_backend_names_the_server(error: ForgeError) -> None:
         ({"detail": "no such route"}, "no such route"),
         ({"error": {"detail": "x"}}, "x"),
         ({"message": "plain"}, "plain"),
-        ("<html>", "<html>"),
+        ("<html><body>404</body></html>", "an HTML page"),
         ({"error": {"code": 7}}, "{'code': 7}"),
         ([1], "[1]"),
         (None, "None"),
