@@ -115,7 +115,7 @@ class OpenAICompatible:
 
 def base_url(url: str) -> str:
     """The URL that `/chat/completions` is put behind: a bare host gets `/v1`, another path is left as it is."""
-    parts = urlsplit(url.rstrip("/").removesuffix("/chat/completions"))
+    parts = urlsplit(url.rstrip("/"))
     return urlunsplit((parts.scheme, parts.netloc, parts.path or "/v1", "", ""))
 
 

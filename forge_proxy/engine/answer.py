@@ -109,7 +109,6 @@ def _call(request: ChatRequest, turn: Turn, model: str | None) -> ModelCall:
 
 
 def _report(turn: Turn, answers: list[Settled], spent: Spent) -> Report:
-    order = list(Outcome)
-    outcome = max((settled.outcome for settled in answers), key=order.index)
+    outcome = Outcome.furthest(settled.outcome for settled in answers)
     marks = tuple(mark for settled in answers for mark in settled.marks)
     return Report(outcome, turn.attempt, turn.faults, marks, spent.tokens or None)

@@ -63,7 +63,6 @@ async def _whole(
     answer: AsyncGenerator[AnswerEvent], chat: ChatRequest, request_id: str, headers: Mapping[str, str]
 ) -> Response:
     """The whole answer, made of the same chunks that a stream would have been."""
-    builder = CompletionBuilder()
     chunks: list[Chunk] = []
     report = Report(Outcome.PASSTHROUGH)
     async with aclosing(answer) as events:
@@ -72,12 +71,14 @@ async def _whole(
                 report = item
             else:
                 chunks.append(item)
-                builder.add(item)
     told = {**headers, "x-forge-outcome": report.outcome.value, "x-forge-attempts": str(report.attempts)}
     if report.tokens is not None:
         told["x-forge-tokens-spent"] = str(report.tokens)
     if len(chunks) == 1 and chunks[0].as_sent is not None:
         body = chunks[0].as_sent
     else:
+        builder = CompletionBuilder()
+        for chunk in chunks:
+            builder.add(chunk)
         body = encode_completion(builder.completion(), head_of(chunks[0] if chunks else None, chat, request_id))
     return Response(body, media_type="application/json", headers=told)

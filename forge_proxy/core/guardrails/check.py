@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from forge_proxy.core.chat import ToolCall
+from forge_proxy.core.chat import Schema, ToolCall
 from forge_proxy.core.guardrails.coerce import coerce_args, read_arguments
 from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.guardrails.schema import faults_in, surplus_in
@@ -34,7 +34,7 @@ def check(turn: Turn, call: ToolCall) -> Checked | Problem:
     if args is None:
         return Problem(Fault.MALFORMED, call, ("arguments are not a JSON object",))
     if faults_in(tool.parameters, args):
-        mended, changes = _mend(turn, tool.name, args)
+        mended, changes = _mend(tool.parameters, args)
         faults = faults_in(tool.parameters, mended)
         if faults:
             return Problem(Fault.BAD_ARGUMENTS, call, faults)
@@ -46,9 +46,7 @@ def check(turn: Turn, call: ToolCall) -> Checked | Problem:
     return call, marks
 
 
-def _mend(turn: Turn, name: str, args: dict[str, Json]) -> tuple[dict[str, Json], tuple[str, ...]]:
-    tool = turn.tool(name)
-    schema = tool.parameters if tool else True
+def _mend(schema: Schema, args: dict[str, Json]) -> tuple[dict[str, Json], tuple[str, ...]]:
     mended, changes = coerce_args(schema, args)
     surplus = surplus_in(schema, mended)
     kept = {key: value for key, value in mended.items() if key not in surplus}

@@ -54,9 +54,8 @@ class _Case:
     ) -> Accept:
         """Hand this out."""
         marks = (*self.reading.marks, *marks)
-        reached = max((outcome, *(mark.kind for mark in marks)), key=_rank)
-        if self.turn.attempt > 1:
-            reached = max(reached, Outcome.RETRIED, key=_rank)
+        asked = Outcome.RETRIED if self.turn.attempt > 1 else Outcome.CLEAN
+        reached = Outcome.furthest((outcome, asked, *(mark.kind for mark in marks)))
         return Accept(Settled(text, calls, _finish(self.reply, calls), reached, self.turn.attempt, marks))
 
     def retry(self, fault: Fault, added: tuple[Message, ...]) -> Retry | None:
@@ -83,8 +82,7 @@ class _Case:
         """Hand out what there is, or the error."""
         if error is not None:
             return GiveUp(fault, None, error)
-        settled = self.accept(text, calls, outcome=Outcome.EXHAUSTED).settled
-        return GiveUp(fault, replace(settled, outcome=Outcome.EXHAUSTED))
+        return GiveUp(fault, self.accept(text, calls, outcome=Outcome.EXHAUSTED).settled)
 
 
 def _judge_calls(case: _Case, said: str | None) -> Verdict:
@@ -232,7 +230,3 @@ def _finish(reply: Reply, calls: tuple[ToolCall, ...]) -> str:
         return "tool_calls"
     finish = reply.finish or "stop"
     return "stop" if finish in ("tool_calls", "function_call") else finish
-
-
-def _rank(outcome: Outcome) -> int:
-    return list(Outcome).index(outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -41,6 +42,12 @@ class Outcome(StrEnum):
     REPAIRED = "repaired"
     RETRIED = "retried"
     EXHAUSTED = "exhausted"
+
+    @staticmethod
+    def furthest(outcomes: Iterable[Outcome]) -> Outcome:
+        """The one that went furthest: it stands for all of them."""
+        order = list(Outcome)
+        return max(outcomes, key=order.index)
 
 
 @dataclass(frozen=True, slots=True)
