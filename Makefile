@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run demo test lint check format bench nudges harness clean
+.PHONY: run demo test lint check format bench nudges fuzz harness clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -32,6 +32,9 @@ bench: $(VENV)/.developed        ## what the daemon costs, as ratios measured in
 
 nudges: $(VENV)/.developed       ## how often the tiny model recovers, by nudge wording
 	$(BIN)/python -m tests.bench.nudges $(ARGS)
+
+fuzz: $(VENV)/.developed         ## random texts against the rescue, ARGS="--minutes 10"
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 harness: $(VENV)/.developed      ## real agent harnesses from npm against the daemon
 	$(BIN)/python -m tests.harness $(ARGS)

@@ -23,7 +23,8 @@ from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.ports import Backend, Clock, Observer
+from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
+from forge_proxy.engine.workshop import Workshop
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
 
@@ -58,6 +59,7 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
     """Choose a backend, build the engine over it, and stop both at the end. Raises `BackendChoiceError`."""
     config = settings.backend
     http = AioHttp(connect_seconds=config.connect_seconds, silence_seconds=config.silence_seconds)
+    workshop = Workshop()
     embedded: EmbeddedLlama | None = None
     try:
         choice = await choose(config, http)
@@ -69,8 +71,10 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
             health = "/health" if choice.kind == "llama-server" else None
             backend = OpenAICompatible(choice.url or "", http, api_key=key, health_path=health)
         clock: Clock = MonotonicClock()
-        yield Assembled(choice, backend, Engine(backend, clock, observe, config.model), embedded)
+        thorough: ThoroughReader = workshop
+        yield Assembled(choice, backend, Engine(backend, clock, observe, config.model, thorough), embedded)
     finally:
+        await workshop.close()
         if embedded is not None:
             await embedded.stop()
         await http.close()

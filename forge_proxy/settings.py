@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +66,18 @@ def load(file: Path | None, said: Mapping[str, Any]) -> Settings:
     try:
         return Sourced(**dict(said))
     except ValidationError as exc:
-        raise SettingsError("\n".join(_in_words(error) for error in exc.errors())) from exc
+        faults = [(error["loc"], _in_words(error)) for error in exc.errors()]
+        raise SettingsError(
+            "\n".join(f"{file}: {fault}" if _set_by(written, said, at) else fault for at, fault in faults)
+        ) from exc
     except ValueError as exc:  # a section's variable that is no JSON object
         given = [name for name in map(_variable, Settings.model_fields) if name in os.environ]
         raise SettingsError(f"{' or '.join(given)}: expected a JSON object, or a variable for each setting") from exc
+
+
+def set_by_file(file: Path | None, said: Mapping[str, Any], section: str) -> bool:
+    """Whether it is the file alone that sets anything in a section."""
+    return file is not None and _set_by(_read_file(file), said, (section,))
 
 
 def names(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
@@ -95,6 +103,30 @@ def _read_file(file: Path) -> dict[str, Any]:
     if not isinstance(written, dict):
         raise SettingsError(f"{file}: expected sections such as 'server:' and 'backend:'")
     return {str(key): value for key, value in written.items() if value is not None}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _set_by(written: Mapping[str, Any], said: Mapping[str, Any], at: Sequence[str | int]) -> bool:
+    """Whether what stands at a path comes from the file: it is `written` there, and nothing goes before it."""
+    if not _holds(written, at) or _holds(said, at):
+        return False
+    variable = _variable(".".join(map(str, at)))
+    given = [name.upper() for name in os.environ if name.upper().startswith(PREFIX)]
+    return not any(_covers(name, variable) or _covers(variable, name) for name in given)
+
+
+def _covers(outer: str, inner: str) -> bool:
+    return inner == outer or inner.startswith(outer + _NESTED)
+
+
+def _holds(values: object, at: Sequence[str | int]) -> bool:
+    """Whether nested values hold something at a path, as far down as they are nested."""
+    for key in at:
+        if not isinstance(values, Mapping):
+            return True
+        if key not in values:
+            return False
+        values = values[key]  # pyright: ignore[reportUnknownVariableType]
+    return True
 
 
 def _refuse_unknown_variables() -> None:

@@ -1,4 +1,4 @@
-"""The command line: serve, demo, check."""
+"""The command line: serve, demo, check, rescue."""
 
 from forge_proxy.cli.app import main
 

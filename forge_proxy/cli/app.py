@@ -10,8 +10,9 @@ import typer
 
 from forge_proxy import __version__
 from forge_proxy.backends.config import BackendChoiceError, Kind
+from forge_proxy.cli.rescue import Finish, InputError, run_rescue
 from forge_proxy.core.errors import ForgeError
-from forge_proxy.settings import Settings, SettingsError, load
+from forge_proxy.settings import SettingsError, load, set_by_file
 
 FAILED = 1
 MISCONFIGURED = 2
@@ -39,16 +40,15 @@ Model = Annotated[
 ]
 
 
-def _load(
-    config: Path | None,
+def _said(
     host: str | None,
     port: int | None,
     kind: str | None,
     url: str | None,
     gguf: Path | None,
     model: str | None,
-) -> Settings:
-    """Settings with the options on top: one that names a backend replaces the file's and adds nothing to it."""
+) -> dict[str, Any]:
+    """What the options set: one that names a backend replaces what the file says of that, and adds nothing to it."""
     server = {"host": host, "port": port}
     backend: dict[str, Any] = {"kind": kind, "url": url, "gguf": gguf, "model": model}
     if any(value is not None for value in (kind, url, gguf)):
@@ -60,7 +60,22 @@ def _load(
         "server": {key: value for key, value in server.items() if value is not None},
         "backend": backend,
     }
-    return load(config, {section: values for section, values in said.items() if values})
+    return {section: values for section, values in said.items() if values}
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(  # pyright: ignore[reportUnusedFunction]
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options without a command."""
 
 
 @app.command()
@@ -71,7 +86,13 @@ def serve(
     """Run the daemon."""
     from forge_proxy import daemon  # the help text needs no web server
 
-    daemon.run(_load(config, host, port, backend, backend_url, gguf, model))
+    said = _said(host, port, backend, backend_url, gguf, model)
+    try:
+        daemon.run(load(config, said))
+    except BackendChoiceError as error:
+        if set_by_file(config, said, "backend"):
+            raise SettingsError(f"{config}: {error}") from error
+        raise
 
 
 @app.command()
@@ -90,7 +111,21 @@ def check(
     """Read the settings, probe the backend, say what would be used. Exit code 0 if it would answer."""
     from forge_proxy.cli.check import run_check
 
-    if not run_check(_load(config, host, port, backend, backend_url, gguf, model)):
+    if not run_check(load(config, _said(host, port, backend, backend_url, gguf, model))):
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def rescue(
+    file: Annotated[Path | None, typer.Argument(help="What the model wrote; stdin where it is left out.")] = None,
+    tools: Annotated[
+        Path | None, typer.Option("--tools", help="JSON file: the tools offered to the model, or a recorded request.")
+    ] = None,
+    finish: Annotated[Finish, typer.Option("--finish", help="'length': the answer was cut by a token limit.")] = "stop",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say which tool calls stand in a text that a model wrote, and why others do not. Exit code 1 for a bad call."""
+    if not run_rescue(file, tools, finish, json=json):
         raise typer.Exit(FAILED)
 
 
@@ -104,7 +139,7 @@ def main() -> None:
     """The entry point of the `forge-proxy` command."""
     try:
         app()
-    except (SettingsError, BackendChoiceError) as exc:
+    except (SettingsError, BackendChoiceError, InputError) as exc:
         _fail(str(exc), MISCONFIGURED)
     except ForgeError as exc:
         _fail(str(exc), FAILED)

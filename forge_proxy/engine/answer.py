@@ -16,22 +16,33 @@ from forge_proxy.core.guardrails import GuardPolicy, Outcome, Settled, Turn, jud
 from forge_proxy.core.guardrails.usage import Spent
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.attempt import Attempt, Settlement
-from forge_proxy.engine.events import Abandoned, Answered, Failed, Retried
+from forge_proxy.engine.events import Abandoned, Answered, Failed, Retried, Unchecked
 from forge_proxy.engine.models import Models
-from forge_proxy.engine.ports import Backend, Clock, Observer
+from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
+from forge_proxy.engine.readings import readings_of
 from forge_proxy.engine.report import Report
 from forge_proxy.engine.text_answers import TextAnswers
+from forge_proxy.engine.tool_sets import ToolSets
 
 AnswerEvent: TypeAlias = Chunk | Report
 
 
 class Engine:
-    """Answers requests through one backend."""
+    """Answers requests through one backend. Without a `ThoroughReader` badly broken calls are asked for again."""
 
-    def __init__(self, backend: Backend, clock: Clock, observe: Observer, default_model: str | None = None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        clock: Clock,
+        observe: Observer,
+        default_model: str | None = None,
+        thorough: ThoroughReader | None = None,
+    ) -> None:
         self._backend = backend
         self._clock = clock
         self._observe = observe
+        self._thorough = thorough
+        self._tool_sets = ToolSets()
         self.models = Models(backend, clock, default_model)
         self.text_answers = TextAnswers()
 
@@ -75,6 +86,8 @@ class Engine:
     async def _guard(self, request: ChatRequest, turn: Turn, model: str | None) -> AsyncGenerator[AnswerEvent]:
         """The attempts of a guarded request, until one is an answer."""
         spent = Spent()
+        if unchecked := self._tool_sets.unchecked(turn):
+            self._observe(Unchecked(turn.request_id, unchecked))
         while True:
             attempt = Attempt(turn, request.choices)
             try:
@@ -84,7 +97,7 @@ class Engine:
                             yield out
                 if attempt.usage is not None:
                     spent.add(attempt.usage)
-                verdict = attempt.judge()
+                verdict = attempt.judge(await readings_of(turn, attempt.replies(), self._thorough))
             except UnreadCall:
                 retry = judge_unread(turn, attempt.left)
                 if retry is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import Accept, Gate, GiveUp, Retry, Settled, Turn, judge
+from forge_proxy.core.guardrails.reading import Reading
 from forge_proxy.core.jsontypes import Json, JsonObject
-from forge_proxy.core.stream import Chunk
+from forge_proxy.core.stream import Chunk, Reply
 
 _COMMON = ("id", "created", "model", "system_fingerprint")
 """Fields of the head that every chunk carries; the others are told at the end, for the attempt that is delivered."""
@@ -51,15 +53,20 @@ class Attempt:
         """Text that has left already, of any choice."""
         return "".join(gate.left for gate in self._gates.values())
 
-    def judge(self) -> Retry | Settlement:
-        """The verdict on the whole attempt. Raises the error that the budget ended in.
+    def replies(self) -> list[Reply]:
+        """The replies to all choices, as far as they were taken in."""
+        return [gate.reply() for gate in self._gates.values()]
+
+    def judge(self, readings: Sequence[Reading]) -> Retry | Settlement:
+        """The verdict on the whole attempt, given what was read in its replies. Raises the error that the budget
+        ended in.
 
         Several choices are each judged by themselves and none is asked again, so `Retry` is only ever of a single one.
         """
         chunks: list[Chunk] = []
         answers: list[Settled] = []
-        for gate in self._gates.values():
-            match judge(self._turn, gate.reply(), gate.left):
+        for gate, reading in zip(self._gates.values(), readings, strict=True):
+            match judge(self._turn, gate.reply(), gate.left, reading):
                 case Retry() as retry:
                     return retry
                 case GiveUp(error=ForgeError() as error):

@@ -10,6 +10,14 @@ from forge_proxy.engine.report import Report
 
 
 @dataclass(frozen=True, slots=True)
+class Unchecked:
+    """Tools whose arguments are not checked, since their schemas cannot be used. Told once for each set of tools."""
+
+    request_id: str
+    tools: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Retried:
     """An attempt was no answer and the model is asked again."""
 
@@ -46,4 +54,4 @@ class Abandoned:
     seconds: float
 
 
-Event: TypeAlias = Retried | Answered | Failed | Abandoned
+Event: TypeAlias = Unchecked | Retried | Answered | Failed | Abandoned

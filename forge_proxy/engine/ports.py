@@ -6,8 +6,10 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 from forge_proxy.core.chat import ModelCall, ModelCard
+from forge_proxy.core.guardrails.reading import Reading
+from forge_proxy.core.guardrails.turn import Turn
 from forge_proxy.core.health import Health
-from forge_proxy.core.stream import Chunk
+from forge_proxy.core.stream import Chunk, Reply
 from forge_proxy.engine.events import Event
 
 
@@ -40,6 +42,14 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Seconds from some fixed moment."""
+        ...
+
+
+class ThoroughReader(Protocol):
+    """Reads replies that are badly broken, without holding up the event loop."""
+
+    async def read(self, turn: Turn, reply: Reply) -> Reading | None:
+        """What a thorough reading finds; None when none can be had in time. Raises nothing."""
         ...
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from forge_proxy.core.guardrails import Mark, Outcome
 from forge_proxy.core.guardrails.turn import Fault
+
+_LONGEST_NAME, _LONGEST = 64, 160
+"""Characters of a tool's name and of what was done: names may be whatever a model wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +21,25 @@ class Report:
     faults: tuple[Fault, ...] = ()
     marks: tuple[Mark, ...] = ()
     tokens: int | None = None
+
+    @property
+    def done(self) -> tuple[str, ...]:
+        """What was done to the calls, as `repaired get_weather: days: string → integer`: never a value."""
+        return tuple(
+            f"{mark.kind.value} {_cut(mark.tool, _LONGEST_NAME)}: {_cut(mark.detail, _LONGEST)}" for mark in self.marks
+        )
+
+
+def as_fits(parts: Sequence[str], room: int) -> list[str]:
+    """As many parts as have room, in characters with two between them, and how many more there are."""
+    kept: list[str] = []
+    for number, part in enumerate(parts):
+        room -= len(part) + 2
+        if room < 0:
+            return [*kept, f"and {len(parts) - number} more"]
+        kept.append(part)
+    return kept
+
+
+def _cut(words: str, longest: int) -> str:
+    return words if len(words) <= longest else f"{words[:longest]}…"

@@ -10,8 +10,12 @@ import orjson
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from forge_proxy.engine.events import Abandoned, Answered, Event, Failed, Retried
+from forge_proxy.engine.events import Abandoned, Answered, Event, Failed, Retried, Unchecked
+from forge_proxy.engine.report import as_fits
 from forge_proxy.telemetry.config import LogConfig
+
+_ROOM = 4000
+"""Characters of a line for what was done to the calls."""
 
 
 def configure(config: LogConfig) -> None:
@@ -47,6 +51,8 @@ class LogObserver:
     def __call__(self, event: Event) -> None:
         """See `engine.ports.Observer`."""
         match event:
+            case Unchecked(request_id, tools):
+                self._log.warning("schemas that cannot be used", request_id=request_id, tools=tools)
             case Retried(request_id, attempt, fault):
                 self._log.info("retried", request_id=request_id, attempt=attempt, fault=fault.value)
             case Answered(request_id, model, report, seconds):
@@ -57,7 +63,7 @@ class LogObserver:
                     outcome=report.outcome.value,
                     attempts=report.attempts,
                     faults=[fault.value for fault in report.faults],
-                    done=[f"{mark.kind}: {mark.tool}: {mark.detail}" for mark in report.marks],
+                    done=as_fits(report.done, _ROOM),
                     tokens=report.tokens,
                     seconds=round(seconds, 3),
                 )

@@ -148,12 +148,12 @@ async def test_an_unknown_tool_is_named_on_the_tool_channel_with_what_there_is(s
 
 
 @both
-async def test_an_unknown_tool_in_markup_is_never_shown_as_text(stream: bool) -> None:
+async def test_an_unknown_tool_in_markup_is_no_call_and_at_last_the_words_of_the_model(stream: bool) -> None:
     said = Said(text='<tool_call>{"name": "nonsense", "arguments": {}}</tool_call>')
 
     answer = await chat([said] * 4, ASK, stream=stream)
 
-    assert (answer.text, answer.calls, answer.outcome) == (None, [("nonsense", {})], "exhausted")
+    assert (answer.text, answer.calls, answer.outcome) == (said.text, [], "exhausted")
 
 
 @both
@@ -190,7 +190,7 @@ async def test_a_missing_argument_is_named(stream: bool) -> None:
     assert answer.calls == [("get_weather", PARIS)]
     nudge = answer.asked[1]["messages"][-1]
     assert nudge["content"].startswith("[ToolArgValidationError]")
-    assert "days: required, missing" in nudge["content"]
+    assert "`days`: required, missing" in nudge["content"]
 
 
 @both
@@ -207,7 +207,7 @@ async def test_a_mistyped_argument_that_cannot_be_mended_is_asked_again(stream: 
     )
 
     assert (answer.calls, answer.attempts) == ([("get_weather", PARIS)], 2)
-    assert 'days: expected integer, got "three"' in answer.asked[1]["messages"][-1]["content"]
+    assert '`days`: expected integer, got "three"' in answer.asked[1]["messages"][-1]["content"]
 
 
 @both

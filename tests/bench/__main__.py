@@ -20,6 +20,7 @@ from tests.bench import measures, report
 from tests.bench.asks import LATENCY, STREAMED_PIECES, STREAMS
 from tests.bench.children import Setup, running_daemon, running_setup
 from tests.bench.speed import rescue_speeds
+from tests.bench.stall import longest_gaps
 
 _CONNECTIONS = 16
 _OPEN_STREAMS = 200
@@ -90,6 +91,11 @@ def main() -> None:
         uvloop.run(measure_streams(setup))
     for what, speed in rescue_speeds(effort.rescues):
         report.print_figure(what, speed, "MB/s", report.RESCUE_MB_A_SECOND, at_least=True)
+    print(
+        "\nThe longest time the event loop stood still while an answer with 160 kB of broken JSON was taken and judged"
+    )
+    for what, gap in uvloop.run(longest_gaps(effort.rescues)):
+        report.print_figure(what, 1e3 * gap, "ms", report.STALL_MS)
     print(f"\n{STREAMED_PIECES} pieces in each streamed answer above; {time.monotonic() - began:.0f} s in all")
 
 

@@ -29,6 +29,7 @@ GROWTH = 1.1
 IDLE_MB, STREAMS_MB = 100, 200
 START_SECONDS = 1.5
 RESCUE_MB_A_SECOND = 20
+STALL_MS = 50
 
 
 def bound_of(ask: Ask) -> Bound:

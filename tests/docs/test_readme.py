@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -23,8 +25,9 @@ CONFIG = ROOT / "config" / "forge-proxy.yaml"
 
 
 def blocks(language: str) -> list[str]:
-    """The code blocks of README in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+    """The code blocks of README in a language, `""` for those that name none."""
+    found: list[tuple[str, str]] = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    return [block for named, block in found if named == language]
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +65,25 @@ def test_the_opencode_example_is_json_that_names_our_address() -> None:
     (example,) = blocks("json")
 
     assert json.loads(example)["provider"]["forge"]["options"]["baseURL"] == "http://127.0.0.1:8081/v1"
+
+
+def test_what_rescue_is_said_to_print_is_what_it_prints(tmp_path: Path) -> None:
+    examples = [block for block in blocks("") if "forge-proxy rescue" in block]
+    assert examples
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+    for example in examples:
+        asked = "\n".join(line.removeprefix("$ ") for line in example.splitlines() if line.startswith("$ "))
+        said = "".join(line for line in example.splitlines(keepends=True) if not line.startswith("$ "))
+        done = subprocess.run(
+            ["sh", "-c", asked],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        assert (done.stdout, done.stderr) == (said, "")
 
 
 def test_the_documented_configuration_is_the_defaults() -> None:

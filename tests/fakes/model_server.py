@@ -28,6 +28,7 @@ OVERFLOW: JsonDict = {
         "n_ctx": 2048,
     }
 }
+BROKEN_CALL = '<tool_call>{"name": "get_weather", "arguments": {city: "a" days: 1}}</tool_call>'
 _HEAD: JsonDict = {"id": "chatcmpl-fake", "created": 1700000000, "model": "fake"}
 
 
@@ -147,6 +148,10 @@ async def always_streams(asked: Asked) -> web.StreamResponse:
     return await asked.streamed()
 
 
+async def calls_brokenly(asked: Asked) -> web.StreamResponse:
+    return await asked.whole(BROKEN_CALL)
+
+
 async def streams_one_chunk(asked: Asked) -> web.StreamResponse:
     response = await asked.begin()
     await response.write(_event(_chunk({"role": "assistant", "content": "".join(WORDS)}, "stop")) + b"data: [DONE]\n\n")
@@ -157,7 +162,7 @@ MODELS: dict[str, Callable[[Asked], Awaitable[web.StreamResponse]]] = {
     model.__name__.replace("_", "-"): model
     for model in (
         says, waits, hangs, stalls, dies, closes, stops_short, errs_midway, overflows, is_busy, fails, fails_in_html,
-        babbles, always_whole, always_streams, streams_one_chunk,
+        babbles, always_whole, always_streams, streams_one_chunk, calls_brokenly,
     )
 }  # fmt: skip
 

@@ -34,13 +34,13 @@ class Ended:
     err: str
 
 
-def command(*words: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> Ended:
+def command(*words: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT, stdin: bytes | None = None) -> Ended:
     """Run `forge-proxy` with these words to its end."""
     done = subprocess.run(
         [sys.executable, "-m", "forge_proxy", *words],
-        cwd=cwd, env=_environment(env), capture_output=True, text=True, timeout=_SECONDS, check=False,
+        cwd=cwd, env=_environment(env), input=stdin, capture_output=True, timeout=_SECONDS, check=False,
     )  # fmt: skip
-    return Ended(done.returncode, done.stdout, done.stderr)
+    return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 class Process:

@@ -105,6 +105,8 @@ class Answer:
     usage: JsonDict | None = None
     tokens: int | None = None
     """Tokens of all attempts."""
+    marks: str | None = None
+    """What was done to the calls."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
 
 
@@ -145,6 +147,7 @@ async def chat(
         http.asked,
         usage=response.json().get("usage"),
         tokens=int(response.headers.get("x-forge-tokens-spent", "0")) or None,
+        marks=response.headers.get("x-forge-marks"),
     )
 
 
@@ -157,7 +160,9 @@ def _read_stream(text: str, asked: list[JsonDict]) -> Answer:
     usage: JsonDict | None = None
     for line in text.splitlines():
         if line.startswith(": "):
-            told.update(dict(pair.split("=", 1) for pair in line[2:].split()))
+            pairs, _, marks = line[2:].partition(" x-forge-marks=")
+            told.update(dict(pair.split("=", 1) for pair in pairs.split()))
+            told.update({"x-forge-marks": marks} if marks else {})
         if not line.startswith("data: ") or line == "data: [DONE]":
             continue
         chunk = json.loads(line[6:])
@@ -183,4 +188,5 @@ def _read_stream(text: str, asked: list[JsonDict]) -> Answer:
         asked,
         usage=usage,
         tokens=int(told.get("x-forge-tokens-spent", "0")) or None,
+        marks=told.get("x-forge-marks"),
     )

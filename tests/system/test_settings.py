@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from forge_proxy import __version__
 from forge_proxy.api.server import address
 from tests.fakes.processes import Ended, closed_port, command, daemon, model_server
 
@@ -45,18 +46,60 @@ def written(folder: Path, text: str) -> str:
     ],
 )
 def test_a_wrong_setting_in_the_file_is_named(tmp_path: Path, yaml: str, said: str) -> None:
-    ended = command("serve", "--config", written(tmp_path, yaml))
+    file = written(tmp_path, yaml)
+
+    ended = command("serve", "--config", file)
 
     assert ended.code == 2
     (fault,) = faults(ended)
     assert said in fault
+    assert fault.startswith(f"{file}: ")
 
 
 def test_each_wrong_setting_has_its_own_line(tmp_path: Path) -> None:
-    ended = command("serve", "--config", written(tmp_path, "server: {port: many, hots: x}\nlog: {level: loud}"))
+    file = written(tmp_path, "server: {port: many, hots: x}\nlog: {level: loud}")
+
+    ended = command("serve", "--config", file)
 
     assert ended.code == 2
-    assert sorted(fault.split(":")[0] for fault in faults(ended)) == ["log.level", "server.hots", "server.port"]
+    named = sorted(fault.removeprefix(f"{file}: ").split(":")[0] for fault in faults(ended))
+    assert named == ["log.level", "server.hots", "server.port"]
+
+
+@pytest.mark.parametrize(
+    ("options", "env"),
+    [
+        (["--port", "70000"], {}),
+        ([], {"FORGE_PROXY_SERVER__PORT": "70000"}),
+        ([], {"FORGE_PROXY_SERVER": '{"port": 70000}'}),
+    ],
+    ids=["option", "variable", "section's variable"],
+)
+def test_the_file_is_not_named_for_what_stands_elsewhere(
+    tmp_path: Path, options: list[str], env: dict[str, str]
+) -> None:
+    ended = command("serve", "--config", written(tmp_path, "server: {port: 8101}"), *options, env=env)
+
+    assert ended.code == 2
+    (fault,) = faults(ended)
+    assert fault.startswith("server.port: ")
+
+
+def test_a_backend_that_cannot_be_meant_is_said_with_the_file_that_names_it(tmp_path: Path) -> None:
+    file = written(tmp_path, "backend: {kind: ollama, gguf: a.gguf}")
+
+    ended = command("serve", "--config", file)
+
+    assert ended.code == 2
+    (fault,) = faults(ended)
+    assert fault.startswith(f"{file}: backend.gguf is for the embedded backend")
+
+
+@pytest.mark.parametrize("word", ["--version", "version"])
+def test_the_version_is_printed(word: str) -> None:
+    ended = command(word)
+
+    assert (ended.code, ended.out, ended.err) == (0, f"{__version__}\n", "")
 
 
 def test_a_wrong_key_is_not_shown(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from forge_proxy.api.disconnect import leaving_cancels
 from forge_proxy.api.errors import error_response
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.api.openai.live import LiveAnswer, head_of
+from forge_proxy.api.openai.outcome import outcome_headers
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import GuardPolicy, Outcome, read_switches
@@ -71,9 +72,6 @@ async def _whole(
                 report = item
             else:
                 chunks.append(item)
-    told = {**headers, "x-forge-outcome": report.outcome.value, "x-forge-attempts": str(report.attempts)}
-    if report.tokens is not None:
-        told["x-forge-tokens-spent"] = str(report.tokens)
     if len(chunks) == 1 and chunks[0].as_sent is not None:
         body = chunks[0].as_sent
     else:
@@ -81,4 +79,4 @@ async def _whole(
         for chunk in chunks:
             builder.add(chunk)
         body = encode_completion(builder.completion(), head_of(chunks[0] if chunks else None, chat, request_id))
-    return Response(body, media_type="application/json", headers=told)
+    return Response(body, media_type="application/json", headers={**headers, **outcome_headers(report)})

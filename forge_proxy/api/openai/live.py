@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.disconnect import leaving_cancels
 from forge_proxy.api.errors import error_response, render
+from forge_proxy.api.openai.outcome import outcome_comment, outcome_headers
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import Outcome
@@ -88,16 +89,14 @@ class LiveAnswer(Response):
             self._writer = ChunkWriter(head_of(chunk, self._request, self._request_id))
         if chunk.as_sent is not None:  # passed on as it came; all there is to say of it can be said before it
             if not self._started:
-                self.headers["x-forge-outcome"] = Outcome.PASSTHROUGH.value
-                self.headers["x-forge-attempts"] = "1"
+                self.headers.update(outcome_headers(Report(Outcome.PASSTHROUGH)))
             return event(chunk.as_sent)
         return self._writer.write(chunk, usage=self._request.include_usage)
 
     async def _end(self, send: Send, report: Report) -> None:
         data = DONE
         if report.outcome is not Outcome.PASSTHROUGH:
-            told = f"x-forge-outcome={report.outcome} x-forge-attempts={report.attempts}"
-            data = comment(f"{told} x-forge-tokens-spent={report.tokens}" if report.tokens is not None else told) + data
+            data = comment(outcome_comment(report)) + data
         await self._send(send, data)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -128,7 +128,7 @@ class EmbeddedLlama:
         pipe = asyncio.subprocess.PIPE
         # A session of its own: Ctrl-C in the terminal is for us, and the child ends after the last answer has left.
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "forge_proxy.backends.llama_server.embedded_child",
+            sys.executable, "-P", "-m", "forge_proxy.backends.llama_server.embedded_child",
             stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True,
         )  # fmt: skip
         stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr

@@ -6,20 +6,18 @@ when stdin closes: that happens by itself when the parent dies, kill -9 included
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 import os
-import signal
 import sys
 from typing import Any
 
-_PR_SET_PDEATHSIG = 1
+from forge_proxy.engine.orphans import end_with_parent
 
 
 def main() -> None:
     """Load the model, say where the server listens, and stay until the parent is gone."""
-    _die_with_parent()
+    end_with_parent()
     # The wheel is optional, has no types, and is 100 MB that only this process needs.
     xllamacpp: Any = importlib.import_module("xllamacpp")
 
@@ -42,12 +40,6 @@ def main() -> None:
     while sys.stdin.readline():
         pass
     os._exit(0)  # the server's threads do not end by themselves
-
-
-def _die_with_parent() -> None:
-    """Ask Linux to end this process with its parent, also while a model is being loaded and stdin is not looked at."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from dataclasses import replace
 from forge_proxy.core.chat import Schema, ToolCall
 from forge_proxy.core.guardrails.coerce import coerce_args, read_arguments
 from forge_proxy.core.guardrails.nudges import Problem
-from forge_proxy.core.guardrails.schema import faults_in, surplus_in
+from forge_proxy.core.guardrails.schema import faults_in, satisfies, surplus_in
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Mark
 from forge_proxy.core.jsontypes import Json, write
@@ -33,7 +33,7 @@ def check(turn: Turn, call: ToolCall) -> Checked | Problem:
     args = strict if strict is not None else read_arguments(call.arguments or "{}")
     if args is None:
         return Problem(Fault.MALFORMED, call, ("arguments are not a JSON object",))
-    if faults_in(tool.parameters, args):
+    if not satisfies(tool.parameters, args):
         mended, changes = _mend(tool.parameters, args)
         faults = faults_in(tool.parameters, mended)
         if faults:

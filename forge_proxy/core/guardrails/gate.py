@@ -13,7 +13,7 @@ from forge_proxy.core.guardrails.respond import MessageDecoder
 from forge_proxy.core.guardrails.turn import Turn
 from forge_proxy.core.guardrails.verdict import Settled
 from forge_proxy.core.jsontypes import Json, JsonObject
-from forge_proxy.core.rescue import Scan
+from forge_proxy.core.rescue import Piece, PieceKind, Scan
 from forge_proxy.core.stream import CallDelta, Chunk, Delta, Reply, ReplyBuilder, merge
 
 
@@ -24,7 +24,12 @@ class Gate:
         self._choice = choice
         self._builder = ReplyBuilder(choice)
         self._live = not turn.text_may_be_asked_again
-        self._scan = Scan(turn.callable_names) if self._live and turn.policy.enabled.rescue else None
+        rescues = turn.policy.enabled.rescue
+        self._scan = Scan(turn.callable_names, template_thinks=not self._live) if rescues else None
+        self._withheld: list[str] = []
+        """Text that waits for the verdict: should it turn out to be thought, it leaves as such."""
+        self._thought: list[str] = []
+        """What has left of the text as thought."""
         self._respond = turn.respond.name if turn.respond else None
         self._decoder: MessageDecoder | None = None
         self._spoken = False
@@ -42,9 +47,16 @@ class Gate:
     def take(self, delta: Delta) -> Delta | None:
         """Take in a delta; what may leave because of it, None for nothing."""
         self._builder.add(delta)
-        text = self._release_text(delta.text) if delta.text else ""
+        text, thought = self._release_text(delta.text) if delta.text else ("", "")
+        if delta.calls and self._scan and not self._names:
+            # What the text before a call holds must not depend on when it was looked at.
+            more = self._sort(self._scan.settle())
+            text, thought = text + more[0], thought + more[1]
         for piece in delta.calls:
             text += self._release_message(piece)
+        if thought:
+            self._thought.append(thought)
+        reasoning = (delta.reasoning or "") + thought if delta.reasoning or thought else delta.reasoning
         extra = {key: value for key, value in delta.extra.items() if key != "role"} if delta.extra else delta.extra
         if text:
             self._left.append(text)
@@ -52,9 +64,9 @@ class Gate:
         if beside and not self._live:  # held with the text it belongs to
             merge(self._beside, beside)
             beside = {}
-        if not (text or delta.reasoning or extra or beside):
+        if not (text or reasoning or extra or beside):
             return None
-        return Delta(self._choice, text or None, delta.reasoning, extra=extra, beside=beside)
+        return Delta(self._choice, text or None, reasoning, extra=extra, beside=beside)
 
     def reply(self) -> Reply:
         """The whole reply as far as it was taken in."""
@@ -63,6 +75,8 @@ class Gate:
     def rest(self, settled: Settled) -> list[Chunk]:
         """What of the final answer has not left yet, ending with its finish reason."""
         deltas: list[Delta] = []
+        if thought := _beyond(settled.thought, "".join(self._thought)):
+            deltas.append(Delta(reasoning=thought))
         text = (settled.text or "").removeprefix(self.left)
         unchanged = settled.text == self._builder.reply().text
         beside: JsonObject = self._beside if unchanged else {}
@@ -73,15 +87,28 @@ class Gate:
         deltas.append(Delta(finish=settled.finish))
         return [Chunk((replace(delta, choice=self._choice),)) for delta in deltas]
 
-    def _release_text(self, text: str) -> str:
-        if not self._live or self._spoken:
+    def _release_text(self, text: str) -> tuple[str, str]:
+        """What leaves as text, and what as thought."""
+        if self._spoken or (self._scan is None and not self._live):
             self._holds_text = self._holds_text or not text.isspace()
-            return ""
-        if self._scan is None:
-            return text
-        released = self._scan.feed(text)
-        self._holds_text = self._scan.holds_text
-        return released
+            return "", ""
+        return self._sort(self._scan.feed(text)) if self._scan else (text, "")
+
+    def _sort(self, pieces: list[Piece]) -> tuple[str, str]:
+        """What leaves of released pieces, as text and as thought."""
+        text: list[str] = []
+        thought: list[str] = []
+        for piece in pieces:
+            match piece.kind:
+                case PieceKind.TEXT:
+                    (text if self._live else self._withheld).append(piece.text)
+                case PieceKind.THOUGHT:
+                    thought.append(piece.text)
+                case PieceKind.RECALL:
+                    thought += self._withheld
+                    self._withheld = []
+        self._holds_text = bool(self._withheld) or (self._scan is not None and self._scan.holds_text)
+        return "".join(text), "".join(thought)
 
     def _release_message(self, piece: CallDelta) -> str:
         """What a piece of a call adds to the text: nothing, unless it is our own tool's message and stands first."""
@@ -99,3 +126,16 @@ class Gate:
         separator = "\n" if self._left and not self._spoken else ""
         self._spoken = True
         return separator + message
+
+
+def _beyond(whole: str, told: str) -> str:
+    """What of a thought has not been told yet, white space aside; nothing where something else was told."""
+    if not told.strip():
+        return whole
+    at = 0
+    for word in told.split():
+        found = whole.find(word, at)
+        if found < 0 or whole[at:found].strip():
+            return ""
+        at = found + len(word)
+    return whole[at:].lstrip()

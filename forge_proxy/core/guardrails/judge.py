@@ -13,12 +13,16 @@ from forge_proxy.core.guardrails.reading import Reading, read
 from forge_proxy.core.guardrails.respond import MessageDecoder, message_of
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Mark, Retry, Settled, Verdict
+from forge_proxy.core.names import resolve_name
 from forge_proxy.core.stream import Reply
 
 
-def judge(turn: Turn, reply: Reply, left: str = "") -> Verdict:
-    """The verdict on `reply`. `left` is the text that has reached the caller: nothing of it can be taken back."""
-    reading = read(turn, reply)
+def judge(turn: Turn, reply: Reply, left: str = "", reading: Reading | None = None) -> Verdict:
+    """The verdict on `reply`. `left` is the text that has reached the caller: nothing of it can be taken back.
+
+    `reading` is what was found in the reply, where that is known already.
+    """
+    reading = reading or read(turn, reply)
     said, calls = _split(turn, reading, reply)
     if not turn.parallel:
         calls = calls[:1]
@@ -56,7 +60,8 @@ class _Case:
         marks = (*self.reading.marks, *marks)
         asked = Outcome.RETRIED if self.turn.attempt > 1 else Outcome.CLEAN
         reached = Outcome.furthest((outcome, asked, *(mark.kind for mark in marks)))
-        return Accept(Settled(text, calls, _finish(self.reply, calls), reached, self.turn.attempt, marks))
+        finish = _finish(self.reply, calls)
+        return Accept(Settled(text, calls, finish, reached, self.turn.attempt, marks, self.reading.thought))
 
     def retry(self, fault: Fault, added: tuple[Message, ...]) -> Retry | None:
         """Ask again, if that is still possible."""
@@ -72,7 +77,7 @@ class _Case:
             faults=(*turn.faults, fault),
             added=(*turn.added, *added),
             first_text=turn.first_text or (self.reading.text if fault is Fault.TEXT else None),
-            last_calls=_real(turn, self.reading.calls) or turn.last_calls,
+            last_calls=_deliverable(turn, self.reading) or turn.last_calls,
         )
         return Retry(following, fault)
 
@@ -112,7 +117,12 @@ def _judge_calls(case: _Case, said: str | None) -> Verdict:
         return case.give_up(fault, None, (), unsatisfied if fault is Fault.NOT_ALLOWED else error)
     # What is no JSON object is no call, so it goes out as the words it is.
     words = "\n".join(_written(call) for call in reading.calls if call.args() is None)
-    return case.give_up(fault, _joined(case.left, text or "", words or None), _real(turn, reading.calls))
+    # Those that are right go out as they were mended, the others as they are.
+    right = {call.id: call for call in good}
+    calls = tuple(right.get(call.id, call) for call in _deliverable(turn, reading))
+    if not calls and not words and reading.rescued:  # a call to no tool at all, in the model's own words
+        return case.give_up(fault, _joined(case.left, reading.written, said), ())
+    return case.give_up(fault, _joined(case.left, text or "", words or None), calls)
 
 
 def _judge_text(case: _Case) -> Verdict:
@@ -123,9 +133,9 @@ def _judge_text(case: _Case) -> Verdict:
         error = ToolChoiceUnsatisfied(str(turn.choice), turn.attempt, text)
         return case.retry(fault, say_about_text(turn, fault, text)) or case.give_up(fault, None, (), error)
     if reply.finish == "length":
-        return _judge_cut(case, text or None) if reading.broken else case.accept(reply.text, ())
+        return _judge_cut(case, text or None) if reading.broken else case.accept(_own(reply, text), ())
     if reply.finish == "content_filter" or reply.extra.get("refusal"):
-        return case.accept(reply.text, ())
+        return case.accept(_own(reply, text), ())
     if reading.broken:
         retry = case.retry(Fault.MALFORMED, say_about_text(turn, Fault.MALFORMED, text))
         return retry or case.give_up(Fault.MALFORMED, turn.first_text or text, ())
@@ -143,7 +153,7 @@ def _give_up_empty(case: _Case) -> Verdict:
     """Nothing came at last: what came before it is handed out, and never an empty answer as if it were one."""
     turn, reply = case.turn, case.reply
     calls = turn.last_calls if turn.policy.on_exhausted == "deliver" else ()
-    if turn.first_text or calls or reply.reasoning:
+    if turn.first_text or calls or reply.reasoning or case.reading.thought:
         return case.give_up(Fault.EMPTY, turn.first_text or reply.text, () if turn.first_text else calls)
     return case.give_up(Fault.EMPTY, None, (), EmptyAnswer(turn.attempt))
 
@@ -180,6 +190,21 @@ def _real(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
     """The calls that a caller may see: not those of our own tool, nor those whose arguments are no JSON object."""
     ours = turn.respond.name if turn.respond else None
     return tuple(call for call in calls if call.tool != ours and call.args() is not None)
+
+
+def _deliverable(turn: Turn, reading: Reading) -> tuple[ToolCall, ...]:
+    """What may be handed out of calls that are not all right: not those we made out of text that name no tool."""
+    said = {(call.tool, call.arguments) for call in reading.rescued}
+    return tuple(
+        call
+        for call in _real(turn, reading.calls)
+        if (call.tool, call.arguments) not in said or resolve_name(call.tool, turn.known_names)
+    )
+
+
+def _own(reply: Reply, text: str) -> str | None:
+    """The text of an answer that holds no call; None where the model server said none."""
+    return None if reply.text is None else text
 
 
 def _with_ids(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:

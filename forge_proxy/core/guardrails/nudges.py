@@ -33,14 +33,14 @@ _FIELD = re.compile(r"\{(names|tool|reasons|respond)\}")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with one call. `reasons` are of the form `city: required, missing`."""
+    """What is wrong with one call. `reasons` are of the form "`city`: required, missing"."""
 
     fault: Fault
     call: ToolCall
     reasons: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.call.tool}: {', '.join(self.reasons) or self.fault.value}"
+        return f"{self.call.tool}: {'; '.join(self.reasons) or self.fault.value}"
 
 
 def say_about_text(turn: Turn, fault: Fault, said: str, wording: Wording = WORDING) -> tuple[Message, ...]:
@@ -92,7 +92,7 @@ def _fill(sentence: str, turn: Turn, tool: str = "", reasons: tuple[str, ...] = 
     values = {
         "names": ", ".join(turn.callable_names),
         "tool": tool,
-        "reasons": ", ".join(reasons),
+        "reasons": "; ".join(reasons),
         "respond": turn.respond.name if turn.respond else "",
     }
     return _FIELD.sub(lambda field: values[field[1]], sentence)

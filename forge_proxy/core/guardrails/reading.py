@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from forge_proxy.core.chat import ToolCall
+from forge_proxy.core.guardrails.coerce import read_arguments
+from forge_proxy.core.guardrails.meaning import meant_arguments
 from forge_proxy.core.guardrails.turn import Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Mark
-from forge_proxy.core.rescue import Found, Rescued, rescue
+from forge_proxy.core.names import resolve_name
+from forge_proxy.core.rescue import Found, Rescued, mend_arguments, rescue
+from forge_proxy.core.rescue.general import mend_object
 from forge_proxy.core.stream import Reply
 
 
@@ -20,31 +25,85 @@ class Reading:
     marks: tuple[Mark, ...] = ()
     broken: bool = False
     """Whether a call was begun in the text and cannot be read."""
+    unread: bool = False
+    """Whether there is something that only a thorough reading may still read."""
+    thought: str = ""
+    """What of the text was thought."""
+    written: str = ""
+    """The text with its calls as they were written."""
+    rescued: tuple[ToolCall, ...] = ()
+    """Those of the calls that stood in text: the caller's model did not make them as calls."""
 
 
-def read(turn: Turn, reply: Reply) -> Reading:
-    """Find the calls of a reply."""
+def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Reading:
+    """Find the calls of a reply. A `thorough` reading spends much more time: it is for where nobody waits on it."""
     text = reply.text or ""
     if not turn.policy.enabled.rescue:
-        return Reading(text, reply.calls)
-    rescued = rescue(text, turn.callable_names)
-    found = _new_ones(rescued.calls, reply.calls)
-    if rescued.calls or reply.calls or rescued.text.strip():
-        calls = (*reply.calls, *(item.call for item in found))
-        return Reading(rescued.text, calls, _marks(found), rescued.broken and not calls)
-    # Some models never leave their thinking: a call that ends it was meant, one that more thinking follows was a draft.
-    ending = _calls_at_end(reply.reasoning or "", turn)
-    return Reading("", tuple(item.call for item in ending), _marks(ending))
+        return Reading(text, reply.calls, written=text)
+    mend = mend_object if thorough else None
+    rescued = rescue(text, turn.callable_names, template_thinks=turn.text_may_be_asked_again, mend=mend)
+    thought, written = rescued.reasoning, rescued.written or rescued.text
+    native, marks, unread = _mended(reply.calls, thorough=thorough)
+    found = _new_ones(_whole(rescued.calls, reply), native)
+    if rescued.calls or reply.calls or rescued.text.strip() or rescued.broken:
+        broken = rescued.broken or len(found) < len(rescued.calls)
+    else:
+        # Some models never leave their thinking: a call that ends it was meant, one that more thinking follows was a
+        # draft.
+        rescued, found = _at_end((reply.reasoning or "") + rescued.reasoning, turn, reply)
+        rescued, broken = replace(rescued, text=""), False
+    calls = tuple(_call(turn, item) for item in found)
+    return Reading(
+        rescued.text,
+        (*native, *calls),
+        (*marks, *_marks(found)),
+        broken=broken and not native and not calls,
+        unread=(rescued.unread and rescued.broken) or unread,
+        thought=thought,
+        written=written,
+        rescued=calls,
+    )
 
 
-def _new_ones(found: tuple[Found, ...], native: tuple[ToolCall, ...]) -> tuple[Found, ...]:
+def _whole(found: tuple[Found, ...], reply: Reply) -> tuple[Found, ...]:
+    """Those that are whole: at a token limit, what was not closed was cut, and nobody knows after how much."""
+    return tuple(item for item in found if not item.open) if reply.finish == "length" else found
+
+
+def _mended(calls: tuple[ToolCall, ...], *, thorough: bool) -> tuple[tuple[ToolCall, ...], list[Mark], bool]:
+    """Native calls with arguments that can be read, what was mended, and whether a thorough reading may mend more."""
+    out: list[ToolCall] = []
+    marks: list[Mark] = []
+    unread = False
+    for call in calls:
+        if call.args() is None and call.arguments.strip() and read_arguments(call.arguments) is None:
+            mended = mend_arguments(call.arguments, mend_object if thorough else None)
+            unread = unread or mended.unread
+            if mended.text is not None:
+                marks.append(Mark(Outcome.REPAIRED, call.tool, f"arguments: {', '.join(mended.repairs)}"))
+                call = replace(call, arguments=mended.text)
+        out.append(call)
+    return tuple(out), marks, unread
+
+
+def _call(turn: Turn, found: Found) -> ToolCall:
+    """The call with its arguments typed by the schema of its tool, where the form did not say what they are."""
+    name = resolve_name(found.call.tool, turn.known_names)
+    tool = turn.tool(name) if name else None
+    if tool is None:
+        return found.call
+    return replace(found.call, arguments=meant_arguments(tool.parameters, found))
+
+
+def _new_ones(found: Iterable[Found], native: tuple[ToolCall, ...]) -> tuple[Found, ...]:
     """Those that are not native calls as well: some servers leave the markup in the text beside the call they read."""
     known = [(call.tool, call.args()) for call in native]
     return tuple(item for item in found if (item.call.tool, item.call.args()) not in known)
 
 
-def _calls_at_end(reasoning: str, turn: Turn) -> tuple[Found, ...]:
-    rescued: Rescued = rescue(reasoning, turn.callable_names)
+def _at_end(reasoning: str, turn: Turn, reply: Reply) -> tuple[Rescued, tuple[Found, ...]]:
+    """The calls with which the reasoning ends."""
+    rescued = rescue(reasoning, turn.callable_names)
     end = len(reasoning.rstrip())
     ending: list[Found] = []
     for item in reversed(rescued.calls):
@@ -52,8 +111,13 @@ def _calls_at_end(reasoning: str, turn: Turn) -> tuple[Found, ...]:
             break
         ending.insert(0, item)
         end = item.start
-    return tuple(ending)
+    return rescued, _whole(tuple(ending), reply)
 
 
 def _marks(found: tuple[Found, ...]) -> tuple[Mark, ...]:
-    return tuple(Mark(Outcome.RESCUED, item.call.tool, f"{item.form} at {item.start}") for item in found)
+    marks: list[Mark] = []
+    for item in found:
+        marks.append(Mark(Outcome.RESCUED, item.call.tool, f"{item.form} at {item.start}"))
+        if item.repairs:
+            marks.append(Mark(Outcome.REPAIRED, item.call.tool, f"broken: {', '.join(item.repairs)}"))
+    return tuple(marks)

@@ -32,6 +32,8 @@ class Settled:
     outcome: Outcome
     attempts: int
     marks: tuple[Mark, ...] = ()
+    thought: str = ""
+    """Text that turned out to be thought, should it not have left as such."""
     bare_text: bool = False
     """Whether the model answered in text where it might have called a tool."""
 

@@ -1,105 +1,145 @@
-"""The forms a call is written in: how each goes on after its opener.
-
-A new form is a reader here and its marker in `openers.py`.
-
-A reader is given the text and the place after its marker. It answers with calls and the place after them, or None when
-what follows is no call it can read.
-"""
+"""Forms without markup of their own, and how far a form goes that cannot be read."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import NamedTuple
 
 from forge_proxy.core.chat import ToolCall
-from forge_proxy.core.jsontypes import is_object, read_value, skip_space
-from forge_proxy.core.rescue.calls import calls_of
-from forge_proxy.core.rescue.json_reader import read_members, read_objects
-from forge_proxy.core.rescue.xml_reader import read_function
+from forge_proxy.core.jsontypes import is_object, read_value, skip_space, write
+from forge_proxy.core.rescue import pythonic
+from forge_proxy.core.rescue.bodies import Body, read_body, read_named
+from forge_proxy.core.rescue.calls import Said, calls_of, may_be_call
+from forge_proxy.core.rescue.json_reader import read_objects
+from forge_proxy.core.rescue.look import Look
+from forge_proxy.core.rescue.markup import BETWEEN, INVOKE, NAME, past_closers
+from forge_proxy.core.rescue.tags import read_parameters
+from forge_proxy.core.rescue.unread import past_brackets
+
+_BEHIND_NAME = re.compile(r"\s{0,8}(?:[{\[(<]|\[ARGS\])")
+_END_OF_TAGS = re.compile(r"</(?:[\w.:|｜ -]{1,24})?(?:function|invoke|tool_call|function_calls?)>")
+_SHORT = re.compile(r"(?P<name>[\w.-]{1,128})/(?P<key>[^\W\d][\w.-]{0,64})>(?P<value>[^<>]*)")
+_REACT = re.compile(r"Action:[ \t]*(?P<name>[^\n`]{1,128}?)[ \t]*\n+[ \t]*Action Input:[ \t]*")
+_REACT_END = re.compile(r"\n[ \t]*(?:Observation|Thought|Action|Final Answer):")
 
 
-class Parsed(NamedTuple):
-    """Calls read at one place, the name of their form, and the place after them."""
-
-    calls: list[ToolCall]
-    form: str
-    end: int
-
-
-Reader = Callable[[str, int], Parsed | None]
-
-_MISTRAL_NAME = re.compile(r"\s{0,8}([^\s\[\]{}]{1,128})(?:\[CALL_ID\]([^\s\[\]{}]{1,64}))?(?:\[ARGS\])?\s{0,8}")
-
-
-def read_tool_call(text: str, at: int) -> Parsed | None:
-    """Hermes and Qwen: `<tool_call>` with a JSON object, several of them, or Qwen-Coder's `<function=…>` inside."""
+def was_begun(text: str, at: int) -> bool:
+    """Whether behind an opener that ends at `at` a call was begun, rather than the opener only mentioned."""
     at = skip_space(text, at)
-    if text.startswith("<function=", at):
-        inner = read_coder(text, at + len("<function="))
-        return inner and Parsed(inner.calls, "qwen-coder", _past(text, inner.end, "</tool_call>"))
-    calls: list[ToolCall] = []
-    while True:
-        objects = read_objects(text, at)
-        found = calls_of(objects[0]) if objects else None
-        if objects is None or found is None:
-            return Parsed(calls, "hermes", at) if calls else None
-        calls += found
-        at = skip_space(text, objects[1])
-        if not text.startswith(("{", "["), at):
-            return Parsed(calls, "hermes", _past(text, objects[1], "</tool_call>"))
+    if text.startswith(("{", "["), at) or INVOKE.match(text, at):
+        return True
+    name = NAME.match(text, at)
+    if not name:
+        return False
+    between = BETWEEN.match(text, name.end())
+    end = between.end() if between else name.end()
+    if text.startswith("<", end):
+        return not text.startswith("</", end)
+    return text.startswith("{", end) or text.startswith("(", name.end())
 
 
-def read_coder(text: str, at: int) -> Parsed | None:
-    """Qwen-Coder: `<function=name>` with parameters in tags; Llama's `<function=name>{…}</function>` too."""
-    named = re.compile(r"([^\s<>=]{1,128})>\s{0,8}(?=\{)").match(text, at)
-    if named:
-        members = read_members(text, named.end())
-        if members is None:
-            return None
-        call = ToolCall(named.group(1), text[named.end() : members.end])
-        return Parsed([call], "function-tag", _past(text, members.end, "</function>"))
-    read = read_function(text, at)
-    return Parsed([read[0]], "qwen-coder", _past(text, read[1], "</tool_call>")) if read else None
-
-
-def read_mistral(text: str, at: int) -> Parsed | None:
-    """Mistral, after `[TOOL_CALLS]`: a list of objects, `name{…}`, or `name[ARGS]{…}`, each repeated."""
+def past_broken(text: str, at: int) -> int:
+    """The place from which to look on behind an opener that ends at `at` and whose call cannot be read."""
     start = skip_space(text, at)
-    if text.startswith(("[", "{"), start):
-        objects = read_objects(text, start)
-        calls = calls_of(objects[0]) if objects else None
-        return Parsed(calls, "mistral", objects[1]) if objects and calls else None
-    named = _MISTRAL_NAME.match(text, at)
-    value = read_value(text, named.end()) if named else None
-    if not named or value is None or not is_object(value[0]):
+    if not text.startswith(("{", "["), start):
+        name = NAME.match(text, start)
+        between = BETWEEN.match(text, name.end()) if name else None
+        start = between.end() if between else start
+    if text.startswith(("{", "["), start) and not text.startswith(("[T", "[/"), start):
+        return past_brackets(text, start)
+    if INVOKE.match(text, start):
+        end = _END_OF_TAGS.search(text, start)
+        return end.end() if end else len(text)
+    return at
+
+
+def read_loose_form(text: str, at: int, look: Look) -> Body | None:
+    """The calls at `at` that no markup announces, all of offered tools."""
+    body = read_json(text, at, look)
+    if body is None and text.startswith("[", at):
+        body = _read_code(text, at, look)
+    return body and _offered(body, look)
+
+
+def past_other(text: str, at: int, look: Look) -> int:
+    """The place after a strict object at `at` that certainly is no call of an offered tool; 0 where it may be one."""
+    read = read_value(text, at)
+    if read is None or not is_object(read[0]):
+        return 0
+    return 0 if may_be_call(read[0], look) else read[1]
+
+
+def read_first_form(text: str, at: int, look: Look) -> Body | None:
+    """The call that an answer is which begins with a tool's name or with words that announce one."""
+    react = _REACT.match(text, at)
+    if react:
+        return _read_react(text, react, look)
+    for word in ("Call:", "call:", "Action:", "TOOL_CALL"):
+        if text.startswith(word, at):
+            body = (
+                read_body(text, at + len(word), look)
+                if word != "Call:"
+                else _read_code(text, skip_space(text, at + 5), look)
+            )
+            return body and _offered(body, look)
+    short = _SHORT.match(text, at)
+    if short and look.name(short["name"]):
+        value = short["value"].strip()
+        said = Said(ToolCall(short["name"], write({short["key"]: value})), untyped=frozenset({short["key"]}))
+        return [said], past_closers(text, short.end()), "short"
+    if text.startswith("all\n", at):
         return None
-    call = ToolCall(named.group(1), text[named.end() : value[1]], named.group(2) or "")
-    return Parsed([call], "mistral", value[1])
+    body = _read_code(text, at, look)
+    if body is None:
+        name = NAME.match(text, at)
+        said_name = name["name"].removesuffix("/") if name else ""
+        body = read_named(text, name.end(), look, said_name) if name and look.name(said_name) else None
+        if body and not body[0][0].call.args():
+            return None
+    return body and _offered(body, look)
 
 
-def read_rehearsal(text: str, at: int, name: str) -> Parsed | None:
-    """`name[ARGS]{…}`, Mistral's form with its opener lost. `at` is the place after the name."""
-    start = skip_space(text, at + len("[ARGS]"))
-    members = read_members(text, start)
-    return Parsed([ToolCall(name, text[start : members.end])], "rehearsal", members.end) if members else None
+def read_tool_tag(text: str, tag: re.Match[str], look: Look) -> Body | None:
+    """A tag that is named like a tool, with its arguments in tags."""
+    parameters = read_parameters(text, tag.end(), children=True)
+    closing = re.compile(rf"\s*</{re.escape(tag['name'])}\s*>").match(text, parameters.end)
+    if not closing or (not parameters.values and text[tag.end() : closing.start()].strip()):
+        return None
+    call = ToolCall(tag["name"], write(parameters.values))
+    return [Said(call, untyped=frozenset(parameters.untyped))], past_closers(text, closing.end()), "tool-tag"
 
 
-def read_json(text: str, at: int) -> Parsed | None:
+def read_json(text: str, at: int, look: Look) -> Body | None:
     """An object, or a list of objects, with a call's keys."""
-    objects = read_objects(text, at)
-    calls = calls_of(objects[0]) if objects else None
-    return Parsed(calls, "json", objects[1]) if objects and calls else None
+    objects = read_objects(text, at, look)
+    if objects is None:
+        return None
+    calls: list[Said] = []
+    for members in objects[0]:
+        found = calls_of(members, look)
+        if found is None:
+            return None
+        calls += found
+    return (calls, objects[1], "json") if calls else None
 
 
-READERS: dict[str, Reader] = {
-    "<tool_call>": read_tool_call,
-    "<function=": read_coder,
-    "[TOOL_CALLS]": read_mistral,
-}
+def _read_code(text: str, at: int, look: Look) -> Body | None:
+    read = pythonic.read_calls(text, at, look)
+    return (read[0], past_closers(text, read[1]), "pythonic") if read else None
 
 
-def _past(text: str, at: int, closer: str) -> int:
-    """The place after `closer` where it stands next, white space aside; `at` where it was forgotten."""
-    after = skip_space(text, at)
-    return after + len(closer) if text.startswith(closer, after) else at
+def _read_react(text: str, react: re.Match[str], look: Look) -> Body | None:
+    name = look.name(react["name"])
+    if name is None:
+        return None
+    body = read_named(text, react.end(), look, name)
+    if body:
+        return body
+    end = _REACT_END.search(text, react.end())
+    stop = end.start() if end else len(text)
+    said = Said(ToolCall(name, write({"0": text[react.end() : stop].strip()})), positional=1)
+    return [said], stop, "react"
+
+
+def _offered(body: Body, look: Look) -> Body | None:
+    """The same calls; None if one of them is of no offered tool: then it is just text."""
+    return body if all(look.name(said.call.tool) for said in body[0]) else None

@@ -1,21 +1,30 @@
-"""Reads a JSON object that stands somewhere in a text, and keeps where each of its values stands.
+"""Reads an object that stands somewhere in a text: strictly if it can be, else as models break it.
 
-Values are sliced out of the text rather than printed again: a model's `1.0` stays `1.0`, a long integer stays whole.
+Strictly read values are sliced out of the text rather than printed again: a model's `1.0` stays `1.0`, a long integer
+stays whole.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from forge_proxy.core.jsontypes import Json, read_value, skip_space
+from forge_proxy.core.jsontypes import Json, is_object, read_value, skip_space, write
+from forge_proxy.core.rescue.look import Look
+from forge_proxy.core.rescue.values import Loose, read_loose
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Value:
-    """A value and its text."""
+    """A value; `said` is its text where it stands in one that was read strictly."""
 
     value: Json
-    text: str
+    said: str | None = None
+
+    @cached_property
+    def text(self) -> str:
+        """The value as JSON, to the letter where it was read strictly."""
+        return self.said if self.said is not None else write(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,20 +33,29 @@ class Members:
 
     values: dict[str, Value]
     end: int
+    text: str
+    repairs: frozenset[str] = frozenset()
+    open: bool = False
+    """Whether the text ended before the object did."""
 
     def first(self, keys: tuple[str, ...]) -> Value | None:
         """The value of the first of these keys that the object has."""
         return next((self.values[key] for key in keys if key in self.values), None)
 
 
-def read_members(text: str, at: int) -> Members | None:
-    """The strict JSON object at `at`; None if there is none. The last of equal keys counts, as for any JSON reader."""
+def read_members(text: str, at: int, look: Look) -> Members | None:
+    """The object at `at`; None if there is none that can be read. The last of equal keys counts, as for any reader."""
     if not text.startswith("{", at):
         return None
-    values: dict[str, Value] = {}
+    return read_strictly(text, at) or _read_broken(text, at, look)
+
+
+def read_strictly(text: str, at: int) -> Members | None:
+    """The strict JSON object at `at`."""
+    start, values = at, dict[str, Value]()
     at = skip_space(text, at + 1)
     if text.startswith("}", at):
-        return Members(values, at + 1)
+        return Members(values, at + 1, text[start : at + 1])
     while True:
         key = read_value(text, at)
         if key is None or not isinstance(key[0], str):
@@ -45,34 +63,75 @@ def read_members(text: str, at: int) -> Members | None:
         at = skip_space(text, key[1])
         if not text.startswith(":", at):
             return None
-        start = skip_space(text, at + 1)
-        value = read_value(text, start)
+        begins = skip_space(text, at + 1)
+        value = read_value(text, begins)
         if value is None:
             return None
-        values[key[0]] = Value(value[0], text[start : value[1]])
+        values[key[0]] = Value(value[0], text[begins : value[1]])
         at = skip_space(text, value[1])
         if text.startswith("}", at):
-            return Members(values, at + 1)
+            return Members(values, at + 1, text[start : at + 1])
         if not text.startswith(",", at):
             return None
         at = skip_space(text, at + 1)
 
 
-def read_objects(text: str, at: int) -> tuple[list[Members], int] | None:
-    """One object, or an array of nothing but objects, at `at`, and the place after it."""
+def read_any(text: str, at: int, look: Look) -> Loose | None:
+    """A value of any kind at `at`, strictly or as models break it."""
+    strict = read_value(text, at)
+    if strict:
+        return Loose(strict[0], strict[1], frozenset(), open=False)
+    if not look.may_try(1):
+        return None
+    length = look.past(text, at) - at
+    if not look.may_try(length):
+        look.spend(length // 4)  # to have looked for its end was work as well
+        return None
+    loose = read_loose(text, at)
+    look.spend((loose.end if loose else at + length) - at)
+    return loose
+
+
+def _read_broken(text: str, at: int, look: Look) -> Members | None:
+    loose = read_any(text, at, look)
+    if loose and is_object(loose.value):
+        values = {key: Value(value) for key, value in loose.value.items()}
+        return Members(values, loose.end, write(loose.value), loose.repairs, loose.open)
+    look.unread = look.unread or look.mend is None
+    return _mended(text, at, look)
+
+
+def _mended(text: str, at: int, look: Look) -> Members | None:
+    if look.mend is None or not look.may_try(1):
+        return None
+    end = look.past(text, at)
+    look.spend(end - at)
+    mended = look.mend(text[at:end])
+    members = read_strictly(mended, 0) if mended else None
+    return replace(members, end=end, repairs=frozenset({"general"})) if members else None
+
+
+def read_objects(text: str, at: int, look: Look) -> tuple[list[Members], int] | None:
+    """One object or an array of nothing but objects at `at`, and the place after it.
+
+    A list may lack commas and its closing bracket, or close more often than it opened.
+    """
     if not text.startswith("[", at):
-        one = read_members(text, at)
+        one = read_members(text, at, look)
         return ([one], one.end) if one else None
     found: list[Members] = []
     at = skip_space(text, at + 1)
-    while True:
-        member = read_members(text, at)
-        if member is None:
-            return None
+    while member := read_members(text, at, look):
         found.append(member)
-        at = skip_space(text, member.end)
-        if text.startswith("]", at):
-            return found, at + 1
-        if not text.startswith(",", at):
-            return None
-        at = skip_space(text, at + 1)
+        at = member.end
+        following = skip_space(text, at)
+        if text.startswith((",", ";"), following):
+            following = skip_space(text, following + 1)
+        if text.startswith("]", following):
+            at = following + 1
+            after = skip_space(text, at)
+            return found, after + 1 if text.startswith("]", after) else at
+        if not text.startswith("{", following):
+            break
+        at = following
+    return (found, at) if found else None

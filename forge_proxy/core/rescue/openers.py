@@ -1,7 +1,8 @@
-"""Where in a text a call may begin, and how much of the end of an unfinished text may be the beginning of such a place.
+"""Where in a text something begins that is not plain text: a call, a thought, a message header, a token.
 
-`rescue` cuts calls out of a whole text at what `Openers.find` gives; `Scan` holds back from what `find` or `held_from`
-gives. Both live here, so that nothing leaves that could later be read as part of a call.
+The first look is one fast pattern, each of whose ways begins with a letter of its own; what stands there is found out
+by `markup.py`, `headers.py` and the readers. `held_from` says how much of the end of an unfinished text may be the
+beginning of such a place.
 """
 
 from __future__ import annotations
@@ -10,81 +11,135 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-MARKERS = ("<tool_call>", "<function=", "[TOOL_CALLS]")
-"""Texts that begin a call wherever they stand. `forms.py` says how each goes on."""
+from forge_proxy.core.rescue.calls import ARGUMENT_KEYS, NAME_KEYS
 
-# Keys may come in any order; an object that begins with none of these is not taken for a call.
-_KEYS = "name|tool|tool_name|function|function_name|type|id|arguments|args|parameters|input|tool_calls"
-_FENCE = r"```[A-Za-z_]{0,12}[ \t]{0,4}\n\s{0,8}"
-_LINE_START = r"(?:(?<=\n)|(?<![\s\S]))[ \t]{0,8}"
-_OBJECT = rf'\{{\s{{0,8}}"(?:{_KEYS})"\s{{0,8}}:'
-_JSON = rf"(?:\[\s{{0,8}})?{_OBJECT}"
-_ENDS = re.compile("|".join((*map(re.escape, (*MARKERS, "[ARGS]")), _OBJECT)))
-"""How every opener ends. Each way begins with a letter of its own, so a long text is searched fast."""
-_LEAD = 40
-"""How far before its end, names aside, an opener may begin: a fence, a bracket and the white space around them."""
-
-# The same with each atom optional from some point on, to the end of the text.
-_JSON_BEGUN = r'(?:\[\s{0,8}\Z|(?:\[\s{0,8})?\{\s{0,8}(?:"[a-z_]{0,13}(?:"\s{0,8})?)?\Z)'
-_FENCE_BEGUN = rf"(?:`{{1,2}}\Z|```[A-Za-z_]{{0,12}}[ \t]{{0,4}}(?:\Z|\n\s{{0,8}}(?:\Z|{_JSON_BEGUN})))"
-_BEGUN = re.compile(rf"{_FENCE_BEGUN}|{_LINE_START}{_JSON_BEGUN}")
-_FENCE_LAST = re.compile(rf"{_FENCE}\Z")
-_REACH = 128
-"""How far before the end an unfinished fence or object can begin: the sum of the bounds above, and some."""
+_KEYS = "|".join(
+    (*NAME_KEYS, *ARGUMENT_KEYS, "type", "id", "tool_calls", "function_call", "tool_call_id", "role", "content")
+)
+_KEY = rf"[\"'“`]?(?:{_KEYS})[\"'”`]?\s{{0,8}}(?:=>|[:=])"
+FENCE = re.compile(r"(?<!`)```[A-Za-z_]{0,12}[ \t]{0,4}\n\s{0,8}\Z")
+CALL_FENCE = re.compile(
+    r"```(?:tool_calls?|tool_code|tool|invoke|function_calls?|function)(?:[ \t]+(?P<name>[^\s`]{1,128}))?[ \t]*\n"
+)
+HEAD = re.compile(r"\s{0,4}(?:Action:|Call:|TOOL_CALL\n|call:)[ \t]{0,4}")
+_REACH = 400
+"""How far before the end of an unfinished text a place can begin that has not ended: the longest tag or header, with
+what may stand before it.
+"""
+_BEGUN_OBJECT = r"\{\s{0,20}(?:[\"'“`]?[A-Za-z_]{0,24}[\"'”`]?\s{0,8}=?)?"
+_UNFINISHED = re.compile(
+    r"<(?:[|｜/\]\w][^<>\n]{0,140})?\Z|<\|channel>[a-z]{0,8}\Z|<\|start\|>[^\n]{0,140}\Z"
+    r"|<[|｜\w][^<>\n]{0,60}=[ \t]*(?:\"[^\"\n]{0,200}(?:\"[^<>\n]{0,120})?|'[^'\n]{0,200}(?:'[^<>\n]{0,120})?)\Z"
+    rf"|\[(?<!\]<\]minimax\[>\[)(?:[A-Z/_ ]{{0,22}}|\s{{0,8}}(?:[^\W\d][\w.:/-]{{0,127}}|{_BEGUN_OBJECT})?)\Z"
+    rf"|{_BEGUN_OBJECT}\Z"
+    r"|\](?:<\]?[minax]{0,7}\[?>?)?\Z|✿[A-Z]{0,8}✿?:?\Z|>(?<![\w\]\"'/|>-]>)(?:>{1,2}[^\s<>]{0,128})?\Z"
+    r"|`{1,3}\Z|```[A-Za-z_]{1,20}(?:[ \t]{1,4}[^\s`]{0,128})?[ \t]{0,4}\n?\Z"
+)
+"""An opener whose end is not written yet."""
+_ODD = re.compile(r"[<\[{`✿>\]]")
+"""What every opener begins with."""
+_TOKEN_BEFORE = re.compile(r"(?:<\w{1,16}>|\]<\]minimax\[>\[)\s{0,4}\Z")
+_FENCE_BEFORE = re.compile(r"(?<!`)```[A-Za-z_]{0,12}[ \t]{0,4}\n\s{0,8}\Z")
+_WORD = re.compile(r"[\w.:/-]+")
+_ANNOUNCING = ("Action:", "Call:", "TOOL_CALL", "call:")
+_HEADS = ("Action:", "Call:", "TOOL_CALL\n")
 
 
 class Openers:
-    """The places where a call may begin, for one set of offered names."""
+    """The places where something may begin, for one set of offered names."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        offered = sorted(names, key=len, reverse=True)
-        literals = (*MARKERS, *(f"{name}[ARGS]" for name in offered))
-        self._names = tuple(offered)
-        self._heads = frozenset(text[:length] for text in literals for length in range(1, len(text)))
-        self._longest = max(map(len, literals)) - 1
-        self._first = frozenset(text[0] for text in literals)
-        markers = "|".join(map(re.escape, MARKERS))
-        rehearsal = "|".join(map(re.escape, offered)) or r"(?!)"  # without names: what matches nowhere
-        self._pattern = re.compile(
-            rf"(?P<fence>{_FENCE})?(?:(?P<marker>{markers})|(?<![\w.:/-])(?P<rehearsal>{rehearsal})(?=\[ARGS\]))"
-            rf"|(?:(?P<json_fence>{_FENCE})|{_LINE_START})(?P<json>{_JSON})"
+    def __init__(self, names: tuple[str, ...]) -> None:
+        ordered = sorted(names, key=len, reverse=True)
+        named = "|".join(map(re.escape, ordered)) or r"(?!)"
+        self._names = frozenset(names)
+        said = ("functools", *names, *(f"functions.{name}" for name in names))
+        self._name_heads = _heads_of(said)
+        self._line_heads = _heads_of((*_HEADS, *(f"{name}(" for name in names))) | {""}
+        self._longest = max(map(len, ordered), default=0)
+        self._trigger = re.compile(
+            rf"<(?:(?=[|｜])|/?(?:[\w.-]{{1,24}}[:|｜_])?(?=(?:tool|function|invoke|think|thought|reason|reflect|calls?\b"
+            rf"|start_f|end_f|cot_|s>|bos>|eos>|bot_|turn\||channel\||end_of_t|arg_))|(?=(?:{named})>))"
+            rf"|\[(?=TOOL_CALLS?\]|/TOOL_CALLS?\]|ARGS\]|CALL_ID\]|/?THINK\]|BEGIN FINAL|END FINAL"
+            rf"|\s{{0,8}}\{{\s{{0,20}}{_KEY}|\s{{0,8}}\{{\s{{0,20}}[\"'](?:{named})[\"']"
+            rf"|\s{{0,8}}[^\W\d][\w.:/-]{{0,127}}\()"
+            rf"|\{{(?=\s{{0,20}}{_KEY}|\s{{0,20}}[\"'](?:{named})[\"']\s{{0,8}}:)"
+            rf"|`(?=``(?:tool|invoke|function))"
+            rf"|✿(?=FUNCTION✿)|\](?=<\]minimax)|>(?<![\w\]\"'/|>-]>)(?=>>)"
+            rf"|\n(?=[ \t]{{0,4}}(?:Action:|Call:|TOOL_CALL\n|(?:{named})\())"
+        )
+        self._first = re.compile(
+            rf"\s{{0,4}}(?:(?:assistant\s)?to=|Action:|Call:|TOOL_CALL\n|call:|all\n|(?:functions\.)?(?:{named})(?:\(|\s{{0,2}}\n\s{{0,4}}[{{<]|\s?\{{|/))"
+        )
+        self._first_begun = re.compile(r"\s{0,4}[\w.:/=-]{0,140}\s{0,12}\Z")
+        self._reach = max(self._longest, len("functools")) + len("functions.") + 12
+        self._name_begun = re.compile(r"(?<![\w.:/-])[\w.:/-]+\s{0,4}\Z")
+
+        self._name_before = re.compile(
+            rf"(?:<(?P<tag>\w{{1,16}})>\s{{0,4}})?(?<![\w.:/-])(?:functions\.)?(?P<name>{named})(?::\d{{1,4}})?\s{{0,4}}\Z"
         )
 
-    def find(self, text: str, start: int = 0) -> re.Match[str] | None:
-        """The first opener from `start` on. Groups: `marker`, `rehearsal` or `json`, `fence` or `json_fence` before."""
-        for end in _ENDS.finditer(text, start):
-            begins = max(start, end.start() - _LEAD - self._longest)
-            if self._may_end_here(text, end) and (opener := self._pattern.search(text, begins, end.end())):
-                return opener
-        return None
+    def name_before(self, text: str, low: int, place: int) -> re.Match[str] | None:
+        """The offered name that stands right before a place, and the tag before it that took an opener's place."""
+        return self._name_before.search(text, low, place)
 
-    def _may_end_here(self, text: str, end: re.Match[str]) -> bool:
-        """Whether it is worth to look for the beginning: a name stands before, or the line has just begun."""
-        at = end.start()
-        if end.group() == "[ARGS]":
-            return text.endswith(self._names, 0, at)
-        line = text[max(0, at - _LEAD) : at].rpartition("\n")[2]
-        return text[at] != "{" or line.strip() in ("", "[")
+    def find(self, text: str, start: int) -> int:
+        """The first place from `start` on where something may begin; -1 for none."""
+        found = self._trigger.search(text, start)
+        return found.start() if found else -1
 
-    def held_from(self, text: str, start: int = 0) -> int:
-        """From where, `start` at the earliest, the end of `text` may begin an opener; its length when nothing does.
+    def at_start(self, text: str) -> re.Match[str] | None:
+        """What an answer may begin with that is no markup: the name of a tool, or words that announce one."""
+        return self._first.match(text)
 
-        White space at the end counts as such a beginning: it goes with the call that follows it.
+    def held_from(self, text: str, start: int, *, first: bool) -> tuple[int, int]:
+        """From where on the end of an unfinished text may belong to something that begins there, and from where on it
+        is an opener that is not whole; its length where neither is.
+
+        `first` says whether `text` is where the answer begins.
         """
-        end = len(text)
-        low = max(start, end - _REACH)
-        if text.find("`", low) >= 0 or text.find("{", low) >= 0 or text.find("[", low) >= 0:
-            begun = _BEGUN.search(text, low)
-            if begun:
-                end = begun.start()
-        for at in range(max(start, len(text) - self._longest), end):
-            if text[at] in self._first and text[at:] in self._heads:
-                end = at
-                fence = _FENCE_LAST.search(text, max(start, at - _REACH), at)
-                if fence:
-                    end = fence.start()
-                break
-        return len(text[:end].rstrip())
+        low = max(start, len(text) - _REACH)
+        if first and self._first_begun.match(text):
+            return 0, 0
+        odd = _ODD.search(text, low)
+        begun = _UNFINISHED.search(text, odd.start()) if odd else None
+        end = unfinished = begun.start() if begun else len(text)
+        name = self._name_begun.search(text, max(low, end - self._reach), end)
+        if odd:
+            end = _lead_of(text, odd.start(), end)
+        if name and self._may_be_name(name.group().rstrip()):
+            end = min(end, _lead_of(text, odd.start(), name.start()) if odd else name.start())
+        line = text.rfind("\n", low) + 1
+        if line and self._may_begin_line(text[line:].lstrip(" \t")):
+            end, unfinished = min(end, line - 1), min(unfinished, line - 1)
+        return end, unfinished
+
+    def _may_begin_line(self, rest: str) -> bool:
+        """Whether a line that begins so may be the beginning of a call."""
+        return rest in self._line_heads
+
+    def may_announce(self, words: str) -> bool:
+        """Whether a text that begins so may begin with a call that is announced by a name or a word."""
+        word = _WORD.match(words)
+        if word is None:
+            return False
+        return word.end() == len(words) or word.group() in _ANNOUNCING or self._may_be_name(word.group())
+
+    def _may_be_name(self, begun: str) -> bool:
+        """Whether a name may begin so, before `[ARGS]` or the number and token of Kimi's."""
+        return begun in self._name_heads or begun.removeprefix("functions.").split(":")[0] in self._names
+
+
+def _lead_of(text: str, low: int, end: int) -> int:
+    """Where a fence or a token begins that stands right before `end` and may belong to a call; `end` for none."""
+    for before in (_TOKEN_BEFORE, _FENCE_BEFORE, _TOKEN_BEFORE) if low < end else ():
+        found = before.search(text, low, end)
+        end = found.start() if found else end
+    return end
+
+
+def _heads_of(words: Iterable[str]) -> frozenset[str]:
+    """Every beginning of these words, whole ones as well."""
+    return frozenset(word[:length] for word in words for length in range(1, len(word) + 1))
 
 
 @lru_cache(maxsize=256)

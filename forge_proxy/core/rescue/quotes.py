@@ -7,27 +7,55 @@ from __future__ import annotations
 import re
 
 # The first backtick stands for itself, which makes the search fast; it follows no other one.
-_OPENING = re.compile(r"`(?<!``)(?:(?P<fence>`{2,15}+)[^`\n]{0,80}(?=\n|\Z)|(?P<ticks>`{0,15}+)[^`\n]+`(?P=ticks))")
+_OPENING = re.compile(
+    r"`(?<!``)(?:(?P<fence>`{2,15}+)[^`\n]{0,80}(?=\n|\Z)|(?P<ticks>`{0,15}+)[^`\n]+`(?P=ticks)(?!`))"
+)
+_OPENING_SURE = re.compile(_OPENING.pattern.replace(r"|\Z", "").replace("(?!`)", "(?=[^`])"))
+"""The same in a text that goes on: a fence whose line is not over may become a span."""
 _CLOSING = re.compile(r"(`{3,}+)[ \t]*(?=\n|\Z)")
 
 
 class Quotes:
-    """The code in one text, asked from front to back."""
+    """The code in one text, asked from front to back. `inside` is the length of the fence that is open where it begins,
+    0 for none. `ended` says whether the text is whole.
+    """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, inside: int = 0, *, ended: bool = True) -> None:
         self._text = text
+        self._pattern = _OPENING if ended else _OPENING_SURE
+        self._inside = inside
+        start = self._block_end(0, inside) if inside else 0
+        self._first_end = self._past = start
         self._end: int | None = None
         """Where the code ends that `_opening` begins, once it was asked."""
-        self._opening = _OPENING.search(text)
+        self._opening = self._pattern.search(text, start)
 
     def around(self, at: int) -> tuple[int, int] | None:
         """From where to where the code goes that the place stands in; None if it stands in none, or begins it."""
+        if self._inside and at < self._first_end:
+            return 0, self._first_end
         while self._opening and self._opening.start() < at:
             end = self._code_end(self._opening)
             if end > at:
                 return self._opening.start(), end
             self._look_from(end)
         return None
+
+    def fence_at(self, at: int) -> int:
+        """The length of the fence that is open at this place, 0 for none."""
+        code = self.around(at)
+        if code is None:
+            return 0
+        if self._inside and code[0] == 0 and at < self._first_end:
+            return self._inside
+        return 1 + len(self._opening["fence"]) if self._opening and self._opening["fence"] else 0
+
+    def tick_before(self, at: int) -> bool:
+        """Whether a backtick stands before the place, on its line, that no other one closes."""
+        if self.around(at):
+            return False
+        line = max(self._text.rfind("\n", 0, at) + 1, self._past)
+        return "`" in self._text[line:at]
 
     def pass_over(self, start: int, end: int) -> None:
         """Leave out a call that was read there: backticks in its arguments are none of the text."""
@@ -37,16 +65,17 @@ class Quotes:
             self._look_from(end)
 
     def _look_from(self, at: int) -> None:
-        self._opening = _OPENING.search(self._text, at)
+        self._past = at
+        self._opening = self._pattern.search(self._text, at)
         self._end = None
 
     def _code_end(self, opening: re.Match[str]) -> int:
         if self._end is None:
-            self._end = opening.end() if opening["fence"] is None else self._block_end(opening)
+            fence = opening["fence"]
+            self._end = opening.end() if fence is None else self._block_end(opening.end(), 1 + len(fence))
         return self._end
 
-    def _block_end(self, opening: re.Match[str]) -> int:
+    def _block_end(self, at: int, length: int) -> int:
         """After the next fence that is as long and ends its line; an open block takes all that follows."""
-        closings = _CLOSING.finditer(self._text, opening.end())
-        length = 1 + len(opening["fence"])
+        closings = _CLOSING.finditer(self._text, at)
         return next((found.end() for found in closings if len(found[1]) >= length), len(self._text))

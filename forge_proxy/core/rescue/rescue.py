@@ -5,153 +5,174 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from forge_proxy.core.chat import ToolCall
-from forge_proxy.core.names import resolve_name
-from forge_proxy.core.rescue.forms import READERS, Parsed, read_json, read_rehearsal
-from forge_proxy.core.rescue.openers import openers
-from forge_proxy.core.rescue.quotes import Quotes
-from forge_proxy.core.rescue.unread import past_unread
+from forge_proxy.core.rescue.calls import Said
+from forge_proxy.core.rescue.json_reader import read_members
+from forge_proxy.core.rescue.look import Look, Mender
+from forge_proxy.core.rescue.parts import Kind, Part
+from forge_proxy.core.rescue.walk import Walk
 
 _MAX_LEAD_IN = 400
 """A bare object after more text than this, in characters, is part of what is told and not a call (our judgement)."""
-_MAX_BROKEN = 64
-"""Places that look like a call and cannot be read; beyond this the text is not looked at further, to stay linear."""
-_CLOSING_FENCE = re.compile(r"\s{0,8}```[ \t]{0,4}(?=\n|\Z)")
-_ORPHANS = ("</tool_call>", "<|im_end|>", "<|eot_id|>", "</s>")
+_NOTHING = re.compile(r"[\s;,]*")
+"""What may stand between loose calls."""
+_MAX_TAIL = 40
+"""More text than this after a bare object, or any on another line, makes it a quotation (our judgement)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A call in a text. `form` names how it was written, `start` and `end` where it stood."""
+    """A call in a text: how it was written (`form`), where it stood, and what had to be mended in it."""
 
     call: ToolCall
     form: str
     start: int
     end: int
+    repairs: tuple[str, ...] = ()
+    untyped: frozenset[str] = frozenset()
+    """Parameters given as raw text, whose type only the schema can tell."""
+    positional: int = 0
+    """How many arguments were given without a name; they stand first, under the keys `0`, `1`, …."""
+    open: bool = False
+    """Whether the text ended before the call did."""
+    explicit: bool = True
+    """Whether markup said that this is a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """What a text holds: its calls, the text without them, and whether a call was begun that cannot be read."""
+    """What a text holds: its calls, the text without them, the thoughts in it, and whether a call was begun that cannot
+    be read. `unread` says that a look with more effort might read it.
+    """
 
     text: str
     calls: tuple[Found, ...] = ()
     broken: bool = False
+    reasoning: str = ""
+    recalled: str = ""
+    """What of the reasoning stood before the end of thoughts that nothing in the text opened."""
+    written: str = ""
+    """The text with its calls as they were written, `""` where there are none."""
+    unread: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A place that was read as calls, with how sure the form alone makes us."""
-
-    parsed: Parsed
-    start: int
-    end: int
-    explicit: bool
-
-
-def rescue(text: str, names: Collection[str]) -> Rescued:
-    """The calls that `text` holds, `names` being the tools that are offered.
+def rescue(text: str, names: Collection[str], *, template_thinks: bool = True, mend: Mender | None = None) -> Rescued:
+    """The calls that `text` holds, `names` being the tools that are offered. Total: no input raises.
 
     Explicit markup is a call wherever it stands outside code, also one of an unknown tool. Bare and fenced JSON is one
-    only for an offered name, at the end of the text, after a short lead-in at most. Total: no input raises.
+    only for an offered name, at the end of the text, after a short lead-in at most. `template_thinks` says that text
+    before a closing tag of thoughts that nothing opened is thought. `mend` is the last resort for broken objects.
     """
-    places, broken = _read_places(text, tuple(sorted(names)))
-    found = [place for place in places if place.explicit]
-    tail = _tail_of_loose(text, places)
-    if tail and (found or len(text[: tail[0].start].strip()) <= _MAX_LEAD_IN):
-        found = sorted((*found, *tail), key=lambda place: place.start)
-    if not found:
-        return Rescued(text, broken=broken)
-    calls = tuple(Found(call, p.parsed.form, p.start, p.end) for p in found for call in p.parsed.calls)
-    return Rescued(_around(text, found), calls, broken)
+    look = Look(names, mend)
+    parts = list(Walk(text, look).parts())
+    if not parts:
+        return Rescued(text, unread=look.unread)
+    start, recalled, thoughts = 0, "", [text[slice(*part.inner)] for part in parts if part.kind is Kind.THOUGHT]
+    lone = next((i for i, part in enumerate(parts) if part.kind in (Kind.LONE_CLOSER, Kind.THOUGHT)), None)
+    if template_thinks and lone is not None and parts[lone].kind is Kind.LONE_CLOSER:
+        recalled = text[: parts[lone].start]
+        thoughts.insert(0, recalled)
+        start = parts[lone].end
+        parts = parts[lone + 1 :]
+    meant = _meant(text, start, parts)
+    found = tuple(_found(part, said, look) for part in meant for said in part.calls)
+    broken = any(part.kind is Kind.BROKEN for part in parts)
+    reasoning = "\n".join(thought.strip() for thought in thoughts)
+    around = _around(text, start, parts, meant)
+    written = _around(text, start, parts, []) if meant else ""
+    return Rescued(around, found, broken, reasoning, recalled, written, look.unread)
 
 
-def _read_places(text: str, names: tuple[str, ...]) -> tuple[list[_Place], bool]:
-    """Each place that reads as calls, in order, and whether explicit markup was found that does not."""
-    places: list[_Place] = []
-    at, failures, broken = 0, 0, False
-    table = openers(names)
-    quotes = Quotes(text)
-    while failures < _MAX_BROKEN and (opener := table.find(text, at)):
-        code = quotes.around(opener.start())
-        if code and not _goes_on(text, places, code[0], opener.start()):
-            at = code[1]
-            continue
-        place = _read_place(text, opener, names, fenced=code is not None)
-        if place is None:
-            failures += 1
-            broken = broken or not (opener["json"] or opener["fence"] or code)
-            at = past_unread(text, opener)
-            continue
-        places.append(place)
-        quotes.pass_over(place.start, place.end)
-        at = place.end
-    return places, broken
+class Mended(NamedTuple):
+    """The arguments of a call as JSON text, None if they cannot be read; what was mended; and whether a look with more
+    effort might read them.
+    """
+
+    text: str | None
+    repairs: tuple[str, ...]
+    unread: bool
 
 
-def _goes_on(text: str, places: list[_Place], block: int, at: int) -> bool:
-    """Whether what stands at `at` follows a call in the code block that begins at `block`, with nothing between."""
-    return bool(places) and places[-1].start >= block and not text[places[-1].end : at].strip()
+def mend_arguments(text: str, mend: Mender | None = None) -> Mended:
+    """The arguments of a call the model server read, and whose JSON is broken. Total: no input raises."""
+    look = Look((), mend)
+    start = len(text) - len(text.lstrip())
+    members = read_members(text, start, look)
+    if members is None or members.open or text[members.end :].strip(" \t\r\n}"):
+        return Mended(None, (), look.unread)
+    return Mended(members.text, tuple(sorted(members.repairs)), unread=False)
 
 
-def _read_place(text: str, opener: re.Match[str], names: tuple[str, ...], *, fenced: bool) -> _Place | None:
-    if opener["json"] is not None:
-        parsed = read_json(text, opener.start("json"))
-        if parsed:
-            parsed = _with_offered_names(parsed, names)
-    elif opener["rehearsal"] is not None:
-        parsed = read_rehearsal(text, opener.end(), opener["rehearsal"])
-    else:
-        parsed = READERS[opener["marker"]](text, opener.end())
-    if parsed is None:
-        return None
-    fenced = fenced or bool(opener["fence"] or opener["json_fence"])
-    closing = _CLOSING_FENCE.match(text, parsed.end) if fenced else None
-    end = closing.end() if closing else parsed.end
-    form = f"fenced-{parsed.form}" if fenced else parsed.form
-    return _Place(parsed._replace(form=form), opener.start(), end, explicit=opener["json"] is None and not fenced)
+def _found(part: Part, said: Said, look: Look) -> Found:
+    # A form without markup names a tool only by the name that was offered.
+    offered = None if part.explicit else look.name(said.call.tool)
+    call = replace(said.call, tool=offered) if offered else said.call
+    form = f"fenced-{part.form}" if part.fenced and not part.form.startswith("fenced-") else part.form
+    repairs = tuple(sorted(said.repairs))
+    return Found(call, form, part.start, part.end, repairs, said.untyped, said.positional, said.open, part.explicit)
 
 
-def _with_offered_names(parsed: Parsed, names: tuple[str, ...]) -> Parsed | None:
-    """The same calls under offered names; None if one of them is of no offered tool: then it is just JSON."""
-    resolved = [resolve_name(call.tool, names) for call in parsed.calls]
-    if None in resolved:
-        return None
-    calls = [replace(call, tool=name) for call, name in zip(parsed.calls, resolved, strict=True) if name]
-    return parsed._replace(calls=calls)
-
-
-def _tail_of_loose(text: str, places: list[_Place]) -> list[_Place]:
-    """The bare and fenced places with which the text ends; anything after such a place makes it a quotation."""
-    tail: list[_Place] = []
-    end = _end_of_words(text)
-    for place in reversed(places):
-        if text[place.end : end].strip():
+def _meant(text: str, start: int, parts: list[Part]) -> list[Part]:
+    """The calls that were meant: those in markup, and the loose ones with which the text ends."""
+    explicit = [part for part in parts if part.kind is Kind.CALLS and part.explicit]
+    tail: list[Part] = []
+    end, last = len(text), True
+    for part in reversed(parts):
+        after = text[part.end : end]
+        if not _NOTHING.fullmatch(after) and not (last and _is_tail(text, start, part, after)):
             break
-        end = place.start
-        if not place.explicit:
-            tail.append(place)
-    return tail[::-1]
+        end, last = part.start, last and part.kind is Kind.NOISE
+        if part.kind is Kind.CALLS and not part.explicit:
+            tail.insert(0, part)
+        elif part.kind is Kind.BROKEN:
+            break
+    if tail and not explicit and _length_before(text, start, parts, tail[0]) > _MAX_LEAD_IN:
+        tail = []
+    return sorted((*explicit, *tail), key=lambda part: part.start)
 
 
-def _end_of_words(text: str) -> int:
-    """Where the text ends but for white space and markup that closes nothing."""
-    end = len(text.rstrip())
-    while orphan := next((closer for closer in _ORPHANS if text.endswith(closer, 0, end)), None):
-        end -= len(orphan)
-        while end and text[end - 1].isspace():
-            end -= 1
-    return end
+def _is_tail(text: str, start: int, part: Part, after: str) -> bool:
+    """Whether the words after a loose call are so few that the answer is nearly all call."""
+    if part.kind is not Kind.CALLS or part.fenced:
+        return False
+    words = after.strip()
+    alone = not text[start : part.start].strip()
+    return "\n" not in after.rstrip() and (len(words) <= _MAX_TAIL if alone else not any(map(str.isalnum, words)))
 
 
-def _around(text: str, found: list[_Place]) -> str:
-    """The text without the calls; what stood on both sides of a call is put on lines of its own."""
-    pieces: list[str] = []
-    at = 0
-    for place in found:
-        pieces.append(text[at : place.start])
-        at = place.end
-    pieces.append(text[at : _end_of_words(text)])
-    kept = [pieces[0].rstrip(), *(piece.strip() for piece in pieces[1:])]
+def _length_before(text: str, start: int, parts: list[Part], until: Part) -> int:
+    """How much is said before a part, in characters: thoughts and tokens do not count."""
+    length = 0
+    for part in parts:
+        length += len(text[start : part.start].strip())
+        start = part.end
+        if part is until:
+            break
+    return length
+
+
+def _around(text: str, start: int, parts: list[Part], meant: list[Part]) -> str:
+    """The text without the calls, the thoughts and the tokens; what stood on both sides of a call or a thought is put
+    on lines of its own.
+    """
+    taken = {id(part) for part in meant}
+    pieces = [""]
+    at = start
+    for part in parts:
+        if part.kind is Kind.BROKEN or (part.kind is Kind.CALLS and id(part) not in taken):
+            continue
+        pieces[-1] += text[at : part.start]
+        at = part.end
+        if part.kind is Kind.CALLS or part.kind is Kind.THOUGHT:
+            pieces += [said.words for said in part.calls if said.words]
+            pieces.append("")
+    pieces[-1] += text[at:]
+    if start:
+        pieces[0] = pieces[0].lstrip()
+    if len(pieces) == 1:
+        return pieces[0]
+    kept = [pieces[0].rstrip(), *(piece.strip() for piece in pieces[1:-1])]
+    kept.append(pieces[-1].strip() if meant else pieces[-1].lstrip())
     return "\n".join(piece for piece in kept if piece)

@@ -1,45 +1,214 @@
-"""Says of a text that is still being written which beginning of it is certainly no part of a call."""
+"""Says of a text that is still being written which beginning of it is certainly plain, and which is thought.
+
+What is given out in all depends on the whole text only, never on how it was cut: each decision is taken when no further
+text could change it.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
+from forge_proxy.core.rescue.headers import THINK_OPEN, read_header
+from forge_proxy.core.rescue.look import Look
 from forge_proxy.core.rescue.openers import openers
+from forge_proxy.core.rescue.quotes import Quotes
+from forge_proxy.core.rescue.rescue import Found, rescue
+from forge_proxy.core.rescue.speech import Piece, Speech
+from forge_proxy.core.rescue.suspects import Suspect, judge_suspect
+from forge_proxy.core.rescue.tokens import Token, read_token
+from forge_proxy.core.rescue.walk import Walk
+
+_KEEP = 200
+"""Characters before a place that decide what it is: the line it stands on, a name, a fence."""
+_SURE = 700
+"""Characters after which no message header can end that has not."""
+_LONG_LINE = 64_000
+_CLOSES = re.compile(r"[}\])>`\n ]")
+_HEADERS = ("<|start|>", "<|channel|>", "<|message|>", "<|message_sep|>")
+_PARTIAL = 48
 
 
 class Scan:
-    """Fed piece by piece, gives out what is plain text.
+    """Fed piece by piece, gives out what is plain text and what is thought, and holds what may be part of a call.
 
-    What has been given out in all depends on the whole text only, not on how it was cut. Once a call has certainly
-    begun, everything from there on is held to the end.
+    Once a call has certainly begun, everything from there on is held to the end: `calls` are those that are complete.
     """
 
-    def __init__(self, names: Collection[str]) -> None:
-        self._openers = openers(tuple(sorted(names)))
-        self._held = ""
-        self._before = ""
-        """The last character given out: whether a line begins after it decides what may begin a call."""
+    def __init__(self, names: Collection[str], *, template_thinks: bool = True) -> None:
+        self._names = tuple(sorted(names))
+        self._look = Look(self._names)
+        self._openers = openers(self._names)
+        self._template_thinks = template_thinks
+        self._text = ""
+        """What is still needed: what is held, and some text before it."""
+        self._more: list[str] = []
+        self._more_length = 0
+        """What came after `_text`, while nothing can be decided."""
+        self._at: int = 0
+        """What stands before this place in `_text` has been given out or dropped."""
+        self._since = 0
+        """Where the thought or token ended that came last."""
+        self._first = True
+        """Whether `_text` is where the answer begins."""
+        self._inside = 0
+        """The length of the code fence that is open where `_text` begins."""
+        self._out = Speech()
+        self._thought: re.Pattern[str] | None = None
+        """What ends the thought that is being read."""
+        self._thought_before = False
+        self._waits = False
+        """Whether something is held that only a closing bracket or many more characters can decide."""
         self._opened = False
+        self._length = 0
+        self._spent: int = 0
+
+    @property
+    def held(self) -> str:
+        """The text that is held back, since it may begin a call."""
+        return "" if self._thought else self._text[self._at :] + "".join(self._more)
 
     @property
     def holds_text(self) -> bool:
         """Whether more than white space is being held back."""
-        return bool(self._held.strip())
+        if self._thought is None and (self._opened or self._waits):
+            return True
+        return bool(self.held.strip())
 
-    def feed(self, piece: str) -> str:
-        """What may now be given out: text that stays as it is, whatever follows."""
-        if self._opened:
-            return ""
-        self._held += piece
-        text = self._before + self._held
-        found = self._openers.find(text, len(self._before))
-        if found:
-            self._opened = True
-            end = len(text[: found.start()].rstrip())
-        else:
-            end = self._openers.held_from(text, len(self._before))
-        released = text[len(self._before) : max(end, len(self._before))]
-        if released:
-            self._held = self._held[len(released) :]
-            self._before = released[-1]
-        return released
+    @property
+    def calls(self) -> tuple[Found, ...]:
+        """The calls that are complete in what is held; their places are counted from where that begins."""
+        return tuple(call for call in rescue(self.held, self._names).calls if not call.open)
+
+    def feed(self, piece: str) -> list[Piece]:
+        """What may now be given out, in order: it stays as it is, whatever follows."""
+        self._more.append(piece)
+        self._more_length += len(piece)
+        self._length += len(piece)
+        if self._opened or (self._waits and not self._may_decide(piece)):
+            return []
+        self._text += "".join(self._more)
+        self._more, self._more_length = [], 0
+        self._waits = False
+        while self._step():
+            pass
+        self._forget()
+        return self._out.take()
+
+    def settle(self) -> list[Piece]:
+        """What may be given out of all that has been fed, where `feed` left a decision for later to save time."""
+        if not self._waits or self._opened:
+            return []
+        self._spent = 0
+        self._waits = False
+        return self.feed("")
+
+    def _may_decide(self, piece: str) -> bool:
+        """Whether it is worth to look again at what is held: each look costs its length, and all looks together cost
+        no more than a few times the whole text.
+        """
+        length = len(self._text) - self._at + self._more_length
+        if not _CLOSES.search(piece) or self._spent + length > 2 * self._length + 8_000:
+            return False
+        self._spent += length
+        return True
+
+    def _step(self) -> bool:
+        """Decide on what comes next; whether there may be more to decide."""
+        if self._thought is not None:
+            return self._go_on_thinking(self._thought)
+        text, at = self._text, self._at
+        first = self._first and not text[:at].strip()
+        if first and self._openers.at_start(text):
+            return self._take_suspect(judge_suspect(Walk(text, self._look, ended=False), -1, at, text))
+        place = self._openers.find(text, at)
+        held, unfinished = self._openers.held_from(text, at, first=first)
+        if place < 0 or place >= unfinished:
+            self._say_to(held)
+            return False
+        return self._take_place(place, held)
+
+    def _take_place(self, place: int, held: int) -> bool:
+        text = self._text
+        walk = Walk(text, self._look, self._inside, self._since, ended=False)
+        undecided = text.startswith(_HEADERS, place) and len(text) - place < _SURE and not read_header(text, place)
+        if code := walk.around.code(place, self._at, opens=undecided):
+            return self._say_to(min(code[1], held))
+        if undecided:
+            return self._wait(walk.around.begins(place, self._at))
+        if walk.around.may_be_code(place):
+            return self._wait(walk.around.begins(place, self._at))
+        if text[place] in "<[]":
+            if token := read_token(text, place, opens=walk.around.may_open(place, self._at)):
+                return self._take_token(place, token)
+            if THINK_OPEN.match(text, place):
+                return self._wait(place)
+        return self._take_suspect(judge_suspect(walk, place, self._at, text))
+
+    def _take_token(self, place: int, token: Token) -> bool:
+        """Drop a token, begin a thought, or take back what was thought."""
+        self._say_to(place)
+        self._at = self._since = token.end
+        if token.thought is not None:
+            self._thought, self._thought_before = token.thought, True
+            self._out.pause()
+        elif token.closes and not self._thought_before and self._template_thinks:
+            self._thought_before = True
+            self._out.recall()
+        return True
+
+    def _take_suspect(self, suspect: Suspect) -> bool:
+        """Hold what may be a call, or let out what is none."""
+        if suspect.plain_to is not None:
+            self._say_to(suspect.plain_to)
+            return True
+        self._opened = suspect.certain
+        return self._wait(suspect.begins)
+
+    def _wait(self, begins: int) -> bool:
+        """Let out what stands before this place, and hold what comes."""
+        self._say_to(max(self._at, begins))
+        self._waits = True
+        return False
+
+    def _say_to(self, end: int) -> bool:
+        """Let out what stands before this place; whether that was anything."""
+        if end <= self._at:
+            return False
+        self._out.say(self._text[self._at : end])
+        self._at = end
+        return True
+
+    def _go_on_thinking(self, closer: re.Pattern[str]) -> bool:
+        text = self._text
+        closing = closer.search(text, self._at)
+        end = closing.start() if closing else len(text)
+        if closing is None:
+            low = max(self._at, len(text) - _PARTIAL)
+            begun = max(text.rfind("<", low), text.rfind("[", low))
+            end = begun if begun >= 0 else len(text)
+        self._out.think(text[self._at : end])
+        self._at = end
+        if closing is None:
+            return False
+        # Nothing in a thought counts for what follows it: no code fence in it, nor the line it stands on.
+        self._text = text[closing.end() :]
+        self._at = self._since = self._inside = 0
+        self._first = False
+        self._thought = None
+        return True
+
+    def _forget(self) -> None:
+        """Drop text that is not needed any more, up to the beginning of a line."""
+        if self._at < 8 * _KEEP:
+            return
+        cut = self._text.rfind("\n", 0, self._at - _KEEP) + 1
+        if cut == 0 and self._at > _LONG_LINE:
+            cut = self._at - _KEEP
+            self._opened = "`" in self._text[:cut]  # in a line of this length code and text are not told apart
+        if cut:
+            self._inside = Quotes(self._text, self._inside).fence_at(cut)
+            self._text = self._text[cut:]
+            self._at -= cut
+            self._since -= cut
+            self._first = False

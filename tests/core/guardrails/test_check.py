@@ -52,6 +52,8 @@ def test_a_right_call_stays_to_the_letter(arguments: str) -> None:
     [
         ('{"city": "Paris", "days": "3"}', {"city": "Paris", "days": 3}, "days: string → integer"),
         ('{"city": "Paris", "x": 1}', {"city": "Paris"}, "x: dropped, the schema has no such parameter"),
+        ('{"City": "Paris"}', {"city": "Paris"}, "parameter: City → city"),
+        ('{"city": 7}', {"city": "7"}, "city: integer → string"),
         ('"{\\"city\\": \\"Paris\\"}"', {"city": "Paris"}, "arguments: unwrapped"),
     ],
 )
@@ -97,14 +99,14 @@ def test_a_call_without_arguments_gets_empty_ones(tool: str) -> None:
             Fault.MALFORMED,
             ("arguments are not a JSON object",),
         ),
-        (ToolCall("get_weather", "{}"), Fault.BAD_ARGUMENTS, ("city: required, missing",)),
-        (ToolCall("get_weather", '{"city": 7}'), Fault.BAD_ARGUMENTS, ("city: expected string, got 7",)),
+        (ToolCall("get_weather", "{}"), Fault.BAD_ARGUMENTS, ("`city`: required, missing",)),
+        (ToolCall("get_weather", '{"city": null}'), Fault.BAD_ARGUMENTS, ("`city`: expected string, got null",)),
         (
             ToolCall("get_weather", '{"days": "soon", "x": 1}'),
             Fault.BAD_ARGUMENTS,
-            ('days: expected integer, got "soon"', "city: required, missing"),
+            ('`days`: expected integer, got "soon"', "`city`: required, missing"),
         ),
-        (ToolCall("respond", "{}"), Fault.BAD_ARGUMENTS, ("message: required, missing",)),
+        (ToolCall("respond", "{}"), Fault.BAD_ARGUMENTS, ("`message`: required, missing",)),
     ],
 )
 def test_what_is_not_sure_is_a_problem_with_its_reasons(call: ToolCall, fault: Fault, reasons: tuple[str, ...]) -> None:
@@ -118,7 +120,7 @@ def test_a_problem_speaks_of_the_tool_that_was_meant() -> None:
     found = check(turn(), ToolCall("Get_Weather", "{}"))
 
     assert isinstance(found, Problem)
-    assert str(found) == "get_weather: city: required, missing"
+    assert str(found) == "get_weather: `city`: required, missing"
 
 
 def test_a_real_tool_that_may_not_be_called_now_is_not_unknown() -> None:
@@ -133,6 +135,47 @@ def test_our_own_tool_may_be_called_beside_the_allowed_ones() -> None:
     some = turn(ToolChoice("auto", ("note",)))
 
     assert not isinstance(check(some, ToolCall("respond", '{"message": "hi"}')), Problem)
+
+
+def test_what_is_marked_never_tells_a_value() -> None:
+    secret = "hunter2"
+    schema: JsonObject = {
+        "properties": {
+            "user": {"type": "object", "properties": {"name": {"type": "string"}, "keys": {"type": "array"}}},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "mode": {"enum": ["Hunter2", "other"]},
+            "code": {"type": "string"},
+            "config": {"type": "object"},
+        },
+        "required": ["user", "code"],
+        "additionalProperties": False,
+    }
+    said = {
+        "User": json.dumps({"name": 11235813, "keys": [secret]}),
+        "tags": secret,
+        "mode": secret,
+        "coed": 11235813,
+        "config": json.dumps({"password": secret}),
+        "more": secret,
+    }
+    request = ChatRequest({}, tools=(ToolSpec("login", schema),))
+    opened = open_turn(request, GuardPolicy(), request_id="r", nudge_text=True)
+    assert opened is not None
+
+    checked = check(opened, ToolCall("login", json.dumps(said)))
+
+    assert not isinstance(checked, Problem)
+    assert [mark.detail for mark in checked[1]] == [
+        "parameter: User → user",
+        "user: string → object",
+        "user.name: integer → string",
+        "tags: string → array",
+        "mode: spelled as in the enum",
+        "parameter: coed → code",
+        "code: integer → string",
+        "config: string → object",
+        "more: dropped, the schema has no such parameter",
+    ]
 
 
 def test_long_integers_and_other_letters_survive_mending() -> None:

@@ -53,12 +53,12 @@ def test_an_answer_without_a_call_is_corrected_as_by_the_user(of: Turn, fault: F
     [
         (Fault.UNKNOWN_TOOL, "unknown serch: search, note, respond"),
         (Fault.NOT_ALLOWED, "not now serch: search, note, respond"),
-        (Fault.BAD_ARGUMENTS, "bad serch: a: required, missing, b: expected string, got 7"),
+        (Fault.BAD_ARGUMENTS, "bad serch: `a`: required, missing; `b`: expected string, got 7"),
     ],
 )
 def test_a_wrong_call_is_corrected_as_by_the_tool(fault: Fault, sentence: str) -> None:
     call = ToolCall("serch", '{"q": 1}', "c1")
-    problem = Problem(fault, call, ("a: required, missing", "b: expected string, got 7"))
+    problem = Problem(fault, call, ("`a`: required, missing", "`b`: expected string, got 7"))
 
     assert say_about_calls(FREE, "said", (call,), (problem,), WORDING) == (
         Message("assistant", "said", MessageType.TOOL_CALL, tool_calls=(call,)),
@@ -85,7 +85,7 @@ def test_braces_in_what_a_model_said_are_left_alone() -> None:
 
     messages = say_about_calls(FREE, "{names}", (call,), (problem,), WORDING)
 
-    assert [message.content for message in messages] == ["{names}", "bad {names}: {tool}: {respond} {0} {, {{x}}"]
+    assert [message.content for message in messages] == ["{names}", "bad {names}: {tool}: {respond} {0} {; {{x}}"]
 
 
 def test_braces_in_a_wording_that_are_no_field_are_left_alone() -> None:
@@ -119,7 +119,7 @@ def test_the_faults_of_a_call_begin_with_their_names() -> None:
     ("problem", "words"),
     [
         (Problem(Fault.UNKNOWN_TOOL, ToolCall("nope")), "nope: unknown_tool"),
-        (Problem(Fault.BAD_ARGUMENTS, ToolCall("note"), ("a", "b")), "note: a, b"),
+        (Problem(Fault.BAD_ARGUMENTS, ToolCall("note"), ("a", "b")), "note: a; b"),
     ],
 )
 def test_a_problem_in_words_names_its_tool(problem: Problem, words: str) -> None:

@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from forge_proxy.core.chat import Schema
-from forge_proxy.core.guardrails.schema import faults_in, surplus_in, validator
+from forge_proxy.core.chat import Schema, ToolSpec
+from forge_proxy.core.guardrails.schema import (
+    compiled,
+    faults_in,
+    matches,
+    satisfies,
+    surplus_in,
+    uncheckable,
+    validator,
+)
 from forge_proxy.core.jsontypes import Json, JsonObject
 from tests.properties import OBJECTS, VALUES, examples
 
@@ -35,21 +43,21 @@ WEATHER: JsonObject = {
     [
         ({"city": "Paris"}, ()),
         ({"city": "Paris", "days": 3.0, "when": None, "unit": "C", "place": {"lat": 1}, "tags": []}, ()),
-        ({}, ("city: required, missing",)),
-        ({"city": 7}, ("city: expected string, got 7",)),
-        ({"city": True}, ("city: expected string, got true",)),
-        ({"city": ["Paris"]}, ("city: expected string, got array",)),
-        ({"city": None}, ("city: expected string, got null",)),
-        ({"city": "Paris", "days": "3"}, ('days: expected integer, got "3"',)),
+        ({}, ("`city`: required, missing",)),
+        ({"city": 7}, ("`city`: expected string, got 7",)),
+        ({"city": True}, ("`city`: expected string, got true",)),
+        ({"city": ["Paris"]}, ("`city`: expected string, got array",)),
+        ({"city": None}, ("`city`: expected string, got null",)),
+        ({"city": "Paris", "days": "3"}, ('`days`: expected integer, got "3"',)),
         ({"city": "Paris", "days": 10**30 + 0.5}, ()),
-        ({"city": "Paris", "unit": "K"}, ('unit: expected one of ["C", "F"]',)),
-        ({"city": "Paris", "when": 7}, ("when: expected null or string, got 7",)),
-        ({"city": "Paris", "place": {}}, ("place.lat: required, missing",)),
-        ({"city": "Paris", "place": {"lat": "north"}}, ('place.lat: expected number, got "north"',)),
-        ({"city": "Paris", "place": {"lat": 1, "lon": 2, "x": 3}}, ("place.lon, place.x: no such parameter",)),
-        ({"city": "Paris", "tags": ["a", 1]}, ("tags.1: expected string, got 1",)),
-        ({"city": "Paris", "a": 1, "b": 2}, ("a, b: no such parameter",)),
-        ({"city": "Paris", "days": "x" * 99}, (f'days: expected integer, got "{"x" * 59}',)),
+        ({"city": "Paris", "unit": "K"}, ('`unit`: expected one of ["C", "F"], got "K"',)),
+        ({"city": "Paris", "when": 7}, ("`when`: expected null or string, got 7",)),
+        ({"city": "Paris", "place": {}}, ("`place.lat`: required, missing",)),
+        ({"city": "Paris", "place": {"lat": "north"}}, ('`place.lat`: expected number, got "north"',)),
+        ({"city": "Paris", "place": {"lat": 1, "lon": 2, "x": 3}}, ("`place.lon`, `place.x`: no such parameter",)),
+        ({"city": "Paris", "tags": ["a", 1]}, ("`tags[1]`: expected string, got 1",)),
+        ({"city": "Paris", "a": 1, "b": 2}, ("`a`, `b`: no such parameter",)),
+        ({"city": "Paris", "days": "x" * 99}, (f'`days`: expected integer, got "{"x" * 59}',)),
     ],
 )
 def test_what_is_wrong_is_said_with_its_path(args: dict[str, Json], faults: tuple[str, ...]) -> None:
@@ -63,11 +71,71 @@ def test_each_thing_that_is_wrong_is_said_up_to_eight() -> None:
     assert len(faults_in(schema, {f"p{n}": "" for n in range(20)})) == 8
 
 
-def test_a_rule_without_words_of_ours_keeps_the_validators_and_is_cut() -> None:
-    (fault,) = faults_in({"properties": {"city": {"const": "x" * 1000}}}, {"city": "Paris"})
+FRUIT: JsonObject = {"type": "object", "properties": {"kind": {"const": "fruit"}, "seeds": {"type": "integer"}}}
+SOUP: JsonObject = {
+    "type": "object",
+    "properties": {"kind": {"const": "soup"}, "hot": {"type": "boolean"}},
+    "required": ["hot"],
+}
 
-    assert fault.startswith("city: ")
-    assert len(fault) == len("city: ") + 200
+TEA = (
+    '`a`: fits no alternative: `a.kind`: expected "fruit", got "tea" or '
+    '`a.hot`: required, missing and `a.kind`: expected "soup", got "tea"'
+)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "fault"),
+    [
+        ({"minimum": 3}, 2, "expected at least 3, got 2"),
+        ({"exclusiveMaximum": 3.5}, 4, "expected less than 3.5, got 4"),
+        ({"minLength": 3}, "ab", 'expected at least 3 characters, got "ab"'),
+        ({"maxItems": 1}, [1, 2], "expected at most 1 items, got array"),
+        ({"pattern": "^a"}, "b", 'expected text that matches ^a, got "b"'),
+        ({"const": {"a": 1}}, "b", 'expected {"a": 1}, got "b"'),
+        ({"const": "x" * 1000}, 1, f'expected "{"x" * 299}…, got 1'),
+        ({"enum": ["x" * 1000]}, 1, f'expected one of ["{"x" * 298}…, got 1'),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "x", 'expected integer or null, got "x"'),
+        ({"oneOf": [{"const": "a"}, {"enum": ["b", 3]}]}, "x", 'expected "a" or "b" or 3, got "x"'),
+        ({"oneOf": [{"type": "integer"}, {"minimum": 3}]}, 4, "fits more than one alternative"),
+        ({"anyOf": [{"anyOf": [{"type": "integer"}]}, {"type": "null"}]}, [], "expected integer, got array"),
+        ({"uniqueItems": True}, [1, 1], "[1,1] has non-unique elements"),
+        ({"uniqueItems": True}, ["x" * 300, "x" * 300], "breaks the rule uniqueItems"),
+    ],
+)
+def test_a_rule_that_is_broken_is_said_in_few_words(schema: JsonObject, value: Json, fault: str) -> None:
+    assert faults_in({"properties": {"a": schema}}, {"a": value}) == (f"`a`: {fault}",)
+
+
+@pytest.mark.parametrize(
+    ("value", "faults"),
+    [
+        ({"kind": "fruit", "seeds": "x"}, ('`a.seeds`: expected integer, got "x"',)),
+        ({"kind": "soup", "hot": "x"}, ('`a.hot`: expected boolean, got "x"',)),
+        ({"kind": "soup"}, ("`a.hot`: required, missing",)),
+        (3, ("`a`: expected object or null, got 3",)),
+        (
+            {"kind": "tea"},
+            (TEA,),
+        ),
+    ],
+)
+def test_of_several_alternatives_the_one_that_was_meant_is_spoken_of(value: Json, faults: tuple[str, ...]) -> None:
+    schema: JsonObject = {"properties": {"a": {"anyOf": [FRUIT, SOUP, {"type": "null"}]}}}
+
+    assert faults_in(schema, {"a": value}) == faults
+
+
+def test_what_is_wrong_with_the_whole_is_said_of_the_arguments() -> None:
+    assert faults_in({"minProperties": 2}, {"a": 1}) == ("arguments: expected at least 2 members, got object",)
+
+
+def test_paths_are_of_one_line_and_no_longer_than_one_reads() -> None:
+    schema: JsonObject = {"additionalProperties": {"additionalProperties": {"items": {"type": "integer"}}}}
+
+    (fault,) = faults_in(schema, {"a\nb": {"x" * 500: [[]]}})
+
+    assert fault == f"`a\N{REPLACEMENT CHARACTER}b.{'x' * 116}…`: expected integer, got array"
 
 
 @pytest.mark.parametrize(
@@ -117,6 +185,8 @@ def test_a_schema_that_cannot_be_compiled_allows_any_object(schema: JsonObject) 
     assert validator(schema) is None
     assert faults_in(schema, {"a": "b"}) == ()
     assert surplus_in(schema, {"a": "b"}) == ()
+    assert satisfies(schema, {"a": "b"})
+    assert uncheckable([ToolSpec("good", {"type": "object"}), ToolSpec("bad", schema), ToolSpec("any")]) == ("bad",)
 
 
 @pytest.mark.parametrize(
@@ -143,6 +213,7 @@ def test_a_schema_that_cannot_be_compiled_allows_any_object(schema: JsonObject) 
 )
 def test_any_valid_schema_is_used(schema: Schema, good: dict[str, Json] | None, bad: dict[str, Json] | None) -> None:
     assert validator(schema) is not None
+    assert uncheckable([ToolSpec("a", schema)]) == ()
     assert good is None or faults_in(schema, good) == ()
     assert bad is None or len(faults_in(schema, bad)) == 1
 
@@ -152,6 +223,46 @@ def test_a_pattern_that_explodes_does_not(pattern: str) -> None:
     schema: JsonObject = {"properties": {"a": {"pattern": pattern}}}
 
     assert len(faults_in(schema, {"a": "a" * 5000 + "!"})) == 1
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"$id": "https://example.com/tool"},
+        {"$id": "tool"},
+        {"$schema": "http://json-schema.org/draft-07/schema#"},
+        {"description": None},
+    ],
+)
+def test_a_part_of_a_schema_is_checked_where_it_stands(more: JsonObject) -> None:
+    odd = "a/b~ %#é"
+    node: JsonObject = {"properties": {odd: {"$ref": "#/$defs/node"}, "n": {"type": "integer"}}}
+    known = compiled({"properties": {odd: node}, "$defs": {"node": node}, **more})
+    assert known is not None
+    root = known.root
+    assert isinstance(root, dict)
+    assert isinstance(root["properties"], dict)
+    part = root["properties"][odd]
+
+    assert known.fits(part, {odd: {"n": 1}})
+    assert not known.fits(part, {odd: {odd: {"n": "1"}}})
+    assert known.fits(root, {"n": "1"})
+    assert (known.fits(True, 1), known.fits(False, 1), known.fits({"type": "integer"}, 1)) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        ("^a", "ab", True),
+        ("^a", "ba", False),
+        ("^(?!a)", "b", True),
+        ("(", "(", False),
+        ("^(a+)+$", "a" * 99 + "!", False),
+    ],
+)
+def test_a_pattern_is_searched_for(pattern: str, text: str, found: bool) -> None:
+    assert matches(pattern, text) is found
 
 
 @pytest.mark.parametrize("args", [{"a": "\ud83d"}, {"\ud83d": "b"}, {"a": _deep(400)}], ids=["half", "key", "deep"])

@@ -2,50 +2,123 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.rescue import Scan, rescue
+from forge_proxy.core.rescue import Piece, PieceKind, Scan, rescue
 from tests.properties import LENGTHS, TEXTS, cut, examples
 
-NAMES = ("get_weather", "a", "respond", "get")
+NAMES = ("get_weather", "a", "respond", "get", "x-y.z/w")
 CALL = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
 
-# Whole and half beginnings of calls, and what may stand around them.
+LONG = "perhaps " * 8
+
+# Whole and half beginnings of calls, thoughts and messages, and what may stand around them.
 PIECES = (
-    "Hi. ", "a", "\n", "\n\n", " ", "   ", "\t", "\r\n", "\u00a0", "\x0b",
-    "`", "``", "```", "```json\n", "```\n", "````\n",
-    "{", "[", "[ ", "[\n{", "}", "]",
-    '{"', '"name"', '"name": "a"', ":", '{ "tool" :', '{"type": "x"}', CALL, f"[{CALL}]",
+    "Hi. ", "a", "\n", "\n\n", " ", "   ", "\t", "\r\n", "\u00a0", "\x0b", ".", ";", ",", "# ", "=",
+    "The word is ", " and more words follow here. ", "x" * 90,
+    "`", "``", "```", "```json\n", "```\n", "````\n", "```tool a\n", "```invoke\n",
+    "{", "[", "[ ", "[\n{", "}", "]", ")", "/", "json", "name", "a()", "a/x>1",
+    '{"', '"name"', '"name": "a"', ":", '{ "tool" :', '{"type": "x"}', CALL, f"[{CALL}]", '{"name": "Ada", "age": 3}',
+    "{'name': 'a', 'arguments': {b: 1,}}", "[get_weather(", "city='x'", "get_weather(city=1)", "functools",
     "<", "<tool", "_call>", "<tool_call>", "</tool_call>", f"<tool_call>{CALL}</tool_call>",
-    "<function=", "<function=a>", "<parameter=x>", "</parameter>", "</function>",
+    "<function=", "<function=a>", "<parameter=x>", "</parameter>", "</function>", '<invoke name="a">', "</invoke>",
+    "<arg_key>", "</arg_key>", "<arg_value>", "<user>", "<a>", "</a>", "<x>1</x>", "<b>", "</b>", "]<]minimax[>[",
     "[TOOL", "[TOOL_CALLS]", "get_", "get_weather", "get_weather[", "[ARGS]", "a[ARGS]{}", "{}",
-    "<|im_end|>", "</s>", "😀",
+    "functions.a:0", "<|tool_call_argument_begin|>", "<|tool_call>", "<tool_call|>", "call:a{",
+    "<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "function", "<|im_end|>", "</s>", "😀",
+    "<think>", "</think>", "[THINK]", "[/THINK]", "<|channel>thought", "<channel|>",
+    "<|start|>assistant", "<|channel|>", "analysis", "commentary", "<|message|>", "<|end|>",
+    " to=get_weather", "to=self", "to=user", "<|message_sep|>", "function call", "<|role_sep|>",
+    "\nAction: a\nAction Input: ", "Call: ", "TOOL_CALL\n", "✿FUNCTION✿:", "✿ARGS✿:", ">>>", "all\n",
 )  # fmt: skip
-WRITTEN = st.lists(st.sampled_from(PIECES) | TEXTS, max_size=10).map("".join)
+WRITTEN = st.lists(st.sampled_from(PIECES) | TEXTS, max_size=9).map("".join)
 
 
-def released(pieces: list[str]) -> str:
-    scan = Scan(NAMES)
-    return "".join(scan.feed(piece) for piece in pieces)
+class Given(NamedTuple):
+    """What a scan gave out: the text since all before it was taken back, the thought, and how often that was."""
+
+    text: str
+    thought: str
+    recalls: int
 
 
-@examples(1000)
+def gather(pieces: Iterable[Piece]) -> Given:
+    text, thought, recalls = "", "", 0
+    for piece in pieces:
+        match piece.kind:
+            case PieceKind.TEXT:
+                text += piece.text
+            case PieceKind.THOUGHT:
+                thought += piece.text
+            case PieceKind.RECALL:
+                text, recalls = "", recalls + 1
+    return Given(text, thought, recalls)
+
+
+def given_out(pieces: Iterable[str], *, template_thinks: bool = True) -> Given:
+    """What a scan gives out in all."""
+    scan = Scan(NAMES, template_thinks=template_thinks)
+    out = [given for piece in pieces for given in scan.feed(piece)]
+    return gather([*out, *scan.settle()])
+
+
+def released(text: str) -> str:
+    """The text that a scan gives out of one that is fed as a whole."""
+    return given_out([text], template_thinks=False).text
+
+
+@pytest.mark.parametrize("template_thinks", [True, False])
+@examples(300)
 @given(text=WRITTEN, lengths=LENGTHS)
-def test_any_cut_lets_out_the_same_and_it_is_how_the_rescued_text_begins(text: str, lengths: list[int]) -> None:
-    whole = released([text])
+def test_any_cut_gives_out_the_same(text: str, lengths: list[int], template_thinks: bool) -> None:
+    whole = given_out([text], template_thinks=template_thinks)
 
-    assert released(cut(text, lengths)) == whole
-    assert released(list(text)) == whole
-    assert rescue(text, NAMES).text.startswith(whole)
+    assert given_out(cut(text, lengths), template_thinks=template_thinks) == whole
+    assert given_out(list(text), template_thinks=template_thinks) == whole
 
 
 @examples(300)
+@given(text=WRITTEN)
+def test_what_is_given_out_is_how_the_rescued_text_begins(text: str) -> None:
+    assert rescue(text, NAMES, template_thinks=False).text.startswith(released(text))
+
+
+@examples(300)
+@given(text=WRITTEN)
+def test_what_is_given_out_after_all_was_thought_is_how_the_rescued_text_begins(text: str) -> None:
+    given = given_out([text])
+    rescued = rescue(text, NAMES)
+
+    if given.recalls or not rescued.recalled:  # it may still hold what ends the thoughts
+        assert rescued.text.startswith(given.text)
+
+
+@examples(200)
 @given(text=WRITTEN, more=WRITTEN)
 def test_what_has_left_stays_whatever_follows(text: str, more: str) -> None:
-    assert released([text + more]).startswith(released([text]))
-    assert rescue(text + more, NAMES).text.startswith(released([text]))
+    before = released(text)
+
+    assert released(text + more).startswith(before)
+    assert rescue(text + more, NAMES, template_thinks=False).text.startswith(before)
+
+
+@examples(200)
+@given(text=WRITTEN, lengths=LENGTHS)
+def test_what_is_held_is_the_end_of_what_came(text: str, lengths: list[int]) -> None:
+    scan = Scan(NAMES)
+    fed = ""
+
+    for piece in cut(text, lengths):
+        scan.feed(piece)
+        fed += piece
+
+        assert fed.endswith(scan.held)
+        assert scan.holds_text or not scan.held.strip()
 
 
 @pytest.mark.parametrize(
@@ -53,37 +126,123 @@ def test_what_has_left_stays_whatever_follows(text: str, more: str) -> None:
     [
         ("It is sunny.", "It is sunny."),
         ("It is sunny. \n", "It is sunny."),
-        ("a < b and {x} and [1]", "a < b and {x} and [1]"),
+        ("a < b and {x} and [1].", "a < b and {x} and [1]."),
+        ("", ""),
+        # openers
         ("Look: <tool_call>", "Look:"),
         ("Look: <tool_ca", "Look:"),
         ("Look: <tool_calm>", "Look: <tool_calm>"),
         ("Look: <", "Look:"),
+        ("[TOOL_CALLS]", ""),
+        ("Look: [TOOL_", "Look:"),
+        ("Look: [TOAST] and", "Look: [TOAST] and"),
+        ("The <tool_call> tag opens a call.", "The <tool_call> tag opens a call."),
+        # code
         ("Look:\n\n```json\n{", "Look:"),
-        ("Look:\n```json\n[1]", "Look:\n```json\n[1]"),
+        ("Look:\n```json\n[1]\nso", "Look:\n```json\n[1]\nso"),
         ("Look:\n```", "Look:"),
+        ("Write `<tool_call>` there", "Write `<tool_call>` there"),
+        # objects
         ('Look:\n{"na', "Look:"),
         ('Look:\n{"nap": 1', 'Look:\n{"nap": 1'),
-        ('Look: {"name": "x"', 'Look: {"name": "x"'),
+        ('Look: {"nap": "x"', 'Look: {"nap": "x"'),
+        ('So {"name": "x"', 'So {"name": "x"'),
+        # names
         ("I ask get_weather", "I ask"),
         ("I ask get_weather[ARGS]{", "I ask"),
         ("I ask get_weather now", "I ask get_weather now"),
-        ("[TOOL_CALLS] and then more", ""),
-        ("", ""),
+        ("I ask get_weather(", "I ask get_weather("),
+        # tokens
+        ("It is sunny.<|im_end|>", "It is sunny."),
+        ("It is sunny.</s>\n", "It is sunny."),
+        # thoughts
+        ("<think>So.</think>It is sunny.", "It is sunny."),
+        ("Hm. <think>So.</think> It is sunny.", "Hm.\nIt is sunny."),
+        ("<|channel|>analysis<|message|>So.<|end|><|channel|>final<|message|>It is sunny.", "It is sunny."),
     ],
 )
 def test_only_what_may_begin_a_call_is_held(text: str, out: str) -> None:
-    assert released([text]) == out
+    assert released(text) == out
+    assert given_out(list(text), template_thinks=False).text == out
+
+
+@pytest.mark.parametrize(
+    ("text", "thought", "out"),
+    [
+        ("<think>One. Two.</think>Three.", "One. Two.", "Three."),
+        ("<think>One.", "One.", ""),
+        ("[THINK]a[1] {b} `c`[/THINK]Three.", "a[1] {b} `c`", "Three."),
+        (f"<think>{CALL}</tool_call>, or {LONG}", f"{CALL}</tool_call>, or {LONG}", ""),
+        ("<|channel|>analysis<|message|>One.<|end|>", "One.", ""),
+        ("Put it in `<think>`. So", "", "Put it in `<think>`. So"),
+    ],
+)
+def test_thoughts_leave_apart_from_the_text(text: str, thought: str, out: str) -> None:
+    assert given_out(list(text)) == (out, thought, 0)
+
+
+def test_what_was_said_before_a_lone_end_of_thoughts_is_taken_back() -> None:
+    scan = Scan(NAMES)
+
+    steps = [scan.feed(piece) for piece in ("I see. ", "Yes.", "</thi", "nk>", "\n\nIt is", " sunny.")]
+
+    assert steps == [
+        [Piece(PieceKind.TEXT, "I see.")],
+        [Piece(PieceKind.TEXT, " Yes.")],
+        [],
+        [Piece(PieceKind.RECALL)],
+        [Piece(PieceKind.TEXT, "It is")],
+        [Piece(PieceKind.TEXT, " sunny.")],
+    ]
 
 
 def test_text_is_held_until_it_is_certainly_no_call() -> None:
     scan = Scan(NAMES)
 
-    steps = [(scan.feed(piece), scan.holds_text) for piece in ("Hi ", "<tool", "bar> ", " ", "<tool_call>", "x")]
+    steps = [
+        (gather(scan.feed(piece)).text, scan.holds_text)
+        for piece in ("Hi you ", "<tool", "bar> ", " ", "<tool_call>", "x")
+    ]
 
-    assert steps == [("Hi", False), ("", True), (" <toolbar>", False), ("", False), ("", True), ("", True)]
+    assert steps == [("Hi you", False), ("", True), (" <toolbar>", False), ("", False), ("", True), ("", True)]
+
+
+def test_an_opener_that_was_only_mentioned_is_given_out_again() -> None:
+    scan = Scan(NAMES)
+
+    steps = [gather(scan.feed(piece)).text for piece in ("So the ", "<tool_call>", " tag", " opens", " it. ", "So.")]
+
+    assert "".join(steps) == "So the <tool_call> tag opens it. So."
+    assert steps[1] == ""
+
+
+def test_calls_that_are_complete_are_told_while_more_comes() -> None:
+    scan = Scan(NAMES)
+
+    counts: list[int] = []
+    for piece in (
+        "Hi. <tool_call>",
+        CALL[:20],
+        f"{CALL[20:]}</tool_call>",
+        "\n<tool_call>{",
+        f"{CALL[1:]}</tool_call>",
+    ):
+        scan.feed(piece)
+        counts.append(len(scan.calls))
+
+    assert counts == [0, 0, 1, 1, 2]
+    assert [found.call.args() for found in scan.calls] == [{"city": "Paris"}] * 2
+
+
+def test_a_call_that_is_not_complete_is_not_told() -> None:
+    scan = Scan(NAMES)
+
+    scan.feed('[TOOL_CALLS]get_weather[ARGS]{"city": "Paris", "days": 1')
+
+    assert scan.calls == ()
 
 
 def test_a_long_text_in_small_pieces_keeps_nothing_back() -> None:
     text = "All work and no play makes Jack a dull boy.\n" * 500
 
-    assert released(cut(text, [1, 2, 3])) == text.rstrip()
+    assert given_out(cut(text, [1, 2, 3])).text == text.rstrip()

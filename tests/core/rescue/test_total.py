@@ -6,23 +6,55 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.rescue import Scan, rescue
+from forge_proxy.core.jsontypes import read_object
+from forge_proxy.core.rescue import PieceKind, Scan, mend_arguments, rescue
 from tests.properties import LENGTHS, MARKUP, cut, examples
 
 NAMES = ("get_weather", "a")
 SURROGATES = st.sampled_from(["\ud83d", "\ude00", "\\ud83d", "\\ude00", "\x00", "\x85", "\u2028", "\ufeff"])
+HALF_TAGS = (
+    "<tool_call>", "</tool_call>", "<function=", "<function=a>", "<parameter=x>", "</parameter>", "</function>",
+    "[TOOL_CALLS]", "[ARGS]", "a", "get_weather", "name", "arguments", '{"name": "a"', '"arguments": {',
+    "call:",
+    "<|tool_call>", "<tool_call|>", '<|"|>', "<escape>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜DSML｜",
+    "invoke",
+    "parameter", 'name="a"', 'string="false"', "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>",
+    "]<]minimax[>[",
+    "<think>", "</think>", "<|channel|>", "<|message|>", "<|start|>", "to=a", "functools", "Action: a\n",
+    "Action Input:",
+    "```json\n", "```", "✿FUNCTION✿:", "✿ARGS✿:", ">>>", "tool =>", "--x", "\\u", "\\ud83d", "1e999", "True", "None",
+    "//", "/*", "#", "a(", "b=", '\"\"\"',
+)  # fmt: skip
 WILD = st.lists(SURROGATES | st.sampled_from(MARKUP) | st.text(max_size=3), max_size=12).map("".join)
 
 
 @examples(400)
 @given(text=WILD, lengths=LENGTHS, names=st.sampled_from([NAMES, (), ("",), ("(", "a|b", "[ARGS]", "\ud83d")]))
 def test_no_text_and_no_names_make_it_raise(text: str, lengths: list[int], names: tuple[str, ...]) -> None:
-    rescued = rescue(text, names)
+    rescued = rescue(text, names, template_thinks=False)
+    mended = mend_arguments(text)
 
-    scan = Scan(names)
-    out = "".join(scan.feed(piece) for piece in cut(text, lengths))
-    assert rescued.text.startswith(out)
-    assert rescued.calls or rescued.text == text
+    scan = Scan(names, template_thinks=False)
+    pieces = [given for piece in cut(text, lengths) for given in scan.feed(piece)] + scan.settle()
+    assert rescued.text.startswith("".join(piece.text for piece in pieces if piece.kind is PieceKind.TEXT))
+    assert all(0 <= found.start < found.end <= len(text) for found in rescued.calls)
+    assert [call for call in scan.calls if call.open] == []
+    assert mended.text is None or read_object(mended.text) is not None
+
+
+HALVES = st.lists(
+    st.sampled_from([*"{}[]()<>|=:,;/\\`'\"\n ", "｜", "▁", "✿", *HALF_TAGS]) | st.text(max_size=2), max_size=24
+).map("".join)
+
+
+@examples(600)
+@given(text=HALVES)
+def test_no_halves_of_markup_make_it_raise(text: str) -> None:
+    rescued = rescue(text, NAMES)
+
+    assert all(0 <= found.start < found.end <= len(text) for found in rescued.calls)
+    assert all(isinstance(found.call.args(), dict) for found in rescued.calls)
+    assert Scan(NAMES).feed(text) is not None
 
 
 MANY = 8000
@@ -65,7 +97,7 @@ def test_deep_arguments_are_read_as_they_are(depth: int) -> None:
 
 
 # Each of these would take hours if the time grew with the square of the length.
-LONG = 200_000
+LONG = 5_000
 ENDLESS = {
     "white space": "a" + " " * LONG + "b",
     "white space at the end": "a" + "\n" * LONG,
@@ -74,21 +106,76 @@ ENDLESS = {
     "openers of objects": "<tool_call>{" * LONG,
     "openers in code": "`" + "<tool_call>" * LONG + "`",
     "json in code": "```\n\n" + '{"name":\n' * LONG,
-    "closers": "</tool_call>" * LONG,
-    "parameters": "<function=a>" + "<parameter=x></parameter>" * LONG,
-    "closers of parameters": "<function=a><parameter=x>" + "</parameter> " * LONG,
     "backticks": "`" * LONG,
     "fences": "```\n" * LONG,
     "fences of growing length": "".join("`" * (3 + i % 20) + "x\n" for i in range(LONG)),
+    "mentions": "<tool_call> x" * LONG,
+    "tokens": "<|im_end|>" * LONG,
+    "thoughts": "<think>" * LONG,
+    "empty thoughts": "<think></think>" * LONG,
+    "ends of thoughts": "</think>" * LONG,
+    "messages": "<|channel|>final<|message|>x<|end|>" * LONG,
+    "channels": "<|channel|>analysis" * LONG,
+    "pairs": "<tool_call>a" + "<arg_key>k</arg_key><arg_value>v</arg_value>" * LONG,
+    "open pairs": "<tool_call>a" + "<arg_key>k</arg_key><arg_value>" * LONG,
+    "children": "<a>" + "<x></x>" * LONG,
+    "open children": "<a>" + "<x>" * LONG,
+    "invoke tags": '<invoke name="a">' * LONG,
+    "DSML": '<｜DSML｜invoke name="a">' * LONG,
+    "minimax": "]<]minimax[>[" * LONG,
+    "code": "a(" * LONG,
+    "lists of code": "[a(" * LONG,
+    "code on lines": "\na()" * LONG,
+    "single quotes": "<tool_call>{'a': '" + "'x " * LONG,
+    "double quotes": '<tool_call>{"a": "' + '" x' * LONG,
+    "comments": "<tool_call>{" + "//x\n" * LONG,
+    "open comments": "<tool_call>{" + "/* " * LONG,
+    "quotes of Gemma": '<|tool_call>call:a{x:<|"|>' * LONG,
+    "members of Gemma": "<|tool_call>call:a{" + 'x:<|"|>y<|"|>,' * LONG,
+    "flowers": "✿FUNCTION✿: a\n" * LONG,
+    "prompts": ">>>" * LONG,
+    "attributes": "<tool_call>a" + ' k="v' * LONG,
+    "angles": "<" * LONG,
+    "arrows": "[TOOL_CALL]{tool => " * LONG,
+    "a row of broken calls": "<tool_call>{'name': 'a', 'arguments': {}}</tool_call>\n" * (LONG // 10),
+    "a row of loose calls": '{"name": "a", "arguments": {}}\n' * (LONG // 10),
     "names": "a[ARGS]" * LONG,
     "quotes": "<tool_call>{" + '"' * LONG,
     "backslashes": '<tool_call>{"' + "\\" * LONG,
 }
 
 
+# What no long text has to be left as it is: closers without an opener are no text, and a call was begun.
+ENDLESS_CALLS = {
+    "closers": ("</tool_call>" * LONG, 0),
+    "parameters": ("<function=a>" + "<parameter=x></parameter>" * LONG, 1),
+    "closers of parameters": ("<function=a><parameter=x>" + "</parameter> " * LONG, 1),
+}
+
+
+@pytest.mark.parametrize(("text", "calls"), ENDLESS_CALLS.values(), ids=ENDLESS_CALLS)
+def test_a_long_row_of_closers_and_parameters_is_read_to_its_end(text: str, calls: int) -> None:
+    rescued = rescue(text, NAMES)
+
+    assert (rescued.text, len(rescued.calls)) == ("", calls)
+    assert all(found.open for found in rescued.calls)
+
+
 @pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
 def test_a_long_text_of_one_thing_is_read_to_its_end(text: str) -> None:
-    assert rescue(text, NAMES).text == text
+    rescued = rescue(text, NAMES)
+
+    assert all(found.end <= len(text) for found in rescued.calls)
+    assert len(rescued.text) <= len(text)
+
+
+@pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
+def test_a_long_text_of_one_thing_is_scanned_to_its_end(text: str) -> None:
+    scan = Scan(NAMES)
+
+    pieces = [given for at in range(0, len(text), 50) for given in scan.feed(text[at : at + 50])] + scan.settle()
+
+    assert sum(len(piece.text) for piece in pieces) <= len(text)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,113 @@
+"""Says in words what a validator found, as `days: expected integer, got "three"`. Called by `schema` only.
+
+Wrong values are shown, so a reason is for the model and never for a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jsonschema_rs
+
+from forge_proxy.core.guardrails.paths import path_of
+from forge_proxy.core.jsontypes import kind_of, write
+
+_MAX_SHOWN = 60
+"""Characters of a wrong value that are shown to the model."""
+_MAX_OPTIONS = 300
+"""Characters of the values that are allowed."""
+_MAX_ALTERNATIVES = 600
+_MAX_DEPTH = 8
+_LIMITS = {
+    "minimum": "at least {}",
+    "exclusiveMinimum": "more than {}",
+    "maximum": "at most {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
+    "minProperties": "at least {} members",
+    "maxProperties": "at most {} members",
+    "pattern": "text that matches {}",
+    "format": "the format {}",
+    "const": "{}",
+}
+"""Rules with one number or text each."""
+
+
+def reasons_for(error: jsonschema_rs.ValidationError, depth: int = 0) -> tuple[str, ...]:
+    """What is wrong, each as "`path`: reason". Several where an alternative was missed: what that one still lacks."""
+    place = _quoted(error.instance_path) or "arguments"
+    facts: dict[str, Any] = error.kind.as_dict()
+    match error.kind.name:
+        case "required":
+            return (f"{_quoted([*error.instance_path, facts['property']])}: required, missing",)
+        case "type":
+            return (f"{place}: expected {' or '.join(facts['types'])}, {_got(error)}",)
+        case "enum":
+            return (f"{place}: expected one of {_cut(write(facts['options']), _MAX_OPTIONS)}, {_got(error)}",)
+        case "additionalProperties" | "unevaluatedProperties":
+            names = ", ".join(_quoted([*error.instance_path, name]) for name in facts["unexpected"][:8])
+            return (f"{names}: no such parameter",)
+        case "anyOf" | "oneOf" if depth < _MAX_DEPTH:
+            return _of_alternatives(error, facts["context"], place, depth)
+        case name if name in _LIMITS and len(facts) == 1:
+            (limit,) = facts.values()
+            wanted = limit if name in ("pattern", "format") else write(limit)
+            return (f"{place}: expected {_LIMITS[name].format(_cut(wanted, _MAX_OPTIONS))}, {_got(error)}",)
+        case _:
+            return (f"{place}: {error.message if len(error.message) <= 200 else f'breaks the rule {error.kind.name}'}",)
+
+
+def _of_alternatives(
+    error: jsonschema_rs.ValidationError,
+    alternatives: Sequence[Sequence[jsonschema_rs.ValidationError]],
+    place: str,
+    depth: int,
+) -> tuple[str, ...]:
+    """Why none of the alternatives fits: what those of the right type lack, or else which types would fit."""
+    if not all(alternatives):
+        return (f"{place}: fits more than one alternative",)
+    near: list[Sequence[jsonschema_rs.ValidationError]] = []
+    wanted: list[str] = []
+    for faults in alternatives:
+        of_whole = {fault.kind.name: fault for fault in faults if fault.instance_path == error.instance_path}
+        wrong = next((of_whole[rule] for rule in ("type", "const", "enum") if rule in of_whole), None)
+        if wrong is None:
+            near.append(faults)
+        else:
+            facts = wrong.kind.as_dict()
+            wanted += facts.get("types") or [
+                write(value) for value in facts.get("options", [facts.get("expected_value")])
+            ]
+    if not near:
+        return (f"{place}: expected {_cut(' or '.join(dict.fromkeys(wanted)), _MAX_OPTIONS)}, {_got(error)}",)
+    # The alternatives of a kind are often told apart by a constant: one whose constant is right is the one meant.
+    near = [faults for faults in near if all(fault.kind.name != "const" for fault in faults)] or near
+    lacking = [tuple(reason for fault in faults for reason in reasons_for(fault, depth + 1)) for faults in near[:3]]
+    if len(near) == 1:
+        return lacking[0]
+    each = " or ".join(" and ".join(reasons[:3]) for reasons in lacking)
+    return (f"{place}: fits no alternative: {_cut(each, _MAX_ALTERNATIVES)}",)
+
+
+def _quoted(path: Sequence[str | int]) -> str:
+    return f"`{path_of(path)}`" if path else ""
+
+
+def _got(error: jsonschema_rs.ValidationError) -> str:
+    return f"got {_shown(error.instance)}"
+
+
+def _shown(value: object) -> str:
+    """A scalar as JSON, cut where it is long; of anything bigger only its kind."""
+    if isinstance(value, str | int | float | bool):
+        return write(value)[:_MAX_SHOWN]
+    return kind_of(value)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length]}…"

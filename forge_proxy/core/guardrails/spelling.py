@@ -1,0 +1,45 @@
+"""Reads a value that was written as text: as JSON writes it, or as Python does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from forge_proxy.core.guardrails.shape import kind_in_schema
+from forge_proxy.core.jsontypes import Json, read_value
+
+_SPACE = " \t\r\n"
+_WORDS: dict[str, Json] = {"True": True, "False": False, "None": None}
+_PYTHON = re.compile(r"""'((?:[^'\\]|\\.)*+)('?)|"(?:[^"\\]|\\.)*+"?|\b(?:True|False|None)\b""", re.DOTALL)
+_QUOTES = re.compile(r"\\.|\"", re.DOTALL)
+_EXACT = 2.0**53
+"""Above it not each integer can be told from its neighbours."""
+
+
+def readings(text: str, kinds: Collection[str]) -> tuple[Json, ...]:
+    """The value that the text spells, if it is one of these kinds and no text itself; else nothing."""
+    text = text.strip(_SPACE)
+    read = (_WORDS[text],) if text in _WORDS else _whole_value(text)
+    if not read and text.startswith(("[", "{")):  # a list or dict as Python prints it; if it is none, no JSON comes out
+        read = _whole_value(_PYTHON.sub(_token_as_json, text))
+    for value in read:
+        if isinstance(value, float) and value.is_integer() and "number" not in kinds:
+            return (int(value),) if "integer" in kinds and abs(value) < _EXACT else ()
+        if kind_in_schema(value) in kinds and not isinstance(value, str):
+            return (value,)
+    return ()
+
+
+def _whole_value(text: str) -> tuple[Json, ...]:
+    read = read_value(text, 0)
+    return (read[0],) if read and read[1] == len(text) else ()
+
+
+def _token_as_json(token: re.Match[str]) -> str:
+    word = token.group()
+    if word in _WORDS:
+        return {"True": "true", "False": "false", "None": "null"}[word]
+    if not word.startswith("'"):
+        return word
+    inside = _QUOTES.sub(lambda mark: {"\\'": "'", '"': '\\"'}.get(mark[0], mark[0]), token[1])
+    return f'"{inside}"' if token[2] else word

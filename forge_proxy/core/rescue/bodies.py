@@ -1,0 +1,204 @@
+"""Reads what stands behind the opener of a call: objects, code, tags, or the name of a tool and its arguments.
+
+One grammar for all markup: which of the shapes follows is seen from the text, not from the opener.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from forge_proxy.core.chat import ToolCall
+from forge_proxy.core.jsontypes import read_value, skip_space, write
+from forge_proxy.core.rescue import pythonic
+from forge_proxy.core.rescue.calls import Said, arguments_of, calls_of
+from forge_proxy.core.rescue.json_reader import Value, read_members, read_objects
+from forge_proxy.core.rescue.look import Look
+from forge_proxy.core.rescue.markup import BETWEEN, CALL_ID, CLOSER, INVOKE, NAME, NOISE, OPENER, clean, past_closers
+from forge_proxy.core.rescue.tags import CLOSE, OPEN, Parameters, read_parameters
+
+Body = tuple[list[Said], int, str]
+"""Calls, the place after them and what closes them, and the name of their shape."""
+
+_JUNK = re.compile(r"(?:\s|```\w{0,12}(?=\s)|json(?=\s*[\[{])|function(?=\s*<[|｜]tool[_▁]sep))*")
+_NAMED_TAGS = re.compile(
+    rf"\s*{OPEN}(?:name|tool_name|function_name)>\s*(?P<name>[^<>\n]{{1,128}}?)\s*{CLOSE}(?:name|tool_name|function_name)>\s*"
+    rf"(?:{OPEN}(?:arguments|parameters|args|params|input|tool_input)>)?"
+)
+_NAMED_END = re.compile(rf"\s*{CLOSE}(?:arguments|parameters|args|params|input|tool_input)\s*>")
+_ATTRIBUTE = re.compile(r"\s+(?P<key>[^\W\d][\w.-]{0,127})\s?=\s?(?=[\"'])")
+_FENCE_END = re.compile(r"\s{0,8}```")
+_MAX_JUNK = 8
+"""Openers and tokens in a row before a call; no model writes more."""
+_NUMBERED = re.compile(r":\d{1,4}$")
+_NOTHING_MORE = re.compile(r"\s*(?:\Z|[<\[✿\]])")
+
+
+def read_body(text: str, at: int, look: Look) -> Body | None:
+    """The calls behind an opener that ends at `at`; None if there are none that can be read."""
+    at = _past_junk(text, at)
+    if text.startswith("{", at):
+        return _read_objects(text, at, look)
+    if text.startswith("[", at):
+        return _read_objects(text, at, look) or _read_code(text, at, look)
+    invoke = INVOKE.match(text, at)
+    if invoke:
+        return read_invoke(text, invoke, look)
+    if named := _NAMED_TAGS.match(text, at):
+        return _read_named_tags(text, named, look)
+    return _read_code(text, at, look) or read_named(text, at, look)
+
+
+def read_invoke(text: str, opening: re.Match[str], look: Look) -> Body | None:
+    """The call in a tag that names its tool."""
+    name = clean(opening["quoted"] or opening["name"] or opening["said"])
+    if not name:
+        return None
+    if opening.group().endswith("/>"):
+        return [Said(ToolCall(name.rstrip("/ "), "{}"))], past_closers(text, opening.end()), "tags"
+    at = skip_space(text, opening.end())
+    if text.startswith("{", at):
+        return _with_object(text, at, name, look, "function-tag")
+    parameters = read_parameters(text, opening.end(), children=True)
+    ends = past_closers(text, parameters.end)
+    if ends == parameters.end and text[ends:].strip() and not parameters.open:
+        return None
+    return [_of_parameters(name, parameters, text)], ends, "tags"
+
+
+def read_named(text: str, at: int, look: Look, name: str = "") -> Body | None:
+    """The call whose name stands at `at`, or that has this `name` and whose arguments stand there."""
+    identity = ""
+    if not name:
+        found = NAME.match(text, at)
+        if not found:
+            return None
+        name = clean(found["name"])
+        at = found.end()
+        if look.name(name) is None and _NUMBERED.search(name):
+            name = _NUMBERED.sub("", name)
+    between = BETWEEN.match(text, at)
+    start = between.end() if between else at
+    if between and (said_id := CALL_ID.search(between.group())):
+        identity = said_id[1]
+    body = _read_arguments(text, start, at, name, look)
+    if body and between and "```" in between.group() and (fence := _FENCE_END.match(text, body[1])):
+        body = (body[0], past_closers(text, fence.end()), body[2])
+    if body and identity:
+        body[0][0] = replace(body[0][0], call=replace(body[0][0].call, id=identity))
+    return body
+
+
+def _read_arguments(text: str, at: int, after_name: int, name: str, look: Look) -> Body | None:
+    if text.startswith("{", at):
+        return _with_object(text, at, name, look, "named")
+    if text.startswith('"', at):
+        return _with_string(text, at, name, look)
+    parameters = read_parameters(text, at)
+    if parameters.values:
+        return [_of_parameters(name, parameters, text)], past_closers(text, parameters.end), "tags"
+    attributes = _read_attributes(text, after_name, name)
+    if attributes:
+        return attributes
+    if look.name(name) is not None and (CLOSER.match(text, at) or CLOSER.match(text, after_name)):
+        return (
+            [Said(ToolCall(name, "{}"))],
+            past_closers(text, after_name if not CLOSER.match(text, at) else at),
+            "named",
+        )
+    return None
+
+
+def _read_objects(text: str, at: int, look: Look) -> Body | None:
+    """Objects with a call's keys, one after the other or in a list."""
+    calls: list[Said] = []
+    doubled = text.startswith("{{", at)  # braces doubled as in a template
+    at += doubled
+    while True:
+        read = read_objects(text, at, look)
+        found = [said for members in read[0] for said in calls_of(members, look) or ()] if read else []
+        if read is None or not found:
+            return (calls, past_closers(text, at), "json") if calls else None
+        calls += found
+        at = read[1]
+        following = at
+        while following < len(text) and text[following] in " \t\r\n,;":
+            following += 1
+        if doubled and text.startswith("}", at):
+            at = following = at + 1
+        if not text.startswith(("{", "["), following) or text.startswith(("[/", "[T"), following):
+            return calls, past_closers(text, at), "json"
+        at = following
+
+
+def _read_code(text: str, at: int, look: Look) -> Body | None:
+    read = pythonic.read_calls(text, at, look)
+    return (read[0], past_closers(text, read[1]), "pythonic") if read else None
+
+
+def _read_named_tags(text: str, named: re.Match[str], look: Look) -> Body | None:
+    at = skip_space(text, named.end())
+    if text.startswith("{", at):
+        read = _with_object(text, at, named["name"], look, "tags")
+        return (read[0], past_closers(text, read[1]), "tags") if read else None
+    parameters = read_parameters(text, at, children=True)
+    end = _NAMED_END.match(text, parameters.end)
+    if not end and not parameters.values:
+        return None
+    stop = end.end() if end else parameters.end
+    return [_of_parameters(named["name"], parameters, text)], past_closers(text, stop), "tags"
+
+
+def _with_object(text: str, at: int, name: str, look: Look, shape: str) -> Body | None:
+    members = read_members(text, at, look)
+    if members is None:
+        return None
+    said = Said(ToolCall(name, members.text), members.repairs, open=members.open)
+    return [said], past_closers(text, members.end), shape
+
+
+def _with_string(text: str, at: int, name: str, look: Look) -> Body | None:
+    """Arguments that were written as the text of a string once more."""
+    value = read_value(text, at)
+    arguments = arguments_of(Value(value[0]), look) if value and isinstance(value[0], str) else None
+    if value is None or arguments is None:
+        return None
+    return [Said(ToolCall(name, arguments[0]), arguments[2])], past_closers(text, value[1]), "named"
+
+
+def _read_attributes(text: str, at: int, name: str) -> Body | None:
+    """`name key="value" other="value" />`."""
+    values: dict[str, str] = {}
+    while attribute := _ATTRIBUTE.match(text, at):
+        quote = text[attribute.end()]
+        end = re.compile(rf"{quote}(?=\s+[^\W\d][\w.-]{{0,127}}\s?=\s?[\"']|\s*(?:/?>|<|\Z))").search(
+            text, attribute.end() + 1
+        )
+        if not end:
+            return None
+        values[attribute["key"]] = text[attribute.end() + 1 : end.start()]
+        at = end.end()
+    if not values:
+        return None
+    slash = re.compile(r"\s*/?>").match(text, at)
+    call = ToolCall(name, write(dict(values)))
+    return [Said(call, untyped=frozenset(values))], past_closers(text, slash.end() if slash else at), "attributes"
+
+
+def _of_parameters(name: str, parameters: Parameters, text: str) -> Said:
+    # Where nothing closes the call, more arguments may have been to come.
+    unclosed = parameters.open or not text[parameters.end :].strip()
+    repairs = frozenset({*parameters.repairs, "closing tags"} if unclosed else parameters.repairs)
+    return Said(ToolCall(name, write(parameters.values)), repairs, frozenset(parameters.untyped), open=unclosed)
+
+
+def _past_junk(text: str, at: int) -> int:
+    """The place after further openers and tokens of no meaning."""
+    for _ in range(_MAX_JUNK):
+        junk = _JUNK.match(text, at)
+        at = junk.end() if junk else at
+        more = OPENER.match(text, at) or (NOISE.match(text, at) if not CLOSER.match(text, at) else None)
+        if not more:
+            break
+        at = more.end()
+    return at

@@ -1,0 +1,38 @@
+"""The parts of a text that are not plain, as `Walk` finds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from forge_proxy.core.rescue.calls import Said
+
+
+class Kind(StrEnum):
+    """What a part of a text is."""
+
+    CALLS = "calls"
+    NOISE = "noise"
+    """Markup without a meaning of its own."""
+    THOUGHT = "thought"
+    LONE_CLOSER = "lone closer"
+    """The end of thoughts whose beginning the chat template wrote."""
+    BROKEN = "broken"
+    """A call was begun and cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a text that is not plain; `inner` is where the words of a thought stand."""
+
+    kind: Kind
+    start: int
+    end: int
+    calls: tuple[Said, ...] = ()
+    form: str = ""
+    explicit: bool = True
+    """Whether the markup alone says that this is a call."""
+    fenced: bool = False
+    inner: tuple[int, int] = (0, 0)
+    open: bool = False
+    """Whether a thought was not closed."""

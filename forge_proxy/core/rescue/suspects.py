@@ -1,0 +1,89 @@
+"""Whether what may be a call, in a text that is still being written, is one for certain, or none, or neither yet."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from forge_proxy.core.rescue.json_reader import read_strictly
+from forge_proxy.core.rescue.markup import OPENER
+from forge_proxy.core.rescue.parts import Kind, Part
+from forge_proxy.core.rescue.unread import past_brackets
+from forge_proxy.core.rescue.walk import Walk
+
+_SURE = 700
+"""Characters behind an opener after which no more text can turn a mere mention into a call."""
+_WORD = r"(?!json\b|commentary\b|function\b)[^\W\d]\w{0,40}"
+_MENTION = re.compile(rf"\s{{0,8}}{_WORD}[,.;:]?[ ]{_WORD}[,.;:!?)]?[ ](?!=)")
+"""Two words of a sentence behind an opener: no name with arguments begins so."""
+_TAIL = 60
+"""More words than this behind a loose call, or any on another line, certainly make it a quotation."""
+
+
+_MARK = 3
+"""Characters that tell whether markup begins which ends a call."""
+_MARKUP = "{[<`✿>]"
+_WORDS = re.compile(rf"[^\n{re.escape(_MARKUP)}]*")
+_GAP = re.compile(r"[\s;,]*")
+
+
+class Suspect(NamedTuple):
+    """Where a possible call begins; up to where it certainly is plain text after all; or that it certainly is one."""
+
+    begins: int
+    plain_to: int | None = None
+    certain: bool = False
+
+
+def judge_suspect(walk: Walk, place: int, low: int, text: str) -> Suspect:
+    """What stands at `place`; -1 stands for the beginning of the answer."""
+    begins = walk.around.begins(place, low) if place >= 0 else low
+    opener = OPENER.match(text, place) if place >= 0 else None
+    if opener and text[place + 1] not in "|｜" and _MENTION.match(text, opener.end()):
+        return Suspect(begins, plain_to=opener.end())
+    part = walk.part_at(place, low) if place >= 0 else walk.first()
+    begins = min(begins, place) if place >= 0 else low
+    if isinstance(part, Part):
+        return _judge_part(walk, text, begins, part)
+    if place >= 0 and not walk.around.may_open(place, low):
+        return Suspect(begins, plain_to=place + 1)
+    if not _is_decided(text, max(place, 0), part):
+        return Suspect(begins)
+    return Suspect(begins, plain_to=part if part is not None and part > max(place, 0) else max(place, 0) + 1)
+
+
+def _judge_part(walk: Walk, text: str, begins: int, part: Part) -> Suspect:
+    whole = part.kind is Kind.CALLS and not any(said.open for said in part.calls)
+    if not whole:
+        return Suspect(begins)
+    if part.explicit:
+        return Suspect(begins, certain=True)
+    return Suspect(begins, plain_to=part.end if _is_quoted(walk, text, part) else None)
+
+
+def _is_quoted(walk: Walk, text: str, part: Part) -> bool:
+    """Whether what follows a loose call already makes sure that it was only shown."""
+    gap = _GAP.match(text, part.end)
+    start = gap.end() if gap else part.end
+    if walk.openers.may_announce(text[start : start + _TAIL]):
+        return False
+    words = _WORDS.match(text, start)
+    end = words.end() if words else start
+    if not text[start:end].strip():
+        return False
+    if part.fenced or end - start > _TAIL or "\n" in text[part.end : start]:
+        return True
+    rest = text[end:].lstrip()
+    return text.startswith("\n", end) and rest != "" and rest[0] not in _MARKUP and not walk.openers.may_announce(rest)
+
+
+def _is_decided(text: str, place: int, part: int | None) -> bool:
+    """Whether no more text can make a call of what is none now."""
+    match text[place : place + 1]:
+        case "{":
+            return part == place + 1 or read_strictly(text, place) is not None
+        case "[" if not OPENER.match(text, place):
+            end = past_brackets(text, place)
+            return end + _MARK <= len(text) and text[end - 1 : end] == "]"
+        case _:
+            return len(text) - place >= _SURE

@@ -1,0 +1,156 @@
+"""Reads the arguments of a call that are written in tags: `<parameter=city>Oslo</parameter>` and its relatives.
+
+Values are raw text whose type only a schema can tell; nothing in them is altered.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from forge_proxy.core.jsontypes import Json, read_value, skip_space
+
+# What may stand before a tag's own name: a token of MiniMax, a name space, DeepSeek's mark.
+_SPACE_NAMES = r"(?:[|｜]DSML[|｜]\s?|[\w.-]{1,24}[:|｜])?"
+OPEN = rf"(?:\]<\]minimax\[>\[)?<{_SPACE_NAMES}"
+CLOSE = rf"(?:\]<\]minimax\[>\[)?</{_SPACE_NAMES}"
+CALL_TAGS = r"(?:tool[_-]?calls?|function[_-]?calls?|tool_use|invoke|function|tool|call|calls)"
+
+_PARAMETER = re.compile(
+    rf"(?P<tag>{OPEN}(?:parameter|param|argument|arg)(?:\s+name)?\s*=)\s*(?:(?P<q>[\"'])(?P<quoted>[^\"'<>\n]{{1,128}}?)(?P=q)"
+    r"(?P<more>\s[^<>]{0,120})?|(?P<key>[^\"'<>\n]{1,128}?)\s*)>"
+)
+_PAIR = re.compile(
+    rf"{OPEN}arg_key>\s*(?P<key>.{{1,128}}?)\s*{CLOSE}arg_key>(?:\s|\\n)*(?:{OPEN}arg_type>.{{0,64}}?{CLOSE}arg_type>\s*)?"
+    rf"(?P<open>{OPEN}arg_value>)?"
+)
+_PAIR_BEGINS = re.compile(rf"{OPEN}arg_key>")
+_CHILD = re.compile(rf"(?P<open>{OPEN})(?P<key>[^\W\d][\w.-]{{0,127}})>")
+_ENDING = rf"{CLOSE}(?:{CALL_TAGS}|parameters|arguments|args)\s*>|</?[|｜]|<[|｜]|\[/|```"
+_NEXT = rf"{OPEN}(?:parameter|param|argument|arg)(?:\s+name)?\s*=|{OPEN}arg_key>"
+# A closer inside a value (code that writes such markup) is not followed by what may come after a value.
+_AFTER = rf"{_NEXT}|{_ENDING}|</?[\w:|｜]{{0,20}}\Z|\Z"
+_CLOSER = re.compile(rf"{CLOSE}(?:parameter|param|argument|arg)\s*>(?=\s*(?:{_AFTER}))")
+_PAIR_CLOSER = re.compile(rf"{CLOSE}arg_value\s*>(?=\s*(?:{_AFTER}|</\w{{1,24}}>))")
+_STOP = re.compile(rf"(?=\s*(?:{_NEXT}|{_ENDING}))")
+
+
+@dataclass(slots=True)
+class Parameters:
+    """The arguments that were read, which of them are raw text, and the place after the last."""
+
+    end: int
+    values: dict[str, Json] = field(default_factory=dict[str, Json])
+    untyped: set[str] = field(default_factory=set[str])
+    repairs: set[str] = field(default_factory=set[str])
+    open: bool = False
+    """Whether the text ended inside a value."""
+    _closers: dict[re.Pattern[str], re.Match[str] | None] = field(
+        default_factory=dict[re.Pattern[str], "re.Match[str] | None"]
+    )
+
+    def closer(self, text: str, start: int, closer: re.Pattern[str]) -> re.Match[str] | None:
+        """The first closer of a value from `start` on; what was found is kept, so that no text is searched twice."""
+        found = self._closers.get(closer)
+        if closer not in self._closers or (found and found.start() < start):
+            found = self._closers[closer] = closer.search(text, start)
+        return found
+
+    def put(self, key: str, value: Json, end: int, *, untyped: bool = True) -> None:
+        """Take in one more. The last of equal keys counts."""
+        self.values[key] = value
+        self.untyped.discard(key)
+        if untyped:
+            self.untyped.add(key)
+        self.end = end
+
+
+def read_parameters(text: str, at: int, *, children: bool = False) -> Parameters:
+    """The arguments from `at` on, up to what is none. With `children`, any tag is the name of one."""
+    found = Parameters(at)
+    while not found.open:
+        at = skip_space(text, found.end)
+        parameter = _PARAMETER.match(text, at)
+        if parameter:
+            _put_parameter(text, parameter, found)
+        elif pair := _PAIR.match(text, at):
+            _put_value(text, pair["key"], pair.end(), found, bare=pair["open"] is None)
+        elif not (children and _put_child(text, at, found)):
+            break
+    return found
+
+
+def _put_parameter(text: str, opening: re.Match[str], found: Parameters) -> None:
+    start = opening.end()
+    more = opening["more"] or ""
+    key = (opening["quoted"] or opening["key"]).strip()
+    if more.rstrip().endswith("/"):
+        found.put(key, "", start)
+        return
+    # A name space makes it sure that what looks like the next parameter is one, and the closer was forgotten.
+    tag = opening["tag"]
+    following = text.find(tag, start) if ":" in tag or "｜" in tag or "|" in tag else -1
+    _put_value(text, key, start, found, framed=True, stop=following)
+    value = found.values.get(key)
+    if 'string="true"' in more:
+        found.untyped.discard(key)
+    elif 'string="false"' in more and isinstance(value, str):
+        read = read_value(value.strip(), 0)
+        if read and read[1] == len(value.strip()):
+            found.put(key, read[0], found.end, untyped=False)
+
+
+def _put_value(
+    text: str, key: str, start: int, found: Parameters, *, framed: bool = False, bare: bool = False, stop: int = -1
+) -> None:
+    """Take in the value that begins at `start`: up to its closer, or where that was forgotten to what comes next."""
+    closer = found.closer(text, start, _CLOSER if framed else _PAIR_CLOSER)
+    if not framed:
+        pair = _PAIR_BEGINS.search(text, start)
+        stop = pair.start() if pair else -1
+    if closer and (stop < 0 or closer.start() < stop):
+        value, end = text[start : closer.start()], closer.end()
+    elif framed and stop >= 0:
+        found.repairs.add("closing tags")
+        value, end = text[start:stop], stop
+    else:
+        found.repairs.add("closing tags")
+        following = _STOP.search(text, start)
+        end = following.start() if following else len(text)
+        found.open = following is None
+        value = text[start:end]
+    if framed:
+        value = unframed(value)
+    found.put(key, value.strip() if bare else value, end)
+
+
+def _put_child(text: str, at: int, found: Parameters) -> bool:
+    opening = _CHILD.match(text, at)
+    if not opening:
+        return False
+    key = opening["key"]
+    end = past_child(text, opening)
+    if end is None:
+        return False
+    closing = text.rfind("</", opening.end(), end)
+    value = text[opening.end() : closing]
+    # Behind MiniMax's token each line break is the model's own.
+    raw = opening["open"].startswith("]")
+    found.put(key, value.removesuffix("]<]minimax[>[") if raw else unframed(value), end)
+    return True
+
+
+def past_child(text: str, opening: re.Match[str]) -> int | None:
+    """The place after the tag that closes this one, tags of the same name inside it counted; None if none does."""
+    depth = 0
+    name = re.escape(opening["key"])
+    for tag in re.compile(rf"{OPEN}{name}>|({CLOSE}{name}\s*>)").finditer(text, opening.start()):
+        depth += -1 if tag[1] else 1
+        if depth == 0:
+            return tag.end()
+    return None
+
+
+def unframed(value: str) -> str:
+    """The value without the one line break that the form puts before and after it."""
+    return value.removeprefix("\n").removesuffix("\n")

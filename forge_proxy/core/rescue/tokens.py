@@ -1,0 +1,33 @@
+"""Tokens that are no part of a call: the edges of thoughts, message headers, and what says nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from forge_proxy.core.rescue.headers import MESSAGE_END, THINK_CLOSE, THINK_OPEN, read_header
+from forge_proxy.core.rescue.markup import NOISE
+
+
+class Token(NamedTuple):
+    """A token that is no text: `thought` is what ends the thought that it begins, `closes` says that it ends one."""
+
+    end: int
+    thought: re.Pattern[str] | None = None
+    closes: bool = False
+
+
+def read_token(text: str, place: int, *, opens: bool) -> Token | None:
+    """The token at `place` that is no part of a call; None if there is none, or it is not whole yet. `opens` says
+    whether a call may begin there.
+    """
+    if header := read_header(text, place):
+        return (
+            Token(header.end, MESSAGE_END if header.audience == "self" else None) if header.audience != "tool" else None
+        )
+    if opening := THINK_OPEN.match(text, place):
+        return Token(opening.end(), THINK_CLOSE) if opening.end() < len(text) or text.endswith((">", "]")) else None
+    if closing := THINK_CLOSE.match(text, place):
+        return Token(closing.end(), closes=True)
+    noise = NOISE.match(text, place)
+    return Token(noise.end()) if noise and not opens else None

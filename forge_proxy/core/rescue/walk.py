@@ -1,0 +1,281 @@
+"""Goes through a text from front to back and says what stands there that is not plain text.
+
+`rescue` walks a whole text and then decides what was meant; `Scan` walks one that is still being written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from forge_proxy.core.jsontypes import skip_space
+from forge_proxy.core.rescue.around import TOOL_TAG, Around
+from forge_proxy.core.rescue.bodies import Body, read_body, read_invoke, read_named
+from forge_proxy.core.rescue.forms import (
+    past_broken,
+    past_other,
+    read_first_form,
+    read_loose_form,
+    read_tool_tag,
+    was_begun,
+)
+from forge_proxy.core.rescue.headers import MESSAGE_END, THINK_CLOSE, THINK_OPEN, Header, read_header
+from forge_proxy.core.rescue.look import Look
+from forge_proxy.core.rescue.markup import ARGUMENT_TOKEN, INVOKE, MINIMAX, NOISE, OPENER
+from forge_proxy.core.rescue.openers import CALL_FENCE, openers
+from forge_proxy.core.rescue.parts import Kind, Part
+from forge_proxy.core.rescue.unread import past_brackets
+
+_MAX_BROKEN = 64
+"""Places that look like a call and cannot be read; beyond this the text is not looked at further, to stay linear."""
+
+
+_LINE = 80
+"""How much of a line before a place says whether something is announced there."""
+_CLOSING_FENCE = re.compile(r"\s{0,8}```[ \t]{0,4}(?=\n|\Z)")
+
+
+class Walk:
+    """One walk through one text."""
+
+    def __init__(self, text: str, look: Look, inside: int = 0, since: int = 0, *, ended: bool = True) -> None:
+        self._text = text
+        self._look = look
+        self.openers = openers(look.names)
+        self.around = Around(text, look, inside, ended=ended)
+        self._failures = 0
+        self._to_user: int | None = None
+        """Where the message began that is for the user by its header: what follows other words in it is shown."""
+        self._last: Part | None = None
+        self._since = since
+        """Where the part ended that came last: a line begins there as well."""
+
+    def parts(self) -> Iterator[Part]:
+        """What is not plain text, in order."""
+        at = 0
+        if part := self.first():
+            yield self._take(part)
+            at = part.end
+        while self._failures < _MAX_BROKEN and (place := self.openers.find(self._text, at)) >= 0:
+            part = self.part_at(place, at)
+            if isinstance(part, int):
+                at = max(part, place + 1)
+                continue
+            at = max(part.end, place + 1)
+            yield self._take(part)
+
+    def _take(self, part: Part) -> Part:
+        self.around.quotes.pass_over(part.start, part.end)
+        self._last, self._since = part, part.end
+        self._failures += part.kind is Kind.BROKEN
+        return part
+
+    def first(self) -> Part | None:
+        """What the answer begins with, without markup of its own: a message header, a tool's name, `Action:`."""
+        text = self._text
+        if not self.openers.at_start(text):
+            return None
+        if header := read_header(text, 0):
+            return self._message(header)
+        start = len(text) - len(text.lstrip())
+        return self._first_form(start)
+
+    def part_at(self, place: int, low: int) -> Part | int:
+        """What stands at this place, not reaching back beyond `low`; or the place to look on from."""
+        code = self.around.code(place, low)
+        if code and not self._goes_on(code[0], place):
+            return code[1]
+        match self._text[place]:
+            case "<":
+                return self._tag(place, low, fenced=code is not None)
+            case "[":
+                return self._bracket(place, low, fenced=code is not None)
+            case "{":
+                return self._loose(place, low, fenced=code is not None)
+            case "`":
+                return self._call_fence(place)
+            case "]":
+                return (
+                    Part(Kind.NOISE, place, place + len(MINIMAX))
+                    if self._text.startswith(MINIMAX, place)
+                    else place + 1
+                )
+            case "\n":
+                return self._line(place)
+            case _:
+                return self._word(place)
+
+    def _tag(self, place: int, low: int, *, fenced: bool) -> Part | int:
+        text = self._text
+        if text.startswith(("<|start|>", "<|channel|>", "<|message|>"), place) and (header := read_header(text, place)):
+            return self._message(header)
+        if opening := THINK_OPEN.match(text, place):
+            return self._thought(place, opening.end(), THINK_CLOSE)
+        if closing := THINK_CLOSE.match(text, place):
+            return Part(Kind.LONE_CLOSER, place, closing.end())
+        if ARGUMENT_TOKEN.match(text, place) and (part := self._named_before(place, low, fenced=fenced)):
+            return part
+        if opener := OPENER.match(text, place):
+            return self._opened(place, opener.end(), low, fenced=fenced)
+        if invoke := INVOKE.match(text, place):
+            return self._explicit(place, low, invoke.end(), read_invoke(text, invoke, self._look), fenced=fenced)
+        if (tag := TOOL_TAG.match(text, place)) and self._look.name(tag["name"]):
+            return self._explicit(
+                place, low, tag.end(), read_tool_tag(text, tag, self._look), fenced=fenced, mention=True
+            )
+        noise = NOISE.match(text, place)
+        return Part(Kind.NOISE, place, noise.end()) if noise and not fenced else place + 1
+
+    def _bracket(self, place: int, low: int, *, fenced: bool) -> Part | int:
+        text = self._text
+        if opener := OPENER.match(text, place):
+            return self._opened(place, opener.end(), low, fenced=fenced)
+        if opening := THINK_OPEN.match(text, place):
+            return self._thought(place, opening.end(), THINK_CLOSE)
+        if closing := THINK_CLOSE.match(text, place):
+            return Part(Kind.LONE_CLOSER, place, closing.end())
+        if ARGUMENT_TOKEN.match(text, place):
+            return self._named_before(place, low, fenced=fenced) or place + 1
+        if noise := NOISE.match(text, place):
+            return Part(Kind.NOISE, place, noise.end())
+        if self.around.functools(place, low):
+            return self._explicit(place - 9, low, place, read_body(text, place, self._look), fenced=fenced)
+        return self._loose(place, low, fenced=fenced)
+
+    def _opened(self, place: int, end: int, low: int, *, fenced: bool) -> Part | int:
+        """What an opener begins."""
+        body = read_body(self._text, end, self._look)
+        # A token of the model's own vocabulary is hardly ever only mentioned.
+        mention = self._text[place + 1] not in "|｜" and not was_begun(self._text, end)
+        return self._explicit(place, low, end, body, fenced=fenced, mention=mention)
+
+    def _explicit(
+        self, place: int, low: int, end: int, body: Body | None, *, fenced: bool, mention: bool = False
+    ) -> Part | int:
+        """The part that markup begins which ends at `end`: calls, or a broken one unless it was only a mention."""
+        text = self._text
+        if self._to_user is not None and text[self._to_user : place].strip():
+            return body[1] if body else end
+        if body is None:
+            if mention or fenced:
+                return end
+            return Part(Kind.BROKEN, place, past_broken(text, end))
+        return self._calls(place, low, body, explicit=True, fenced=fenced)
+
+    def _calls(self, place: int, low: int, body: Body, *, explicit: bool, fenced: bool) -> Part:
+        """The part for calls that were read, with the fence around them."""
+        text = self._text
+        calls, end, form = body
+        start = place if self.around.fence is None else self.around.fence
+        if text.endswith(MINIMAX, low, start):
+            start -= len(MINIMAX)
+        fenced = fenced or self.around.fence is not None
+        if fenced and (closing := _CLOSING_FENCE.match(text, end)):
+            end = closing.end()
+        return Part(Kind.CALLS, start, end, tuple(calls), form, explicit=explicit and not fenced, fenced=fenced)
+
+    def _thought(self, place: int, begins: int, closer: re.Pattern[str]) -> Part:
+        closing = closer.search(self._text, begins)
+        if closing is None:
+            return Part(Kind.THOUGHT, place, len(self._text), inner=(begins, len(self._text)), open=True)
+        return Part(Kind.THOUGHT, place, closing.end(), inner=(begins, closing.start()))
+
+    def _message(self, header: Header) -> Part:
+        """What a message header begins."""
+        text = self._text
+        self._to_user = header.end if header.audience == "user" else None
+        if header.audience == "user":
+            return Part(Kind.NOISE, header.start, header.end)
+        if header.audience == "self":
+            return self._thought(header.start, header.end, MESSAGE_END)
+        begins = header.end + len(text[header.end : header.end + 8]) - len(text[header.end : header.end + 8].lstrip())
+        marked = OPENER.match(text, begins) or INVOKE.match(text, begins)
+        body = read_body(text, begins, self._look) if marked else read_named(text, begins, self._look, header.tool)
+        if body is None:
+            return Part(Kind.BROKEN, header.start, header.end)
+        return Part(Kind.CALLS, header.start, body[1], tuple(body[0]), "message")
+
+    def _named_before(self, place: int, low: int, *, fenced: bool) -> Part | None:
+        """The call whose name stands before the token at `place`, its opener having been lost."""
+        text = self._text
+        name = self.around.name_before(place, low)
+        if name is None:
+            return None
+        body = read_named(text, place, self._look, name["name"])
+        if body is None:
+            return None if fenced else Part(Kind.BROKEN, name.start(), past_broken(text, name.start()))
+        end = body[1]
+        if name["tag"] and (closing := re.compile(rf"\s*</{name['tag']}>").match(text, end)):
+            end = closing.end()
+        return self._calls(name.start(), low, (body[0], end, "rehearsal"), explicit=True, fenced=fenced)
+
+    def _loose(self, place: int, low: int, *, fenced: bool) -> Part | int:
+        """JSON or code that no markup announces: a call only where a line or an announcement (`:`) begins it."""
+        text = self._text
+        begins = max(text.rfind("\n", max(0, place - _LINE), place) + 1, self._since, place - _LINE)
+        line = text[begins:place].strip(" \t\r\n;,")
+        announced = not line or line.endswith((":", "="))
+        if not announced and text[place] == "{":
+            return place + 1
+        if text[place] == "{" and (other := past_other(text, place, self._look)):
+            return other
+        body = read_loose_form(text, place, self._look)
+        if body and not announced and body[2] != "pythonic":
+            return place + 1
+        if body is None:
+            if text[place] == "[" and not text.startswith("{", skip_space(text, place + 1)):
+                return place + 1
+            self._failures += 1
+            return past_brackets(text, place)
+        return self._calls(place, low, body, explicit=False, fenced=fenced)
+
+    def _call_fence(self, place: int) -> Part | int:
+        """A code block whose language says that it is a call."""
+        text = self._text
+        opening = CALL_FENCE.match(text, place)
+        if not opening:
+            return place + 1
+        named = opening["name"]
+        if named and self._look.name(named) is None:
+            return place + 1
+        body = (
+            read_named(text, opening.end(), self._look, named) if named else read_body(text, opening.end(), self._look)
+        )
+        if body is None:
+            return opening.end()
+        closing = _CLOSING_FENCE.match(text, body[1])
+        return Part(
+            Kind.CALLS, place, closing.end() if closing else body[1], tuple(body[0]), f"fenced-{body[2]}", fenced=True
+        )
+
+    def _line(self, place: int) -> Part | int:
+        """A line that begins with a tool's name or with words that announce a call."""
+        start = place + 1
+        while self._text.startswith((" ", "\t"), start):
+            start += 1
+        return self._first_form(start) or place + 1
+
+    def _first_form(self, start: int) -> Part | None:
+        body = read_first_form(self._text, start, self._look)
+        announced = self._text.startswith(("Action:", "Call:", "TOOL_CALL"), start)
+        return Part(Kind.CALLS, start, body[1], tuple(body[0]), body[2], explicit=announced) if body else None
+
+    def _word(self, place: int) -> Part | int:
+        text = self._text
+        word = "✿FUNCTION✿:" if text.startswith("✿FUNCTION✿:", place) else ">>>"
+        end = place + len(word)
+        if text.startswith("all\n", end):
+            return Part(Kind.NOISE, place, end + 4)
+        body = read_body(text, end, self._look)
+        offered = body is not None and all(self._look.name(said.call.tool) for said in body[0])
+        return Part(Kind.CALLS, place, body[1], tuple(body[0]), body[2]) if body and offered else end
+
+    def _goes_on(self, block: int, at: int) -> bool:
+        """Whether what stands there follows a call in the code block that begins at `block`, with nothing between."""
+        last = self._last
+        return (
+            last is not None
+            and last.kind is Kind.CALLS
+            and last.start >= block
+            and not self._text[last.end : at].strip()
+        )

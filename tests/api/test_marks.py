@@ -1,0 +1,123 @@
+"""What a caller and the log are told of each rescue and repair, streamed and whole."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import unquote
+
+import pytest
+from structlog.testing import capture_logs
+
+from forge_proxy.api.openai.outcome import outcome_comment, outcome_headers
+from forge_proxy.core.guardrails import Mark, Outcome
+from forge_proxy.engine.events import Answered, Event
+from forge_proxy.engine.report import Report
+from forge_proxy.telemetry.logs import LogObserver
+from tests.api.test_mistakes import ASK, PARIS_TEXT, RIGHT, both
+from tests.fakes.says import Said
+from tests.fakes.scripted import JsonDict, chat
+
+
+def rescued(tool: str, detail: str = "json at 0") -> Mark:
+    return Mark(Outcome.RESCUED, tool, detail)
+
+
+def told(*marks: Mark) -> str:
+    """What `x-forge-marks` says of these."""
+    return outcome_headers(Report(Outcome.RESCUED, marks=marks))["x-forge-marks"]
+
+
+@both
+async def test_form_place_and_repairs_are_told(stream: bool) -> None:
+    said = 'Sure.\n<tool_call>{"name": "Get_Weather", "arguments": {"city": "Paris", "days": "3",}}</tool_call>'
+
+    answer = await chat([Said(text=said)], ASK, stream=stream)
+
+    assert answer.marks == (
+        "rescued Get_Weather: json at 6; repaired Get_Weather: broken: commas; "
+        "repaired get_weather: name: Get_Weather -> get_weather; repaired get_weather: days: string -> integer"
+    )
+    assert answer.outcome == "repaired"
+
+
+@both
+async def test_where_nothing_was_done_nothing_is_told(stream: bool) -> None:
+    answer = await chat([RIGHT], ASK, stream=stream)
+
+    assert (answer.outcome, answer.marks) == ("clean", None)
+
+
+@both
+async def test_a_tool_with_a_name_of_other_letters_is_told_in_ascii(stream: bool) -> None:
+    tool: JsonDict = {"type": "function", "function": {"name": "météo;1%", "parameters": {"type": "object"}}}
+    said = Said(text='<tool_call>{"name": "météo;1%", "arguments": {}}</tool_call>')
+
+    answer = await chat([said], {**ASK, "tools": [tool]}, stream=stream)
+
+    assert answer.marks == "rescued m%C3%A9t%C3%A9o%3B1%25: json at 0"
+    assert unquote(answer.marks) == "rescued météo;1%: json at 0"
+
+
+@both
+async def test_no_value_of_an_argument_is_told(stream: bool) -> None:
+    said = Said(text='{"name": "get_weather", "arguments": {"City": "s3cret", "days": "3", "more": "s3cret"}}')
+    heard: list[Event] = []
+
+    answer = await chat([said], ASK, stream=stream, heard=heard)
+
+    assert answer.marks
+    assert "s3cret" not in answer.marks
+    assert "s3cret" not in repr(heard)
+
+
+def test_many_marks_are_cut_short_and_counted() -> None:
+    said = told(*(rescued(f"tool_{number}", "json at 0, and more words of this kind") for number in range(100)))
+
+    assert len(said) <= 1024
+    kept = said.split("; ")
+    assert kept[0] == "rescued tool_0: json at 0, and more words of this kind"
+    assert kept[-1] == f"and {100 - len(kept) + 1} more"
+
+
+@pytest.mark.parametrize("name", ["x" * 100_000, "\N{PILE OF POO}" * 500, "a\r\nx-evil: 1", "\x00\x7f\x85", "\ud800"])
+def test_whatever_a_name_holds_a_header_can_hold_what_is_told(name: str) -> None:
+    said = told(rescued(name, f"name: {name} → get_weather"), rescued("get_weather"))
+
+    assert len(said) <= 1024
+    assert said.isascii()
+    assert said.isprintable()
+    assert said.endswith("; rescued get_weather: json at 0")
+
+
+def test_the_comment_of_a_stream_says_the_same_as_the_headers() -> None:
+    report = Report(Outcome.RESCUED, 2, marks=(rescued("get_weather"),), tokens=7)
+
+    assert outcome_comment(report) == (
+        "x-forge-outcome=rescued x-forge-attempts=2 x-forge-tokens-spent=7 x-forge-marks=rescued get_weather: json at 0"
+    )
+
+
+async def test_the_log_tells_the_same_in_its_own_letters() -> None:
+    heard: list[Event] = []
+    await chat(
+        [Said(text=f'{{"name": "get_weather", "arguments": {PARIS_TEXT.replace("3", json.dumps("3"))}}}')],
+        ASK,
+        heard=heard,
+    )
+
+    with capture_logs() as lines:
+        observer = LogObserver()
+        for event in heard:
+            observer(event)
+
+    assert lines[-1]["done"] == ["rescued get_weather: json at 0", "repaired get_weather: days: string → integer"]
+
+
+def test_a_line_of_the_log_stays_short() -> None:
+    report = Report(Outcome.RESCUED, marks=tuple(rescued("x" * 10_000) for _ in range(1000)))
+
+    with capture_logs() as lines:
+        LogObserver()(Answered("r", None, report, 0.0))
+
+    assert len(json.dumps(lines)) < 6000
+    assert lines[0]["done"][-1].endswith(" more")

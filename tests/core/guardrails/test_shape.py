@@ -1,0 +1,127 @@
+"""Which kinds of value a schema allows, and what it says of the parts of one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from forge_proxy.core.guardrails.schema import satisfies
+from forge_proxy.core.guardrails.shape import KINDS, Shape, kind_in_schema
+from forge_proxy.core.jsontypes import Json, JsonObject
+from tests.core.guardrails.schemas import DEFINITIONS, SCHEMAS
+from tests.properties import OBJECTS, VALUES, examples
+
+ROOT: JsonObject = {
+    "$defs": {
+        **DEFINITIONS,
+        "a/b": {"type": "null"},
+        "loop": {"$ref": "#/$defs/pool"},
+        "pool": {"$ref": "#/$defs/loop"},
+    },
+    "list": [{"type": "array"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "kinds"),
+    [
+        (True, KINDS),
+        (None, KINDS),
+        ({}, KINDS),
+        ({"type": "nonsense"}, KINDS),
+        (False, set()),
+        ({"type": "integer"}, {"integer"}),
+        ({"type": "number"}, {"integer", "number"}),
+        ({"type": ["string", "null", 3]}, {"string", "null"}),
+        ({"enum": ["a", 3.0, None]}, {"string", "integer", "null"}),
+        ({"const": {}}, {"object"}),
+        ({"type": ["string", "integer"], "enum": [1, 2]}, {"integer"}),
+        ({"$ref": "#/$defs/text"}, {"string"}),
+        ({"$ref": "#/$defs/a~1b"}, {"null"}),
+        ({"$ref": "#/%24defs/text"}, {"string"}),
+        ({"$ref": "#/list/0"}, {"array"}),
+        ({"$ref": "#/list/9"}, KINDS),
+        ({"$ref": "#/nowhere"}, KINDS),
+        ({"$ref": "#name"}, KINDS),
+        ({"$ref": "https://example.com/a"}, KINDS),
+        ({"$ref": "#/$defs/loop"}, KINDS),
+        ({"$ref": "#/$defs/again"}, KINDS),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, {"integer", "null"}),
+        ({"oneOf": [{"type": "integer"}, True]}, KINDS),
+        ({"allOf": [{"type": ["string", "integer"]}, {"type": ["integer", "null"]}]}, {"integer"}),
+        ({"type": ["string", "array"], "anyOf": [{"enum": ["a"]}, {"type": "object"}]}, {"string"}),
+    ],
+)
+def test_the_kinds_that_a_schema_allows(schema: Json, kinds: set[str]) -> None:
+    assert Shape(ROOT).kinds((schema,)) == kinds
+
+
+def test_a_chain_of_alternatives_is_followed_only_so_far() -> None:
+    links: dict[str, Json] = {}
+    for number in range(5000):
+        following: JsonObject = {"$ref": f"#/$defs/d{number + 1}"}
+        links[f"d{number}"] = {"anyOf": [following, {**following}]}
+
+    assert Shape({"$defs": links}).kinds(({"$ref": "#/$defs/d0"},)) == KINDS
+
+
+def test_all_that_holds_for_a_value_is_seen_at_once() -> None:
+    schema: JsonObject = {
+        "properties": {"a": {"type": "integer"}},
+        "required": ["a"],
+        "allOf": [{"properties": {"a": {"minimum": 3}, "b": True}, "additionalProperties": False}],
+        "patternProperties": {"^x": {"type": "null"}},
+        "$ref": "#/$defs/tree",
+    }
+
+    view = Shape(ROOT).view((schema,))
+
+    assert {*view.known} == {"a", "n", "inner", "b"}
+    assert view.required == {"a", "n"}
+    assert view.closed
+    assert (view.describes("b"), view.describes("xy"), view.describes("y")) == (True, True, False)
+    assert view.property("a") == ({"type": "integer"}, {"minimum": 3})
+    assert view.property("xy") == ({"type": "null"}, False)
+
+
+def test_each_way_to_choose_among_alternatives_is_a_view() -> None:
+    schema: JsonObject = {
+        "anyOf": [{"title": "a"}, {"oneOf": [{"title": "b"}, {"title": "c"}]}],
+        "oneOf": [{"title": "d"}, {"title": "e"}],
+    }
+    shape = Shape(schema)
+    view = shape.view((schema,))
+
+    titles = {"".join(sorted(str(face.get("title", "")) for face in choice.faces)) for choice in shape.choices(view)}
+
+    assert titles == {"ad", "ae", "bd", "be", "cd", "ce"}
+    assert {str(face.get("title", "")) for face in shape.flat(view).faces} == {"", "a", "b", "c", "d", "e"}
+
+
+@examples(300)
+@given(schema=SCHEMAS, value=VALUES)
+def test_a_valid_value_is_of_a_kind_that_is_allowed(schema: Json, value: Json) -> None:
+    whole: JsonObject = {"properties": {"a": schema}, "$defs": DEFINITIONS}
+
+    if satisfies(whole, {"a": value}):
+        assert kind_in_schema(value) in Shape(whole).kinds((schema,))
+
+
+@examples(200)
+@given(schema=OBJECTS, value=VALUES)
+def test_nothing_that_is_no_schema_makes_it_raise(schema: dict[str, Json], value: Json) -> None:
+    whole: JsonObject = {
+        "$ref": value,
+        **schema,
+        "items": value,
+        "properties": value,
+        "anyOf": [value],
+        "required": value,
+    }
+    shape = Shape(whole)
+    view = shape.flat(shape.view((whole, value)))
+
+    assert shape.kinds((whole, value)) <= KINDS
+    assert isinstance(view.property("a") + view.item(0), tuple)
+    assert isinstance(shape.constants(view), set)
+    assert (view.closed, view.describes("")) in {(a, b) for a in (True, False) for b in (True, False)}

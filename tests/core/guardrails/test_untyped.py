@@ -1,0 +1,159 @@
+"""Raw text gets the type its schema asks for, and what may be text only stays to the letter."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forge_proxy.core.guardrails.shape import Shape, kind_in_schema
+from forge_proxy.core.guardrails.untyped import type_arguments, type_raw
+from forge_proxy.core.jsontypes import Json, JsonObject
+from tests.core.guardrails.schemas import DEFINITIONS, SCHEMAS, WRITTEN
+from tests.properties import OBJECTS, TEXTS, VALUES, examples
+
+ROOT: JsonObject = {"$defs": DEFINITIONS}
+INTEGERS: JsonObject = {"type": "array", "items": {"type": "integer"}}
+POINT: JsonObject = {
+    "type": "object",
+    "properties": {"x": {"type": "integer"}, "label": {"type": "string"}, "tags": {"type": "array"}},
+}
+MINIMAX = "]<]minimax[>["
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "value"),
+    [
+        ("3", {"type": "integer"}, 3),
+        ("\n3\n", {"type": "integer"}, 3),
+        ("3.0", {"type": "integer"}, 3),
+        ("1.50", {"type": "number"}, 1.5),
+        ("true", {"type": "boolean"}, True),
+        ("False", {"type": "boolean"}, False),
+        ("null", {"type": ["integer", "null"]}, None),
+        ("None", {"type": ["string", "null"]}, None),
+        ("3", {"type": ["string", "integer"]}, 3),
+        ("3", {"anyOf": [{"type": "string"}, {"type": "number"}]}, 3),
+        ("3", {"enum": [3, 4]}, 3),
+        ("3", {"$ref": "#/$defs/count"}, 3),
+        ('[1, "2"]', INTEGERS, [1, "2"]),
+        ("['a', None]", {"type": "array"}, ["a", None]),
+        ('{"x": "1"}', POINT, {"x": "1"}),
+        ("<item>1</item>\n<item> 2 </item>", INTEGERS, [1, 2]),
+        ("<item>1</item>", INTEGERS, [1]),
+        ("<n>1</n><n>2</n>", INTEGERS, [1, 2]),
+        ("<item>Vec<String></item>", {"type": "array", "items": {"type": "string"}}, ["Vec<String>"]),
+        ("<x>1</x>\n<label> <b>1</b> </label>", POINT, {"x": 1, "label": " <b>1</b> "}),
+        ("<X>1</X>", POINT, {"X": 1}),
+        ("<tags>a</tags><tags>b</tags>", POINT, {"tags": ["a", "b"]}),
+        ("<item><x>1</x></item>", {"type": "array", "items": POINT}, [{"x": 1}]),
+        ("<x>1</x>", {"anyOf": [POINT, {"type": "null"}]}, {"x": 1}),
+        ("<x>1</x>", {"type": ["array", "object"]}, {"x": "1"}),
+        ("<item>1</item>", {"type": ["array", "object"]}, ["1"]),
+        ("<n>1</n><inner><n>2</n></inner>", {"$ref": "#/$defs/tree"}, {"n": 1, "inner": {"n": 2}}),
+        (
+            f"{MINIMAX}<x>1{MINIMAX}</x>\n{MINIMAX}<tags>{MINIMAX}<item>a</item></tags>",
+            POINT,
+            {"x": 1, "tags": ["a"]},
+        ),
+    ],
+)
+def test_raw_text_is_what_its_schema_reads_in_it(text: str, schema: JsonObject, value: Json) -> None:
+    typed = type_raw(schema, ROOT, text)
+
+    assert typed == value
+    assert type(typed) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "schema"),
+    [
+        ("3", {"type": "string"}),
+        (" null ", {"type": "string"}),
+        ("3", {"$ref": "#/$defs/text"}),
+        ("3", {"enum": ["3", "4"]}),
+        ("3", {}),
+        ("3", True),
+        ("3", None),
+        (" three ", {"type": ["integer", "string"]}),
+        ("[1", {"type": ["array", "string"]}),
+        ("three", {"type": "integer"}),
+        ("3.5", {"type": "integer"}),
+        ('"3"', {"type": "integer"}),
+        ("", {"type": "null"}),
+        ("a<item>1</item>", INTEGERS),
+        ("<item>1", INTEGERS),
+        ("<x>1</x><y>2</y>", INTEGERS),
+        ("<x>1</x>", {"type": ["integer", "string"]}),
+    ],
+)
+def test_where_nothing_else_fits_the_text_stays_to_the_letter(text: str, schema: Json) -> None:
+    assert type_raw(schema, ROOT, text) is text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("null", None),
+        ("true", True),
+        ("False", False),
+        ('{"x": 1}', {"x": 1}),
+        ("['a']", ["a"]),
+        ("3", "3"),
+        ("a", "a"),
+    ],
+)
+def test_a_parameter_that_may_be_anything_takes_what_can_only_be_a_value(text: str, value: Json) -> None:
+    assert type_raw({}, ROOT, text) == value
+    assert type_arguments({"properties": {"a": {}}}, {"a": text, "b": text}, {"a", "b"}) == {"a": value, "b": text}
+
+
+@pytest.mark.parametrize("text", ['[{\\"a\\": \\"b\\"}]', '{\\"a\\": 1}'])
+def test_a_list_or_object_whose_quotes_were_escaped_is_read(text: str) -> None:
+    assert type_raw({"type": ["array", "object"]}, ROOT, text) == json.loads(text.replace("\\", ""))
+
+
+def test_only_the_raw_arguments_are_typed_and_names_stay_as_they_were_said() -> None:
+    schema: JsonObject = {
+        "properties": {"file_path": {"type": "string"}, "max_lines": {"type": "integer"}, "n": {"type": "integer"}}
+    }
+    args: dict[str, Json] = {"filePath": "3", "Max-Lines": "3", "n": "3", "more": "3", "on": True}
+
+    typed = type_arguments(schema, args, {"filePath", "Max-Lines", "more", "on", "absent"})
+
+    assert typed == {"filePath": "3", "Max-Lines": 3, "n": "3", "more": "3", "on": True}
+
+
+def test_the_schema_of_a_parameter_is_found_in_alternatives_too() -> None:
+    schema: JsonObject = {"anyOf": [{"properties": {"a": {"type": "integer"}}}, {"required": ["b"]}]}
+
+    assert type_arguments(schema, {"a": "3"}, {"a"}) == {"a": 3}
+
+
+@examples(300)
+@given(schema=SCHEMAS, text=WRITTEN | st.lists(st.sampled_from(["<a>", "</a>", "<b>", "</b>", "3"])).map("".join))
+def test_what_comes_out_is_of_a_kind_that_is_allowed_or_the_very_text(schema: Json, text: str) -> None:
+    root: JsonObject = {"properties": {"a": schema}, "$defs": DEFINITIONS}
+    kinds = Shape(root).kinds((schema,))
+
+    value = type_raw(schema, root, text)
+
+    assert value is text or kind_in_schema(value) in kinds - {"string"}
+
+
+@examples(200)
+@given(schema=OBJECTS, value=VALUES, text=TEXTS)
+def test_no_schema_makes_it_raise(schema: dict[str, Json], value: Json, text: str) -> None:
+    root: JsonObject = {**schema, "properties": {"a": value, "b": schema}, "anyOf": [value]}
+
+    assert set(type_arguments(root, {"a": text, "b": text}, {"a", "b"})) == {"a", "b"}
+    type_raw(value, root, text)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 50_000, "['" + "\\'" * 50_000, "[" + "'\\" * 50_000, "<a>" * 50_000, "<" * 100_000]
+)
+def test_hostile_text_is_only_text(text: str) -> None:
+    assert type_raw({"type": ["array", "object"]}, True, text) is text

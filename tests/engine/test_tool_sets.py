@@ -1,0 +1,59 @@
+"""Tools whose schemas cannot be used: answered all the same, and said once."""
+
+from __future__ import annotations
+
+import structlog.testing
+
+from forge_proxy.core.chat import ChatRequest, Schema, ToolSpec
+from forge_proxy.core.guardrails import GuardPolicy, Switches, Turn, open_turn
+from forge_proxy.engine.events import Event, Unchecked
+from forge_proxy.engine.tool_sets import ToolSets
+from forge_proxy.telemetry.logs import LogObserver
+from tests.api.test_mistakes import ASK, WEATHER, both
+from tests.fakes.says import Said
+from tests.fakes.scripted import chat
+
+NONSENSE: Schema = {"type": "nonsense"}
+
+
+@both
+async def test_a_tool_whose_schema_is_nonsense_can_be_called_and_is_told_of(stream: bool) -> None:
+    heard: list[Event] = []
+    odd = {"type": "function", "function": {"name": "odd", "parameters": NONSENSE}}
+    said = Said(calls=(("odd", '{"a": 1}'),))
+
+    answer = await chat([said], {**ASK, "tools": [WEATHER, odd]}, stream=stream, heard=heard)
+
+    assert answer.calls == [("odd", {"a": 1})]
+    assert [event.tools for event in heard if isinstance(event, Unchecked)] == [("odd",)]
+
+
+def test_each_set_of_them_is_told_once() -> None:
+    seen = ToolSets()
+
+    told = [seen.unchecked(turn(a=NONSENSE, b=True)) for _ in range(2)]
+
+    assert told == [("a",), ()]
+    assert seen.unchecked(turn(a=NONSENSE, b=NONSENSE)) == ("a", "b")
+    assert seen.unchecked(turn(a=True)) == ()
+
+
+def test_where_calls_are_not_checked_nothing_is_told() -> None:
+    policy = GuardPolicy(enabled=Switches(validate=False))
+
+    assert ToolSets().unchecked(turn(policy, a=NONSENSE)) == ()
+
+
+def test_the_log_warns_with_their_names() -> None:
+    with structlog.testing.capture_logs() as logged:
+        LogObserver()(Unchecked("r", ("a", "b")))
+
+    (line,) = logged
+    assert (line["log_level"], line["tools"]) == ("warning", ("a", "b"))
+
+
+def turn(policy: GuardPolicy | None = None, **schemas: Schema) -> Turn:
+    tools = tuple(ToolSpec(name, schema) for name, schema in schemas.items())
+    opened = open_turn(ChatRequest({}, tools=tools), policy or GuardPolicy(), request_id="r", nudge_text=True)
+    assert opened
+    return opened

@@ -1,0 +1,200 @@
+"""The workshop, with real processes: what comes back, what is ended, what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+
+from forge_proxy.core.chat import ChatRequest, ToolSpec
+from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
+from forge_proxy.core.guardrails.reading import read
+from forge_proxy.core.stream import Reply
+from forge_proxy.engine.workshop import Workshop
+from tests.fakes.processes import children, has_ended
+from tests.fakes.work import chatter, fail, spin
+
+SECONDS = 60.0
+"""How long work may take where that is not what is tested."""
+
+
+async def test_a_reading_comes_back_as_it_would_have_been_here() -> None:
+    said = 'Look: <tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
+    reply = Reply(text=said, reasoning="Hm.", finish="stop", beside={"logprobs": {"content": [{"token": "Look"}]}})
+
+    async with opened() as workshop:
+        reading = await workshop.read(turn(), reply)
+
+    assert reading
+    assert reading == read(turn(), reply, thorough=True)
+    assert reading.calls[0].args() == {"city": "Oslo"}
+
+
+async def test_one_process_does_one_thing_after_another() -> None:
+    async with opened() as workshop:
+        first = await workshop.run(os.getpid)
+        again = await workshop.run(os.getpid)
+
+    assert first == again
+    assert first != os.getpid()
+
+
+async def test_what_never_ends_is_ended_and_the_next_one_is_done() -> None:
+    before = processes()
+    async with opened(processes=1, seconds=3) as workshop:  # enough for the next one, which has to start a process
+        spun = await workshop.run(spin)
+        left = processes() - before
+        following = await workshop.run(partial(max, 1, 2))
+
+    assert spun is None
+    assert left == set()
+    assert following == 2
+
+
+async def test_a_caller_who_leaves_takes_the_process_along() -> None:
+    before = processes()
+    async with opened() as workshop:
+        asked = asyncio.create_task(workshop.run(spin))
+        (pid,) = await eventually(lambda: processes() - before)
+
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+
+        assert has_ended(pid)
+        assert await workshop.run(partial(max, 1, 2)) == 2
+
+
+async def test_more_than_may_wait_is_refused_at_once() -> None:
+    async with opened(processes=1) as workshop:
+        asked = [asyncio.create_task(workshop.run(spin)) for _ in range(9)]
+        await asyncio.sleep(0)
+
+        refused = await workshop.run(os.getpid)
+
+        assert refused is None
+        assert not any(task.done() for task in asked)
+        await workshop.close()
+        assert await asyncio.gather(*asked) == [None] * 9
+
+
+async def test_a_process_that_is_killed_at_work_gives_nothing_and_is_replaced() -> None:
+    before = processes()
+    async with opened() as workshop:
+        asked = asyncio.create_task(workshop.run(spin))
+        (pid,) = await eventually(lambda: processes() - before)
+
+        os.kill(pid, signal.SIGKILL)
+
+        assert await asked is None
+        assert await workshop.run(os.getpid) not in (None, pid)
+
+
+async def test_a_process_that_is_killed_at_rest_is_replaced() -> None:
+    async with opened() as workshop:
+        pid = await workshop.run(os.getpid)
+        assert pid is not None
+
+        os.kill(pid, signal.SIGKILL)
+
+        async with asyncio.timeout(SECONDS):
+            while (following := await workshop.run(os.getpid)) is None:  # at first it may not be known yet
+                pass
+        assert following != pid
+
+
+async def test_what_is_meant_for_the_daemon_does_not_end_its_processes() -> None:
+    async with opened() as workshop:
+        pid = await workshop.run(os.getpid)
+        assert pid is not None
+
+        os.kill(pid, signal.SIGINT)
+        os.kill(pid, signal.SIGTERM)
+
+        assert await workshop.run(os.getpid) == pid
+        assert os.getsid(pid) == pid
+
+
+async def test_work_that_fails_gives_nothing_and_tells_nobody_what_it_was_about(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async with opened() as workshop:
+        failed = await workshop.run(partial(fail, "what a model wrote"))
+
+    assert failed is None
+    printed = capfd.readouterr().err
+    assert "ValueError at " in printed
+    assert "what a model wrote" not in printed
+
+
+async def test_what_is_printed_does_not_get_among_the_answers(capfd: pytest.CaptureFixture[str]) -> None:
+    async with opened() as workshop:
+        assert await workshop.run(chatter) == "done"
+        assert await workshop.run(partial(max, 1, 2)) == 2
+    assert capfd.readouterr().out == ""
+
+
+async def test_what_nests_too_deeply_to_travel_is_not_done() -> None:
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+
+    async with opened() as workshop:
+        assert await workshop.run(partial(len, deep)) is None
+        assert await workshop.run(partial(max, 1, 2)) == 2
+
+
+async def test_an_idle_process_does_not_stay() -> None:
+    async with opened(idle_seconds=0) as workshop:
+        pid = await workshop.run(os.getpid)
+        assert pid is not None
+
+        await eventually(lambda: has_ended(pid))
+
+        assert await workshop.run(os.getpid) not in (None, pid)
+
+
+async def test_a_closed_workshop_leaves_no_process_and_does_nothing_more() -> None:
+    before = processes()
+    async with opened() as workshop:
+        await workshop.run(os.getpid)
+        asked = asyncio.create_task(workshop.run(spin))
+        await asyncio.sleep(0)
+
+    assert await asked is None
+    assert await workshop.run(os.getpid) is None
+    assert processes() - before == set()
+
+
+@asynccontextmanager
+async def opened(processes: int = 2, seconds: float = SECONDS, idle_seconds: float = 300) -> AsyncGenerator[Workshop]:
+    workshop = Workshop(processes, seconds, idle_seconds)
+    try:
+        yield workshop
+    finally:
+        await workshop.close()
+
+
+def turn() -> Turn:
+    tools = (ToolSpec("get_weather", {"type": "object", "properties": {"city": {"type": "string"}}}, "Weather."),)
+    opened = open_turn(ChatRequest({}, tools=tools), GuardPolicy(), request_id="r", nudge_text=True)
+    assert opened
+    return opened
+
+
+def processes() -> set[int]:
+    """The child processes of this one that still run."""
+    return {pid for pid in children(os.getpid()) if not has_ended(pid)}
+
+
+async def eventually(look: Callable[[], object]) -> set[int]:
+    """Look again and again, with a bound, until there is something."""
+    async with asyncio.timeout(SECONDS):
+        while not (seen := look()):  # noqa: ASYNC110  what happens in another process sets no event here
+            await asyncio.sleep(0.01)
+    return seen if isinstance(seen, set) else set()

@@ -1,0 +1,58 @@
+"""What must hold for any text whatever, as the reasons why it does not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from forge_proxy.core.rescue import Piece, PieceKind, Scan, mend_arguments, rescue
+
+NAMES = ("get_weather", "a", "respond", "get", "a-b.c/d")
+
+
+class Given(NamedTuple):
+    """What a scan gave out: text, thought, and whether all text so far was once said to be thought."""
+
+    text: str
+    thought: str
+    recalled: bool
+
+
+def faults_of(text: str, rng: random.Random) -> Iterator[str]:
+    """The reasons why a text is a bug; none for most. What raises is a bug as well."""
+    mend_arguments(text)
+    for template_thinks in (False, True):
+        rescued = rescue(text, NAMES, template_thinks=template_thinks)
+        whole = _given([len(text)], text, template_thinks=template_thinks)
+        for cuts in ([1] * len(text), [rng.randint(1, 12) for _ in text]):
+            cut = _given(cuts, text, template_thinks=template_thinks)
+            if cut != whole:
+                yield f"cut {cut} is not whole {whole}"
+        if whole.recalled or (template_thinks and rescued.recalled):
+            continue
+        if not rescued.text.startswith(whole.text):
+            yield f"what has left, {whole.text!r}, is not how {rescued.text!r} begins"
+        for found in rescued.calls:
+            if not 0 <= found.start < found.end <= len(text):
+                yield f"{found} stands nowhere"
+
+
+def _given(cuts: Iterable[int], text: str, *, template_thinks: bool) -> Given:
+    scan = Scan(NAMES, template_thinks=template_thinks)
+    pieces: list[Piece] = []
+    at = 0
+    for length in cuts:
+        pieces += scan.feed(text[at : at + length])
+        at += length
+    pieces += [*scan.feed(text[at:]), *scan.settle()]
+    said, thought, recalled = "", "", False
+    for piece in pieces:
+        match piece.kind:
+            case PieceKind.TEXT:
+                said += piece.text
+            case PieceKind.THOUGHT:
+                thought += piece.text
+            case PieceKind.RECALL:
+                said, recalled = "", True
+    return Given(said, thought, recalled)
