@@ -21,12 +21,14 @@ Body = tuple[list[Said], int, str]
 """Calls, the place after them and what closes them, and the name of their shape."""
 
 _JUNK = re.compile(r"(?:\s|```\w{0,12}(?=\s)|json(?=\s*[\[{])|function(?=\s*<[|｜]tool[_▁]sep))*")
-_NAMED_TAGS = re.compile(
+NAMED_TAGS = re.compile(
     rf"\s*{OPEN}(?:name|tool_name|function_name)>\s*(?P<name>[^<>\n]{{1,128}}?)\s*{CLOSE}(?:name|tool_name|function_name)>\s*"
     rf"(?:{OPEN}(?:arguments|parameters|args|params|input|tool_input)>)?"
 )
 _NAMED_END = re.compile(rf"\s*{CLOSE}(?:arguments|parameters|args|params|input|tool_input)\s*>")
-_ATTRIBUTE = re.compile(r"\s+(?P<key>[^\W\d][\w.-]{0,127})\s?=\s?(?=[\"'])")
+ATTRIBUTE = re.compile(r"\s+(?P<key>[^\W\d][\w.-]{0,127})\s?=\s?(?=[\"'])")
+_CUT_TAG = re.compile(r"\s*(?:</?[^<>]{0,60}|<[^/<>][^<>]{0,60}>[^<>]{0,200})?")
+"""The end of a text that was cut before or in the tag of one more argument."""
 _FENCE_END = re.compile(r"\s{0,8}```")
 _MAX_JUNK = 8
 """Openers and tokens in a row before a call; no model writes more."""
@@ -36,7 +38,7 @@ _NOTHING_MORE = re.compile(r"\s*(?:\Z|[<\[✿\]])")
 
 def read_body(text: str, at: int, look: Look) -> Body | None:
     """The calls behind an opener that ends at `at`; None if there are none that can be read."""
-    at = _past_junk(text, at)
+    at = past_junk(text, at)
     if text.startswith("{", at):
         return _read_objects(text, at, look)
     if text.startswith("[", at):
@@ -44,7 +46,7 @@ def read_body(text: str, at: int, look: Look) -> Body | None:
     invoke = INVOKE.match(text, at)
     if invoke:
         return read_invoke(text, invoke, look)
-    if named := _NAMED_TAGS.match(text, at):
+    if named := NAMED_TAGS.match(text, at):
         return _read_named_tags(text, named, look)
     return _read_code(text, at, look) or read_named(text, at, look)
 
@@ -59,11 +61,13 @@ def read_invoke(text: str, opening: re.Match[str], look: Look) -> Body | None:
     at = skip_space(text, opening.end())
     if text.startswith("{", at):
         return _with_object(text, at, name, look, "function-tag")
-    parameters = read_parameters(text, opening.end(), children=True)
+    call = "function" if "function" in opening.group()[:40].split("=")[0] else "invoke"
+    parameters = read_parameters(text, opening.end(), look, children=True, call=call)
     ends = past_closers(text, parameters.end)
     if ends == parameters.end and text[ends:].strip() and not parameters.open:
         return None
-    return [_of_parameters(name, parameters, text)], ends, "tags"
+    said = _of_parameters(name, parameters, text)
+    return [said], len(text) if said.open else ends, "tags"
 
 
 def read_named(text: str, at: int, look: Look, name: str = "") -> Body | None:
@@ -94,9 +98,10 @@ def _read_arguments(text: str, at: int, after_name: int, name: str, look: Look) 
         return _with_object(text, at, name, look, "named")
     if text.startswith('"', at):
         return _with_string(text, at, name, look)
-    parameters = read_parameters(text, at)
+    parameters = read_parameters(text, at, look)
     if parameters.values:
-        return [_of_parameters(name, parameters, text)], past_closers(text, parameters.end), "tags"
+        said = _of_parameters(name, parameters, text)
+        return [said], len(text) if said.open else past_closers(text, parameters.end), "tags"
     attributes = _read_attributes(text, after_name, name)
     if attributes:
         return attributes
@@ -141,7 +146,7 @@ def _read_named_tags(text: str, named: re.Match[str], look: Look) -> Body | None
     if text.startswith("{", at):
         read = _with_object(text, at, named["name"], look, "tags")
         return (read[0], past_closers(text, read[1]), "tags") if read else None
-    parameters = read_parameters(text, at, children=True)
+    parameters = read_parameters(text, at, look, children=True)
     end = _NAMED_END.match(text, parameters.end)
     if not end and not parameters.values:
         return None
@@ -169,7 +174,7 @@ def _with_string(text: str, at: int, name: str, look: Look) -> Body | None:
 def _read_attributes(text: str, at: int, name: str) -> Body | None:
     """`name key="value" other="value" />`."""
     values: dict[str, str] = {}
-    while attribute := _ATTRIBUTE.match(text, at):
+    while attribute := ATTRIBUTE.match(text, at):
         quote = text[attribute.end()]
         end = re.compile(rf"{quote}(?=\s+[^\W\d][\w.-]{{0,127}}\s?=\s?[\"']|\s*(?:/?>|<|\Z))").search(
             text, attribute.end() + 1
@@ -187,12 +192,13 @@ def _read_attributes(text: str, at: int, name: str) -> Body | None:
 
 def _of_parameters(name: str, parameters: Parameters, text: str) -> Said:
     # Where nothing closes the call, more arguments may have been to come.
-    unclosed = parameters.open or not text[parameters.end :].strip()
+    closed = past_closers(text, parameters.end) > parameters.end
+    unclosed = parameters.open or (not closed and _CUT_TAG.fullmatch(text, parameters.end) is not None)
     repairs = frozenset({*parameters.repairs, "closing tags"} if unclosed else parameters.repairs)
     return Said(ToolCall(name, write(parameters.values)), repairs, frozenset(parameters.untyped), open=unclosed)
 
 
-def _past_junk(text: str, at: int) -> int:
+def past_junk(text: str, at: int) -> int:
     """The place after further openers and tokens of no meaning."""
     for _ in range(_MAX_JUNK):
         junk = _JUNK.match(text, at)

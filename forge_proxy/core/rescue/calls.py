@@ -19,7 +19,9 @@ ARGUMENT_KEYS = (
 _ENVELOPES = ("function", "function_call", "tool_call", "tool")
 _MAX_ENVELOPES = 4
 _LISTS = ("tool_calls", "function_calls", "calls")
-_BESIDE = frozenset({*NAME_KEYS, "id", "type", "index", "call_id", "tool_call_id", "status"})
+_BESIDE = frozenset({*NAME_KEYS, "id", "type", "index", "call_id", "tool_call_id"})
+_REPORTS = frozenset({"result", "results", "output", "response", "error"})
+"""What stands beside the arguments only once a call was made."""
 """What may stand in a call beside its arguments and says nothing that the tool would need."""
 
 
@@ -117,7 +119,13 @@ def _is_no_call(members: Members) -> bool:
     """
     if members.first(ARGUMENT_KEYS) is None:
         return not members.values.keys() <= _BESIDE
-    return "description" in members.values and "parameters" in members.values
+    if members.values.keys() & _REPORTS:
+        return True
+    schema = members.values.get("parameters")
+    if schema is None or not is_object(schema.value):
+        return False
+    described = is_object(schema.value.get("properties")) and "type" in schema.value
+    return described or "description" in members.values
 
 
 def arguments_of(value: Value | None, look: Look) -> tuple[str, bool, frozenset[str]] | None:
@@ -136,6 +144,6 @@ def arguments_of(value: Value | None, look: Look) -> tuple[str, bool, frozenset[
         if read_object(inner) is not None:
             return value.value, False, frozenset()
         members = read_members(inner, 0, look)
-        if members and members.end == len(inner) and members.repairs:
+        if members and members.end == len(inner) and members.repairs and not members.open:
             return members.text, True, members.repairs
     return None

@@ -7,31 +7,34 @@ import re
 from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.jsontypes import is_object, read_value, skip_space, write
 from forge_proxy.core.rescue import pythonic
-from forge_proxy.core.rescue.bodies import Body, read_body, read_named
+from forge_proxy.core.rescue.bodies import ATTRIBUTE, NAMED_TAGS, Body, past_junk, read_body, read_named
 from forge_proxy.core.rescue.calls import Said, calls_of, may_be_call
 from forge_proxy.core.rescue.json_reader import read_objects
 from forge_proxy.core.rescue.look import Look
 from forge_proxy.core.rescue.markup import BETWEEN, INVOKE, NAME, past_closers
 from forge_proxy.core.rescue.tags import read_parameters
-from forge_proxy.core.rescue.unread import past_brackets
+from forge_proxy.core.rescue.unread import past_brackets, past_code
 
-_BEHIND_NAME = re.compile(r"\s{0,8}(?:[{\[(<]|\[ARGS\])")
-_END_OF_TAGS = re.compile(r"</(?:[\w.:|｜ -]{1,24})?(?:function|invoke|tool_call|function_calls?)>")
+_END_OF_TAGS = re.compile(r"</(?:[\w.:|｜ -]{1,24})?(?:function|invoke|tool_calls?|function_calls?|tool_use)>")
 _SHORT = re.compile(r"(?P<name>[\w.-]{1,128})/(?P<key>[^\W\d][\w.-]{0,64})>(?P<value>[^<>]*)")
 _REACT = re.compile(r"Action:[ \t]*(?P<name>[^\n`]{1,128}?)[ \t]*\n+[ \t]*Action Input:[ \t]*")
 _REACT_END = re.compile(r"\n[ \t]*(?:Observation|Thought|Action|Final Answer):")
 
 
-def was_begun(text: str, at: int) -> bool:
+def was_begun(text: str, at: int, look: Look) -> bool:
     """Whether behind an opener that ends at `at` a call was begun, rather than the opener only mentioned."""
     at = skip_space(text, at)
-    if text.startswith(("{", "["), at) or INVOKE.match(text, at):
+    if text.startswith(("{", "["), at) or INVOKE.match(text, at) or NAMED_TAGS.match(text, at):
         return True
     name = NAME.match(text, at)
     if not name:
         return False
+    if ATTRIBUTE.match(text, name.end()):
+        return True
     between = BETWEEN.match(text, name.end())
     end = between.end() if between else name.end()
+    if end == len(text):  # the answer ends with the name, or in the middle of it
+        return any(offered.startswith(name["name"].removeprefix("functions.")) for offered in look.names)
     if text.startswith("<", end):
         return not text.startswith("</", end)
     return text.startswith("{", end) or text.startswith("(", name.end())
@@ -39,17 +42,33 @@ def was_begun(text: str, at: int) -> bool:
 
 def past_broken(text: str, at: int) -> int:
     """The place from which to look on behind an opener that ends at `at` and whose call cannot be read."""
-    start = skip_space(text, at)
-    if not text.startswith(("{", "["), start):
-        name = NAME.match(text, start)
-        between = BETWEEN.match(text, name.end()) if name else None
-        start = between.end() if between else start
+    start = past_junk(text, at)
+    if text.startswith(("{", "["), start) and not text.startswith(("[T", "[/"), start):
+        return past_code(text, start) if pythonic.CALL.match(text, start + 1) else past_brackets(text, start)
+    if INVOKE.match(text, start) or NAMED_TAGS.match(text, start):
+        return _past_tags(text, start)
+    return past_named(text, start) or at
+
+
+def past_named(text: str, at: int) -> int:
+    """The place after the arguments that follow a name at `at` and cannot be read; 0 where none do."""
+    name = NAME.match(text, at)
+    if not name:
+        return 0
+    between = BETWEEN.match(text, name.end())
+    start = between.end() if between else name.end()
+    if text.startswith("(", name.end()):
+        return past_code(text, name.end())
     if text.startswith(("{", "["), start) and not text.startswith(("[T", "[/"), start):
         return past_brackets(text, start)
-    if INVOKE.match(text, start):
-        end = _END_OF_TAGS.search(text, start)
-        return end.end() if end else len(text)
-    return at
+    if text.startswith(("<arg_key>", "<parameter"), start) or ATTRIBUTE.match(text, name.end()):
+        return _past_tags(text, start)
+    return 0
+
+
+def _past_tags(text: str, at: int) -> int:
+    end = _END_OF_TAGS.search(text, at)
+    return end.end() if end else len(text)
 
 
 def read_loose_form(text: str, at: int, look: Look) -> Body | None:
@@ -100,7 +119,7 @@ def read_first_form(text: str, at: int, look: Look) -> Body | None:
 
 def read_tool_tag(text: str, tag: re.Match[str], look: Look) -> Body | None:
     """A tag that is named like a tool, with its arguments in tags."""
-    parameters = read_parameters(text, tag.end(), children=True)
+    parameters = read_parameters(text, tag.end(), look, children=True)
     closing = re.compile(rf"\s*</{re.escape(tag['name'])}\s*>").match(text, parameters.end)
     if not closing or (not parameters.values and text[tag.end() : closing.start()].strip()):
         return None
@@ -127,12 +146,28 @@ def _read_code(text: str, at: int, look: Look) -> Body | None:
     return (read[0], past_closers(text, read[1]), "pythonic") if read else None
 
 
+def past_first_form(text: str, at: int, look: Look) -> tuple[int, bool]:
+    """How far a call of an offered tool goes that begins a line at `at` and cannot be read, 0 where none does; and
+    whether it was announced, so that it was meant for one.
+    """
+    if (react := _REACT.match(text, at)) and look.name(react["name"]):
+        end = _REACT_END.search(text, react.end())
+        return (end.start() if end else len(text)), True
+    announced = text.startswith(("Call:", "call:"), at)
+    start = skip_space(text, at + len("call:")) if announced else at
+    name = NAME.match(text, start)
+    said = pythonic.CALL.match(text, start)
+    if not any(one and look.name(one["name"]) for one in (name, said)):
+        return 0, False
+    return past_named(text, start), announced
+
+
 def _read_react(text: str, react: re.Match[str], look: Look) -> Body | None:
     name = look.name(react["name"])
     if name is None:
         return None
     body = read_named(text, react.end(), look, name)
-    if body:
+    if body or text.startswith(("{", "["), react.end()):
         return body
     end = _REACT_END.search(text, react.end())
     stop = end.start() if end else len(text)

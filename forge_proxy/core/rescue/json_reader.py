@@ -111,6 +111,10 @@ def _mended(text: str, at: int, look: Look) -> Members | None:
     return replace(members, end=end, repairs=frozenset({"general"})) if members else None
 
 
+_OTHER_ITEMS = tuple('"[0123456789tfn-')
+"""How an item of a list begins that is no object: then the list is none of calls."""
+
+
 def read_objects(text: str, at: int, look: Look) -> tuple[list[Members], int] | None:
     """One object or an array of nothing but objects at `at`, and the place after it.
 
@@ -132,6 +136,8 @@ def read_objects(text: str, at: int, look: Look) -> tuple[list[Members], int] | 
             after = skip_space(text, at)
             return found, after + 1 if text.startswith("]", after) else at
         if not text.startswith("{", following):
+            if following > at and text[following : following + 1] in _OTHER_ITEMS:
+                return None
             break
         at = following
     return (found, at) if found else None

@@ -14,6 +14,8 @@ Mender = Callable[[str], "str | None"]
 LIGHT = 32_000
 """Characters of broken text that are read where somebody waits: about 10 ms of work."""
 THOROUGH = 4_000_000
+SEARCH = 4_000_000
+"""Characters that are searched for closing tags: four arguments of 1 MB each, or a few hundred of the usual size."""
 
 
 class Look:
@@ -25,11 +27,20 @@ class Look:
         """The last resort, for a look that nobody waits for."""
         self.effort = THOROUGH if mend else LIGHT
         """Characters of broken text that may still be looked at."""
+        self._search = SEARCH
         self._said: dict[str, str | None] = {}
         self._asked = (0, 0, 0)
         self._past = 0
         self.unread = False
         """Whether something broken was left unread that another look, with more effort, might read."""
+
+    def may_search(self, length: int) -> bool:
+        """Whether so much text may still be searched for closing tags."""
+        return length <= self._search
+
+    def searched(self, length: int) -> None:
+        """Take note that so many characters were searched."""
+        self._search -= length
 
     def past(self, text: str, at: int) -> int:
         """The place after the brackets that open at `at`, no further away than the effort that is left; what was found

@@ -10,7 +10,7 @@ import re
 from forge_proxy.core.rescue.tags import CLOSE, OPEN
 
 _CALL = r"(?:tool|function)s?[ _▁-]?(?:calls?|use|requests?)"
-_SPECIAL = r"<[|｜][^\s<>|｜\"]{1,48}[|｜]>"
+_SPECIAL = r"<[|｜][^\s<>|｜\"`]{1,48}[|｜]>"
 _ENDS_CALL = (
     r"[^<>|｜]{0,24}(?:call|calls|section|requests?|request)[_▁]?end|[^<>|｜]{0,8}end_tool_(?:request|argument)"
     r"|im_end|eot|eom|end|call|return|end_message|stop"

@@ -17,6 +17,8 @@ class Kind(StrEnum):
     THOUGHT = "thought"
     LONE_CLOSER = "lone closer"
     """The end of thoughts whose beginning the chat template wrote."""
+    PLAIN = "plain"
+    """What looks like a call of an offered tool and is none: text, in which no call is looked for."""
     BROKEN = "broken"
     """A call was begun and cannot be read."""
 

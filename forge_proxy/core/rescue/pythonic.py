@@ -26,6 +26,7 @@ def read_call(text: str, at: int, look: Look) -> tuple[Said, int] | None:
     if not begun or not look.may_try(1):
         return None
     reader = Reader(text, begun.end())
+    reader.bare_words = False
     try:
         args, positional = _arguments(reader)
     except Unreadable:

@@ -126,7 +126,7 @@ def _meant(text: str, start: int, parts: list[Part]) -> list[Part]:
         end, last = part.start, last and part.kind is Kind.NOISE
         if part.kind is Kind.CALLS and not part.explicit:
             tail.insert(0, part)
-        elif part.kind is Kind.BROKEN:
+        elif part.kind in (Kind.BROKEN, Kind.PLAIN):
             break
     if tail and not explicit and _length_before(text, start, parts, tail[0]) > _MAX_LEAD_IN:
         tail = []
@@ -135,7 +135,7 @@ def _meant(text: str, start: int, parts: list[Part]) -> list[Part]:
 
 def _is_tail(text: str, start: int, part: Part, after: str) -> bool:
     """Whether the words after a loose call are so few that the answer is nearly all call."""
-    if part.kind is not Kind.CALLS or part.fenced:
+    if part.kind is not Kind.CALLS or part.fenced or part.form != "json":
         return False
     words = after.strip()
     alone = not text[start : part.start].strip()
@@ -161,7 +161,7 @@ def _around(text: str, start: int, parts: list[Part], meant: list[Part]) -> str:
     pieces = [""]
     at = start
     for part in parts:
-        if part.kind is Kind.BROKEN or (part.kind is Kind.CALLS and id(part) not in taken):
+        if part.kind in (Kind.BROKEN, Kind.PLAIN) or (part.kind is Kind.CALLS and id(part) not in taken):
             continue
         pieces[-1] += text[at : part.start]
         at = part.end

@@ -43,11 +43,13 @@ def judge_suspect(walk: Walk, place: int, low: int, text: str) -> Suspect:
         return Suspect(begins, plain_to=opener.end())
     part = walk.part_at(place, low) if place >= 0 else walk.first()
     begins = min(begins, place) if place >= 0 else low
+    if isinstance(part, Part) and part.kind is Kind.PLAIN:
+        return Suspect(begins, plain_to=part.end if part.end + _MARK <= len(text) else None)
     if isinstance(part, Part):
         return _judge_part(walk, text, begins, part)
     if place >= 0 and not walk.around.may_open(place, low):
         return Suspect(begins, plain_to=place + 1)
-    if not _is_decided(text, max(place, 0), part):
+    if not _is_decided(text, max(place, 0), part) or (part is not None and part + _MARK > len(text)):
         return Suspect(begins)
     return Suspect(begins, plain_to=part if part is not None and part > max(place, 0) else max(place, 0) + 1)
 

@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from forge_proxy.core.jsontypes import Json, read_value, skip_space
+from forge_proxy.core.rescue.look import Look
 
 # What may stand before a tag's own name: a token of MiniMax, a name space, DeepSeek's mark.
 _SPACE_NAMES = r"(?:[|｜]DSML[|｜]\s?|[\w.-]{1,24}[:|｜])?"
 OPEN = rf"(?:\]<\]minimax\[>\[)?<{_SPACE_NAMES}"
 CLOSE = rf"(?:\]<\]minimax\[>\[)?</{_SPACE_NAMES}"
-CALL_TAGS = r"(?:tool[_-]?calls?|function[_-]?calls?|tool_use|invoke|function|tool|call|calls)"
+_WRAPPERS = r"tool[_-]?calls?|function[_-]?calls?|tool_use|tool|call|calls"
+_CALL_TAGS = {
+    "": rf"{_WRAPPERS}|invoke|function",
+    "invoke": rf"{_WRAPPERS}|invoke",
+    "function": rf"{_WRAPPERS}|function",
+}
+"""What may close a call, by the tag that opened it: another form's closer belongs to the value."""
 
 _PARAMETER = re.compile(
     rf"(?P<tag>{OPEN}(?:parameter|param|argument|arg)(?:\s+name)?\s*=)\s*(?:(?P<q>[\"'])(?P<quoted>[^\"'<>\n]{{1,128}}?)(?P=q)"
@@ -26,13 +34,24 @@ _PAIR = re.compile(
 )
 _PAIR_BEGINS = re.compile(rf"{OPEN}arg_key>")
 _CHILD = re.compile(rf"(?P<open>{OPEN})(?P<key>[^\W\d][\w.-]{{0,127}})>")
-_ENDING = rf"{CLOSE}(?:{CALL_TAGS}|parameters|arguments|args)\s*>|</?[|｜]|<[|｜]|\[/|```"
+_ENDING = rf"{CLOSE}(?:{_CALL_TAGS['']}|parameters|arguments|args)\s*>|</?[|｜]|<[|｜]|\[/|```"
 _NEXT = rf"{OPEN}(?:parameter|param|argument|arg)(?:\s+name)?\s*=|{OPEN}arg_key>"
-# A closer inside a value (code that writes such markup) is not followed by what may come after a value.
-_AFTER = rf"{_NEXT}|{_ENDING}|</?[\w:|｜]{{0,20}}\Z|\Z"
-_CLOSER = re.compile(rf"{CLOSE}(?:parameter|param|argument|arg)\s*>(?=\s*(?:{_AFTER}))")
-_PAIR_CLOSER = re.compile(rf"{CLOSE}arg_value\s*>(?=\s*(?:{_AFTER}|</\w{{1,24}}>))")
+_CUT = r"</?[\w:|｜]{0,20}\Z|\Z"
+_PAIR_CLOSER = re.compile(rf"{CLOSE}arg_value\s*>(?=\s*(?:{_NEXT}|{_ENDING}|{_CUT}|</\w{{1,24}}>))")
 _STOP = re.compile(rf"(?=\s*(?:{_NEXT}|{_ENDING}))")
+
+
+@lru_cache(maxsize=64)
+def _closer(opening: str, call: str) -> re.Pattern[str]:
+    """What ends a value: the closer that fits its `opening`, followed by what may follow a value in this kind of call.
+
+    Any other closer is part of the value: it may be code that writes such markup.
+    """
+    space = re.search(r"<([|｜]DSML[|｜]|[\w.-]{1,24}[:|｜])", opening)
+    close = rf"(?:\]<\]minimax\[>\[)?</{re.escape(space[1])}\s?" if space else "</"
+    ending = rf"{CLOSE}(?:{_CALL_TAGS[call]}|parameters|arguments|args)\s*>|\[/TOOL|```\s*\Z"
+    special = r"</?[|｜]|<[|｜]" if space or not call else r"<[|｜][^<>\s]{1,40}[|｜]>\s*(?:\Z|<)"
+    return re.compile(rf"{close}(?:parameter|param|argument|arg)\s*>(?=\s*(?:{_NEXT}|{ending}|{special}|{_CUT}))")
 
 
 @dataclass(slots=True)
@@ -65,22 +84,24 @@ class Parameters:
         self.end = end
 
 
-def read_parameters(text: str, at: int, *, children: bool = False) -> Parameters:
-    """The arguments from `at` on, up to what is none. With `children`, any tag is the name of one."""
+def read_parameters(text: str, at: int, look: Look, *, children: bool = False, call: str = "") -> Parameters:
+    """The arguments from `at` on, up to what is none. With `children`, any tag is the name of one. `call` is the tag
+    that opened the call: `invoke`, `function`, or none that is known.
+    """
     found = Parameters(at)
     while not found.open:
         at = skip_space(text, found.end)
         parameter = _PARAMETER.match(text, at)
         if parameter:
-            _put_parameter(text, parameter, found)
+            _put_parameter(text, parameter, found, call)
         elif pair := _PAIR.match(text, at):
-            _put_value(text, pair["key"], pair.end(), found, bare=pair["open"] is None)
-        elif not (children and _put_child(text, at, found)):
+            _put_value(text, pair["key"], pair.end(), found, _PAIR_CLOSER, bare=pair["open"] is None)
+        elif not (children and _put_child(text, at, found, look)):
             break
     return found
 
 
-def _put_parameter(text: str, opening: re.Match[str], found: Parameters) -> None:
+def _put_parameter(text: str, opening: re.Match[str], found: Parameters, call: str) -> None:
     start = opening.end()
     more = opening["more"] or ""
     key = (opening["quoted"] or opening["key"]).strip()
@@ -90,7 +111,7 @@ def _put_parameter(text: str, opening: re.Match[str], found: Parameters) -> None
     # A name space makes it sure that what looks like the next parameter is one, and the closer was forgotten.
     tag = opening["tag"]
     following = text.find(tag, start) if ":" in tag or "｜" in tag or "|" in tag else -1
-    _put_value(text, key, start, found, framed=True, stop=following)
+    _put_value(text, key, start, found, _closer(tag, call), stop=following)
     value = found.values.get(key)
     if 'string="true"' in more:
         found.untyped.discard(key)
@@ -101,10 +122,11 @@ def _put_parameter(text: str, opening: re.Match[str], found: Parameters) -> None
 
 
 def _put_value(
-    text: str, key: str, start: int, found: Parameters, *, framed: bool = False, bare: bool = False, stop: int = -1
+    text: str, key: str, start: int, found: Parameters, pattern: re.Pattern[str], *, bare: bool = False, stop: int = -1
 ) -> None:
     """Take in the value that begins at `start`: up to its closer, or where that was forgotten to what comes next."""
-    closer = found.closer(text, start, _CLOSER if framed else _PAIR_CLOSER)
+    closer = found.closer(text, start, pattern)
+    framed = pattern is not _PAIR_CLOSER
     if not framed:
         pair = _PAIR_BEGINS.search(text, start)
         stop = pair.start() if pair else -1
@@ -124,12 +146,12 @@ def _put_value(
     found.put(key, value.strip() if bare else value, end)
 
 
-def _put_child(text: str, at: int, found: Parameters) -> bool:
+def _put_child(text: str, at: int, found: Parameters, look: Look) -> bool:
     opening = _CHILD.match(text, at)
     if not opening:
         return False
     key = opening["key"]
-    end = past_child(text, opening)
+    end = past_child(text, opening, look)
     if end is None:
         return False
     closing = text.rfind("</", opening.end(), end)
@@ -140,14 +162,18 @@ def _put_child(text: str, at: int, found: Parameters) -> bool:
     return True
 
 
-def past_child(text: str, opening: re.Match[str]) -> int | None:
+def past_child(text: str, opening: re.Match[str], look: Look) -> int | None:
     """The place after the tag that closes this one, tags of the same name inside it counted; None if none does."""
     depth = 0
     name = re.escape(opening["key"])
+    if not look.may_search(len(text) - opening.start()):
+        return None
     for tag in re.compile(rf"{OPEN}{name}>|({CLOSE}{name}\s*>)").finditer(text, opening.start()):
         depth += -1 if tag[1] else 1
         if depth == 0:
+            look.searched(tag.end() - opening.start())
             return tag.end()
+    look.searched(4 * (len(text) - opening.start()))  # what is not there has been looked for to the end
     return None
 
 

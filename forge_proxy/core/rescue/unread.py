@@ -7,12 +7,23 @@ from __future__ import annotations
 
 import re
 
-_TEXT_OR_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|\]<\]|[{}\[\]]|</|<[|｜](?!")|\[/?TOOL_CALLS\]', re.DOTALL)
+_CALL_ENDS = (
+    r"</[\w:|｜ -]{0,24}(?:tool|function|invoke|call)"
+    r"|<[|｜][^<>\"\s]{0,40}(?:end|eot|eom|call|return)[^<>\"\s]{0,20}[|｜]>|<\w{1,16}[|｜]>"
+)
+_TEXT_OR_BRACKET = re.compile(
+    rf'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|\]<\]|[{{}}\[\]]|{_CALL_ENDS}|\[/TOOL_CALLS?\]', re.DOTALL
+)
+_TEXT_OR_PARENTHESIS = re.compile(
+    r"'''(?:[^\\']|\\.|'(?!''))*+(?:''')?|\"\"\"(?:[^\\\"]|\\.|\"(?!\"\"))*+(?:\"\"\")?"
+    r"|\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"?|'[^'\\]*+(?:\\.[^'\\]*+)*+'?|[()\[\]{}]",
+    re.DOTALL,
+)
 
 
 def past_brackets(text: str, at: int, reach: int | None = None) -> int:
-    """The place after an object or a list, however broken: where its brackets are even, or markup stands outside its
-    texts; the end, or `reach` characters on, where neither comes.
+    """The place after an object or a list, however broken: where its brackets are even, or what ends a call stands
+    outside its texts; the end, or `reach` characters on, where neither comes.
     """
     depth = 0
     end = len(text) if reach is None else min(len(text), at + reach)
@@ -26,3 +37,15 @@ def past_brackets(text: str, at: int, reach: int | None = None) -> int:
         if depth == 0:
             return found.end()
     return end
+
+
+def past_code(text: str, at: int) -> int:
+    """The place after the parentheses of a call written as code, however broken; the end where they never close."""
+    depth = 0
+    for found in _TEXT_OR_PARENTHESIS.finditer(text, at):
+        what = found.group()
+        if what[0] not in "\"'":
+            depth += 1 if what in "([{" else -1
+            if depth == 0:
+                return found.end()
+    return len(text)

@@ -82,6 +82,8 @@ class Reader:
         self.at = at
         self.repairs: set[str] = set()
         self.open = False
+        self.bare_words = True
+        """Whether a word without quotes may be a text: in code it is a variable, which nobody knows the value of."""
         self._depth = 0
 
     def value(self, after: re.Pattern[str] = _AFTER_ITEM) -> Json:
@@ -268,5 +270,7 @@ class Reader:
         if not any(map(str.isalpha, word)) and " " in word:  # `1 2`: numbers, with something missing between
             raise Unreadable
         self.at += len(word)
+        if word not in _WORDS and not self.bare_words:
+            raise Unreadable
         self.repairs.add("words")
         return _WORDS.get(word, word)

@@ -13,6 +13,8 @@ from forge_proxy.core.rescue.around import TOOL_TAG, Around
 from forge_proxy.core.rescue.bodies import Body, read_body, read_invoke, read_named
 from forge_proxy.core.rescue.forms import (
     past_broken,
+    past_first_form,
+    past_named,
     past_other,
     read_first_form,
     read_loose_form,
@@ -24,7 +26,8 @@ from forge_proxy.core.rescue.look import Look
 from forge_proxy.core.rescue.markup import ARGUMENT_TOKEN, INVOKE, MINIMAX, NOISE, OPENER
 from forge_proxy.core.rescue.openers import CALL_FENCE, openers
 from forge_proxy.core.rescue.parts import Kind, Part
-from forge_proxy.core.rescue.unread import past_brackets
+from forge_proxy.core.rescue.pythonic import CALL
+from forge_proxy.core.rescue.unread import past_brackets, past_code
 
 _MAX_BROKEN = 64
 """Places that look like a call and cannot be read; beyond this the text is not looked at further, to stay linear."""
@@ -32,6 +35,9 @@ _MAX_BROKEN = 64
 
 _LINE = 80
 """How much of a line before a place says whether something is announced there."""
+_INSIDE_CODE = re.compile(r"[{}\[\]\"=]")
+_SAID_NAME = re.compile(r"[ \t]{0,4}(?P<name>[^\s<>{}()\[\]\"']{1,128})(?=\s{0,4}[\n{<✿])")
+_MORE_CALLS = re.compile(r"\s*,\s*(?=\{)")
 _CLOSING_FENCE = re.compile(r"\s{0,8}```[ \t]{0,4}(?=\n|\Z)")
 
 
@@ -63,6 +69,10 @@ class Walk:
                 continue
             at = max(part.end, place + 1)
             yield self._take(part)
+            if part.form == "json" and part.explicit and (more := _MORE_CALLS.match(self._text, at)):
+                # The next of a list of calls, which cannot be read.
+                at = past_brackets(self._text, more.end())
+                yield self._take(Part(Kind.BROKEN, part.end, at))
 
     def _take(self, part: Part) -> Part:
         self.around.quotes.pass_over(part.start, part.end)
@@ -118,7 +128,10 @@ class Walk:
         if opener := OPENER.match(text, place):
             return self._opened(place, opener.end(), low, fenced=fenced)
         if invoke := INVOKE.match(text, place):
-            return self._explicit(place, low, invoke.end(), read_invoke(text, invoke, self._look), fenced=fenced)
+            body = read_invoke(text, invoke, self._look)
+            said = invoke["quoted"] or invoke["name"] or invoke["said"]
+            mention = self._look.name(said) is None and not text.startswith(("<", "{"), skip_space(text, invoke.end()))
+            return self._explicit(place, low, invoke.end(), body, fenced=fenced, mention=mention)
         if (tag := TOOL_TAG.match(text, place)) and self._look.name(tag["name"]):
             return self._explicit(
                 place, low, tag.end(), read_tool_tag(text, tag, self._look), fenced=fenced, mention=True
@@ -146,7 +159,7 @@ class Walk:
         """What an opener begins."""
         body = read_body(self._text, end, self._look)
         # A token of the model's own vocabulary is hardly ever only mentioned.
-        mention = self._text[place + 1] not in "|｜" and not was_begun(self._text, end)
+        mention = self._text[place + 1] not in "|｜" and not was_begun(self._text, end, self._look)
         return self._explicit(place, low, end, body, fenced=fenced, mention=mention)
 
     def _explicit(
@@ -157,10 +170,19 @@ class Walk:
         if self._to_user is not None and text[self._to_user : place].strip():
             return body[1] if body else end
         if body is None:
+            if mention and not fenced and self._is_cut_tool_tag(place, end):
+                return Part(Kind.BROKEN, place, len(text))
             if mention or fenced:
                 return end
             return Part(Kind.BROKEN, place, past_broken(text, end))
         return self._calls(place, low, body, explicit=True, fenced=fenced)
+
+    def _is_cut_tool_tag(self, place: int, end: int) -> bool:
+        """Whether a tag named like a tool goes on with a tag inside it, and is never closed."""
+        tag = TOOL_TAG.match(self._text, place)
+        if tag is None or tag["name"] not in self._look.names:
+            return False
+        return self._text.startswith("<", skip_space(self._text, end)) and f"</{tag['name']}>" not in self._text[end:]
 
     def _calls(self, place: int, low: int, body: Body, *, explicit: bool, fenced: bool) -> Part:
         """The part for calls that were read, with the fence around them."""
@@ -192,7 +214,8 @@ class Walk:
         marked = OPENER.match(text, begins) or INVOKE.match(text, begins)
         body = read_body(text, begins, self._look) if marked else read_named(text, begins, self._look, header.tool)
         if body is None:
-            return Part(Kind.BROKEN, header.start, header.end)
+            end = MESSAGE_END.search(text, begins)
+            return Part(Kind.BROKEN, header.start, end.start() if end else len(text))
         return Part(Kind.CALLS, header.start, body[1], tuple(body[0]), "message")
 
     def _named_before(self, place: int, low: int, *, fenced: bool) -> Part | None:
@@ -214,7 +237,8 @@ class Walk:
         text = self._text
         begins = max(text.rfind("\n", max(0, place - _LINE), place) + 1, self._since, place - _LINE)
         line = text[begins:place].strip(" \t\r\n;,")
-        announced = not line or line.endswith((":", "="))
+        # A colon announces a call, but not the one inside of other JSON or code.
+        announced = not line or (line.endswith(":") and not _INSIDE_CODE.search(line))
         if not announced and text[place] == "{":
             return place + 1
         if text[place] == "{" and (other := past_other(text, place, self._look)):
@@ -224,7 +248,8 @@ class Walk:
             return place + 1
         if body is None:
             if text[place] == "[" and not text.startswith("{", skip_space(text, place + 1)):
-                return place + 1
+                said = CALL.match(text, place + 1)
+                return past_code(text, place) if said and self._look.name(said["name"]) else place + 1
             self._failures += 1
             return past_brackets(text, place)
         return self._calls(place, low, body, explicit=False, fenced=fenced)
@@ -257,8 +282,11 @@ class Walk:
 
     def _first_form(self, start: int) -> Part | None:
         body = read_first_form(self._text, start, self._look)
-        announced = self._text.startswith(("Action:", "Call:", "TOOL_CALL"), start)
-        return Part(Kind.CALLS, start, body[1], tuple(body[0]), body[2], explicit=announced) if body else None
+        if body:
+            announced = self._text.startswith(("Action:", "Call:", "TOOL_CALL"), start)
+            return Part(Kind.CALLS, start, body[1], tuple(body[0]), body[2], explicit=announced)
+        end, meant = past_first_form(self._text, start, self._look)
+        return Part(Kind.BROKEN if meant else Kind.PLAIN, start, end) if end else None
 
     def _word(self, place: int) -> Part | int:
         text = self._text
@@ -266,9 +294,15 @@ class Walk:
         end = place + len(word)
         if text.startswith("all\n", end):
             return Part(Kind.NOISE, place, end + 4)
-        body = read_body(text, end, self._look)
-        offered = body is not None and all(self._look.name(said.call.tool) for said in body[0])
-        return Part(Kind.CALLS, place, body[1], tuple(body[0]), body[2]) if body and offered else end
+        named = _SAID_NAME.match(text, end)
+        name = self._look.name(named["name"]) if named else None
+        if named is None or name is None:
+            return end
+        body = read_named(text, named.end("name"), self._look, name)
+        if body is None:
+            end = past_named(text, named.start("name"))
+            return Part(Kind.BROKEN, place, end) if end else named.end()
+        return Part(Kind.CALLS, place, body[1], tuple(body[0]), body[2])
 
     def _goes_on(self, block: int, at: int) -> bool:
         """Whether what stands there follows a call in the code block that begins at `block`, with nothing between."""
