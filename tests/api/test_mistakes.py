@@ -388,3 +388,18 @@ async def test_a_body_too_deep_to_pass_on_is_a_400() -> None:
     answer = await chat([RIGHT], {**ASK, "metadata": deep})
 
     assert (answer.status, answer.error and answer.error["param"]) == (400, "body")
+
+
+@both
+async def test_an_answer_of_nothing_but_tokens_is_handed_out_as_it_is_at_last(stream: bool) -> None:
+    answer = await chat([Said(text="</s>")] * 4, ASK, stream=stream)
+
+    assert (answer.text, answer.calls, answer.outcome) == ("</s>", [], "exhausted")
+
+
+@both
+async def test_an_answer_of_nothing_but_thought_in_tags_is_handed_out_as_thought(stream: bool) -> None:
+    answer = await chat([Said(text="<think>Hm, let me see.</think>")] * 4, ASK, stream=stream)
+
+    assert (answer.text or "", answer.calls, answer.outcome) == ("", [], "exhausted")
+    assert "Hm, let me see." in (answer.reasoning or "")

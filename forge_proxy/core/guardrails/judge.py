@@ -153,8 +153,9 @@ def _give_up_empty(case: _Case) -> Verdict:
     """Nothing came at last: what came before it is handed out, and never an empty answer as if it were one."""
     turn, reply = case.turn, case.reply
     calls = turn.last_calls if turn.policy.on_exhausted == "deliver" else ()
-    if turn.first_text or calls or reply.reasoning or case.reading.thought:
-        return case.give_up(Fault.EMPTY, turn.first_text or reply.text, () if turn.first_text else calls)
+    if turn.first_text or calls or reply.reasoning or case.reading.thought or (reply.text or "").strip():
+        text = case.reading.text if case.reading.thought else reply.text
+        return case.give_up(Fault.EMPTY, turn.first_text or text, () if turn.first_text else calls)
     return case.give_up(Fault.EMPTY, None, (), EmptyAnswer(turn.attempt))
 
 
