@@ -36,6 +36,11 @@ THINK_CLOSE = re.compile(
 )
 
 
+def is_mention(text: str, start: int, end: int) -> bool:
+    """Whether a token stands there as a word between words, as where an answer is about tokens."""
+    return text[max(0, start - 1) : start] == " " and text.startswith(" ", end)
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """Who the message is for that begins at `end`, and the name of the tool if it is for one."""

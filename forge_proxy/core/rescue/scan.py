@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from forge_proxy.core.rescue.headers import THINK_OPEN, read_header
+from forge_proxy.core.rescue.headers import THINK_OPEN, is_mention, read_header
 from forge_proxy.core.rescue.look import Look
 from forge_proxy.core.rescue.openers import openers
 from forge_proxy.core.rescue.quotes import Quotes
 from forge_proxy.core.rescue.rescue import Found, rescue
 from forge_proxy.core.rescue.speech import Piece, Speech
 from forge_proxy.core.rescue.suspects import Suspect, judge_suspect
-from forge_proxy.core.rescue.tokens import Token, read_token
+from forge_proxy.core.rescue.tokens import Token, end_of_mention, read_token
 from forge_proxy.core.rescue.walk import Walk
 
 _KEEP = 200
@@ -138,8 +138,14 @@ class Scan:
             return self._wait(walk.around.begins(place, self._at))
         if walk.around.may_be_code(place):
             return self._wait(walk.around.begins(place, self._at))
+        opens = walk.around.may_open(place, self._at)
+        if not opens and (end := end_of_mention(text, place)):
+            if end == len(text):
+                return self._wait(place)
+            if is_mention(text, place, end):
+                return self._say_to(end)
         if text[place] in "<[]":
-            if token := read_token(text, place, opens=walk.around.may_open(place, self._at)):
+            if token := read_token(text, place, opens=opens):
                 return self._take_token(place, token)
             if THINK_OPEN.match(text, place):
                 return self._wait(place)

@@ -17,6 +17,14 @@ class Token(NamedTuple):
     closes: bool = False
 
 
+def end_of_mention(text: str, place: int) -> int:
+    """Where the token at `place` ends that may be only mentioned, being a word of its own so far; 0 for none."""
+    if text[max(0, place - 1) : place] != " " or read_header(text, place):
+        return 0
+    token = THINK_CLOSE.match(text, place) or (NOISE.match(text, place) if text[place] == "<" else None)
+    return token.end() if token else 0
+
+
 def read_token(text: str, place: int, *, opens: bool) -> Token | None:
     """The token at `place` that is no part of a call; None if there is none, or it is not whole yet. `opens` says
     whether a call may begin there.

@@ -21,7 +21,7 @@ from forge_proxy.core.rescue.forms import (
     read_tool_tag,
     was_begun,
 )
-from forge_proxy.core.rescue.headers import MESSAGE_END, THINK_CLOSE, THINK_OPEN, Header, read_header
+from forge_proxy.core.rescue.headers import MESSAGE_END, THINK_CLOSE, THINK_OPEN, Header, is_mention, read_header
 from forge_proxy.core.rescue.look import Look
 from forge_proxy.core.rescue.markup import ARGUMENT_TOKEN, INVOKE, MINIMAX, NOISE, OPENER
 from forge_proxy.core.rescue.openers import CALL_FENCE, openers
@@ -122,7 +122,7 @@ class Walk:
         if opening := THINK_OPEN.match(text, place):
             return self._thought(place, opening.end(), THINK_CLOSE)
         if closing := THINK_CLOSE.match(text, place):
-            return Part(Kind.LONE_CLOSER, place, closing.end())
+            return closing.end() if is_mention(text, place, closing.end()) else self._lone_closer(closing)
         if ARGUMENT_TOKEN.match(text, place) and (part := self._named_before(place, low, fenced=fenced)):
             return part
         if opener := OPENER.match(text, place):
@@ -137,7 +137,9 @@ class Walk:
                 place, low, tag.end(), read_tool_tag(text, tag, self._look), fenced=fenced, mention=True
             )
         noise = NOISE.match(text, place)
-        return Part(Kind.NOISE, place, noise.end()) if noise and not fenced else place + 1
+        if noise is None or fenced or is_mention(text, place, noise.end()):
+            return place + 1
+        return Part(Kind.NOISE, place, noise.end())
 
     def _bracket(self, place: int, low: int, *, fenced: bool) -> Part | int:
         text = self._text
@@ -146,7 +148,7 @@ class Walk:
         if opening := THINK_OPEN.match(text, place):
             return self._thought(place, opening.end(), THINK_CLOSE)
         if closing := THINK_CLOSE.match(text, place):
-            return Part(Kind.LONE_CLOSER, place, closing.end())
+            return closing.end() if is_mention(text, place, closing.end()) else self._lone_closer(closing)
         if ARGUMENT_TOKEN.match(text, place):
             return self._named_before(place, low, fenced=fenced) or place + 1
         if noise := NOISE.match(text, place):
@@ -154,6 +156,9 @@ class Walk:
         if self.around.functools(place, low):
             return self._explicit(place - 9, low, place, read_body(text, place, self._look), fenced=fenced)
         return self._loose(place, low, fenced=fenced)
+
+    def _lone_closer(self, closing: re.Match[str]) -> Part:
+        return Part(Kind.LONE_CLOSER, closing.start(), closing.end())
 
     def _opened(self, place: int, end: int, low: int, *, fenced: bool) -> Part | int:
         """What an opener begins."""

@@ -488,3 +488,11 @@ def test_without_tools_only_markup_is_a_call(text: str) -> None:
     rescued = rescue(text, ())
 
     assert all(found.explicit or found.form.startswith("fenced-") for found in rescued.calls)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Use </think> to end thoughts.", "The token <|im_end|> ends it.", "Write [/THINK] after it.", "A ] </s> b"],
+)
+def test_a_token_that_is_a_word_of_a_sentence_stays(text: str) -> None:
+    assert rescue(text, NAMES) == Rescued(text)
