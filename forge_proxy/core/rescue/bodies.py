@@ -67,7 +67,7 @@ def read_invoke(text: str, opening: re.Match[str], look: Look) -> Body | None:
     if ends == parameters.end and text[ends:].strip() and not parameters.open:
         return None
     said = _of_parameters(name, parameters, text)
-    return [said], len(text) if said.open else ends, "tags"
+    return [said], len(text) if _is_cut(text, parameters) else ends, "tags"
 
 
 def read_named(text: str, at: int, look: Look, name: str = "") -> Body | None:
@@ -101,7 +101,7 @@ def _read_arguments(text: str, at: int, after_name: int, name: str, look: Look) 
     parameters = read_parameters(text, at, look)
     if parameters.values:
         said = _of_parameters(name, parameters, text)
-        return [said], len(text) if said.open else past_closers(text, parameters.end), "tags"
+        return [said], len(text) if _is_cut(text, parameters) else past_closers(text, parameters.end), "tags"
     attributes = _read_attributes(text, after_name, name)
     if attributes:
         return attributes
@@ -192,10 +192,19 @@ def _read_attributes(text: str, at: int, name: str) -> Body | None:
 
 def _of_parameters(name: str, parameters: Parameters, text: str) -> Said:
     # Where nothing closes the call, more arguments may have been to come.
-    closed = past_closers(text, parameters.end) > parameters.end
-    unclosed = parameters.open or (not closed and _CUT_TAG.fullmatch(text, parameters.end) is not None)
+    unclosed = _is_cut(text, parameters)
     repairs = frozenset({*parameters.repairs, "closing tags"} if unclosed else parameters.repairs)
-    return Said(ToolCall(name, write(parameters.values)), repairs, frozenset(parameters.untyped), open=unclosed)
+    # A closer that is missing anywhere may be missing because the answer was cut.
+    is_open = unclosed or "closing tags" in repairs
+    return Said(ToolCall(name, write(parameters.values)), repairs, frozenset(parameters.untyped), open=is_open)
+
+
+def _is_cut(text: str, parameters: Parameters) -> bool:
+    """Whether the text ends before the call is closed."""
+    if parameters.open:
+        return True
+    closed = past_closers(text, parameters.end) > parameters.end
+    return not closed and _CUT_TAG.fullmatch(text, parameters.end) is not None
 
 
 def past_junk(text: str, at: int) -> int:

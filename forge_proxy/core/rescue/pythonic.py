@@ -14,7 +14,7 @@ CALL = re.compile(r"\s{0,16}(?P<name>[^\W\d][\w.:/-]{0,127})\s?\(")
 """How such a call begins."""
 _KEYWORD = re.compile(r"([^\W\d]\w{0,127})\s*+=(?!=)|[\"']([^\W\d]\w{0,127})[\"']\s*+:")
 _AFTER_ARGUMENT = re.compile(
-    r"\s{0,64}(?:\)|,\s{0,64}(?:\)|[^\W\d]\w{0,127}\s{0,8}=|[\"'\[{(\d-]|True|False|None|\Z)|\+\s|\Z|</|<[|｜])"
+    r"\s{0,64}(?:\)|,\s{0,64}(?:\)|[^\W\d]\w{0,127}\s{0,8}=|[\"'\[{(\d-]|True|False|None|\Z)|\+\s|(?<=[\"'])\s{1,64}[rbuf]{0,2}[\"']|\Z|</|<[|｜])"
 )
 _PLAIN = frozenset({"quotes", "words", "line breaks"})
 """What is no repair here: it is how the language of these calls is written."""

@@ -46,6 +46,8 @@ _AFTER_MEMBER = re.compile(rf"{_GAP}(?:[}}\]]|[,;]{_GAP}(?:[}}]|{_NEXT_KEY}|[,#/
 _AFTER_ITEM = re.compile(
     rf"{_GAP}(?:[\])}}]|[,;]{_GAP}(?:[\])}}\"'“`{{\[(\d,#/-]|[tTfFnN]|<\||<escape>|{_STOP})|\+\s|[\"'“]|{_STOP})"
 )
+_IN_A_ROW = re.compile(r"\"\s+\"")
+"""Two strings with nothing between, rather than one with quotes in it."""
 _KEY_INSIDE = re.compile(r"[\"'”]\s*,\s*[\"'“][\w$ -]+\Z")
 """How a string ends that is rather a string, a comma and a key whose value is missing."""
 
@@ -216,6 +218,9 @@ class Reader:
         while True:
             before = self.at
             self.skip()
+            if not self.bare_words and _OPENING.match(self.text, self.at):  # code joins strings that stand in a row
+                joined += self.string(after)
+                continue
             if not self.text.startswith("+", self.at):
                 self.at = before
                 return joined
@@ -239,6 +244,8 @@ class Reader:
                 continue
             # Quotes that belong to a text stand in pairs; otherwise nobody knows which of them ends it.
             if inner % 2 or (inner and _KEY_INSIDE.search(self.text, max(start, at - 200), at - 1)):
+                break
+            if inner and _IN_A_ROW.search(self.text, start, at - 1):
                 break
             return at - 1
         raise Unreadable

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
-from forge_proxy.core.jsontypes import skip_space
+from forge_proxy.core.jsontypes import read_value, skip_space
 from forge_proxy.core.rescue.around import TOOL_TAG, Around
 from forge_proxy.core.rescue.bodies import Body, read_body, read_invoke, read_named
 from forge_proxy.core.rescue.forms import (
@@ -38,6 +39,8 @@ _LINE = 80
 _INSIDE_CODE = re.compile(r"[{}\[\]\"=]")
 _SAID_NAME = re.compile(r"[ \t]{0,4}(?P<name>[^\s<>{}()\[\]\"']{1,128})(?=\s{0,4}[\n{<✿])")
 _MORE_CALLS = re.compile(r"\s*,\s*(?=\{)")
+_DATA = re.compile(r"\{\s{0,20}\"")
+_PROGRAM = re.compile(r"^(?:import|from|def|class|async def)[ \t]", re.MULTILINE)
 _CLOSING_FENCE = re.compile(r"\s{0,8}```[ \t]{0,4}(?=\n|\Z)")
 
 
@@ -53,6 +56,8 @@ class Walk:
         self._to_user: int | None = None
         """Where the message began that is for the user by its header: what follows other words in it is shown."""
         self._last: Part | None = None
+        self._tries = _MAX_BROKEN
+        self._data_from = self._data_end = 0
         self._since = since
         """Where the part ended that came last: a line begins there as well."""
 
@@ -63,6 +68,9 @@ class Walk:
             yield self._take(part)
             at = part.end
         while self._failures < _MAX_BROKEN and (place := self.openers.find(self._text, at)) >= 0:
+            if self.around.may_open(place, at) and self._is_data(place, at):
+                at = place + 1
+                continue
             part = self.part_at(place, at)
             if isinstance(part, int):
                 at = max(part, place + 1)
@@ -73,6 +81,18 @@ class Walk:
                 # The next of a list of calls, which cannot be read.
                 at = past_brackets(self._text, more.end())
                 yield self._take(Part(Kind.BROKEN, part.end, at))
+
+    def _is_data(self, place: int, at: int) -> bool:
+        """Whether the place stands in strict JSON that begins before it: what its texts hold is data."""
+        while place >= self._data_end and self._tries:
+            opening = _DATA.search(self._text, max(at, self._data_from), place)
+            if not opening:
+                return False
+            self._tries -= 1
+            self._data_from = opening.start() + 1
+            value = read_value(self._text, opening.start())
+            self._data_end = value[1] if value else 0
+        return place < self._data_end
 
     def _take(self, part: Part) -> Part:
         self.around.quotes.pass_over(part.start, part.end)
@@ -133,9 +153,10 @@ class Walk:
             mention = self._look.name(said) is None and not text.startswith(("<", "{"), skip_space(text, invoke.end()))
             return self._explicit(place, low, invoke.end(), body, fenced=fenced, mention=mention)
         if (tag := TOOL_TAG.match(text, place)) and self._look.name(tag["name"]):
-            return self._explicit(
-                place, low, tag.end(), read_tool_tag(text, tag, self._look), fenced=fenced, mention=True
-            )
+            body = read_tool_tag(text, tag, self._look)
+            part = self._explicit(place, low, tag.end(), body, fenced=fenced, mention=True)
+            # A tag that is named like a tool may be any answer in HTML or XML.
+            return replace(part, explicit=False) if isinstance(part, Part) else part
         noise = NOISE.match(text, place)
         if noise is None or fenced or is_mention(text, place, noise.end()):
             return place + 1
@@ -174,6 +195,8 @@ class Walk:
         text = self._text
         if self._to_user is not None and text[self._to_user : place].strip():
             return body[1] if body else end
+        if body and self._is_quoted(place, body[1]):
+            return body[1]
         if body is None:
             if mention and not fenced and self._is_cut_tool_tag(place, end):
                 return Part(Kind.BROKEN, place, len(text))
@@ -181,6 +204,11 @@ class Walk:
                 return end
             return Part(Kind.BROKEN, place, past_broken(text, end))
         return self._calls(place, low, body, explicit=True, fenced=fenced)
+
+    def _is_quoted(self, place: int, end: int) -> bool:
+        """Whether a call stands between quotes, as a text in a program or a sentence."""
+        before = self._text[max(0, place - 1) : place]
+        return before != "" and before in "\"'" and self._text.startswith(before, end)
 
     def _is_cut_tool_tag(self, place: int, end: int) -> bool:
         """Whether a tag named like a tool goes on with a tag inside it, and is never closed."""
@@ -287,6 +315,8 @@ class Walk:
 
     def _first_form(self, start: int) -> Part | None:
         body = read_first_form(self._text, start, self._look)
+        if body and body[2] == "pythonic" and _PROGRAM.search(self._text, 0, start):
+            return Part(Kind.PLAIN, start, body[1])
         if body:
             announced = self._text.startswith(("Action:", "Call:", "TOOL_CALL"), start)
             return Part(Kind.CALLS, start, body[1], tuple(body[0]), body[2], explicit=announced)
