@@ -10,7 +10,7 @@ import typer
 
 from forge_proxy import __version__
 from forge_proxy.backends.config import BackendChoiceError, Kind
-from forge_proxy.cli.rescue import Finish, InputError, run_rescue
+from forge_proxy.cli.rescue import Finish, InputError
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.settings import SettingsError, load, set_by_file
 
@@ -125,6 +125,8 @@ def rescue(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say which tool calls stand in a text that a model wrote, and why others do not. Exit code 1 for a bad call."""
+    from forge_proxy.cli.rescue.command import run_rescue
+
     if not run_rescue(file, tools, finish, json=json):
         raise typer.Exit(FAILED)
 

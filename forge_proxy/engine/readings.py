@@ -18,14 +18,24 @@ async def readings_of(turn: Turn, replies: Sequence[Reply], thorough: ThoroughRe
     """A reading of each reply. The light one stands where a thorough one is not needed, or cannot be had."""
     if thorough is None:
         return [read(turn, reply) for reply in replies]
+    light = [None if _is_long(reply) else read(turn, reply) for reply in replies]
+    readings = [reading for reading in light if reading and not reading.unread]
+    if len(readings) == len(replies):  # nearly always; a task for each request would cost more than the rest of this
+        return readings
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_reading_of(turn, reply, thorough)) for reply in replies]
+        tasks = [
+            group.create_task(_reading_of(turn, reply, thorough, so_far))
+            for reply, so_far in zip(replies, light, strict=True)
+        ]
     return [task.result() for task in tasks]
 
 
-async def _reading_of(turn: Turn, reply: Reply, thorough: ThoroughReader) -> Reading:
+def _is_long(reply: Reply) -> bool:
     length = len(reply.text or "") + len(reply.reasoning or "") + sum(len(call.arguments) for call in reply.calls)
-    if length > _LONG:
-        return await thorough.read(turn, reply) or read(turn, reply)
-    light = read(turn, reply)
-    return (await thorough.read(turn, reply) if light.unread else None) or light
+    return length > _LONG
+
+
+async def _reading_of(turn: Turn, reply: Reply, thorough: ThoroughReader, light: Reading | None) -> Reading:
+    if light and not light.unread:
+        return light
+    return await thorough.read(turn, reply) or light or read(turn, reply)

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
-from forge_proxy.core.rescue import Piece, PieceKind, Scan, mend_arguments, rescue
+from forge_proxy.core.rescue import Piece, Scan, mend_arguments, rescue
+from tests.scanned import Given, gather
 
 NAMES = ("get_weather", "a", "respond", "get", "a-b.c/d")
-
-
-class Given(NamedTuple):
-    """What a scan gave out: text, thought, and whether all text so far was once said to be thought."""
-
-    text: str
-    thought: str
-    recalled: bool
 
 
 def faults_of(text: str, rng: random.Random) -> Iterator[str]:
@@ -29,7 +21,7 @@ def faults_of(text: str, rng: random.Random) -> Iterator[str]:
             cut = _given(cuts, text, template_thinks=template_thinks)
             if cut != whole:
                 yield f"cut {cut} is not whole {whole}"
-        if whole.recalled or (template_thinks and rescued.recalled):
+        if whole.recalls or (template_thinks and rescued.recalled):
             continue
         if not rescued.text.startswith(whole.text):
             yield f"what has left, {whole.text!r}, is not how {rescued.text!r} begins"
@@ -46,13 +38,4 @@ def _given(cuts: Iterable[int], text: str, *, template_thinks: bool) -> Given:
         pieces += scan.feed(text[at : at + length])
         at += length
     pieces += [*scan.feed(text[at:]), *scan.settle()]
-    said, thought, recalled = "", "", False
-    for piece in pieces:
-        match piece.kind:
-            case PieceKind.TEXT:
-                said += piece.text
-            case PieceKind.THOUGHT:
-                thought += piece.text
-            case PieceKind.RECALL:
-                said, recalled = "", True
-    return Given(said, thought, recalled)
+    return gather(pieces)

@@ -6,28 +6,10 @@ import random
 import re
 from pathlib import Path
 
+from tests.scanned import PIECES
+
 _HERE = Path(__file__).parent
 _GOLDEN = _HERE.parent / "core" / "rescue" / "golden"
-_CALL = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
-# fmt: off
-PIECES = (
-    "Hi. ", "a", "\n", "\n\n", " ", "   ", "\t", "\r\n", "\u00a0", ".", ";", ",", "# ", "=", ":", "/", ")", "😀",
-    "The word is ", " and more words follow here. ", "x" * 90, "`", "``", "```", "```json\n", "```\n", "````\n",
-    "```tool a\n", "```invoke\n", "{", "[", "[ ", "[\n{", "}", "]", '{"', '"name"', '"name": "a"', '{ "tool" :',
-    '{"type": "x"}', _CALL, f"[{_CALL}]", "{'name': 'a', 'arguments': {b: 1,}}", '{"name": "Ada", "age": 3}', "{}",
-    "<", "<tool", "_call>", "<tool_call>", "</tool_call>", f"<tool_call>{_CALL}</tool_call>", "<function=",
-    "<function=a>", "<parameter=x>", "</parameter>", "</function>", '<invoke name="a">', "</invoke>", "<a>", "</a>",
-    "<x>1</x>", "<user>", "<b>", "</b>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "]<]minimax[>[",
-    "[TOOL", "[TOOL_CALLS]", "get_", "get_weather", "get_weather[", "[ARGS]", "[CALL_ID]", "a[ARGS]{}", "functools",
-    "[get_weather(", "city='x'", "a()", "get_weather(city=1)", "a/x>1", "json", "function", "functions.a:0",
-    "<|tool_call_argument_begin|>", "<|tool_call>", "<tool_call|>", "call:a{", '<|"|>', "<escape>",
-    "<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "<｜DSML｜", "<|im_end|>", "</s>",
-    "<think>", "</think>", "[THINK]", "[/THINK]", "<|channel>thought", "<channel|>", "<|start|>assistant",
-    "<|channel|>", "analysis", "commentary", "<|message|>", "<|end|>", " to=get_weather", "to=self", "to=user",
-    "<|message_sep|>", "function call", "<|role_sep|>", "\nAction: a\nAction Input: ", "Call: ", "TOOL_CALL\n",
-    "✿FUNCTION✿:", "✿ARGS✿:", ">>>", "all\n", "<|python_tag|>", "<|START_ACTION|>", '"x": "say "hi"",', "//", "/*",
-)
-# fmt: on
 
 
 def seeds() -> list[list[str]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from forge_proxy.cli.rescue import Finish
 from forge_proxy.cli.rescue.as_json import as_json
 from forge_proxy.cli.rescue.findings import find
-from forge_proxy.cli.rescue.inputs import Finish, read_text, read_turn
+from forge_proxy.cli.rescue.inputs import read_text, read_turn
 from forge_proxy.cli.rescue.show import show
 
 

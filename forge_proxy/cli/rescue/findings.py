@@ -11,8 +11,7 @@ from forge_proxy.core.guardrails import Outcome, Turn, Verdict, judge
 from forge_proxy.core.guardrails.check import Checked, check
 from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.guardrails.reading import Reading, read
-from forge_proxy.core.rescue import Found, rescue
-from forge_proxy.core.rescue.general import mend_object
+from forge_proxy.core.rescue import Found, mend_object, rescue
 from forge_proxy.core.stream import Reply
 
 

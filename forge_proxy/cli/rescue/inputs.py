@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import NoReturn
 
+from forge_proxy.cli.rescue import InputError
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
 from forge_proxy.core.jsontypes import DECODER, Json, JsonObject, is_list, is_object, kind_of
 from forge_proxy.engine.text_answers import TextAnswers
 from forge_proxy.wire.openai.request import decode_request
-
-Finish = Literal["stop", "length"]
 
 _EXAMPLE = '[{"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}]'
 _SHAPES = f"a list of tools, as {_EXAMPLE}, or a recorded chat request, which has them under 'tools'"
@@ -21,10 +20,6 @@ _THAT_COUNT = ("tools", "tool_choice", "parallel_tool_calls", "max_tokens", "max
 """What of a recorded request bears on how its answer is judged."""
 _SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema")
 """How lists of tools spell it that are not made for this API."""
-
-
-class InputError(Exception):
-    """An input cannot be used; the message names it and says what to do."""
 
 
 def read_text(file: Path | None) -> str:

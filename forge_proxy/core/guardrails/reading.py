@@ -11,8 +11,7 @@ from forge_proxy.core.guardrails.meaning import meant_arguments
 from forge_proxy.core.guardrails.turn import Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Mark
 from forge_proxy.core.names import resolve_name
-from forge_proxy.core.rescue import Found, Rescued, mend_arguments, rescue
-from forge_proxy.core.rescue.general import mend_object
+from forge_proxy.core.rescue import Found, Rescued, mend_arguments, mend_object, rescue
 from forge_proxy.core.stream import Reply
 
 

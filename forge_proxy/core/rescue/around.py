@@ -17,7 +17,8 @@ _FENCE_REACH = 80
 _REACH = 200
 """How far before a token the name may begin that belongs to it."""
 TOOL_TAG = re.compile(r"<(?P<name>[^\s<>/]{1,128})>")
-_FUNCTOOLS = "functools"
+FUNCTOOLS = "functools"
+"""The word that Phi writes before its calls."""
 
 
 class Around:
@@ -64,7 +65,7 @@ class Around:
         if ARGUMENT_TOKEN.match(text, place) and (name := self.name_before(place, low)):
             start = name.start()
         elif self.functools(place, low):
-            start = place - len(_FUNCTOOLS)
+            start = place - len(FUNCTOOLS)
         fence = FENCE.search(text, max(low, start - _FENCE_REACH), start)
         if fence and not self.quotes.around(fence.start()):
             return fence.start(), fence.start()
@@ -93,7 +94,7 @@ class Around:
         return text[place] != "]"
 
     def functools(self, place: int, low: int) -> bool:
-        """Whether the word that Phi writes before its calls stands before this place."""
-        start = place - len(_FUNCTOOLS)
+        """Whether Phi's word stands before this place."""
+        start = place - len(FUNCTOOLS)
         before = self._text[max(0, start - 1) : start]
-        return self._text.endswith(_FUNCTOOLS, low, place) and not (before.isalnum() or before in tuple("_.:/-"))
+        return self._text.endswith(FUNCTOOLS, low, place) and not (before.isalnum() or before in tuple("_.:/-"))

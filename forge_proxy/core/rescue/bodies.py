@@ -33,7 +33,6 @@ _FENCE_END = re.compile(r"\s{0,8}```")
 _MAX_JUNK = 8
 """Openers and tokens in a row before a call; no model writes more."""
 _NUMBERED = re.compile(r":\d{1,4}$")
-_NOTHING_MORE = re.compile(r"\s*(?:\Z|[<\[✿\]])")
 
 
 def read_body(text: str, at: int, look: Look) -> Body | None:
@@ -42,13 +41,13 @@ def read_body(text: str, at: int, look: Look) -> Body | None:
     if text.startswith("{", at):
         return _read_objects(text, at, look)
     if text.startswith("[", at):
-        return _read_objects(text, at, look) or _read_code(text, at, look)
+        return _read_objects(text, at, look) or read_code(text, at, look)
     invoke = INVOKE.match(text, at)
     if invoke:
         return read_invoke(text, invoke, look)
     if named := NAMED_TAGS.match(text, at):
         return _read_named_tags(text, named, look)
-    return _read_code(text, at, look) or read_named(text, at, look)
+    return read_code(text, at, look) or read_named(text, at, look)
 
 
 def read_invoke(text: str, opening: re.Match[str], look: Look) -> Body | None:
@@ -136,7 +135,8 @@ def _read_objects(text: str, at: int, look: Look) -> Body | None:
         at = following
 
 
-def _read_code(text: str, at: int, look: Look) -> Body | None:
+def read_code(text: str, at: int, look: Look) -> Body | None:
+    """The calls written as code at `at`."""
     read = pythonic.read_calls(text, at, look)
     return (read[0], past_closers(text, read[1]), "pythonic") if read else None
 

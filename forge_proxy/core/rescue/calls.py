@@ -20,9 +20,9 @@ _ENVELOPES = ("function", "function_call", "tool_call", "tool")
 _MAX_ENVELOPES = 4
 _LISTS = ("tool_calls", "function_calls", "calls")
 _BESIDE = frozenset({*NAME_KEYS, "id", "type", "index", "call_id", "tool_call_id"})
+"""What may stand in a call beside its arguments and says nothing that the tool would need."""
 _REPORTS = frozenset({"result", "results", "output", "response", "error"})
 """What stands beside the arguments only once a call was made."""
-"""What may stand in a call beside its arguments and says nothing that the tool would need."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import re
 from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.jsontypes import is_object, read_value, skip_space, write
 from forge_proxy.core.rescue import pythonic
-from forge_proxy.core.rescue.bodies import ATTRIBUTE, NAMED_TAGS, Body, past_junk, read_body, read_named
+from forge_proxy.core.rescue.bodies import ATTRIBUTE, NAMED_TAGS, Body, past_junk, read_body, read_code, read_named
 from forge_proxy.core.rescue.calls import Said, calls_of, may_be_call
 from forge_proxy.core.rescue.json_reader import read_objects
 from forge_proxy.core.rescue.look import Look
@@ -75,7 +75,7 @@ def read_loose_form(text: str, at: int, look: Look) -> Body | None:
     """The calls at `at` that no markup announces, all of offered tools."""
     body = read_json(text, at, look)
     if body is None and text.startswith("[", at):
-        body = _read_code(text, at, look)
+        body = read_code(text, at, look)
     return body and _offered(body, look)
 
 
@@ -97,7 +97,7 @@ def read_first_form(text: str, at: int, look: Look) -> Body | None:
             body = (
                 read_body(text, at + len(word), look)
                 if word != "Call:"
-                else _read_code(text, skip_space(text, at + 5), look)
+                else read_code(text, skip_space(text, at + 5), look)
             )
             return body and _offered(body, look)
     short = _SHORT.match(text, at)
@@ -107,7 +107,7 @@ def read_first_form(text: str, at: int, look: Look) -> Body | None:
         return [said], past_closers(text, short.end()), "short"
     if text.startswith("all\n", at):
         return None
-    body = _read_code(text, at, look)
+    body = read_code(text, at, look)
     if body is None:
         name = NAME.match(text, at)
         said_name = name["name"].removesuffix("/") if name else ""
@@ -139,11 +139,6 @@ def read_json(text: str, at: int, look: Look) -> Body | None:
             return None
         calls += found
     return (calls, objects[1], "json") if calls else None
-
-
-def _read_code(text: str, at: int, look: Look) -> Body | None:
-    read = pythonic.read_calls(text, at, look)
-    return (read[0], past_closers(text, read[1]), "pythonic") if read else None
 
 
 def past_first_form(text: str, at: int, look: Look) -> tuple[int, bool]:

@@ -21,7 +21,6 @@ FENCE = re.compile(r"(?<!`)```[A-Za-z_]{0,12}[ \t]{0,4}\n\s{0,8}\Z")
 CALL_FENCE = re.compile(
     r"```(?:tool_calls?|tool_code|tool|invoke|function_calls?|function)(?:[ \t]+(?P<name>[^\s`]{1,128}))?[ \t]*\n"
 )
-HEAD = re.compile(r"\s{0,4}(?:Action:|Call:|TOOL_CALL\n|call:)[ \t]{0,4}")
 _REACH = 400
 """How far before the end of an unfinished text a place can begin that has not ended: the longest tag or header, with
 what may stand before it.
@@ -39,7 +38,6 @@ _UNFINISHED = re.compile(
 _ODD = re.compile(r"[<\[{`✿>\]]")
 """What every opener begins with."""
 _TOKEN_BEFORE = re.compile(r"(?:<\w{1,16}>|\]<\]minimax\[>\[)\s{0,4}\Z")
-_FENCE_BEFORE = re.compile(r"(?<!`)```[A-Za-z_]{0,12}[ \t]{0,4}\n\s{0,8}\Z")
 _WORD = re.compile(r"[\w.:/-]+")
 _ANNOUNCING = ("Action:", "Call:", "TOOL_CALL", "call:")
 _HEADS = ("Action:", "Call:", "TOOL_CALL\n")
@@ -131,7 +129,7 @@ class Openers:
 
 def _lead_of(text: str, low: int, end: int) -> int:
     """Where a fence or a token begins that stands right before `end` and may belong to a call; `end` for none."""
-    for before in (_TOKEN_BEFORE, _FENCE_BEFORE, _TOKEN_BEFORE) if low < end else ():
+    for before in (_TOKEN_BEFORE, FENCE, _TOKEN_BEFORE) if low < end else ():
         found = before.search(text, low, end)
         end = found.start() if found else end
     return end

@@ -36,5 +36,3 @@ class Part:
     """Whether the markup alone says that this is a call."""
     fenced: bool = False
     inner: tuple[int, int] = (0, 0)
-    open: bool = False
-    """Whether a thought was not closed."""

@@ -16,6 +16,8 @@ _KEYWORD = re.compile(r"([^\W\d]\w{0,127})\s*+=(?!=)|[\"']([^\W\d]\w{0,127})[\"'
 _AFTER_ARGUMENT = re.compile(
     r"\s{0,64}(?:\)|,\s{0,64}(?:\)|[^\W\d]\w{0,127}\s{0,8}=|[\"'\[{(\d-]|True|False|None|\Z)|\+\s|(?<=[\"'])\s{1,64}[rbuf]{0,2}[\"']|\Z|</|<[|｜])"
 )
+_BETWEEN = re.compile(r"\s*+[,;\n]\s*+(?=[^\W\d][\w.:/-]{0,127}\s?\()|\s*+(?=[^\W\d][\w.:/-]{0,127}\()")
+_CLOSING = re.compile(r"\s{0,64},?\s{0,64}\]")
 _PLAIN = frozenset({"quotes", "words", "line breaks"})
 """What is no repair here: it is how the language of these calls is written."""
 
@@ -81,7 +83,3 @@ def read_calls(text: str, at: int, look: Look) -> tuple[list[Said], int] | None:
             break
         at = following.end()
     return (found, at) if found else None
-
-
-_BETWEEN = re.compile(r"\s*+[,;\n]\s*+(?=[^\W\d][\w.:/-]{0,127}\s?\()|\s*+(?=[^\W\d][\w.:/-]{0,127}\()")
-_CLOSING = re.compile(r"\s{0,64},?\s{0,64}\]")

@@ -15,7 +15,7 @@ from forge_proxy.core.rescue.openers import openers
 from forge_proxy.core.rescue.quotes import Quotes
 from forge_proxy.core.rescue.rescue import Found, rescue
 from forge_proxy.core.rescue.speech import Piece, Speech
-from forge_proxy.core.rescue.suspects import Suspect, judge_suspect
+from forge_proxy.core.rescue.suspects import Suspect, judge_place, judge_start
 from forge_proxy.core.rescue.tokens import Token, end_of_mention, read_token
 from forge_proxy.core.rescue.walk import Walk
 
@@ -43,8 +43,8 @@ class Scan:
         self._text = ""
         """What is still needed: what is held, and some text before it."""
         self._more: list[str] = []
-        self._more_length = 0
         """What came after `_text`, while nothing can be decided."""
+        self._more_length = 0
         self._at: int = 0
         """What stands before this place in `_text` has been given out or dropped."""
         self._since = 0
@@ -120,7 +120,7 @@ class Scan:
         text, at = self._text, self._at
         first = self._first and not text[:at].strip()
         if first and self._openers.at_start(text):
-            return self._take_suspect(judge_suspect(Walk(text, self._look, ended=False), -1, at, text))
+            return self._take_suspect(judge_start(Walk(text, self._look, ended=False), at, text))
         place = self._openers.find(text, at)
         held, unfinished = self._openers.held_from(text, at, first=first)
         if place < 0 or place >= unfinished:
@@ -149,7 +149,7 @@ class Scan:
                 return self._take_token(place, token)
             if THINK_OPEN.match(text, place):
                 return self._wait(place)
-        return self._take_suspect(judge_suspect(walk, place, self._at, text))
+        return self._take_suspect(judge_place(walk, place, self._at, text))
 
     def _take_token(self, place: int, token: Token) -> bool:
         """Drop a token, begin a thought, or take back what was thought."""

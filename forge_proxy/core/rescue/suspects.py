@@ -18,8 +18,6 @@ _MENTION = re.compile(rf"\s{{0,8}}{_WORD}[,.;:]?[ ]{_WORD}[,.;:!?)]?[ ](?!=)")
 """Two words of a sentence behind an opener: no name with arguments begins so."""
 _TAIL = 60
 """More words than this behind a loose call, or any on another line, certainly make it a quotation."""
-
-
 _MARK = 3
 """Characters that tell whether markup begins which ends a call."""
 _MARKUP = "{[<`✿>]"
@@ -35,26 +33,33 @@ class Suspect(NamedTuple):
     certain: bool = False
 
 
-def judge_suspect(walk: Walk, place: int, low: int, text: str) -> Suspect:
-    """What stands at `place`; -1 stands for the beginning of the answer."""
-    begins = walk.around.begins(place, low) if place >= 0 else low
-    opener = OPENER.match(text, place) if place >= 0 else None
+def judge_start(walk: Walk, low: int, text: str) -> Suspect:
+    """What the answer begins with, where that may be a call without markup."""
+    part = walk.first()
+    if part:
+        return _judge_part(walk, text, low, part)
+    return Suspect(low, plain_to=1 if _is_decided(text, 0, None) else None)
+
+
+def judge_place(walk: Walk, place: int, low: int, text: str) -> Suspect:
+    """What stands at `place`, where something begins that may be a call."""
+    begins = min(place, walk.around.begins(place, low))
+    opener = OPENER.match(text, place)
     if opener and text[place + 1] not in "|｜" and _MENTION.match(text, opener.end()):
         return Suspect(begins, plain_to=opener.end())
-    part = walk.part_at(place, low) if place >= 0 else walk.first()
-    begins = min(begins, place) if place >= 0 else low
-    if isinstance(part, Part) and part.kind is Kind.PLAIN:
-        return Suspect(begins, plain_to=part.end if part.end + _MARK <= len(text) else None)
+    part = walk.part_at(place, low)
     if isinstance(part, Part):
         return _judge_part(walk, text, begins, part)
-    if place >= 0 and not walk.around.may_open(place, low):
+    if not walk.around.may_open(place, low):
         return Suspect(begins, plain_to=place + 1)
-    if not _is_decided(text, max(place, 0), part) or (part is not None and part + _MARK > len(text)):
+    if not _is_decided(text, place, part) or part + _MARK > len(text):
         return Suspect(begins)
-    return Suspect(begins, plain_to=part if part is not None and part > max(place, 0) else max(place, 0) + 1)
+    return Suspect(begins, plain_to=max(part, place + 1))
 
 
 def _judge_part(walk: Walk, text: str, begins: int, part: Part) -> Suspect:
+    if part.kind is Kind.PLAIN:
+        return Suspect(begins, plain_to=part.end if part.end + _MARK <= len(text) else None)
     whole = part.kind is Kind.CALLS and not any(said.open for said in part.calls)
     if not whole:
         return Suspect(begins)

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import re
 
-from forge_proxy.core.jsontypes import Json
-
-_MAX_DEPTH = 32
 _TAG = re.compile(r"(?:\]<\]minimax\[>\[)?<(/?)([^\s<>/=\[\]]{1,128})\s{0,8}>")
 
 
@@ -32,31 +29,3 @@ def read_children(text: str) -> list[tuple[str, str]] | None:
                 children.append((name, text[start : tag.start()]))
                 at = tag.end()
     return children if children and depth == 0 and not text[at:].strip() else None
-
-
-def read_tree(text: str) -> Json | None:
-    """Child tags as an object of raw texts and such objects, a repeated tag as a list; None for what is no such tree.
-
-    Linear, never raises. None also for a tree that is deeper than 32.
-    """
-    try:
-        return _tree(text, 0)
-    except _TooDeepError:
-        return None
-
-
-class _TooDeepError(Exception):
-    pass
-
-
-def _tree(text: str, depth: int) -> Json | None:
-    children = read_children(text)
-    if children is None:
-        return None
-    if depth >= _MAX_DEPTH:
-        raise _TooDeepError
-    grouped: dict[str, list[Json]] = {}
-    for name, content in children:
-        inner = _tree(content, depth + 1)
-        grouped.setdefault(name, []).append(content if inner is None else inner)
-    return {name: values[0] if len(values) == 1 else values for name, values in grouped.items()}

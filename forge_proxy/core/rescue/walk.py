@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from forge_proxy.core.jsontypes import read_value, skip_space
-from forge_proxy.core.rescue.around import TOOL_TAG, Around
+from forge_proxy.core.rescue.around import FUNCTOOLS, TOOL_TAG, Around
 from forge_proxy.core.rescue.bodies import Body, read_body, read_invoke, read_named
 from forge_proxy.core.rescue.forms import (
     past_broken,
@@ -32,8 +32,6 @@ from forge_proxy.core.rescue.unread import past_brackets, past_code
 
 _MAX_BROKEN = 64
 """Places that look like a call and cannot be read; beyond this the text is not looked at further, to stay linear."""
-
-
 _LINE = 80
 """How much of a line before a place says whether something is announced there."""
 _INSIDE_CODE = re.compile(r"[{}\[\]\"=]")
@@ -139,10 +137,8 @@ class Walk:
         text = self._text
         if text.startswith(("<|start|>", "<|channel|>", "<|message|>"), place) and (header := read_header(text, place)):
             return self._message(header)
-        if opening := THINK_OPEN.match(text, place):
-            return self._thought(place, opening.end(), THINK_CLOSE)
-        if closing := THINK_CLOSE.match(text, place):
-            return closing.end() if is_mention(text, place, closing.end()) else self._lone_closer(closing)
+        if (thinking := self._thinking(place)) is not None:
+            return thinking
         if ARGUMENT_TOKEN.match(text, place) and (part := self._named_before(place, low, fenced=fenced)):
             return part
         if opener := OPENER.match(text, place):
@@ -154,6 +150,8 @@ class Walk:
             return self._explicit(place, low, invoke.end(), body, fenced=fenced, mention=mention)
         if (tag := TOOL_TAG.match(text, place)) and self._look.name(tag["name"]):
             body = read_tool_tag(text, tag, self._look)
+            if body is None and not fenced and self._is_cut_tool_tag(tag):
+                return Part(Kind.BROKEN, place, len(text))
             part = self._explicit(place, low, tag.end(), body, fenced=fenced, mention=True)
             # A tag that is named like a tool may be any answer in HTML or XML.
             return replace(part, explicit=False) if isinstance(part, Part) else part
@@ -166,20 +164,24 @@ class Walk:
         text = self._text
         if opener := OPENER.match(text, place):
             return self._opened(place, opener.end(), low, fenced=fenced)
-        if opening := THINK_OPEN.match(text, place):
-            return self._thought(place, opening.end(), THINK_CLOSE)
-        if closing := THINK_CLOSE.match(text, place):
-            return closing.end() if is_mention(text, place, closing.end()) else self._lone_closer(closing)
+        if (thinking := self._thinking(place)) is not None:
+            return thinking
         if ARGUMENT_TOKEN.match(text, place):
             return self._named_before(place, low, fenced=fenced) or place + 1
         if noise := NOISE.match(text, place):
             return Part(Kind.NOISE, place, noise.end())
         if self.around.functools(place, low):
-            return self._explicit(place - 9, low, place, read_body(text, place, self._look), fenced=fenced)
+            return self._explicit(place - len(FUNCTOOLS), low, place, read_body(text, place, self._look), fenced=fenced)
         return self._loose(place, low, fenced=fenced)
 
-    def _lone_closer(self, closing: re.Match[str]) -> Part:
-        return Part(Kind.LONE_CLOSER, closing.start(), closing.end())
+    def _thinking(self, place: int) -> Part | int | None:
+        """The thought that begins there, or the end of one whose beginning the chat template wrote."""
+        if opening := THINK_OPEN.match(self._text, place):
+            return self._thought(place, opening.end(), THINK_CLOSE)
+        closing = THINK_CLOSE.match(self._text, place)
+        if closing is None or is_mention(self._text, place, closing.end()):
+            return closing and closing.end()
+        return Part(Kind.LONE_CLOSER, place, closing.end())
 
     def _opened(self, place: int, end: int, low: int, *, fenced: bool) -> Part | int:
         """What an opener begins."""
@@ -198,8 +200,6 @@ class Walk:
         if body and self._is_quoted(place, body[1]):
             return body[1]
         if body is None:
-            if mention and not fenced and self._is_cut_tool_tag(place, end):
-                return Part(Kind.BROKEN, place, len(text))
             if mention or fenced:
                 return end
             return Part(Kind.BROKEN, place, past_broken(text, end))
@@ -210,12 +210,10 @@ class Walk:
         before = self._text[max(0, place - 1) : place]
         return before != "" and before in "\"'" and self._text.startswith(before, end)
 
-    def _is_cut_tool_tag(self, place: int, end: int) -> bool:
+    def _is_cut_tool_tag(self, tag: re.Match[str]) -> bool:
         """Whether a tag named like a tool goes on with a tag inside it, and is never closed."""
-        tag = TOOL_TAG.match(self._text, place)
-        if tag is None or tag["name"] not in self._look.names:
-            return False
-        return self._text.startswith("<", skip_space(self._text, end)) and f"</{tag['name']}>" not in self._text[end:]
+        inside = self._text.startswith("<", skip_space(self._text, tag.end()))
+        return inside and self._text.find(f"</{tag['name']}>", tag.end()) < 0
 
     def _calls(self, place: int, low: int, body: Body, *, explicit: bool, fenced: bool) -> Part:
         """The part for calls that were read, with the fence around them."""
@@ -232,7 +230,7 @@ class Walk:
     def _thought(self, place: int, begins: int, closer: re.Pattern[str]) -> Part:
         closing = closer.search(self._text, begins)
         if closing is None:
-            return Part(Kind.THOUGHT, place, len(self._text), inner=(begins, len(self._text)), open=True)
+            return Part(Kind.THOUGHT, place, len(self._text), inner=(begins, len(self._text)))
         return Part(Kind.THOUGHT, place, closing.end(), inner=(begins, closing.start()))
 
     def _message(self, header: Header) -> Part:

@@ -21,7 +21,8 @@ from pathlib import Path
 import pytest
 
 from forge_proxy.core.jsontypes import write
-from forge_proxy.core.rescue import Found, PieceKind, Scan, rescue
+from forge_proxy.core.rescue import Found, Scan, rescue
+from tests.scanned import gather
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,6 @@ def test_what_is_given_out_of_it_while_it_comes_is_how_the_rest_begins(golden: G
     ]  # fmt: skip
     pieces += scan.settle()
 
-    recalled = max((i for i, piece in enumerate(pieces) if piece.kind is PieceKind.RECALL), default=-1)
-    text = "".join(piece.text for piece in pieces[recalled + 1 :] if piece.kind is PieceKind.TEXT)
-    assert rescue(golden.said, golden.tools).text.startswith(text)
+    assert rescue(golden.said, golden.tools).text.startswith(gather(pieces).text)
     whole = [call for call in golden.calls if not call.endswith("cut off")]
     assert [shown(found) for found in scan.calls] == whole

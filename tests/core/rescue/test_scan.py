@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -11,53 +10,11 @@ from hypothesis import strategies as st
 
 from forge_proxy.core.rescue import Piece, PieceKind, Scan, rescue
 from tests.properties import LENGTHS, TEXTS, cut, examples
+from tests.scanned import CALL, PIECES, Given, gather
 
 NAMES = ("get_weather", "a", "respond", "get", "x-y.z/w")
-CALL = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
-
 LONG = "perhaps " * 8
-
-# Whole and half beginnings of calls, thoughts and messages, and what may stand around them.
-PIECES = (
-    "Hi. ", "a", "\n", "\n\n", " ", "   ", "\t", "\r\n", "\u00a0", "\x0b", ".", ";", ",", "# ", "=",
-    "The word is ", " and more words follow here. ", "x" * 90,
-    "`", "``", "```", "```json\n", "```\n", "````\n", "```tool a\n", "```invoke\n",
-    "{", "[", "[ ", "[\n{", "}", "]", ")", "/", "json", "name", "a()", "a/x>1",
-    '{"', '"name"', '"name": "a"', ":", '{ "tool" :', '{"type": "x"}', CALL, f"[{CALL}]", '{"name": "Ada", "age": 3}',
-    "{'name': 'a', 'arguments': {b: 1,}}", "[get_weather(", "city='x'", "get_weather(city=1)", "functools",
-    "<", "<tool", "_call>", "<tool_call>", "</tool_call>", f"<tool_call>{CALL}</tool_call>",
-    "<function=", "<function=a>", "<parameter=x>", "</parameter>", "</function>", '<invoke name="a">', "</invoke>",
-    "<arg_key>", "</arg_key>", "<arg_value>", "<user>", "<a>", "</a>", "<x>1</x>", "<b>", "</b>", "]<]minimax[>[",
-    "[TOOL", "[TOOL_CALLS]", "get_", "get_weather", "get_weather[", "[ARGS]", "a[ARGS]{}", "{}",
-    "functions.a:0", "<|tool_call_argument_begin|>", "<|tool_call>", "<tool_call|>", "call:a{",
-    "<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "function", "<|im_end|>", "</s>", "😀",
-    "<think>", "</think>", "[THINK]", "[/THINK]", "<|channel>thought", "<channel|>",
-    "<|start|>assistant", "<|channel|>", "analysis", "commentary", "<|message|>", "<|end|>",
-    " to=get_weather", "to=self", "to=user", "<|message_sep|>", "function call", "<|role_sep|>",
-    "\nAction: a\nAction Input: ", "Call: ", "TOOL_CALL\n", "✿FUNCTION✿:", "✿ARGS✿:", ">>>", "all\n",
-)  # fmt: skip
 WRITTEN = st.lists(st.sampled_from(PIECES) | TEXTS, max_size=9).map("".join)
-
-
-class Given(NamedTuple):
-    """What a scan gave out: the text since all before it was taken back, the thought, and how often that was."""
-
-    text: str
-    thought: str
-    recalls: int
-
-
-def gather(pieces: Iterable[Piece]) -> Given:
-    text, thought, recalls = "", "", 0
-    for piece in pieces:
-        match piece.kind:
-            case PieceKind.TEXT:
-                text += piece.text
-            case PieceKind.THOUGHT:
-                thought += piece.text
-            case PieceKind.RECALL:
-                text, recalls = "", recalls + 1
-    return Given(text, thought, recalls)
 
 
 def given_out(pieces: Iterable[str], *, template_thinks: bool = True) -> Given:
