@@ -195,7 +195,7 @@ def _of_parameters(name: str, parameters: Parameters, text: str) -> Said:
     unclosed = _is_cut(text, parameters)
     repairs = frozenset({*parameters.repairs, "closing tags"} if unclosed else parameters.repairs)
     # A closer that is missing anywhere may be missing because the answer was cut.
-    is_open = unclosed or "closing tags" in repairs
+    is_open = unclosed or parameters.doubtful or "closing tags" in repairs
     return Said(ToolCall(name, write(parameters.values)), repairs, frozenset(parameters.untyped), open=is_open)
 
 

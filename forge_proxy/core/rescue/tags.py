@@ -11,11 +11,8 @@ from functools import lru_cache
 
 from forge_proxy.core.jsontypes import Json, read_value, skip_space
 from forge_proxy.core.rescue.look import Look
+from forge_proxy.core.rescue.nesting import CLOSE, NAMED, OPEN, PAIRED
 
-# What may stand before a tag's own name: a token of MiniMax, a name space, DeepSeek's mark.
-_SPACE_NAMES = r"(?:[|｜]DSML[|｜]\s?|[\w.-]{1,24}[:|｜])?"
-OPEN = rf"(?:\]<\]minimax\[>\[)?<{_SPACE_NAMES}"
-CLOSE = rf"(?:\]<\]minimax\[>\[)?</{_SPACE_NAMES}"
 _WRAPPERS = r"tool[_-]?calls?|function[_-]?calls?|tool_use|tool|call|calls"
 _CALL_TAGS = {
     "": rf"{_WRAPPERS}|invoke|function",
@@ -64,6 +61,8 @@ class Parameters:
     repairs: set[str] = field(default_factory=set[str])
     open: bool = False
     """Whether the text ended inside a value."""
+    doubtful: bool = False
+    """Whether a value may have ended with a call that it tells of, and the text before it did."""
     _closers: dict[re.Pattern[str], re.Match[str] | None] = field(
         default_factory=dict[re.Pattern[str], "re.Match[str] | None"]
     )
@@ -93,15 +92,15 @@ def read_parameters(text: str, at: int, look: Look, *, children: bool = False, c
         at = skip_space(text, found.end)
         parameter = _PARAMETER.match(text, at)
         if parameter:
-            _put_parameter(text, parameter, found, call)
+            _put_parameter(text, parameter, found, call, look)
         elif pair := _PAIR.match(text, at):
-            _put_value(text, pair["key"], pair.end(), found, _PAIR_CLOSER, bare=pair["open"] is None)
+            _put_pair(text, pair, found, look)
         elif not (children and _put_child(text, at, found, look)):
             break
     return found
 
 
-def _put_parameter(text: str, opening: re.Match[str], found: Parameters, call: str) -> None:
+def _put_parameter(text: str, opening: re.Match[str], found: Parameters, call: str, look: Look) -> None:
     start = opening.end()
     more = opening["more"] or ""
     key = (opening["quoted"] or opening["key"]).strip()
@@ -111,7 +110,7 @@ def _put_parameter(text: str, opening: re.Match[str], found: Parameters, call: s
     # A name space makes it sure that what looks like the next parameter is one, and the closer was forgotten.
     tag = opening["tag"]
     following = text.find(tag, start) if ":" in tag or "｜" in tag or "|" in tag else -1
-    _put_value(text, key, start, found, _closer(tag, call), stop=following)
+    _put_value(text, key, start, found, _closer(tag, call), look, stop=following)
     value = found.values.get(key)
     if 'string="true"' in more:
         found.untyped.discard(key)
@@ -121,29 +120,40 @@ def _put_parameter(text: str, opening: re.Match[str], found: Parameters, call: s
             found.put(key, read[0], found.end, untyped=False)
 
 
+def _put_pair(text: str, pair: re.Match[str], found: Parameters, look: Look) -> None:
+    following = _PAIR_BEGINS.search(text, pair.end())
+    _put_value(text, pair["key"], pair.end(), found, _PAIR_CLOSER, look, stop=following.start() if following else -1)
+    if pair["open"] is None:  # what is around the value is then no tag of its own
+        found.values[pair["key"]] = str(found.values[pair["key"]]).strip()
+
+
 def _put_value(
-    text: str, key: str, start: int, found: Parameters, pattern: re.Pattern[str], *, bare: bool = False, stop: int = -1
+    text: str, key: str, start: int, found: Parameters, pattern: re.Pattern[str], look: Look, *, stop: int = -1
 ) -> None:
     """Take in the value that begins at `start`: up to its closer, or where that was forgotten to what comes next."""
+    end, following = _end_of_value(text, start, found, pattern, look, stop)
+    value = text[start:end]
+    found.put(key, value if pattern is _PAIR_CLOSER else unframed(value), following)
+
+
+def _end_of_value(
+    text: str, start: int, found: Parameters, pattern: re.Pattern[str], look: Look, stop: int
+) -> tuple[int, int]:
+    """Where the value ends and what follows it begins; `stop` is where the next one does, if its closer is missing."""
     closer = found.closer(text, start, pattern)
-    framed = pattern is not _PAIR_CLOSER
-    if not framed:
-        pair = _PAIR_BEGINS.search(text, start)
-        stop = pair.start() if pair else -1
-    if closer and (stop < 0 or closer.start() < stop):
-        value, end = text[start : closer.start()], closer.end()
-    elif framed and stop >= 0:
-        found.repairs.add("closing tags")
-        value, end = text[start:stop], stop
-    else:
-        found.repairs.add("closing tags")
+    nest = PAIRED if pattern is _PAIR_CLOSER else NAMED
+    if closer and nest.holds_value(text, start, closer.start()):
+        if own := nest.own_closer(text, start, pattern, look):
+            return own.start(), own.end()
+        found.doubtful = found.doubtful or nest.holds_call(text, start, closer.start())
+    if closer and not 0 <= stop < closer.start():
+        return closer.start(), closer.end()
+    found.repairs.add("closing tags")
+    if stop < 0:
         following = _STOP.search(text, start)
-        end = following.start() if following else len(text)
         found.open = following is None
-        value = text[start:end]
-    if framed:
-        value = unframed(value)
-    found.put(key, value.strip() if bare else value, end)
+        stop = following.start() if following else len(text)
+    return stop, stop
 
 
 def _put_child(text: str, at: int, found: Parameters, look: Look) -> bool:
@@ -179,4 +189,6 @@ def past_child(text: str, opening: re.Match[str], look: Look) -> int | None:
 
 def unframed(value: str) -> str:
     """The value without the one line break that the form puts before and after it."""
+    if value.startswith("\r\n"):
+        return value[2:].removesuffix("\r\n")
     return value.removeprefix("\n").removesuffix("\n")

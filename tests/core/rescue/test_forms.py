@@ -408,7 +408,10 @@ def test_values_in_tags_are_read_back_as_the_texts_they_are(
 
     assert [(found.call.tool, found.call.args()) for found in rescued.calls] == [("write_file", arguments)]
     assert rescued.calls[0].untyped == (set() if 'string="true"' in written else arguments.keys())
-    assert (rescued.calls[0].repairs, rescued.calls[0].open) == ((), False)
+    assert rescued.calls[0].repairs == ()
+    # A value in which another call begins and does not end may have been cut after that one's end.
+    begun = any(opener in value for value in arguments.values() for opener in ("<function=", "<invoke", "<tool_call>"))
+    assert begun or not rescued.calls[0].open
     assert (rescued.text, rescued.broken) == ("Now.", False)
 
 
@@ -421,6 +424,52 @@ def test_values_may_hold_tags_like_their_own(opening: str, value: str) -> None:
     rescued = rescue(f"{opening}<parameter=text>\n{value}\n</parameter>\n</function>\n</tool_call>", NAMES)
 
     assert [found.call.args() for found in rescued.calls] == [{"text": value}]
+
+
+CALL_INSIDE = "<tool_call>\n<function=read>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>"
+PAIR_INSIDE = "<tool_call>read\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n</tool_call>"
+INSIDE_TAGS = {
+    "qwen": ("<function=write_file>\n", "<parameter=%k>\n%v\n</parameter>\n", "</function>", CALL_INSIDE),
+    "qwen, other line breaks": (
+        "<function=write_file>\r\n", "<parameter=%k>\r\n%v\r\n</parameter>\r\n", "</function>", CALL_INSIDE,
+    ),
+    "invoke": (
+        '<invoke name="write_file">', '<parameter name="%k">%v</parameter>', "</invoke>",
+        '<invoke name="read"><parameter name="path">a</parameter></invoke>',
+    ),
+    "a name space": (
+        '<m:invoke name="write_file">', '<m:parameter name="%k">%v</m:parameter>', "</m:invoke>",
+        '<m:invoke name="read"><m:parameter name="path">a</m:parameter></m:invoke>',
+    ),
+    "glm": (
+        "<tool_call>write_file\n", "<arg_key>%k</arg_key>\n<arg_value>%v</arg_value>\n", "</tool_call>", PAIR_INSIDE,
+    ),
+    "glm, nothing but a pair": (
+        "<tool_call>write_file", "<arg_key>%k</arg_key><arg_value>%v</arg_value>", "</tool_call>",
+        "<arg_key>path</arg_key><arg_value>a</arg_value>",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("begin", "pair", "end", "inner"), INSIDE_TAGS.values(), ids=INSIDE_TAGS)
+@pytest.mark.parametrize("around", ["%s", "%s and %s", "Write:\n\n%s\n\nNot <parameter=x>.</parameter>"])
+def test_a_value_may_hold_a_whole_call_of_its_own_form(
+    begin: str, pair: str, end: str, inner: str, around: str
+) -> None:
+    arguments = {"text": around.replace("%s", inner), "path": "b"}
+    pairs = "".join(pair.replace("%k", key).replace("%v", value) for key, value in arguments.items())
+
+    rescued = rescue(begin + pairs + end, NAMES)
+
+    assert [(found.call.args(), found.open) for found in rescued.calls] == [(arguments, False)]
+    assert rescued.text == ""
+
+
+@pytest.mark.parametrize(("begin", "pair", "end", "inner"), INSIDE_TAGS.values(), ids=INSIDE_TAGS)
+def test_a_value_that_was_cut_after_a_call_in_it_is_not_whole(begin: str, pair: str, end: str, inner: str) -> None:
+    cut = begin + pair.replace("%k", "text").partition("%v")[0] + inner
+
+    assert all(found.open for found in rescue(cut, NAMES).calls), end
 
 
 def test_a_qwen_coder_value_on_one_line_keeps_its_spaces() -> None:
