@@ -24,7 +24,7 @@ FUNCTOOLS = "functools"
 class Around:
     """The surroundings of places in one text, asked from front to back. `inside` and `ended` as for `Quotes`."""
 
-    def __init__(self, text: str, look: Look, inside: int = 0, *, ended: bool = True) -> None:
+    def __init__(self, text: str, look: Look, inside: str = "", *, ended: bool = True) -> None:
         self._text = text
         self._look = look
         self._openers = openers(look.names)

@@ -60,6 +60,8 @@ def read_invoke(text: str, opening: re.Match[str], look: Look) -> Body | None:
     at = skip_space(text, opening.end())
     if text.startswith("{", at):
         return _with_object(text, at, name, look, "function-tag")
+    if text.startswith('"', at) and (body := _with_string(text, at, name, look)):
+        return body
     call = "function" if "function" in opening.group()[:40].split("=")[0] else "invoke"
     parameters = read_parameters(text, opening.end(), look, children=True, call=call)
     ends = past_closers(text, parameters.end)

@@ -21,6 +21,8 @@ _MAX_ENVELOPES = 4
 _LISTS = ("tool_calls", "function_calls", "calls")
 _BESIDE = frozenset({*NAME_KEYS, "id", "type", "index", "call_id", "tool_call_id"})
 """What may stand in a call beside its arguments and says nothing that the tool would need."""
+_TOLD = frozenset({"thought", "thoughts", "thinking", "reasoning", "explanation", "content", "role", "description"})
+"""What a model tells beside a call and nobody needs: anything else that is left out is reported."""
 _REPORTS = frozenset({"result", "results", "output", "response", "error"})
 """What stands beside the arguments only once a call was made."""
 
@@ -91,6 +93,8 @@ def _plain_call(members: Members, envelope: Members, look: Look) -> Said | None:
     identity = envelope.first(("id", "tool_call_id", "call_id"))
     said_id = identity.value if identity and isinstance(identity.value, str) and len(identity.value) > 2 else ""
     repairs = members.repairs | envelope.repairs
+    if said and members.values.keys() - _BESIDE - _TOLD - set(ARGUMENT_KEYS):
+        repairs |= {"other keys"}
     if arguments is not None:
         if arguments[1]:
             repairs |= {"encoded twice"} | arguments[2]

@@ -8,6 +8,8 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})(?:\\u([0-9a-fA-F]{4}))?|x([0-9a-fA
 _LETTERS = {
     '"': '"', "'": "'", "`": "`", "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t",
 }  # fmt: skip
+NO_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*+\\(?![\\\"'`/bfnrt\n]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})")
+"""A backslash that begins no escape, as in a path or a pattern."""
 
 
 def unescape(raw: str) -> str:

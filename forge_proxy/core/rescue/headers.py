@@ -36,9 +36,17 @@ THINK_CLOSE = re.compile(
 )
 
 
+_PARTNERS = {'"': '"', "'": "'", "“": "”", "‘": "’", "(": ")"}
+
+
 def is_mention(text: str, start: int, end: int) -> bool:
-    """Whether a token stands there as a word between words, as where an answer is about tokens."""
-    return text[max(0, start - 1) : start] == " " and text.startswith(" ", end)
+    """Whether a token stands there as a word of a sentence or between quotes, as where an answer is about tokens."""
+    before = text[max(0, start - 1) : start]
+    if before in _PARTNERS:
+        return text.startswith(_PARTNERS[before], end)
+    # After the thoughts that a token begins there may be a space, or none.
+    marks = tuple(",.;:!?)") if THINK_OPEN.match(text, start) else tuple(" ,.;:!?)")
+    return before == " " and text.startswith(marks, end)
 
 
 @dataclass(frozen=True, slots=True)

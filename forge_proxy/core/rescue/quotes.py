@@ -12,23 +12,29 @@ _OPENING = re.compile(
 )
 _OPENING_SURE = re.compile(_OPENING.pattern.replace(r"|\Z", "").replace("(?!`)", "(?=[^`])"))
 """The same in a text that goes on: a fence whose line is not over may become a span."""
-_CLOSING = re.compile(r"(`{3,}+)[ \t]*(?=\n|\Z)")
+_TILDES = r"|^[ ]{0,3}(?P<tildes>~{3,})[^\n]{0,80}(?=\n)"
+_WITH_TILDES = {
+    pattern: re.compile(pattern.pattern + _TILDES, re.MULTILINE).search for pattern in (_OPENING, _OPENING_SURE)
+}
+"""For texts with a fence of tildes, which are few: this search is slow."""
+_CLOSING = {"`": re.compile(r"(`{3,}+)[ \t]*(?=\n|\Z)"), "~": re.compile(r"(~{3,}+)[ \t]*(?=\n|\Z)")}
 
 
 class Quotes:
-    """The code in one text, asked from front to back. `inside` is the length of the fence that is open where it begins,
-    0 for none. `ended` says whether the text is whole.
+    """The code in one text, asked from front to back. `inside` is the fence that is open where it begins, if any, and
+    `ended` says whether the text is whole.
     """
 
-    def __init__(self, text: str, inside: int = 0, *, ended: bool = True) -> None:
+    def __init__(self, text: str, inside: str = "", *, ended: bool = True) -> None:
         self._text = text
-        self._pattern = _OPENING if ended else _OPENING_SURE
+        pattern = _OPENING if ended else _OPENING_SURE
+        self._search = _WITH_TILDES[pattern] if "~~~" in text else pattern.search
         self._inside = inside
         start = self._block_end(0, inside) if inside else 0
         self._first_end = self._past = start
         self._end: int | None = None
         """Where the code ends that `_opening` begins, once it was asked."""
-        self._opening = self._pattern.search(text, start)
+        self._opening = self._search(text, start)
 
     def around(self, at: int) -> tuple[int, int] | None:
         """From where to where the code goes that the place stands in; None if it stands in none, or begins it."""
@@ -41,14 +47,14 @@ class Quotes:
             self._look_from(end)
         return None
 
-    def fence_at(self, at: int) -> int:
-        """The length of the fence that is open at this place, 0 for none."""
+    def fence_at(self, at: int) -> str:
+        """The fence that is open at this place, `""` for none."""
         code = self.around(at)
         if code is None:
-            return 0
+            return ""
         if self._inside and code[0] == 0 and at < self._first_end:
             return self._inside
-        return 1 + len(self._opening["fence"]) if self._opening and self._opening["fence"] else 0
+        return _fence_of(self._opening) if self._opening else ""
 
     def tick_before(self, at: int) -> bool:
         """Whether a backtick stands before the place, on its line, that no other one closes."""
@@ -66,16 +72,23 @@ class Quotes:
 
     def _look_from(self, at: int) -> None:
         self._past = at
-        self._opening = self._pattern.search(self._text, at)
+        self._opening = self._search(self._text, at)
         self._end = None
 
     def _code_end(self, opening: re.Match[str]) -> int:
         if self._end is None:
-            fence = opening["fence"]
-            self._end = opening.end() if fence is None else self._block_end(opening.end(), 1 + len(fence))
+            fence = _fence_of(opening)
+            self._end = self._block_end(opening.end(), fence) if fence else opening.end()
         return self._end
 
-    def _block_end(self, at: int, length: int) -> int:
+    def _block_end(self, at: int, fence: str) -> int:
         """After the next fence that is as long and ends its line; an open block takes all that follows."""
-        closings = _CLOSING.finditer(self._text, at)
-        return next((found.end() for found in closings if len(found[1]) >= length), len(self._text))
+        closings = _CLOSING[fence[0]].finditer(self._text, at)
+        return next((found.end() for found in closings if len(found[1]) >= len(fence)), len(self._text))
+
+
+def _fence_of(opening: re.Match[str]) -> str:
+    """The fence with which a block begins, `""` for a span."""
+    if opening.group().startswith("`"):
+        return "`" + opening["fence"] if opening["fence"] else ""
+    return opening["tildes"]

@@ -51,8 +51,8 @@ class Scan:
         """Where the thought or token ended that came last."""
         self._first = True
         """Whether `_text` is where the answer begins."""
-        self._inside = 0
-        """The length of the code fence that is open where `_text` begins."""
+        self._inside = ""
+        """The code fence that is open where `_text` begins."""
         self._out = Speech()
         self._thought: re.Pattern[str] | None = None
         """What ends the thought that is being read."""
@@ -199,7 +199,8 @@ class Scan:
             return False
         # Nothing in a thought counts for what follows it: no code fence in it, nor the line it stands on.
         self._text = text[closing.end() :]
-        self._at = self._since = self._inside = 0
+        self._at = self._since = 0
+        self._inside = ""
         self._first = False
         self._thought = None
         return True

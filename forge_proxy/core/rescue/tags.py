@@ -76,6 +76,8 @@ class Parameters:
 
     def put(self, key: str, value: Json, end: int, *, untyped: bool = True) -> None:
         """Take in one more. The last of equal keys counts."""
+        if key in self.values and end > self.end:
+            self.repairs.add("repeated parameters")
         self.values[key] = value
         self.untyped.discard(key)
         if untyped:
@@ -149,7 +151,7 @@ def _end_of_value(
     if closer and not 0 <= stop < closer.start():
         return closer.start(), closer.end()
     found.repairs.add("closing tags")
-    if stop < 0:
+    if stop < 0 or nest is PAIRED:  # its values are no lines of their own: the white space is that of the form
         following = _STOP.search(text, start)
         found.open = following is None
         stop = following.start() if following else len(text)

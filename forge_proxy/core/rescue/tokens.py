@@ -19,9 +19,10 @@ class Token(NamedTuple):
 
 def end_of_mention(text: str, place: int) -> int:
     """Where the token at `place` ends that may be only mentioned, being a word of its own so far; 0 for none."""
-    if text[max(0, place - 1) : place] != " " or read_header(text, place):
+    if text[max(0, place - 1) : place] not in tuple(" \"'“‘(") or read_header(text, place):
         return 0
-    token = THINK_CLOSE.match(text, place) or (NOISE.match(text, place) if text[place] == "<" else None)
+    edge = THINK_OPEN.match(text, place) or THINK_CLOSE.match(text, place)
+    token = edge or (NOISE.match(text, place) if text[place] == "<" else None)
     return token.end() if token else 0
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from forge_proxy.core.jsontypes import DECODER, Json
-from forge_proxy.core.rescue.escapes import unescape
+from forge_proxy.core.rescue.escapes import NO_ESCAPE, unescape
 
 _MAX_DEPTH = 64
 _SPACE = re.compile(r"(?:\s+|//[^\n\"]*+(?=\n|\Z)|/\*(?:[^*\"]|\*(?!/))*+\*/|\#(?=\s)[^\n\"]*+(?=\n|\Z))*+")
@@ -29,6 +29,8 @@ _WORDS: dict[str, Json] = {
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
     "null": None, "None": None, "NULL": None, "nil": None,
 }  # fmt: skip
+_NO_VALUES = frozenset({"NaN", "nan", "Infinity", "-Infinity", "undefined", "...", "…"})
+"""Words for what JSON has no value for, or for one that was left out."""
 _BARE = re.compile(r"[^\s,;{}\[\]()\"'`“”<>#][^,{}\[\]()\"“”\n<>]{0,200}")
 _BARE_KEY = re.compile(r"(--)?([^\W\d][\w$.-]{0,127})")
 _COLON = re.compile(r"\s*+(?:=>|:=|[:=])")
@@ -138,7 +140,10 @@ class Reader:
             return raw
         if "\n" in raw or "\t" in raw:
             self.repairs.add("line breaks")
-        return unescape(raw)
+        text = unescape(raw)
+        if "\\" in raw and NO_ESCAPE.search(raw):
+            self.repairs.add("escapes")
+        return text
 
     def _within(self, read: Callable[[], Json]) -> Json:
         if self._depth >= _MAX_DEPTH:
@@ -164,10 +169,14 @@ class Reader:
             self.repairs.add("brackets")
         self.at += 1
         items: list[Json] = []
+        before = self.at
         while not self._closed(closer, "})"):
             items.append(self.value())
+            before = self.at
             self._comma()
-        return items
+        # In Python one value between parentheses is no tuple, unless a comma follows it.
+        alone = closer == ")" and len(items) == 1 and "," not in self.text[before : self.at]
+        return items[0] if alone else items
 
     def _closed(self, closer: str, others: str) -> bool:
         """Whether the list or object ends here: closed, or left open where what is around it ends."""
@@ -277,7 +286,7 @@ class Reader:
         if not any(map(str.isalpha, word)) and " " in word:  # `1 2`: numbers, with something missing between
             raise Unreadable
         self.at += len(word)
-        if word not in _WORDS and not self.bare_words:
+        if word in _NO_VALUES or (word not in _WORDS and not self.bare_words):
             raise Unreadable
         self.repairs.add("words")
         return _WORDS.get(word, word)

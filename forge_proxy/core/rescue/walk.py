@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from forge_proxy.core.jsontypes import read_value, skip_space
+from forge_proxy.core.jsontypes import skip_space
 from forge_proxy.core.rescue.around import FUNCTOOLS, TOOL_TAG, Around
 from forge_proxy.core.rescue.bodies import Body, read_body, read_invoke, read_named
 from forge_proxy.core.rescue.forms import (
@@ -28,6 +28,7 @@ from forge_proxy.core.rescue.markup import ARGUMENT_TOKEN, INVOKE, MINIMAX, NOIS
 from forge_proxy.core.rescue.openers import CALL_FENCE, openers
 from forge_proxy.core.rescue.parts import Kind, Part
 from forge_proxy.core.rescue.pythonic import CALL
+from forge_proxy.core.rescue.shown import Data, is_indented, is_shown
 from forge_proxy.core.rescue.unread import past_brackets, past_code
 
 _MAX_BROKEN = 64
@@ -37,7 +38,6 @@ _LINE = 80
 _INSIDE_CODE = re.compile(r"[{}\[\]\"=]")
 _SAID_NAME = re.compile(r"[ \t]{0,4}(?P<name>[^\s<>{}()\[\]\"']{1,128})(?=\s{0,4}[\n{<✿])")
 _MORE_CALLS = re.compile(r"\s*,\s*(?=\{)")
-_DATA = re.compile(r"\{\s{0,20}\"")
 _PROGRAM = re.compile(r"^(?:import|from|def|class|async def)[ \t]", re.MULTILINE)
 _CLOSING_FENCE = re.compile(r"\s{0,8}```[ \t]{0,4}(?=\n|\Z)")
 
@@ -45,7 +45,7 @@ _CLOSING_FENCE = re.compile(r"\s{0,8}```[ \t]{0,4}(?=\n|\Z)")
 class Walk:
     """One walk through one text."""
 
-    def __init__(self, text: str, look: Look, inside: int = 0, since: int = 0, *, ended: bool = True) -> None:
+    def __init__(self, text: str, look: Look, inside: str = "", since: int = 0, *, ended: bool = True) -> None:
         self._text = text
         self._look = look
         self.openers = openers(look.names)
@@ -54,8 +54,7 @@ class Walk:
         self._to_user: int | None = None
         """Where the message began that is for the user by its header: what follows other words in it is shown."""
         self._last: Part | None = None
-        self._tries = _MAX_BROKEN
-        self._data_from = self._data_end = 0
+        self._data = Data(text)
         self._since = since
         """Where the part ended that came last: a line begins there as well."""
 
@@ -66,8 +65,8 @@ class Walk:
             yield self._take(part)
             at = part.end
         while self._failures < _MAX_BROKEN and (place := self.openers.find(self._text, at)) >= 0:
-            if self.around.may_open(place, at) and self._is_data(place, at):
-                at = place + 1
+            if self.around.may_open(place, at) and self._data.holds(place, at):
+                at = self._data.end if self._begins_call(place) else place + 1
                 continue
             part = self.part_at(place, at)
             if isinstance(part, int):
@@ -80,20 +79,14 @@ class Walk:
                 at = past_brackets(self._text, more.end())
                 yield self._take(Part(Kind.BROKEN, part.end, at))
 
-    def _is_data(self, place: int, at: int) -> bool:
-        """Whether the place stands in strict JSON that begins before it: what its texts hold is data."""
-        while place >= self._data_end and self._tries:
-            opening = _DATA.search(self._text, max(at, self._data_from), place)
-            if not opening:
-                return False
-            self._tries -= 1
-            self._data_from = opening.start() + 1
-            value = read_value(self._text, opening.start())
-            self._data_end = value[1] if value else 0
-        return place < self._data_end
+    def _begins_call(self, place: int) -> bool:
+        """Whether markup stands there that is more than mentioned."""
+        opener = OPENER.match(self._text, place)
+        return was_begun(self._text, opener.end(), self._look) if opener else bool(INVOKE.match(self._text, place))
 
     def _take(self, part: Part) -> Part:
-        self.around.quotes.pass_over(part.start, part.end)
+        if part.kind is not Kind.PLAIN:  # backticks in that are text, as they were while it was written
+            self.around.quotes.pass_over(part.start, part.end)
         self._last, self._since = part, part.end
         self._failures += part.kind is Kind.BROKEN
         return part
@@ -176,12 +169,14 @@ class Walk:
 
     def _thinking(self, place: int) -> Part | int | None:
         """The thought that begins there, or the end of one whose beginning the chat template wrote."""
-        if opening := THINK_OPEN.match(self._text, place):
-            return self._thought(place, opening.end(), THINK_CLOSE)
-        closing = THINK_CLOSE.match(self._text, place)
-        if closing is None or is_mention(self._text, place, closing.end()):
-            return closing and closing.end()
-        return Part(Kind.LONE_CLOSER, place, closing.end())
+        text = self._text
+        opening = THINK_OPEN.match(text, place)
+        edge = opening or THINK_CLOSE.match(text, place)
+        if edge is None:
+            return None
+        if is_mention(text, place, edge.end()):
+            return edge.end()
+        return self._thought(place, edge.end(), THINK_CLOSE) if opening else Part(Kind.LONE_CLOSER, place, edge.end())
 
     def _opened(self, place: int, end: int, low: int, *, fenced: bool) -> Part | int:
         """What an opener begins."""
@@ -197,18 +192,13 @@ class Walk:
         text = self._text
         if self._to_user is not None and text[self._to_user : place].strip():
             return body[1] if body else end
-        if body and self._is_quoted(place, body[1]):
+        if body and is_shown(text, place, body[1]):
             return body[1]
         if body is None:
             if mention or fenced:
                 return end
             return Part(Kind.BROKEN, place, past_broken(text, end))
         return self._calls(place, low, body, explicit=True, fenced=fenced)
-
-    def _is_quoted(self, place: int, end: int) -> bool:
-        """Whether a call stands between quotes, as a text in a program or a sentence."""
-        before = self._text[max(0, place - 1) : place]
-        return before != "" and before in "\"'" and self._text.startswith(before, end)
 
     def _is_cut_tool_tag(self, tag: re.Match[str]) -> bool:
         """Whether a tag named like a tool goes on with a tag inside it, and is never closed."""
@@ -223,9 +213,10 @@ class Walk:
         if text.endswith(MINIMAX, low, start):
             start -= len(MINIMAX)
         fenced = fenced or self.around.fence is not None
+        explicit = explicit and not fenced and not is_indented(text, start)
         if fenced and (closing := _CLOSING_FENCE.match(text, end)):
             end = closing.end()
-        return Part(Kind.CALLS, start, end, tuple(calls), form, explicit=explicit and not fenced, fenced=fenced)
+        return Part(Kind.CALLS, start, end, tuple(calls), form, explicit=explicit, fenced=fenced)
 
     def _thought(self, place: int, begins: int, closer: re.Pattern[str]) -> Part:
         closing = closer.search(self._text, begins)
