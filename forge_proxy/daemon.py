@@ -95,7 +95,7 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
         if choice.gguf == TINY_MODEL:
             log.warning("test model", note="it understands a few phrases: for trying the daemon, not for work")
         app = create_app(parts.engine, parts.backend, settings.guardrails, settings.server)
-        server = HttpServer(app, settings.server.drain_seconds)
+        server = HttpServer(app, settings.server)
         for signum in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(signum, server.handle_exit, signum, None)
         log.info("listening", url=address(*listener.getsockname()[:2]))
@@ -129,9 +129,9 @@ async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) ->
 
 
 def run(settings: Settings) -> None:
-    """Run the daemon in this process, until a signal ends it. Raises `CannotListen`, or as `assemble`."""
+    """Run the daemon in this process, until a signal ends it. Raises as `listen` and `assemble`."""
     refuse_contradictions(settings.backend)  # before anything is taken or started
-    listener = listen(settings.server.host, settings.server.port)
+    listener = listen(settings.server)
 
     async def main() -> None:
         task = asyncio.current_task()

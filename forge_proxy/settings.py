@@ -154,6 +154,7 @@ def _in_words(error: Any) -> str:  # pydantic's own shape of an error
 
 def _suggestion(name: str, known: list[str] | set[str]) -> str:
     last = name.removeprefix(PREFIX).lower().rpartition(".")[2]
-    close = [one for one in known if one.lower().replace(_NESTED, ".").rpartition(".")[2] == last]
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.95)  # before another section's setting of that name
+    close = close or [one for one in known if one.lower().replace(_NESTED, ".").rpartition(".")[2] == last]
     close = close or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else ""

@@ -6,22 +6,36 @@ from collections.abc import Mapping
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from forge_proxy.api.auth import RequireKey, read_keys
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.health import HealthChecks
 from forge_proxy.api.identity import request_id_of
+from forge_proxy.api.limits import LimitBody
 from forge_proxy.api.openai.chat import ChatCompletions
 from forge_proxy.api.openai.models import ModelList
+from forge_proxy.api.origins import CheckOrigin, OwnNames
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.ports import Backend
 from forge_proxy.wire.openai.errors import encode_error
 
+_TOLD_TO_PAGES = (
+    "retry-after",
+    "x-forge-attempts",
+    "x-forge-marks",
+    "x-forge-outcome",
+    "x-forge-tokens-spent",
+    "x-request-id",
+)
+"""What a page of an allowed origin can read of an answer's headers, beside those that any page can."""
+
 
 def create_app(engine: Engine, backend: Backend, policy: GuardPolicy, config: ServerConfig) -> FastAPI:
-    """The application over one engine and its backend."""
+    """The application over one engine and its backend. Raises `ServerConfigError` where the keys cannot be read."""
     app = FastAPI(title="forge-proxy", docs_url=None, redoc_url=None, openapi_url=None)
     chat, models, health = (
         ChatCompletions(engine, policy, config),
@@ -38,7 +52,25 @@ def create_app(engine: Engine, backend: Backend, policy: GuardPolicy, config: Se
     app.add_route("/readyz", health.ready, methods=["GET"])
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _own_error)
+    _put_door_before(app, config)
     return app
+
+
+def _put_door_before(app: FastAPI, config: ServerConfig) -> None:
+    """What every request passes, on every route: the last one added is the first one met."""
+    app.add_middleware(LimitBody, limit=int(config.max_body_mb * 1024 * 1024))
+    if keys := read_keys(config):
+        app.add_middleware(RequireKey, keys=keys)
+    if config.allowed_origins:  # before the keys: a browser asks whether it may ask, and sends no key with that
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=config.allowed_origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("*",),
+            allow_private_network=True,
+            expose_headers=_TOLD_TO_PAGES,
+        )
+    app.add_middleware(CheckOrigin, names=OwnNames(config))
 
 
 async def _http_error(request: Request, exc: Exception) -> Response:

@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import structlog
+from starlette.requests import Request
 from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
 
 from forge_proxy.api.disconnect import Stopping
+from forge_proxy.api.identity import request_id_of
+from forge_proxy.api.refusals import (
+    BodyTooLarge,
+    ForeignHost,
+    ForeignOrigin,
+    HeadTooLarge,
+    NotHttp,
+    Refused,
+    WrongKey,
+)
 from forge_proxy.core.errors import (
     BackendBroke,
     BackendError,
@@ -43,6 +56,12 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     ToolChoiceUnsatisfied: (502, "server_error", "tool_choice_unsatisfied"),
     ToolCallInvalid: (502, "server_error", "tool_call_invalid"),
     EmptyAnswer: (502, "server_error", "empty_answer"),
+    WrongKey: (401, "invalid_request_error", "invalid_api_key"),
+    ForeignHost: (403, "invalid_request_error", "host_not_allowed"),
+    ForeignOrigin: (403, "invalid_request_error", "origin_not_allowed"),
+    BodyTooLarge: (413, "invalid_request_error", "body_too_large"),
+    HeadTooLarge: (431, "invalid_request_error", "headers_too_large"),
+    NotHttp: (400, "invalid_request_error", None),
     Stopping: (503, "server_error", "stopping"),
     ForgeError: (500, "server_error", "internal_error"),
 }
@@ -79,3 +98,12 @@ def error_response(error: ForgeError, headers: Mapping[str, str]) -> JSONRespons
     """The answer to a request that ended in `error`."""
     rendered = render(error)
     return JSONResponse(rendered.body, rendered.status, {**rendered.headers, **headers})
+
+
+async def refuse(
+    error: Refused, scope: Scope, receive: Receive, send: Send, headers: Mapping[str, str] | None = None
+) -> None:
+    """Turn a request away at the door, and say so in the log."""
+    request_id = request_id_of(Request(scope))
+    structlog.get_logger().warning("refused", request_id=request_id, path=scope["path"], error=error.summary)
+    await error_response(error, {**(headers or {}), "x-request-id": request_id})(scope, receive, send)

@@ -13,4 +13,9 @@ _USABLE = re.compile(r"[\x21-\x7e]{1,128}")
 def request_id_of(request: Request) -> str:
     """The id under which this request is answered, logged and recorded."""
     given = request.headers.get("x-request-id")
-    return given if given and _USABLE.fullmatch(given) else f"req_{uuid.uuid4().hex}"
+    return given if given and _USABLE.fullmatch(given) else new_request_id()
+
+
+def new_request_id() -> str:
+    """An id of our own."""
+    return f"req_{uuid.uuid4().hex}"

@@ -13,6 +13,10 @@ from urllib.parse import urlsplit
 import uvicorn
 from fastapi import FastAPI
 
+from forge_proxy.api.auth import read_keys
+from forge_proxy.api.config import ServerConfig, ServerConfigError
+from forge_proxy.api.origins import is_loopback
+from forge_proxy.api.protocol import http_protocol
 from forge_proxy.core.errors import ForgeError
 
 
@@ -23,15 +27,17 @@ class CannotListen(ForgeError):
 class HttpServer(uvicorn.Server):
     """The HTTP server around an application. When told to stop it accepts no more, then waits for what is under way."""
 
-    def __init__(self, app: FastAPI, drain_seconds: int) -> None:
+    def __init__(self, app: FastAPI, config: ServerConfig) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
+                http=http_protocol(config.max_header_kb * 1024),
+                ws="none",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 lifespan="off",
-                timeout_graceful_shutdown=drain_seconds,
+                timeout_graceful_shutdown=config.drain_seconds,
             )
         )
 
@@ -41,13 +47,29 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket, taken before anything else is started. Raises `CannotListen`."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+def listen(config: ServerConfig) -> socket.socket:
+    """A listening socket, taken before anything else is started.
+
+    Raises `CannotListen`, or `ServerConfigError` where other machines would reach a daemon that wants no keys.
+    """
+    host, port = config.host, config.port
+    keys = read_keys(config)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as exc:
+        raise CannotListen(f"cannot listen on {host}:{port}: {exc.strerror or exc}") from exc
+    # A name that means both: what clients are told to use is 127.0.0.1.
+    family, kind, _, _, place = min(found, key=lambda one: one[0] != socket.AF_INET)
+    if not (keys or config.allow_public_without_keys or is_loopback(str(place[0]))):
+        raise ServerConfigError(
+            f"server.host {host} is reached by other machines, and callers need no key: set server.api_keys "
+            "(FORGE_PROXY_SERVER__API_KEYS) or server.api_keys_file, or server.allow_public_without_keys: true "
+            "(FORGE_PROXY_SERVER__ALLOW_PUBLIC_WITHOUT_KEYS=true) if something else keeps strangers out"
+        )
+    listener = socket.socket(family, kind)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((host, port))
+        listener.bind(place)
         listener.listen(2048)
     except OSError as exc:
         listener.close()

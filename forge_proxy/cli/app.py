@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from forge_proxy import __version__
+from forge_proxy.api.config import ServerConfigError
 from forge_proxy.backends.config import BackendChoiceError, Kind
 from forge_proxy.cli.rescue import Finish, InputError
 from forge_proxy.core.errors import ForgeError
@@ -141,7 +142,7 @@ def main() -> None:
     """The entry point of the `forge-proxy` command."""
     try:
         app()
-    except (SettingsError, BackendChoiceError, InputError) as exc:
+    except (SettingsError, BackendChoiceError, ServerConfigError, InputError) as exc:
         _fail(str(exc), MISCONFIGURED)
     except ForgeError as exc:
         _fail(str(exc), FAILED)

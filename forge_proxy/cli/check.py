@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from forge_proxy import daemon
+from forge_proxy.api.auth import read_keys
 from forge_proxy.api.server import address, listen
 from forge_proxy.core.chat import ModelCard
 from forge_proxy.core.errors import BackendError, BackendFault, ForgeError
@@ -60,12 +61,14 @@ async def _list_models(backend: Backend) -> tuple[str, bool]:
 
 
 def _try_address(settings: Settings) -> tuple[str, bool]:
-    host, port = settings.server.host, settings.server.port
+    server = settings.server
     try:
-        listen(host, port).close()
+        listen(server).close()
+        keys = len(read_keys(server))
     except ForgeError as error:
         return str(error), False
-    return f"{address(host, port)}, free", True
+    wanted = f"one of {keys} keys" if keys > 1 else "a key" if keys else "no key"
+    return f"{address(server.host, server.port)}, free; callers need {wanted}", True
 
 
 def _in_words(card: ModelCard) -> str:

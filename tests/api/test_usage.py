@@ -63,7 +63,7 @@ async def _raw(events: list[JsonDict], body: JsonDict, policy: GuardPolicy) -> s
     http = ScriptedHttp([Said(events=events)])
     backend = OpenAICompatible("http://scripted", http)
     app = create_app(Engine(backend, StillClock(), lambda _: None), backend, policy, ServerConfig())
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://proxy") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
         return (await client.post("/v1/chat/completions", json=body)).text
 
 

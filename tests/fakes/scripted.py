@@ -125,7 +125,7 @@ async def chat(
     backend = OpenAICompatible("http://scripted", http)
     engine = Engine(backend, StillClock(), (heard if heard is not None else []).append)
     app = create_app(engine, backend, policy or GuardPolicy(), ServerConfig())
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://proxy") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
         response = await client.post(
             "/v1/chat/completions", json={**body, "stream": stream}, headers=dict(headers or {})
         )

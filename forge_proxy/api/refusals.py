@@ -1,0 +1,63 @@
+"""Why a request is turned away at the door, before anything reads it. The messages hold no key and go to the log."""
+
+from __future__ import annotations
+
+from forge_proxy.core.errors import ForgeError
+
+
+class Refused(ForgeError):
+    """Base of these."""
+
+    @property
+    def summary(self) -> str:
+        return str(self)
+
+
+class WrongKey(Refused):
+    """The caller sent none of the keys of `server.api_keys`."""
+
+    def __init__(self, *, sent: bool) -> None:
+        super().__init__(
+            "the API key is none of this daemon's (server.api_keys); a key of the model server itself is the setting "
+            "backend.api_key and is not sent by clients"
+            if sent
+            else "an API key is needed: send one of server.api_keys as 'Authorization: Bearer KEY' or 'x-api-key: KEY'"
+        )
+
+
+class ForeignHost(Refused):
+    """The request was made to a name that is none of the daemon's: so do web pages that rebind their own name."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(f"Host {host!r} is no name of this daemon; if it is one, add it to server.allowed_hosts")
+
+
+class ForeignOrigin(Refused):
+    """A web page of another origin made the request."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(
+            f"web pages of the origin {origin!r} may not use this daemon; if they shall, add it to "
+            "server.allowed_origins"
+        )
+
+
+class BodyTooLarge(Refused):
+    """The request's body is larger than `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request's body is larger than the {limit} bytes of server.max_body_mb")
+
+
+class HeadTooLarge(Refused):
+    """The request's line and headers are larger than `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request's headers are larger than the {limit} bytes of server.max_header_kb")
+
+
+class NotHttp(Refused):
+    """What was sent cannot be read as HTTP/1."""
+
+    def __init__(self) -> None:
+        super().__init__("this is not HTTP/1.1 as it should be; is it https, or was a request cut?")
