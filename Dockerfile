@@ -16,5 +16,6 @@ EXPOSE 8081
 HEALTHCHECK --interval=15s --timeout=5s --start-period=60s \
   CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8081/readyz', timeout=4)"]
 ENTRYPOINT ["forge-proxy"]
-# Inside a container the port is reachable only as the publisher decides: compose.yaml publishes it on 127.0.0.1.
+# All of the container's addresses: so it wants keys, -e FORGE_PROXY_SERVER__API_KEYS=..., or to be told that none are
+# needed, as compose.yaml does, which publishes the port on 127.0.0.1.
 CMD ["serve", "--host", "0.0.0.0"]

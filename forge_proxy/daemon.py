@@ -15,7 +15,7 @@ import structlog
 import uvloop
 
 from forge_proxy.api.app import create_app
-from forge_proxy.api.server import HttpServer, address, leads_to, listen
+from forge_proxy.api.server import HttpServer, address, is_open_to_all, leads_to, listen
 from forge_proxy.backends.choose import Choice, choose, refuse_contradictions
 from forge_proxy.backends.config import BackendChoiceError
 from forge_proxy.backends.http import AioHttp
@@ -99,6 +99,8 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
         for signum in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(signum, server.handle_exit, signum, None)
         log.info("listening", url=address(*listener.getsockname()[:2]))
+        if is_open_to_all(settings.server, listener):
+            log.warning("no keys", note="anyone who reaches it may use it: server.allow_public_without_keys")
         await _run(server, listener, parts)
         log.info("stopped")
 

@@ -15,6 +15,8 @@ from forge_proxy.api.refusals import WrongKey
 OPEN_PATHS = frozenset({"/health", "/healthz", "/readyz"})
 """What load balancers and container engines ask without a key. Everything else needs one."""
 
+_HEADERS = frozenset({b"authorization", b"x-api-key"})
+
 
 class Keys:
     """The keys that callers may use, kept as hashes of one length: comparing tells nothing about their lengths."""
@@ -64,7 +66,7 @@ class RequireKey:
         """Let a request in, or turn it away before its body is read."""
         if scope["path"] in OPEN_PATHS:
             return await self._app(scope, receive, send)
-        sent = [key for name, value in scope["headers"] if (key := _key_in(name, value))]
+        sent = [key for name, value in scope["headers"] if name in _HEADERS and (key := _key_in(name, value))]
         if any(self._keys.open_for(key) for key in sent):  # clients of Anthropic's API may send both headers
             return await self._app(scope, receive, send)
         return await refuse(WrongKey(sent=bool(sent)), scope, receive, send, {"www-authenticate": "Bearer"})
@@ -73,10 +75,8 @@ class RequireKey:
 def _key_in(name: bytes, value: bytes) -> bytes | None:
     if name == b"x-api-key":
         return value.strip()
-    if name == b"authorization":
-        scheme, _, key = value.strip().partition(b" ")
-        return key.strip() if scheme.lower() == b"bearer" else None
-    return None
+    scheme, _, key = value.strip().partition(b" ")
+    return key.strip() if scheme.lower() == b"bearer" else None
 
 
 def _hash(key: bytes) -> bytes:

@@ -70,10 +70,12 @@ class HttpConnection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is complete: the application is called, but for one that will be read again."""
+        """The head is complete: the application is called."""
         self._in_head = False
-        if not self.parser.should_upgrade():
-            super().on_headers_complete()
+        super().on_headers_complete()
+
+    def _should_upgrade(self) -> bool:
+        return True  # to the base class: nothing is done with this head, for it will be read again
 
     def _count(self, size: int) -> None:
         self._head += size
@@ -88,7 +90,8 @@ class HttpConnection(HttpToolsProtocol):
             self._refuse(NotHttp())
             return
         lines = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
-        head = b"%b %b HTTP/1.1\r\n%b\r\n" % (method, self.url, b"".join(lines))
+        version = self.parser.get_http_version().encode()
+        head = b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, b"".join(lines))
         self.parser = httptools.HttpRequestParser(self)
         self.data_received(head + rest)
 
@@ -96,9 +99,12 @@ class HttpConnection(HttpToolsProtocol):
         """Answer without the application, and take nothing more."""
         self._refused = True
         self.logger.warning("refused: %s", error)
+        under_way = self.cycle  # uvicorn's type leaves out that there is none at first
+        if under_way is not None and under_way.response_started and not under_way.response_complete:  # pyright: ignore[reportUnnecessaryComparison]
+            self.transport.close()  # our words in the middle of another answer would be taken for a part of it
+            return
         rendered = render(error)
         body = orjson.dumps(rendered.body)
         head = b"content-type: application/json\r\ncontent-length: %d\r\nx-request-id: %b\r\nconnection: close\r\n\r\n"
         self.transport.write(STATUS_LINE[rendered.status] + head % (len(body), new_request_id().encode()) + body)
-        self.transport.write_eof()
         self.loop.call_later(_LINGER_SECONDS, self.transport.close)

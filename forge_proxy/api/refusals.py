@@ -60,4 +60,4 @@ class NotHttp(Refused):
     """What was sent cannot be read as HTTP/1."""
 
     def __init__(self) -> None:
-        super().__init__("this is not HTTP/1.1 as it should be; is it https, or was a request cut?")
+        super().__init__("this cannot be read as HTTP/1.1; the daemon itself speaks http, not https")

@@ -82,6 +82,11 @@ def listen(config: ServerConfig) -> socket.socket:
     return listener
 
 
+def is_open_to_all(config: ServerConfig, listener: socket.socket) -> bool:
+    """Whether other machines reach the listener, and need no key."""
+    return not (is_loopback(listener.getsockname()[0]) or read_keys(config))
+
+
 def address(host: str, port: int) -> str:
     """The base URL that a client is given."""
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"

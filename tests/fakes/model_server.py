@@ -188,7 +188,8 @@ async def main() -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
         body: JsonDict = json.loads(await request.read())
         told = {"model": body["model"], "user": body.get("user")}
-        _say(event="asked", **told)
+        keys = [request.headers[name] for name in ("Authorization", "X-Api-Key") if name in request.headers]
+        _say(event="asked", **told, keys=keys)
         try:
             return await MODELS[body["model"]](Asked(request, body, go))
         except (asyncio.CancelledError, ConnectionError):
