@@ -78,18 +78,16 @@ def test_an_sdk_with_a_key_is_answered_and_one_without_is_not(server: Process, t
     assert "sk-" not in proxy.printed
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_a_public_address_without_keys_is_refused_and_the_settings_are_named(host: str) -> None:
+@pytest.mark.parametrize(("word", "host", "code"), [("serve", "0.0.0.0", 2), ("serve", "::", 2), ("check", "::", 1)])
+def test_a_public_address_without_keys_is_refused_and_the_settings_are_named(word: str, host: str, code: int) -> None:
     with closed_port() as closed:
-        url = f"http://127.0.0.1:{closed}"
-        for words in ("serve", "check"):
-            ended = command(words, "--backend-url", url, "--host", host, "--port", "0")
+        ended = command(word, "--backend-url", f"http://127.0.0.1:{closed}", "--host", host, "--port", "0")
 
-            said = ended.err if words == "serve" else ended.out
-            assert ended.code == (2 if words == "serve" else 1)
-            assert f"server.host {host}" in said
-            for setting in ("server.api_keys", "server.api_keys_file", "server.allow_public_without_keys"):
-                assert setting in said
+    assert ended.code == code
+    said = ended.err + ended.out
+    assert f"server.host {host}" in said
+    for setting in ("server.api_keys", "server.api_keys_file", "server.allow_public_without_keys"):
+        assert setting in said
 
 
 @pytest.mark.parametrize(
