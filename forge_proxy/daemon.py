@@ -22,6 +22,7 @@ from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
 from forge_proxy.engine.workshop import Workshop
@@ -72,7 +73,9 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
             backend = OpenAICompatible(choice.url or "", http, api_key=key, health_path=health)
         clock: Clock = MonotonicClock()
         thorough: ThoroughReader = workshop
-        yield Assembled(choice, backend, Engine(backend, clock, observe, config.model, thorough), embedded)
+        admission = Admission(backend, clock, observe, slots=config.slots, limit=config.queue_limit)
+        engine = Engine(backend, clock, observe, config.model, thorough, admission)
+        yield Assembled(choice, backend, engine, embedded)
     finally:
         await workshop.close()
         if embedded is not None:

@@ -30,6 +30,7 @@ from forge_proxy.core.errors import (
     EmptyAnswer,
     ForgeError,
     InvalidRequest,
+    Overloaded,
     ToolCallInvalid,
     ToolChoiceUnsatisfied,
     UnknownModel,
@@ -49,6 +50,7 @@ class Rendered(NamedTuple):
 _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     InvalidRequest: (400, "invalid_request_error", None),
     UnknownModel: (404, "invalid_request_error", "model_not_found"),
+    Overloaded: (429, "rate_limit_error", "rate_limit_exceeded"),
     BackendUnreachable: (502, "server_error", "backend_unreachable"),
     BackendTimeout: (504, "server_error", "backend_timeout"),
     BackendBroke: (502, "server_error", "backend_broke_off"),
@@ -73,7 +75,8 @@ def render(error: ForgeError) -> Rendered:
         return _backend_error(error)
     status, kind, code = next(_TABLE[cls] for cls in type(error).__mro__ if cls in _TABLE)
     param = error.at if isinstance(error, InvalidRequest) else None
-    return Rendered(status, encode_error(str(error), kind, code, param), {})
+    headers = {"retry-after": str(error.seconds)} if isinstance(error, Overloaded) else {}
+    return Rendered(status, encode_error(str(error), kind, code, param), headers)
 
 
 def _backend_error(error: BackendError) -> Rendered:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.engine.admission import QUEUE_LIMIT
 
 
 class BackendChoiceError(ForgeError):
@@ -24,6 +25,10 @@ def _check_url(url: str) -> str:
     if not usable:
         raise ValueError("expected a URL such as http://127.0.0.1:8080")
     return url.rstrip("/").removesuffix("/chat/completions")  # what people paste
+
+
+def _read_auto(value: object) -> object:
+    return None if value == "auto" else value
 
 
 Kind = Literal["embedded", "openai", "llama-server", "ollama", "anthropic"]
@@ -70,5 +75,16 @@ class BackendConfig(BaseModel):
         default=1800,
         gt=0,
         description="How long a server may send nothing. Reading a long prompt takes minutes on slow hardware.",
+    )
+    slots: Annotated[int | None, BeforeValidator(_read_auto)] = Field(
+        default=None,
+        ge=1,
+        description="How many requests it is asked at a time, the others wait here; auto: as many slots as it tells "
+        "(llama-server's --parallel), and without bounds where it tells none.",
+    )
+    queue_limit: int = Field(
+        default=QUEUE_LIMIT,
+        ge=0,
+        description="How many requests may wait, as many again of clients of whom none waits yet. More are a 429.",
     )
     embedded: EmbeddedConfig = Field(default_factory=EmbeddedConfig)

@@ -76,6 +76,17 @@ class OpenAICompatible:
         """See `engine.ports.Backend`."""
         return decode_models(await self._get(f"{self._base}/models"))
 
+    async def slots(self) -> int | None:
+        """See `engine.ports.Backend`. Known of a llama-server; in router mode it has none of its own."""
+        try:
+            props = await self._get(f"{self._root}/props")
+        except BackendError as error:
+            if error.status >= 500:  # it is loading, as llama-server says it: then it does not know yet
+                raise
+            return None
+        slots = props.get("total_slots") if is_object(props) else None
+        return slots if is_integer(slots) and slots > 0 else None
+
     async def health(self) -> Health:
         """See `engine.ports.Backend`."""
         try:

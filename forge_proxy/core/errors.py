@@ -46,6 +46,21 @@ class UnknownModel(ForgeError):
         self.known = tuple(known)
 
 
+class Overloaded(ForgeError):
+    """As many requests wait for the model server as may. One of them is expected to get its turn in `seconds`."""
+
+    def __init__(self, waiting: int, seconds: int) -> None:
+        super().__init__(
+            f"the model server is busy and {waiting} requests wait for it already; try again in {seconds} s"
+        )
+        self.waiting = waiting
+        self.seconds = seconds
+
+    @property
+    def summary(self) -> str:
+        return str(self)
+
+
 class BackendFault(ForgeError):
     """The model server, or the way to it, failed. `url` names the server."""
 

@@ -1,4 +1,4 @@
-"""The loop of one request: ask, let out what may leave, judge, ask again.
+"""The loop of one request: wait for a slot, ask, let out what may leave, judge, ask again.
 
 `Engine.answer` yields the chunks of the answer as they may leave and a `Report` at the end. Streamed and whole answers
 both come from here.
@@ -15,6 +15,7 @@ from forge_proxy.core.errors import ForgeError, UnreadCall
 from forge_proxy.core.guardrails import GuardPolicy, Outcome, Settled, Turn, judge_unread, open_turn
 from forge_proxy.core.guardrails.usage import Spent
 from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.admission import Admission, Slot
 from forge_proxy.engine.attempt import Attempt, Settlement
 from forge_proxy.engine.events import Abandoned, Answered, Failed, Retried, Unchecked
 from forge_proxy.engine.models import Models
@@ -28,7 +29,10 @@ AnswerEvent: TypeAlias = Chunk | Report
 
 
 class Engine:
-    """Answers requests through one backend. Without a `ThoroughReader` badly broken calls are asked for again."""
+    """Answers requests through one backend.
+
+    Without a `ThoroughReader` badly broken calls are asked for again. The usual `Admission` goes by the slots it has.
+    """
 
     def __init__(
         self,
@@ -37,54 +41,64 @@ class Engine:
         observe: Observer,
         default_model: str | None = None,
         thorough: ThoroughReader | None = None,
+        admission: Admission | None = None,
     ) -> None:
         self._backend = backend
         self._clock = clock
         self._observe = observe
         self._thorough = thorough
+        self._admission = admission or Admission(backend, clock, observe)
         self._tool_sets = ToolSets()
         self.models = Models(backend, clock, default_model)
         self.text_answers = TextAnswers()
 
     async def answer(
-        self, request: ChatRequest, policy: GuardPolicy, *, request_id: str
+        self, request: ChatRequest, policy: GuardPolicy, *, request_id: str, client: str = ""
     ) -> AsyncGenerator[AnswerEvent]:
         """Chunks of the answer as they may leave, then a `Report`. Closing it stops the generation.
 
-        Raises a `BackendFault`, `ToolChoiceUnsatisfied`, `ToolCallInvalid` or `EmptyAnswer`; after chunks have been
-        yielded the answer is then incomplete.
+        Slots are shared fairly between clients, whom any string names. Raises `Overloaded`, a `BackendFault`,
+        `ToolChoiceUnsatisfied`, `ToolCallInvalid` or `EmptyAnswer`; after chunks have been yielded the answer is then
+        incomplete.
         """
         began = self._clock.now()
+        slot = self._admission.slot(client)
+
+        def took() -> tuple[float, float]:
+            return self._clock.now() - began, slot.queued
+
         done = False
         try:
             nudge_text = self.text_answers.should_nudge(policy, request.model)
             turn = open_turn(request, policy, request_id=request_id, nudge_text=nudge_text)
-            model = await self.models.name_for(request.model)
-            events = self._guard(request, turn, model) if turn else self._relay(request, model)
-            async with aclosing(events):
+            events = self._guard(request, turn, slot) if turn else self._relay(request, slot)
+            async with slot, aclosing(events):
                 async for event in events:
                     if isinstance(event, Report):
                         done = True
-                        self._observe(Answered(request_id, request.model, event, self._clock.now() - began))
+                        self._observe(Answered(request_id, request.model, event, *took()))
                     yield event
         except ForgeError as error:
             done = True
-            self._observe(Failed(request_id, request.model, error.summary, self._clock.now() - began))
+            self._observe(Failed(request_id, request.model, error.summary, *took()))
             raise
         finally:
             if not done:
-                self._observe(Abandoned(request_id, self._clock.now() - began))
+                self._observe(Abandoned(request_id, *took()))
 
-    async def _relay(self, request: ChatRequest, model: str | None) -> AsyncGenerator[AnswerEvent]:
+    async def _relay(self, request: ChatRequest, slot: Slot) -> AsyncGenerator[AnswerEvent]:
         """A request with nothing to guard, asked and answered the way its caller asked."""
+        model = await self.models.name_for(request.model)
         call = ModelCall(request, stream=request.stream, model=model, verbatim=True)
         async with aclosing(self._backend.stream(call)) as chunks:
             async for chunk in chunks:
                 yield chunk
+        slot.leave()
         yield Report(Outcome.PASSTHROUGH)
 
-    async def _guard(self, request: ChatRequest, turn: Turn, model: str | None) -> AsyncGenerator[AnswerEvent]:
-        """The attempts of a guarded request, until one is an answer."""
+    async def _guard(self, request: ChatRequest, turn: Turn, slot: Slot) -> AsyncGenerator[AnswerEvent]:
+        """The attempts of a guarded request, until one is an answer. All have the same slot."""
+        model = await self.models.name_for(request.model)
         spent = Spent()
         if unchecked := self._tool_sets.unchecked(turn):
             self._observe(Unchecked(turn.request_id, unchecked))
@@ -107,6 +121,7 @@ class Engine:
                 break
             self._observe(Retried(turn.request_id, turn.attempt, verdict.fault))
             turn = verdict.turn
+        slot.leave()  # the backend is done, and nobody shall wait for a caller who reads slowly
         for chunk in verdict.chunks:
             yield chunk
         yield Chunk(usage=spent.usage())

@@ -10,6 +10,13 @@ from forge_proxy.engine.report import Report
 
 
 @dataclass(frozen=True, slots=True)
+class SlotsFound:
+    """The backend was asked how many requests it works on at a time, for the first time or with a new answer."""
+
+    slots: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Unchecked:
     """Tools whose arguments are not checked, since their schemas cannot be used. Told once for each set of tools."""
 
@@ -28,12 +35,13 @@ class Retried:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A request was answered. `seconds` from its arrival."""
+    """A request was answered. `seconds` from its arrival, of which it was `queued` for so many."""
 
     request_id: str
     model: str | None
     report: Report
     seconds: float
+    queued: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,7 @@ class Failed:
     model: str | None
     error: str
     seconds: float
+    queued: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,7 @@ class Abandoned:
 
     request_id: str
     seconds: float
+    queued: float
 
 
-Event: TypeAlias = Unchecked | Retried | Answered | Failed | Abandoned
+Event: TypeAlias = SlotsFound | Unchecked | Retried | Answered | Failed | Abandoned

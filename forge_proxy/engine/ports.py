@@ -32,6 +32,10 @@ class Backend(Protocol):
         """The models it serves. Raises like `stream`."""
         ...
 
+    async def slots(self) -> int | None:
+        """How many requests it works on at a time; None where it does not tell. Raises like `stream`."""
+        ...
+
     async def health(self) -> Health:
         """Whether it can be asked now. Raises nothing."""
         ...

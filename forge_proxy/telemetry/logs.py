@@ -10,7 +10,7 @@ import orjson
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from forge_proxy.engine.events import Abandoned, Answered, Event, Failed, Retried, Unchecked
+from forge_proxy.engine.events import Abandoned, Answered, Event, Failed, Retried, SlotsFound, Unchecked
 from forge_proxy.engine.report import as_fits
 from forge_proxy.telemetry.config import LogConfig
 
@@ -51,11 +51,13 @@ class LogObserver:
     def __call__(self, event: Event) -> None:
         """See `engine.ports.Observer`."""
         match event:
+            case SlotsFound(slots):
+                self._log.info("backend's slots", slots=slots or "not told: no request waits for another")
             case Unchecked(request_id, tools):
                 self._log.warning("schemas that cannot be used", request_id=request_id, tools=tools)
             case Retried(request_id, attempt, fault):
                 self._log.info("retried", request_id=request_id, attempt=attempt, fault=fault.value)
-            case Answered(request_id, model, report, seconds):
+            case Answered(request_id, model, report, seconds, queued):
                 self._log.info(
                     "answered",
                     request_id=request_id,
@@ -65,14 +67,19 @@ class LogObserver:
                     faults=[fault.value for fault in report.faults],
                     done=as_fits(report.done, _ROOM),
                     tokens=report.tokens,
-                    seconds=round(seconds, 3),
+                    **_times(seconds, queued),
                 )
-            case Failed(request_id, model, error, seconds):
-                self._log.warning("failed", request_id=request_id, model=model, error=error, seconds=round(seconds, 3))
-            case Abandoned(request_id, seconds):
-                self._log.info("abandoned", request_id=request_id, seconds=round(seconds, 3))
+            case Failed(request_id, model, error, seconds, queued):
+                times = _times(seconds, queued)
+                self._log.warning("failed", request_id=request_id, model=model, error=error, **times)
+            case Abandoned(request_id, seconds, queued):
+                self._log.info("abandoned", request_id=request_id, **_times(seconds, queued))
             case _:
                 assert_never(event)
+
+
+def _times(seconds: float, queued: float) -> dict[str, float]:
+    return {"seconds": round(seconds, 3), "queued_ms": round(1e3 * queued)}
 
 
 class _ToStructlog(logging.Handler):

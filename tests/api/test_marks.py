@@ -117,7 +117,7 @@ def test_a_line_of_the_log_stays_short() -> None:
     report = Report(Outcome.RESCUED, marks=tuple(rescued("x" * 10_000) for _ in range(1000)))
 
     with capture_logs() as lines:
-        LogObserver()(Answered("r", None, report, 0.0))
+        LogObserver()(Answered("r", None, report, 0.0, 0.0))
 
     assert len(json.dumps(lines)) < 6000
     assert lines[0]["done"][-1].endswith(" more")

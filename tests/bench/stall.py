@@ -104,5 +104,8 @@ class _Says:
     async def models(self) -> Sequence[ModelCard]:
         return [ModelCard("bench")]
 
+    async def slots(self) -> int | None:
+        return None
+
     async def health(self) -> Health:
         return Health("ok")

@@ -1,8 +1,8 @@
-"""A model server as a program: `python -m tests.fakes.model_server`. OpenAI-compatible, and able to misbehave.
+"""A model server as a program: `python -m tests.fakes.model_server [SLOTS]`. OpenAI-compatible, and able to misbehave.
 
 Each of its models is one way to behave (see `MODELS`). It says on stdout, as JSON lines, where it listens, what it is
 asked, and when a caller leaves it before the answer is complete; `user` of the request tells one request from another.
-`POST /go` lets the models go on that wait for it.
+`POST /go` lets the models go on that wait for it. With SLOTS it tells them as a llama-server does; it keeps to none.
 """
 
 from __future__ import annotations
@@ -202,6 +202,9 @@ async def main() -> None:
     async def locked(_: web.Request) -> web.Response:
         return web.json_response({"error": {"message": "Invalid API Key", "type": "authentication_error"}}, status=401)
 
+    async def props(_: web.Request) -> web.Response:
+        return web.json_response({"total_slots": int(sys.argv[1])} if sys.argv[1:] else {})
+
     async def let_go(_: web.Request) -> web.Response:
         go.set()
         return web.Response()
@@ -212,6 +215,7 @@ async def main() -> None:
             web.post("/v1/chat/completions", answer),
             web.get("/v1/models", models),
             web.get("/locked/models", locked),
+            web.get("/props", props),
             web.post("/go", let_go),
         ]
     )

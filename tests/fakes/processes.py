@@ -134,9 +134,9 @@ def daemon(*options: str, env: Mapping[str, str] | None = None) -> Generator[Pro
 
 
 @contextmanager
-def model_server() -> Generator[Process]:
-    """The program `tests.fakes.model_server`, listening."""
-    process = Process("tests.fakes.model_server")
+def model_server(slots: int | None = None) -> Generator[Process]:
+    """The program `tests.fakes.model_server`, listening. It tells how many slots it has if there is a number."""
+    process = Process("tests.fakes.model_server", *([] if slots is None else [str(slots)]))
     try:
         process.url = str(process.wait_for("listening")["url"])
         yield process

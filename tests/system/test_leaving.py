@@ -15,12 +15,12 @@ from tests.system.asking import PATH, TOOL, ask
 AT_ONCE = 1.0
 
 
-def sent(proxy: Process, body: bytes, length: int | None = None) -> socket.socket:
+def sent(proxy: Process, body: bytes, length: int | None = None, headers: str = "") -> socket.socket:
     """A connection on which a request was sent, with nothing read of the answer."""
     parts = urlsplit(proxy.url)
     connection = socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10)
     length = len(body) if length is None else length
-    head = f"POST {PATH} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Length: {length}\r\n\r\n"
+    head = f"POST {PATH} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Length: {length}\r\n{headers}\r\n"
     connection.sendall(head.encode() + body)
     return connection
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.disconnect import leaving_cancels
 from forge_proxy.api.errors import error_response
-from forge_proxy.api.identity import request_id_of
+from forge_proxy.api.identity import client_of, request_id_of
 from forge_proxy.api.openai.live import LiveAnswer, head_of
 from forge_proxy.api.openai.outcome import outcome_headers
 from forge_proxy.core.chat import ChatRequest
@@ -43,7 +43,7 @@ class ChatCompletions:
             chat = decode_request(read_body(await request.body()))
             said = request.headers.get("x-forge-guardrails")
             policy = self._policy if said is None else narrowed(self._policy, said)
-            answer = self._engine.answer(chat, policy, request_id=request_id)
+            answer = self._engine.answer(chat, policy, request_id=request_id, client=client_of(request))
             if chat.stream:
                 return LiveAnswer(answer, chat, request_id, self._config, headers)
             async with leaving_cancels(request.receive):

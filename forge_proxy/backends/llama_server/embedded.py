@@ -95,6 +95,10 @@ class EmbeddedLlama:
         await self._started.wait()
         return await self._running().models()
 
+    async def slots(self) -> int | None:
+        """See `engine.ports.Backend`. As many as it is started with, so this need not wait for the model."""
+        return self._config.slots
+
     async def health(self) -> Health:
         """See `engine.ports.Backend`."""
         if not self._started.is_set():

@@ -1,0 +1,348 @@
+"""Waiting for a slot: who is called, who leaves in between, how many slots there are, and when to come again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from forge_proxy.core.chat import ModelCall, ModelCard
+from forge_proxy.core.errors import (
+    BackendBroke,
+    BackendError,
+    BackendFault,
+    BackendTimeout,
+    BackendUnreachable,
+    Overloaded,
+)
+from forge_proxy.core.health import Health
+from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.admission import Admission, Slot
+from forge_proxy.engine.events import Event, SlotsFound
+
+URL = "http://model:8080"
+DOWN = BackendUnreachable(URL, "connection refused")
+
+
+@dataclass
+class Has:
+    """A backend that tells these numbers of slots one after the other, the last one for ever; each when it may."""
+
+    said: list[int | BackendFault | None]
+    may: asyncio.Event = field(default_factory=asyncio.Event)
+    times: int = 0
+    url: str = URL
+
+    async def slots(self) -> int | None:
+        self.times += 1
+        await self.may.wait()
+        said = self.said.pop(0) if len(self.said) > 1 else self.said[0]
+        if isinstance(said, BackendFault):
+            raise said
+        return said
+
+    def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
+        raise NotImplementedError
+
+    async def models(self) -> Sequence[ModelCard]:
+        return ()
+
+    async def health(self) -> Health:
+        return Health("ok")
+
+
+@dataclass
+class SetClock:
+    """Shows what it is set to."""
+
+    time: float = 1000.0
+
+    def now(self) -> float:
+        return self.time
+
+
+@dataclass
+class World:
+    """A door, the clock beside it, the backend behind it, and those who are inside or wait."""
+
+    backend: Has
+    admission: Admission
+    clock: SetClock
+    heard: list[Event]
+    inside: list[str] = field(default_factory=list[str])
+    tasks: dict[str, asyncio.Task[Slot]] = field(default_factory=dict[str, "asyncio.Task[Slot]"])
+
+    async def comes(self, *names: str) -> None:
+        """So many come, each as a client of its own, and go in as far as they can."""
+        for name in names:
+            self.tasks[name] = asyncio.create_task(self._enters(name))
+        await self.settled()
+
+    async def _enters(self, name: str) -> Slot:
+        slot = await self.admission.slot(name).__aenter__()
+        self.inside.append(name)
+        return slot
+
+    def leaves(self, name: str) -> None:
+        """One who is inside goes."""
+        self.inside.remove(name)
+        self.tasks[name].result().leave()
+
+    async def settled(self) -> None:
+        """All who can go on have done so."""
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
+def world(*said: int | BackendFault | None, slots: int | None = None, limit: int = 100) -> World:
+    heard: list[Event] = []
+    clock = SetClock()
+    backend = Has(list(said or [None]))
+    backend.may.set()
+    return World(backend, Admission(backend, clock, heard.append, slots=slots, limit=limit), clock, heard)
+
+
+async def test_a_slot_that_is_left_goes_to_the_next_in_turn() -> None:
+    w = world(slots=2)
+    await w.comes("a", "b", "c", "d")
+    assert w.inside == ["a", "b"]
+
+    w.leaves("a")
+    await w.settled()
+
+    assert w.inside == ["b", "c"]
+
+
+async def test_who_is_cancelled_while_waiting_is_passed_over() -> None:
+    w = world(slots=1)
+    await w.comes("a", "b", "c")
+
+    w.tasks["b"].cancel()
+    await w.settled()
+    w.leaves("a")
+    await w.settled()
+
+    assert w.tasks["b"].cancelled()
+    assert w.inside == ["c"]
+
+
+@pytest.mark.parametrize("called_first", [True, False], ids=["called, then cancelled", "cancelled, then called"])
+async def test_a_slot_that_is_given_to_someone_cancelled_in_the_same_moment_goes_on_to_the_next(
+    called_first: bool,
+) -> None:
+    w = world(slots=1)
+    await w.comes("a", "b", "c")
+
+    for act in (lambda: w.leaves("a"), w.tasks["b"].cancel)[:: 1 if called_first else -1]:
+        act()
+    await w.settled()
+
+    assert w.tasks["b"].cancelled()
+    assert w.inside == ["c"]
+    w.leaves("c")
+    await w.comes("d")
+    assert w.inside == ["d"]
+
+
+async def test_an_error_inside_frees_the_slot() -> None:
+    w = world(slots=1)
+
+    with pytest.raises(BackendBroke):
+        async with w.admission.slot("a"):
+            raise BackendBroke(URL, "cut")
+
+    await w.comes("b")
+    assert w.inside == ["b"]
+
+
+async def test_a_slot_that_was_left_early_is_not_freed_twice() -> None:
+    w = world(slots=1)
+
+    async with w.admission.slot("a") as slot:
+        await w.comes("b", "c")
+        slot.leave()
+        await w.settled()
+
+    await w.settled()
+    assert w.inside == ["b"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_however_they_come_and_go_the_slots_hold_and_none_is_lost(seed: int) -> None:
+    chance = random.Random(seed)
+    w = world(slots=3)
+    inside = most = 0
+
+    async def comes_and_goes(client: str, stays: int) -> None:
+        nonlocal inside, most
+        async with w.admission.slot(client):
+            inside += 1
+            most = max(most, inside)
+            try:
+                for _ in range(stays):
+                    await asyncio.sleep(0)
+            finally:
+                inside -= 1
+
+    tasks = [asyncio.create_task(comes_and_goes(chance.choice("abc"), chance.randrange(4))) for _ in range(60)]
+    for task in chance.sample(tasks, 40):
+        task.cancel()
+        for _ in range(chance.randrange(3)):
+            await asyncio.sleep(0)
+    await asyncio.wait(tasks)
+
+    assert (inside, most) == (0, 3)
+    await w.comes("x", "y", "z", "late")
+    assert w.inside == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize(
+    ("slots", "took", "seconds"), [(1, None, 10), (4, None, 3), (1, 0.01, 1), (1, 30, 30), (2, 30, 15), (1, 900, 60)]
+)
+async def test_a_full_queue_says_when_to_come_again_by_what_requests_have_taken(
+    slots: int, took: float | None, seconds: int
+) -> None:
+    w = world(slots=slots, limit=0)
+    for _ in range(40 if took is not None else 0):
+        async with w.admission.slot("a"):
+            w.clock.time += took or 0.0
+    await w.comes(*"abcd"[:slots])
+
+    with pytest.raises(Overloaded) as refused:
+        await w.admission.slot("late").__aenter__()
+
+    assert refused.value.seconds == pytest.approx(seconds, abs=1)
+
+
+async def test_the_time_in_the_queue_is_told_while_it_lasts_and_afterwards() -> None:
+    w = world(slots=1)
+    slot = w.admission.slot("b")
+    assert slot.queued == 0
+    await w.comes("a")
+    waits = asyncio.create_task(slot.__aenter__())
+    await w.settled()
+    w.clock.time += 3
+    assert slot.queued == 3
+
+    w.leaves("a")
+    await waits
+    w.clock.time += 5
+
+    assert slot.queued == 3
+
+
+async def test_the_backend_is_asked_for_its_slots_once_and_all_wait_for_its_answer() -> None:
+    w = world(2)
+    w.backend.may.clear()
+    await w.comes("a", "b", "c")
+    assert w.inside == []
+
+    w.backend.may.set()
+    await w.settled()
+
+    assert sorted(w.inside) == ["a", "b"]
+    assert (w.backend.times, w.heard) == (1, [SlotsFound(2)])
+
+
+async def test_a_number_in_the_settings_asks_nobody() -> None:
+    w = world(5, slots=1)
+
+    await w.comes("a", "b")
+
+    assert (w.inside, w.backend.times) == (["a"], 0)
+
+
+async def test_a_backend_that_tells_no_number_is_asked_by_all_at_once() -> None:
+    w = world(None)
+
+    await w.comes(*(f"{number}" for number in range(500)))
+
+    assert len(w.inside) == 500
+    assert w.heard == [SlotsFound(None)]
+
+
+async def test_after_a_while_it_is_asked_again_and_only_who_asks_waits_for_that() -> None:
+    w = world(1, 3)
+    await w.comes("a", "b")
+    w.clock.time += 29
+    await w.comes("c")
+    assert w.backend.times == 1
+
+    w.clock.time += 2
+    w.backend.may.clear()
+    await w.comes("d", "e")
+    w.leaves("a")
+    await w.settled()
+    assert w.inside == ["b"]
+    w.backend.may.set()
+    await w.settled()
+
+    assert w.inside == ["b", "c", "e"]
+    assert w.heard == [SlotsFound(1), SlotsFound(3)]
+
+
+@pytest.mark.parametrize(
+    ("error", "times"), [(DOWN, 2), (BackendBroke(URL, "cut"), 2), (BackendError(URL, 500, "no"), 1), (None, 1)]
+)
+async def test_it_is_asked_again_after_it_was_gone(error: BackendFault | None, times: int) -> None:
+    w = world(1, 2)
+    await w.comes("a")
+
+    w.inside.remove("a")
+    w.tasks["a"].result().leave(error)
+    await w.comes("b", "c")
+
+    assert w.backend.times == times
+    assert len(w.inside) == times
+
+
+async def test_where_it_is_down_one_learns_it_so_and_those_beside_it_from_their_own_requests() -> None:
+    w = world(DOWN, 1)
+    w.backend.may.clear()
+    await w.comes("a", "b", "c")
+
+    w.backend.may.set()
+    await w.settled()
+
+    assert w.tasks["a"].exception() is DOWN
+    assert (w.inside, w.backend.times) == (["b", "c"], 1)
+    await w.comes("d")
+    assert (w.inside, w.backend.times) == (["b", "c"], 2)
+
+
+async def test_one_that_is_loading_is_asked_by_each_who_comes() -> None:
+    w = world(BackendError(URL, 503, "Loading model"), BackendError(URL, 503, "Loading model"), 1)
+
+    await w.comes("a")
+    await w.comes("b")
+    await w.comes("c")
+
+    assert w.inside == ["a", "b"]
+    assert w.heard == [SlotsFound(1)]
+
+
+async def test_one_that_does_not_answer_is_left_alone_for_a_while() -> None:
+    w = world(2, BackendTimeout(URL, 5), 7)
+    await w.comes("a")
+    w.clock.time += 31
+    await w.comes("b", "c")
+    await w.comes("d")
+
+    assert (w.inside, w.backend.times) == (["a", "b"], 2)
+
+
+async def test_who_leaves_while_the_backend_is_asked_keeps_nobody_from_it() -> None:
+    w = world(1)
+    w.backend.may.clear()
+    await w.comes("a", "b")
+
+    w.tasks["a"].cancel()
+    await w.settled()
+
+    assert w.inside == ["b"]
+    w.backend.may.set()
+    await w.comes("c")
+    assert w.inside == ["b"]
