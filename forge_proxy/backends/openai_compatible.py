@@ -81,7 +81,7 @@ class OpenAICompatible:
         try:
             props = await self._get(f"{self._root}/props")
         except BackendError as error:
-            if error.status >= 500:  # it is loading, as llama-server says it: then it does not know yet
+            if error.status == 503:  # loading, as llama-server says it: it will tell later
                 raise
             return None
         slots = props.get("total_slots") if is_object(props) else None

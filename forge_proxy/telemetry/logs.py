@@ -52,7 +52,7 @@ class LogObserver:
         """See `engine.ports.Observer`."""
         match event:
             case SlotsFound(slots):
-                self._log.info("backend's slots", slots=slots or "not told: no request waits for another")
+                self._log.info("backend slots", slots=slots, told=slots is not None)
             case Unchecked(request_id, tools):
                 self._log.warning("schemas that cannot be used", request_id=request_id, tools=tools)
             case Retried(request_id, attempt, fault):

@@ -16,6 +16,7 @@ from forge_proxy.core.errors import (
     EmptyAnswer,
     ForgeError,
     InvalidRequest,
+    Overloaded,
     ToolCallInvalid,
     ToolChoiceUnsatisfied,
     UnknownModel,
@@ -28,6 +29,7 @@ SECRET = "the words of a prompt"
 ERRORS = [
     InvalidRequest("messages[3].content", SECRET),
     UnknownModel(SECRET, ["a", "b"]),
+    Overloaded(100, 5),
     BackendUnreachable(URL, "refused"),
     BackendTimeout(URL, 1.5),
     BackendBroke(URL, "cut"),

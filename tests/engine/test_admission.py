@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from forge_proxy.core.chat import ModelCall, ModelCard
+from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.chat import ChatRequest, ModelCall, ModelCard, ToolSpec
 from forge_proxy.core.errors import (
     BackendBroke,
     BackendError,
@@ -18,10 +19,14 @@ from forge_proxy.core.errors import (
     BackendUnreachable,
     Overloaded,
 )
+from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.health import Health
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.admission import Admission, Slot
+from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import Event, SlotsFound
+from tests.fakes.says import Said
+from tests.fakes.scripted import ScriptedHttp
 
 URL = "http://model:8080"
 DOWN = BackendUnreachable(URL, "connection refused")
@@ -215,6 +220,33 @@ async def test_a_full_queue_says_when_to_come_again_by_what_requests_have_taken(
         await w.admission.slot("late").__aenter__()
 
     assert refused.value.seconds == pytest.approx(seconds, abs=1)
+
+
+async def test_a_caller_who_reads_slowly_keeps_nobody_waiting_once_the_backend_is_done() -> None:
+    backend = OpenAICompatible(URL, ScriptedHttp([Said(text="hi"), Said(calls=(("get_weather", "{}"),))]))
+    admission = Admission(backend, SetClock(), lambda _: None, slots=1, limit=0)
+    engine = Engine(backend, SetClock(), lambda _: None, admission=admission)
+    plain, guarded = ChatRequest({}), ChatRequest({}, tools=(ToolSpec("get_weather"),))
+
+    said, report = [await is_free(admission) async for _ in engine.answer(plain, GuardPolicy(), request_id="plain")]
+    of_calls = [
+        await is_free(admission)
+        async for event in engine.answer(guarded, GuardPolicy(), request_id="guarded")
+        if isinstance(event, Chunk) and any(delta.calls for delta in event.deltas)
+    ]
+
+    assert (said, report) == (False, True)
+    assert of_calls
+    assert all(of_calls)
+
+
+async def is_free(admission: Admission) -> bool:
+    """Whether a request would have a slot now, where none may wait."""
+    try:
+        async with admission.slot("tries"):
+            return True
+    except Overloaded:
+        return False
 
 
 async def test_the_time_in_the_queue_is_told_while_it_lasts_and_afterwards() -> None:

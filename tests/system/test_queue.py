@@ -88,6 +88,7 @@ def test_clients_take_turns_by_their_keys(server: Process, proxy: Process) -> No
             ]
         answers = [connection.recv(12) for connection in connections]
 
+    assert proxy.wait_for("backend slots")["slots"] == 1
     assert answers == [b"HTTP/1.1 200"] * 4
     assert asked(server, *users) == ["a1", "b1", "a2", "a3"]
     assert proxy.wait_for("answered", request_id="a3")["queued_ms"] > 0

@@ -40,6 +40,8 @@ def written(folder: Path, text: str) -> str:
         ("server: {port: 70000}", "server.port: "),
         ("backend: embedded", "backend: expected a section with settings in it"),
         ("backend: {kind: lama-server}", "backend.kind: "),
+        ("backend: {slots: many}", "backend.slots: "),
+        ("backend: {slots: 0}", "backend.slots: "),
         ("backend: {url: 'localhost:8080'}", "backend.url: expected a URL such as http://127.0.0.1:8080"),
         ("just words", "expected sections such as 'server:'"),
         ("server: [", "not YAML"),
