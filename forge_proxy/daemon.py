@@ -21,6 +21,7 @@ from forge_proxy.backends.config import BackendChoiceError
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
@@ -74,7 +75,8 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
         clock: Clock = MonotonicClock()
         thorough: ThoroughReader = workshop
         admission = Admission(backend, clock, observe, slots=config.slots, limit=config.queue_limit)
-        engine = Engine(backend, clock, observe, config.model, thorough, admission)
+        dialect = Dialect(reasoning=config.reasoning)
+        engine = Engine(backend, clock, observe, config.model, thorough, admission, dialect)
         yield Assembled(choice, backend, engine, embedded)
     finally:
         await workshop.close()

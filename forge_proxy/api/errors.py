@@ -27,12 +27,14 @@ from forge_proxy.core.errors import (
     BackendFault,
     BackendTimeout,
     BackendUnreachable,
+    ContextOverflow,
     EmptyAnswer,
     ForgeError,
     InvalidRequest,
     Overloaded,
     ToolCallInvalid,
     ToolChoiceUnsatisfied,
+    ToolsRefused,
     UnknownModel,
 )
 from forge_proxy.core.jsontypes import JsonObject, is_object
@@ -81,11 +83,13 @@ def render(error: ForgeError) -> Rendered:
 
 def _backend_error(error: BackendError) -> Rendered:
     """The model server's own status and words, so that a client can act on them; its shape made that of OpenAI."""
+    if isinstance(error, ContextOverflow):
+        return _overflow(error)
+    if isinstance(error, ToolsRefused):
+        return _refused_tools(error)
     inner = error.body.get("error") if is_object(error.body) else None
     said = inner if is_object(inner) else {}
     kind, code, param = said.get("type"), said.get("code"), said.get("param")
-    if kind == "exceed_context_size_error":  # llama.cpp's; clients compact on OpenAI's code
-        code = "context_length_exceeded"
     fallback = "invalid_request_error" if error.status < 500 else "server_error"
     # A caller has a key too, for us: a refusal that is about another one has to say so.
     body = encode_error(
@@ -95,6 +99,28 @@ def _backend_error(error: BackendError) -> Rendered:
         param if isinstance(param, str) else None,
     )
     return Rendered(error.status, body, error.headers)
+
+
+def _overflow(error: ContextOverflow) -> Rendered:
+    """The status, code and sentence on which clients compact, and the server's own words behind them."""
+    sentence = error.words
+    if error.tokens is not None and error.window is not None and "maximum context length is" not in sentence:
+        sentence = (
+            f"This model's maximum context length is {error.window} tokens. However, your messages resulted in "
+            f"{error.tokens} tokens. Please reduce the length of the messages. The model server says: {sentence}"
+        )
+    return Rendered(400, encode_error(sentence, "invalid_request_error", "context_length_exceeded", "messages"), {})
+
+
+def _refused_tools(error: ToolsRefused) -> Rendered:
+    if error.place is None:
+        who, what, param = f"the {error.offered} tools together", "offer fewer or simpler ones", "tools"
+    else:
+        who, what = f"the tool {error.tool!r}", "simplify its parameters or leave it out"
+        param = f"tools[{error.place}].function.parameters"
+    sentence = f"{who} cannot be used with this model server, not even with simplified schemas; {what}. It says: "
+    kind, code = "invalid_request_error", "invalid_function_parameters"
+    return Rendered(400, encode_error(sentence + error.words, kind, code, param), {})
 
 
 def error_response(error: ForgeError, headers: Mapping[str, str]) -> JSONResponse:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
+from forge_proxy.core.dialect import Reasoning
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.admission import QUEUE_LIMIT
 
@@ -86,5 +87,10 @@ class BackendConfig(BaseModel):
         default=QUEUE_LIMIT,
         ge=0,
         description="How many requests may wait, as many again of clients of whom none waits yet. More are a 429.",
+    )
+    reasoning: Reasoning = Field(
+        default="as-sent",
+        description="Thoughts in the history that a caller sends: left as-sent, none, keep-last (since the last user"
+        " message), or all. Those kept are sent as reasoning_content and as reasoning.",
     )
     embedded: EmbeddedConfig = Field(default_factory=EmbeddedConfig)

@@ -10,14 +10,14 @@ import orjson
 
 from forge_proxy.backends.http import HttpClient, HttpResponse, read_capped
 from forge_proxy.core.chat import ModelCall, ModelCard
-from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault, InvalidRequest, UnreadCall
+from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault, InvalidRequest
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, is_integer, is_object
 from forge_proxy.core.stream import Chunk
 from forge_proxy.wire.openai.answer import UnreadableAnswer, decode_answer
-from forge_proxy.wire.openai.errors import is_unread_call
+from forge_proxy.wire.openai.call import encode_call
 from forge_proxy.wire.openai.models import decode_models
-from forge_proxy.wire.openai.request import encode_call
+from forge_proxy.wire.openai.refusals import read_fault
 from forge_proxy.wire.openai.stream import StreamReader
 from forge_proxy.wire.sse import SseError
 
@@ -117,11 +117,11 @@ class OpenAICompatible:
         """What it means that an answer cannot be read: the server's own error, or that it broke off."""
         if isinstance(fault, SseError) or fault.error is None:
             return BackendBroke(self.url, str(fault))
-        return _fault(self.url, _status_in(fault.error), fault.error, {})
+        return read_fault(self.url, _status_in(fault.error), fault.error, {})
 
     async def _error(self, response: HttpResponse) -> BackendError:
         headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
-        return _fault(self.url, response.status, _parsed(await read_capped(response)), headers)
+        return read_fault(self.url, response.status, _parsed(await read_capped(response)), headers)
 
 
 def base_url(url: str) -> str:
@@ -135,11 +135,6 @@ def _shown(url: str) -> str:
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
-
-
-def _fault(url: str, status: int, body: Json, headers: dict[str, str]) -> BackendError:
-    kind = UnreadCall if is_unread_call(body) else BackendError
-    return kind(url, status, body, headers)
 
 
 def _status_in(body: Json) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
+from forge_proxy.core.dialect import AS_SENT, Dialect
 from forge_proxy.core.jsontypes import Json, JsonObject, no_fields, read_object
 
 Schema: TypeAlias = JsonObject | bool
@@ -107,6 +108,10 @@ class ModelCall:
     """The name to send to the backend where it differs from the caller's, who is answered under the name asked for."""
     usage: bool = False
     """Whether token counts are wanted, also of a stream whose caller did not ask for them."""
+    dialect: Dialect = AS_SENT
+    """How the backend wants it written."""
+    room: int | None = None
+    """Completion tokens that the window has room for, where the caller asked for more; 0 leaves that to the backend."""
     verbatim: bool = False
     """Whether the answer is only passed on: its chunks then need to hold no more than `as_sent`, after the first."""
 

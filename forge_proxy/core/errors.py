@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from forge_proxy.core.dialect import Need
 from forge_proxy.core.jsontypes import Json
 
 
@@ -102,7 +103,7 @@ class BackendError(BackendFault):
 
     def __init__(self, url: str, status: int, body: Json, headers: Mapping[str, str] | None = None) -> None:
         hint = " (its own key is the setting backend.api_key)" if status in (401, 403) else ""
-        super().__init__(f"the model server at {url} answered {status}: {_words(body)}{hint}", url=url)
+        super().__init__(f"the model server at {url} answered {status}: {words_of(body)}{hint}", url=url)
         self.status = status
         self.body = body
         self.headers = dict(headers or {})
@@ -114,11 +115,71 @@ class BackendError(BackendFault):
     @property
     def words(self) -> str:
         """The server's own message, without our framing."""
-        return _words(self.body)
+        return words_of(self.body)
 
 
 class UnreadCall(BackendError):
     """The model server could not read the call its own model wrote, and answered with an error in its place."""
+
+
+class ContextOverflow(BackendError):
+    """The request does not fit into the model's window. Both counts are the server's, None where it does not tell."""
+
+    def __init__(
+        self,
+        url: str,
+        status: int,
+        body: Json,
+        headers: Mapping[str, str] | None = None,
+        *,
+        tokens: int | None = None,
+        window: int | None = None,
+    ) -> None:
+        super().__init__(url, status, body, headers)
+        self.tokens = tokens
+        self.window = window
+
+
+class LimitTooLarge(ContextOverflow):
+    """The prompt may fit, but not the completion tokens asked for beside it. `room` is how many would, None where the
+    server does not tell.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        status: int,
+        body: Json,
+        headers: Mapping[str, str] | None = None,
+        *,
+        tokens: int | None = None,
+        window: int | None = None,
+        room: int | None = None,
+    ) -> None:
+        super().__init__(url, status, body, headers, tokens=tokens, window=window)
+        self.room = room
+
+
+class Refused(BackendError):
+    """The model server does not take the request as it is written; `need` is what it wants written differently."""
+
+    def __init__(
+        self, url: str, status: int, body: Json, headers: Mapping[str, str] | None = None, *, need: Need
+    ) -> None:
+        super().__init__(url, status, body, headers)
+        self.need = need
+
+
+class ToolsRefused(BackendError):
+    """The model server takes the tools not even with simplified schemas. `tool` is the guilty one and `place` where it
+    stands in the list; None when it is no single one.
+    """
+
+    def __init__(self, refusal: BackendError, tool: str | None, place: int | None, offered: int) -> None:
+        super().__init__(refusal.url, refusal.status, refusal.body, refusal.headers)
+        self.tool = tool
+        self.place = place
+        self.offered = offered
 
 
 class EmptyAnswer(ForgeError):
@@ -147,7 +208,7 @@ class ToolCallInvalid(ForgeError):
         self.attempts = attempts
 
 
-def _words(body: Json) -> str:
+def words_of(body: Json) -> str:
     """The message inside an error body, whichever of the usual shapes it has."""
     inner = body.get("error", body) if isinstance(body, Mapping) else body
     if isinstance(inner, Mapping):

@@ -11,10 +11,12 @@ from contextlib import aclosing
 from typing import TypeAlias
 
 from forge_proxy.core.chat import ChatRequest, ModelCall
+from forge_proxy.core.dialect import AS_SENT, Dialect
 from forge_proxy.core.errors import ForgeError, UnreadCall
 from forge_proxy.core.guardrails import GuardPolicy, Outcome, Settled, Turn, judge_unread, open_turn
 from forge_proxy.core.guardrails.usage import Spent
 from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.accommodate import Accommodating
 from forge_proxy.engine.admission import Admission, Slot
 from forge_proxy.engine.attempt import Attempt, Settlement
 from forge_proxy.engine.events import Abandoned, Answered, Failed, Retried, Unchecked
@@ -42,8 +44,9 @@ class Engine:
         default_model: str | None = None,
         thorough: ThoroughReader | None = None,
         admission: Admission | None = None,
+        dialect: Dialect = AS_SENT,
     ) -> None:
-        self._backend = backend
+        self._backend = Accommodating(backend, observe, dialect)
         self._clock = clock
         self._observe = observe
         self._thorough = thorough

@@ -25,6 +25,14 @@ class Unchecked:
 
 
 @dataclass(frozen=True, slots=True)
+class Accommodated:
+    """The backend refused requests as they were sent and takes them with these changes. Told when it is learned."""
+
+    model: str | None
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Retried:
     """An attempt was no answer and the model is asked again."""
 
@@ -64,4 +72,4 @@ class Abandoned:
     queued: float
 
 
-Event: TypeAlias = SlotsFound | Unchecked | Retried | Answered | Failed | Abandoned
+Event: TypeAlias = SlotsFound | Unchecked | Accommodated | Retried | Answered | Failed | Abandoned

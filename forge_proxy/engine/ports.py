@@ -24,7 +24,8 @@ class Backend(Protocol):
     def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         """The answer, chunk by chunk; whole answers come as one. Closing it stops the generation.
 
-        Raises `BackendUnreachable`, `BackendTimeout`, `BackendError` or `BackendBroke`.
+        Raises `BackendUnreachable`, `BackendTimeout`, `BackendBroke` or `BackendError`. Before the first chunk it
+        may be `Refused`, for what could be written differently, or `LimitTooLarge`, for what could be asked for less.
         """
         ...
 

@@ -10,7 +10,7 @@ import orjson
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from forge_proxy.engine.events import Abandoned, Answered, Event, Failed, Retried, SlotsFound, Unchecked
+from forge_proxy.engine.events import Abandoned, Accommodated, Answered, Event, Failed, Retried, SlotsFound, Unchecked
 from forge_proxy.engine.report import as_fits
 from forge_proxy.telemetry.config import LogConfig
 
@@ -55,6 +55,8 @@ class LogObserver:
                 self._log.info("backend slots", slots=slots, told=slots is not None)
             case Unchecked(request_id, tools):
                 self._log.warning("schemas that cannot be used", request_id=request_id, tools=tools)
+            case Accommodated(model, changes):
+                self._log.info("the model server wants requests written differently", model=model, changes=changes)
             case Retried(request_id, attempt, fault):
                 self._log.info("retried", request_id=request_id, attempt=attempt, fault=fault.value)
             case Answered(request_id, model, report, seconds, queued):

@@ -1,4 +1,4 @@
-"""A chat completion request: the caller's JSON to `ChatRequest`, and a `ModelCall` to the JSON a backend is sent.
+"""A chat completion request: the caller's JSON to `ChatRequest`. `call.py` writes what a backend is sent.
 
 Only what the engine acts on is read and checked; every other field goes on as it came, and is the backend's to judge.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import orjson
 
-from forge_proxy.core.chat import ChatRequest, Message, ModelCall, Schema, ToolChoice, ToolSpec
+from forge_proxy.core.chat import ChatRequest, Schema, ToolChoice, ToolSpec
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.wire.openai import fields
@@ -47,28 +47,6 @@ def decode_request(body: JsonObject) -> ChatRequest:
         # llama.cpp takes -1 for "no limit"
         limit=min((limit for limit in limits if limit >= 0), default=None),
     )
-
-
-def encode_call(call: ModelCall) -> dict[str, Json]:
-    """The request body for an OpenAI-compatible backend: the caller's own, with what we add to it."""
-    request = call.request
-    body = dict(request.body)
-    if call.model is not None:
-        body["model"] = call.model
-    if call.stream != request.stream:
-        body["stream"] = call.stream
-        body.pop("stream_options", None)
-    if call.usage and call.stream:  # a guarded answer accounts for each attempt
-        options = body.get("stream_options")
-        body["stream_options"] = {**(options if is_object(options) else {}), "include_usage": True}
-    if call.respond is not None:
-        body["tools"] = [*_as_list(body.get("tools")), _encode_tool(call.respond)]
-    if call.added:
-        body["messages"] = [
-            *_as_list(body.get("messages")),
-            *(_encode_message(message) for message in call.added),
-        ]
-    return body
 
 
 def _messages(body: JsonObject) -> list[JsonObject]:
@@ -161,28 +139,3 @@ def _known(names: tuple[str, ...], tools: tuple[ToolSpec, ...]) -> tuple[str, ..
         if tools and name not in offered:
             raise InvalidRequest("tool_choice", f"no tool {name!r} in tools; there is {', '.join(sorted(offered))}")
     return names
-
-
-def _as_list(value: Json) -> list[Json]:
-    return value if is_list(value) else []
-
-
-def _encode_tool(tool: ToolSpec) -> Json:
-    function: dict[str, Json] = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.parameters,
-    }
-    return {"type": "function", "function": function}
-
-
-def _encode_message(message: Message) -> Json:
-    out: dict[str, Json] = {"role": message.role, "content": message.content}
-    if message.tool_calls:
-        out["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": call.arguments}}
-            for call in message.tool_calls
-        ]
-    if message.tool_call_id is not None:
-        out["tool_call_id"] = message.tool_call_id
-    return out

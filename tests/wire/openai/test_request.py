@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from forge_proxy.core.chat import ChatRequest, Message, MessageType, ModelCall, ToolCall, ToolChoice, ToolSpec
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject
-from forge_proxy.wire.openai.request import decode_request, encode_call, read_body
+from forge_proxy.wire.openai.call import encode_call
+from forge_proxy.wire.openai.request import decode_request, read_body
 from tests.properties import OBJECTS, VALUES, examples
 
 Body = dict[str, Any]

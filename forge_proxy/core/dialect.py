@@ -1,0 +1,80 @@
+"""How a model server wants a request written, where it does not take it as its caller wrote it.
+
+A value: the engine learns it from what a server refuses, and `wire` writes requests by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Literal, TypeAlias, assert_never
+
+Reasoning: TypeAlias = Literal["as-sent", "none", "keep-last", "all"]
+"""What becomes of the thoughts in a history: left as they are, dropped, kept since the last user message, kept. Those
+kept stand under both names that servers read, `reasoning_content` and `reasoning`.
+"""
+
+
+class Need(StrEnum):
+    """What a server said that it cannot take."""
+
+    NO_DEVELOPER = "no role developer"
+    SYSTEM_FIRST = "system message first"
+    NO_SYSTEM = "no system message"
+    ALTERNATION = "roles alternate"
+    PLAIN_SCHEMAS = "plain tool schemas"
+    """The tools, or the grammar it made of them."""
+    UNCLEAR = "unclear"
+    """Its template failed, and it does not say at what; often at a schema that the template's author did not expect."""
+
+    @property
+    def is_of_tools(self) -> bool:
+        """Whether it may be met by simpler tools."""
+        return self in (Need.PLAIN_SCHEMAS, Need.UNCLEAR)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What is written differently. The default changes nothing."""
+
+    reasoning: Reasoning = "as-sent"
+    developer: bool = True
+    """Whether there is a role `developer`; else it is `system`."""
+    system: Literal["anywhere", "first", "never"] = "anywhere"
+    """Where system messages may stand; elsewhere they become user messages."""
+    alternating: bool = False
+    """Whether neighbours of one role have to be one message."""
+    plain_schemas: bool = False
+    """Whether tools are sent with `core.projection.plain` schemas."""
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What is written differently from how a caller sent it, in words."""
+        changes = {
+            "developer as system": not self.developer,
+            "system messages first": self.system == "first",
+            "system as user": self.system == "never",
+            "neighbours of one role merged": self.alternating,
+            "plain tool schemas": self.plain_schemas,
+        }
+        return tuple(words for words, holds in changes.items() if holds)
+
+    def meeting(self, need: Need) -> Dialect:
+        """The dialect that meets one more need; itself, where it does already."""
+        first = "first" if self.system == "anywhere" else self.system
+        match need:
+            case Need.NO_DEVELOPER:
+                return replace(self, developer=False)
+            case Need.SYSTEM_FIRST:
+                return replace(self, system=first)
+            case Need.NO_SYSTEM:
+                return replace(self, system="never")
+            case Need.ALTERNATION:  # such templates count a system message in between as a break of the order
+                return replace(self, alternating=True, system=first)
+            case Need.PLAIN_SCHEMAS | Need.UNCLEAR:
+                return replace(self, plain_schemas=True)
+            case _:
+                assert_never(need)
+
+
+AS_SENT = Dialect()

@@ -1,0 +1,119 @@
+"""A tool's JSON Schema in the few words that every model server understands, for servers that choke on the caller's.
+
+Only what the server is told changes: calls are still checked against the schema that the caller sent. Pure, total, and
+the same for the same schema, so that the prompt stays the same from turn to turn.
+"""
+
+from __future__ import annotations
+
+from forge_proxy.core.chat import Schema
+from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
+
+_TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
+_DEEPEST = 10
+"""Levels of nesting; below them anything goes. Grammars of deeper schemas fail in some builds of llama.cpp."""
+_LARGEST = 2000
+"""Parts of one schema; references to references could make any number of them."""
+
+
+def plain(schema: Schema) -> JsonObject:
+    """The projection of the parameters of a tool: an object with types, descriptions, enums and required names.
+
+    Patterns, formats, bounds and everything else are dropped; references are resolved, or open where they cannot be.
+    """
+    projected = _Projection(schema).of(schema, 0, frozenset())
+    return projected if projected.get("type") == "object" else {"type": "object"}
+
+
+class _Projection:
+    """The walk through one schema."""
+
+    def __init__(self, root: Json) -> None:
+        self._root = root
+        self._parts = 0
+
+    def of(self, schema: Json, depth: int, inside: frozenset[str]) -> dict[str, Json]:
+        """The projection of a part. `inside` are the references that led here: one of them again would not end."""
+        self._parts += 1
+        if not is_object(schema) or depth > _DEEPEST or self._parts > _LARGEST:
+            return {}
+        while isinstance(reference := schema.get("$ref"), str):
+            target = None if reference in inside else _resolved(self._root, reference)
+            beside = {key: value for key, value in schema.items() if key != "$ref"}
+            schema = {**target, **beside} if is_object(target) else beside
+            inside |= {reference}
+        if is_list(every := schema.get("allOf")):
+            return self._all_of(schema, every, depth, inside)
+        out: dict[str, Json] = {}
+        if isinstance(description := schema.get("description"), str):
+            out["description"] = description
+        out |= self._typed(schema, depth, inside)
+        for key in ("anyOf", "oneOf"):
+            if is_list(options := schema.get(key)) and options and "type" not in out:
+                out["anyOf"] = [self.of(option, depth + 1, inside) for option in options]
+        return out
+
+    def _all_of(self, schema: JsonObject, every: list[Json], depth: int, inside: frozenset[str]) -> dict[str, Json]:
+        """What must all hold, put into one: their properties and required names together."""
+        whole = self.of({key: value for key, value in schema.items() if key != "allOf"}, depth + 1, inside)
+        properties: dict[str, Json] = {}
+        required: list[Json] = []
+        for part in (whole, *(self.of(one, depth + 1, inside) for one in every)):
+            whole = {**part, **whole}
+            properties |= fields if is_object(fields := part.get("properties")) else {}
+            required += names if is_list(names := part.get("required")) else []
+        if properties:
+            whole |= {"type": "object", "properties": properties}
+        if required:
+            whole["required"] = [name for i, name in enumerate(required) if name not in required[:i]]
+        return whole
+
+    def _typed(self, schema: JsonObject, depth: int, inside: frozenset[str]) -> dict[str, Json]:
+        kinds = _kinds(schema)
+        if values := _values(schema):
+            return {"type": kinds[0], "enum": values} if len(kinds) == 1 else {"enum": values}
+        if len(kinds) != 1:
+            return {"anyOf": [self._of_kind(kind, schema, depth, inside) for kind in kinds]} if kinds else {}
+        return self._of_kind(kinds[0], schema, depth, inside)
+
+    def _of_kind(self, kind: str, schema: JsonObject, depth: int, inside: frozenset[str]) -> dict[str, Json]:
+        out: dict[str, Json] = {"type": kind}
+        if kind == "array" and (items := self.of(schema.get("items"), depth + 1, inside)):
+            out["items"] = items
+        fields = schema.get("properties")
+        if kind == "object" and is_object(fields) and fields:
+            out["properties"] = {name: self.of(part, depth + 1, inside) for name, part in fields.items()}
+            if is_list(names := schema.get("required")):
+                required: list[Json] = [name for name in names if name in fields]
+                out |= {"required": required} if required else {}
+        return out
+
+
+def _values(schema: JsonObject) -> list[Json]:
+    """The values that are allowed, null aside; none where there are others than texts, numbers and booleans."""
+    said = [schema["const"]] if "const" in schema else schema.get("enum")
+    values: list[Json] = [value for value in said if value is not None] if is_list(said) else []
+    return values if all(isinstance(value, str | int | float) for value in values) else []
+
+
+def _kinds(schema: JsonObject) -> list[str]:
+    """The types that are said, or that follow from what is said; without `null` where there are others."""
+    said = schema.get("type")
+    names = said if is_list(said) else [said]
+    known = [name for name in names if isinstance(name, str) and name in _TYPES]
+    if not known and "properties" in schema:
+        return ["object"]
+    return [name for name in known if name != "null"] or known
+
+
+def _resolved(root: Json, reference: str) -> Json:
+    """What a reference into the same document names; None for any other."""
+    if not reference.startswith("#/"):
+        return root if reference == "#" else None
+    part = root
+    for step in reference[2:].split("/"):
+        key = step.replace("~1", "/").replace("~0", "~")
+        if not is_object(part) or key not in part:
+            return None
+        part = part[key]
+    return part

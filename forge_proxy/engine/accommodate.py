@@ -1,0 +1,107 @@
+"""Asks a backend the way it wants to be asked. Requests go out as their caller wrote them; what the backend refuses for
+its form is written in the dialect that it takes and asked again, before anything of an answer has come.
+
+What was learned is kept: of roles for each model, of schemas for each set of tools, so that later turns are written the
+same way at once and the prefix cache matches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+
+import orjson
+
+from forge_proxy.core.chat import ModelCall
+from forge_proxy.core.dialect import Dialect, Need
+from forge_proxy.core.errors import LimitTooLarge, Refused
+from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.blame import Blame, find_guilty
+from forge_proxy.engine.events import Accommodated
+from forge_proxy.engine.ports import Backend, Observer
+
+_REMEMBERED = 256
+
+
+class Accommodating:
+    """One backend, and what it was found to want. `usual` is the dialect of the settings."""
+
+    def __init__(self, backend: Backend, observe: Observer, usual: Dialect) -> None:
+        self._backend = backend
+        self._observe = observe
+        self._usual = usual
+        self._dialects: OrderedDict[str | None, Dialect] = OrderedDict()
+        self._plain: OrderedDict[bytes, Blame | None] = OrderedDict()
+        """Sets of tools that are sent with plain schemas, and who was to blame where that did not help either."""
+
+    async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
+        """See `engine.ports.Backend`. Raises `ToolsRefused` as well."""
+        tools = self._tools(call) if self._plain else None
+        dialect = self._dialects.get(_model(call), self._usual)
+        if tools in self._plain:
+            dialect = replace(dialect, plain_schemas=True)
+        call = replace(call, dialect=dialect)
+        begun = False
+        while True:
+            try:
+                async with aclosing(self._backend.stream(call)) as chunks:
+                    async for chunk in chunks:
+                        if not begun:
+                            begun = True
+                            self._learn(call, dialect)
+                        yield chunk
+            except LimitTooLarge as refusal:
+                if begun or call.room is not None:
+                    raise
+                call = replace(call, room=refusal.room or 0)
+            except Refused as refusal:
+                if begun:
+                    raise
+                call = await self._rewritten(call, refusal)
+            else:
+                return
+
+    async def _rewritten(self, call: ModelCall, refusal: Refused) -> ModelCall:
+        """The call in a dialect that meets what it was refused for. Raises the refusal where there is none."""
+        if refusal.need.is_of_tools and not call.request.body.get("tools"):
+            raise refusal
+        dialect = call.dialect.meeting(refusal.need)
+        if dialect != call.dialect:
+            return replace(call, dialect=dialect)
+        if refusal.need is not Need.PLAIN_SCHEMAS:
+            raise refusal
+        tools = self._tools(call)
+        blame = self._plain.get(tools) or await find_guilty(self._backend, call)
+        self._keep_plain(tools, blame)
+        raise blame.error(refusal)
+
+    def _learn(self, call: ModelCall, began_with: Dialect) -> None:
+        """Keep the dialect in which a call was answered."""
+        if call.dialect == began_with:
+            return
+        if call.dialect.plain_schemas and not began_with.plain_schemas:
+            self._keep_plain(self._tools(call), None)
+        self._dialects[_model(call)] = replace(call.dialect, plain_schemas=False)
+        if len(self._dialects) > _REMEMBERED:
+            self._dialects.popitem(last=False)
+        self._observe(Accommodated(_model(call), call.dialect.changes))
+
+    def _keep_plain(self, tools: bytes, blame: Blame | None) -> None:
+        self._plain[tools] = blame
+        if len(self._plain) > _REMEMBERED:
+            self._plain.popitem(last=False)
+
+    def _tools(self, call: ModelCall) -> bytes:
+        """What tells one set of tools of a model from another."""
+        try:
+            offered = orjson.dumps([_model(call), call.request.body.get("tools")])
+        except TypeError:  # nested too deeply: the backend is not going to be asked either
+            return b""
+        return hashlib.blake2b(offered, digest_size=16).digest()
+
+
+def _model(call: ModelCall) -> str | None:
+    return call.model or call.request.model

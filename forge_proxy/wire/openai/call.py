@@ -1,0 +1,92 @@
+"""A `ModelCall` to the JSON that an OpenAI-compatible backend is sent: the caller's own, with what we add to it."""
+
+from __future__ import annotations
+
+from forge_proxy.core.chat import Message, ModelCall, ToolSpec
+from forge_proxy.core.dialect import Dialect
+from forge_proxy.core.jsontypes import Json, is_list, is_object
+from forge_proxy.core.projection import plain
+from forge_proxy.wire.openai.history import healed
+from forge_proxy.wire.openai.roles import in_dialect, with_thoughts
+
+_LIMITS = ("max_tokens", "max_completion_tokens", "n_predict")
+
+
+def encode_call(call: ModelCall) -> dict[str, Json]:
+    """The request body. What the caller sent stays the same objects, but for a history that needs healing and for what
+    the backend's dialect asks for.
+    """
+    request, dialect = call.request, call.dialect
+    body = dict(request.body)
+    if call.model is not None:
+        body["model"] = call.model
+    if call.stream != request.stream:
+        body["stream"] = call.stream
+        body.pop("stream_options", None)
+    if call.usage and call.stream:  # a guarded answer accounts for each attempt
+        options = body.get("stream_options")
+        body["stream_options"] = {**(options if is_object(options) else {}), "include_usage": True}
+    if call.respond is not None:
+        body["tools"] = [*_as_list(body.get("tools")), _encode_tool(call.respond)]
+    if dialect.plain_schemas and is_list(tools := body.get("tools")):
+        body["tools"] = [_plain(tool) for tool in tools]
+    if "messages" in body:
+        body["messages"] = _messages(call, dialect)
+    if call.room is not None:
+        _keep_within(body, call.room)
+    return body
+
+
+def _messages(call: ModelCall, dialect: Dialect) -> list[Json]:
+    messages = with_thoughts(healed(_as_list(call.request.body.get("messages"))), dialect.reasoning)
+    messages += map(_encode_message, call.added)
+    if dialect.developer and dialect.system == "anywhere" and not dialect.alternating:
+        return messages
+    return in_dialect(messages, dialect)
+
+
+def _keep_within(body: dict[str, Json], room: int) -> None:
+    """Lower the limits that are larger than the room; 0 takes them out, and the backend fills what there is."""
+    for key in _LIMITS:
+        said = body.get(key)
+        if not isinstance(said, int | float) or said <= room:
+            continue
+        if room:
+            body[key] = room
+        else:
+            del body[key]
+
+
+def _plain(tool: Json) -> Json:
+    function = tool.get("function") if is_object(tool) else None
+    if not is_object(tool) or not is_object(function):
+        return tool
+    schema = function.get("parameters")
+    # `strict` asks for the very grammar that failed, and an empty description is refused where text is expected.
+    kept = {key: value for key, value in function.items() if key != "strict" and value is not None}
+    return {**tool, "function": {**kept, "parameters": plain(schema if is_object(schema) else True)}}
+
+
+def _as_list(value: Json) -> list[Json]:
+    return value if is_list(value) else []
+
+
+def _encode_tool(tool: ToolSpec) -> Json:
+    function: dict[str, Json] = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    return {"type": "function", "function": function}
+
+
+def _encode_message(message: Message) -> Json:
+    out: dict[str, Json] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        out["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        out["tool_call_id"] = message.tool_call_id
+    return out
