@@ -64,6 +64,8 @@ class _Projection:
             required += names if is_list(names := part.get("required")) else []
         if properties:
             whole |= {"type": "object", "properties": properties}
+        if "type" in whole:
+            whole.pop("anyOf", None)
         if required:
             whole["required"] = [name for i, name in enumerate(required) if name not in required[:i]]
         return whole

@@ -7,18 +7,23 @@ import pickle
 
 import pytest
 
+from forge_proxy.core.dialect import Need
 from forge_proxy.core.errors import (
     BackendBroke,
     BackendError,
     BackendFault,
     BackendTimeout,
     BackendUnreachable,
+    ContextOverflow,
     EmptyAnswer,
     ForgeError,
     InvalidRequest,
     Overloaded,
+    LimitTooLarge,
+    Refused,
     ToolCallInvalid,
     ToolChoiceUnsatisfied,
+    ToolsRefused,
     UnknownModel,
     UnreadCall,
 )
@@ -35,6 +40,10 @@ ERRORS = [
     BackendBroke(URL, "cut"),
     BackendError(URL, 500, {"error": {"message": SECRET}}, {"retry-after": "3"}),
     UnreadCall(URL, 500, SECRET),
+    ContextOverflow(URL, 400, SECRET, tokens=9, window=8),
+    LimitTooLarge(URL, 400, SECRET, tokens=1, window=8, room=7),
+    Refused(URL, 400, SECRET, need=Need.ALTERNATION),
+    ToolsRefused(BackendError(URL, 400, SECRET), "search", 0, 2),
     EmptyAnswer(4),
     ToolChoiceUnsatisfied("a tool call", 4, SECRET),
     ToolCallInvalid([SECRET], 4),

@@ -42,7 +42,11 @@ def test_an_overflow_of_the_context_is_a_400_with_the_code_clients_act_on(
     assert response.status_code == 400
     said = error(response)
     assert said["code"] == "context_length_exceeded"
-    assert said["message"] == "the request exceeds the available context size, try increasing it"
+    assert said["type"] == "invalid_request_error"
+    assert said["message"].startswith(
+        "This model's maximum context length is 2048 tokens. However, your messages resulted in 5000 tokens."
+    )
+    assert said["message"].endswith("the request exceeds the available context size, try increasing it")
 
 
 @both

@@ -75,7 +75,10 @@ def _call(call: Json, place: int, number: int) -> Json:
 def _result(message: JsonObject, seen: set[str], free: list[str]) -> JsonObject:
     changes: dict[str, Json] = {}
     identity = message.get("tool_call_id")
-    if not (_is_id(identity) and identity in seen):
+    if _is_id(identity) and identity in seen:
+        if identity in free:  # named from further on: another message stands between
+            free.remove(identity)
+    else:
         if free:
             changes["tool_call_id"] = free.pop(0)
         elif identity is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from forge_proxy.core.jsontypes import Json, is_integer, is_object
 
-_OPENAI = r"maximum context length is <window> tokens[.,]? However, "
+_OPENAI = r"maximum context length is <window> tokens[.,]? However,? "
 _ANY = r"[^\n]{0,60}?"
 # `window` is the model's, `tokens` are the prompt's, `asked` those of the completion that was asked for; `room` is told
 # outright, and `least` is where a server stopped to count the prompt.

@@ -1,0 +1,61 @@
+"""What real servers say about a request that they refuse for its form, and what they mean by it."""
+
+from __future__ import annotations
+
+import pytest
+
+from forge_proxy.core.dialect import Need
+from forge_proxy.core.errors import BackendError, Refused, UnreadCall
+from forge_proxy.wire.openai.refusals import read_fault
+
+PARSER = "Unable to generate parser for this template. Automatic parser generation failed: "
+JINJA = (
+    PARSER + "\n------------\nWhile executing CallExpression at line 1, column 263 in source:\n...{{ raise_exception("
+)
+REFUSALS = [
+    (JINJA + "\nError: Jinja Exception: Conversation roles must alternate user/assistant/...", Need.ALTERNATION),
+    ("After the optional system message, conversation roles must alternate user and assistant", Need.ALTERNATION),
+    (JINJA + "\nError: Jinja Exception: System message must be at the beginning.", Need.SYSTEM_FIRST),
+    ("Only the first message can have the role system", Need.SYSTEM_FIRST),
+    (JINJA + "\nError: Jinja Exception: System role not supported", Need.NO_SYSTEM),
+    ("This model does not support system messages", Need.NO_SYSTEM),
+    ("Unknown role developer", Need.NO_DEVELOPER),
+    ("messages[0].role: unknown variant `developer`, expected one of `system`, `user`", Need.NO_DEVELOPER),
+    ("Unexpected message role.", Need.NO_DEVELOPER),
+    ("Input should be 'system', 'user', 'assistant' or 'tool'", Need.NO_DEVELOPER),
+    (PARSER + "JSON schema error at #/properties/city/items: schema must be an object", Need.PLAIN_SCHEMAS),
+    (
+        PARSER + "JSON schema conversion failed:\nInvalid pattern ^[a-$: unterminated character class",
+        Need.PLAIN_SCHEMAS,
+    ),
+    ("Failed to initialize samplers: failed to parse grammar", Need.PLAIN_SCHEMAS),
+    ("Failed to parse tools: [json.exception.type_error.302] type must be string, but is null", Need.PLAIN_SCHEMAS),
+    ("Invalid schema for function 'f': schema must be a JSON Schema of 'type: \"object\"'", Need.PLAIN_SCHEMAS),
+    ("Error rendering prompt with jinja template: Cannot apply filter 'upper' to type: Array", Need.UNCLEAR),
+]
+
+
+@pytest.mark.parametrize("status", [400, 422, 500])
+@pytest.mark.parametrize(("words", "need"), REFUSALS)
+def test_each_refusal_names_its_need(status: int, words: str, need: Need) -> None:
+    fault = read_fault("http://m", status, {"error": {"message": words}}, {"retry-after": "1"})
+
+    assert isinstance(fault, Refused)
+    assert fault.need is need
+    assert (fault.status, fault.words, fault.headers) == (status, words, {"retry-after": "1"})
+
+
+@pytest.mark.parametrize(
+    "words", ["image input is not supported", "no slot is free", "Failed to parse messages: type must be string"]
+)
+def test_what_cannot_be_written_differently_is_no_refusal(words: str) -> None:
+    assert type(read_fault("http://m", 500, {"error": {"message": words}})) is BackendError
+
+
+@pytest.mark.parametrize("status", [401, 404, 429, 503])
+def test_a_status_that_says_what_is_the_matter_counts_more_than_words(status: int) -> None:
+    assert type(read_fault("http://m", status, {"error": "failed to parse grammar"})) is BackendError
+
+
+def test_a_call_that_could_not_be_read_stays_one() -> None:
+    assert isinstance(read_fault("http://m", 500, {"error": "Failed to parse input at pos 3: grammar"}), UnreadCall)

@@ -1,0 +1,81 @@
+"""Messages in the dialect of a server: the roles it knows, in the places it allows; the order and the content stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from forge_proxy.core.dialect import Dialect, Need, Reasoning
+from forge_proxy.wire.openai.roles import in_dialect, with_thoughts
+
+Message = dict[str, Any]
+S: Message = {"role": "system", "content": "s"}
+D: Message = {"role": "developer", "content": "d"}
+U: Message = {"role": "user", "content": "u"}
+A: Message = {"role": "assistant", "content": "a"}
+CALL: Message = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
+RESULT: Message = {"role": "tool", "tool_call_id": "1", "content": "r"}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:"}}
+PARTS: Message = {"role": "user", "content": [IMAGE]}
+
+
+def said(role: str, content: Any, **fields: Any) -> Message:
+    return {"role": role, "content": content, **fields}
+
+
+@pytest.mark.parametrize(
+    ("needs", "messages", "written"),
+    [
+        ([Need.NO_DEVELOPER], [D, U, D], [said("system", "d"), U, said("system", "d")]),
+        ([Need.NO_DEVELOPER], [S, U, U, A, A], [S, U, U, A, A]),
+        ([Need.SYSTEM_FIRST], [S, D, U], [said("system", "s\n\nd"), U]),
+        ([Need.SYSTEM_FIRST], [S, U, A, D, U], [S, U, A, said("user", "d"), U]),
+        ([Need.NO_SYSTEM], [S, U, A], [said("user", "s"), U, A]),
+        ([Need.NO_SYSTEM, Need.ALTERNATION], [S, U, A], [said("user", "s\n\nu"), A]),
+        ([Need.ALTERNATION], [S, S, U, U, A, A, U], [said("system", "s\n\ns"), said("user", "u\n\nu"), said("assistant", "a\n\na"), U]),
+        ([Need.ALTERNATION], [U, A, S, U], [U, A, said("user", "s\n\nu")]),
+        ([Need.ALTERNATION], [U, PARTS, U], [said("user", [{"type": "text", "text": "u"}, IMAGE, {"type": "text", "text": "u"}])]),
+        ([Need.ALTERNATION], [U, CALL, RESULT, RESULT, A], [U, CALL, RESULT, RESULT, A]),
+        ([Need.ALTERNATION], [U, A, CALL, RESULT], [U, said("assistant", "a", tool_calls=[{"id": "1"}]), RESULT]),
+        ([Need.ALTERNATION], [U, CALL, A], [U, CALL, A]),
+        ([Need.ALTERNATION], [U, said("assistant", ""), said("assistant", None)], [U, said("assistant", "")]),
+        ([Need.PLAIN_SCHEMAS], [S, S, D, U, U], [S, S, D, U, U]),
+    ],
+)  # fmt: skip
+def test_roles_are_written_as_they_are_needed(needs: list[Need], messages: list[Any], written: list[Message]) -> None:
+    dialect = Dialect()
+    for need in needs:
+        dialect = dialect.meeting(need)
+
+    assert in_dialect(messages, dialect) == written
+
+
+@pytest.mark.parametrize("need", Need)
+def test_a_need_is_met_once(need: Need) -> None:
+    dialect = Dialect().meeting(need)
+
+    assert dialect != Dialect()
+    assert dialect.meeting(need) == dialect
+    assert dialect.changes
+
+
+FIRST = said("assistant", "1", reasoning="old")
+LAST = said("assistant", "2", reasoning_content="new", x=1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "first", "last"),
+    [
+        ("as-sent", FIRST, LAST),
+        ("none", said("assistant", "1"), said("assistant", "2", x=1)),
+        ("keep-last", said("assistant", "1"), said("assistant", "2", x=1, reasoning_content="new", reasoning="new")),
+        (
+            "all",
+            said("assistant", "1", reasoning_content="old", reasoning="old"),
+            said("assistant", "2", x=1, reasoning_content="new", reasoning="new"),
+        ),
+    ],
+)
+def test_thoughts_are_passed_on_by_policy(policy: Reasoning, first: Message, last: Message) -> None:
+    assert with_thoughts([U, FIRST, U, LAST, RESULT], policy) == [U, first, U, last, RESULT]
