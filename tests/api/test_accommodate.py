@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -35,7 +36,7 @@ def tool(name: str, pattern: str = "[a-z]") -> JsonDict:
 class Particular(ScriptedHttp):
     """A server that answers what `refuses` finds nothing wrong with: it gives the words of its error, or nothing."""
 
-    script: list[Said | Exception] = field(default_factory=list)
+    script: Sequence[Said | Exception] = ()
     refuses: Callable[[JsonDict], str | None] = lambda _: None
     status: int = 400
 
@@ -44,9 +45,8 @@ class Particular(ScriptedHttp):
             asked: JsonDict = json.loads(body or b"{}")
             words = self.refuses(asked)
             call = (("search", '{"q": "x"}'),) if asked.get("tools") else ()
-            self.script.append(
-                Said(status=self.status, body={"error": {"message": words}}) if words else Said("Hello.", calls=call)
-            )
+            refusal = Said(status=self.status, body={"error": {"message": words}})
+            self.script = [*self.script, refusal if words else Said("Hello.", calls=call)]
         return super().open(method, url, body=body, **more)
 
 
@@ -74,8 +74,8 @@ class World:
 
 def wants_alternation(body: JsonDict) -> str | None:
     roles = [message["role"] for message in body["messages"] if message["role"] != "system"]
-    neighbours = zip(roles, roles[1:], strict=False)
-    return "Conversation roles must alternate user/assistant" if any(a == b for a, b in neighbours) else None
+    again = any(a == b for a, b in pairwise(roles))
+    return "Conversation roles must alternate user/assistant" if again else None
 
 
 def wants_no_developer(body: JsonDict) -> str | None:
@@ -199,14 +199,21 @@ async def test_what_mapping_does_not_help_is_the_servers_own_error() -> None:
     assert not [event for event in world.heard if isinstance(event, Accommodated)]
 
 
-@both
-@pytest.mark.parametrize(("said", "limit"), [("8000 > 4096 - 2778", 1318), ("at least", None)])
-async def test_a_limit_beyond_the_window_is_lowered(stream: bool, said: str, limit: int | None) -> None:
-    exact = f"'max_tokens' is too large: 8000. This model's maximum context length is 4096 tokens and your request has 2778 input tokens ({said})"
-    least = "This model's maximum context length is 4096 tokens. However, you requested 8000 output tokens and your prompt contains at least 97 input tokens"
+EXACT = (
+    "'max_tokens' is too large: 8000. This model's maximum context length is 4096 tokens and your request has "
+    "2778 input tokens (8000 > 4096 - 2778)"
+)
+LEAST = (
+    "This model's maximum context length is 4096 tokens. However, you requested 8000 output tokens and your prompt "
+    "contains at least 97 input tokens"
+)
 
+
+@both
+@pytest.mark.parametrize(("said", "limit"), [(EXACT, 1318), (LEAST, None)], ids=["exact", "least"])
+async def test_a_limit_beyond_the_window_is_lowered(stream: bool, said: str, limit: int | None) -> None:
     def refuses(body: JsonDict) -> str | None:
-        return (exact if limit else least) if body.get("max_tokens", 0) > 1318 else None
+        return said if body.get("max_tokens", 0) > 1318 else None
 
     world = World(Particular(refuses=refuses))
 
@@ -226,8 +233,8 @@ async def test_an_overflow_is_told_in_the_words_that_clients_read(stream: bool, 
 
     assert (response.status_code, len(world.asked)) == (400, 1)
     assert response.json()["error"] == {
-        "message": "This model's maximum context length is 7424 tokens. However, your messages resulted in 15028 tokens. "
-        f"Please reduce the length of the messages. The model server says: {words}",
+        "message": "This model's maximum context length is 7424 tokens. However, your messages resulted in 15028 "
+        f"tokens. Please reduce the length of the messages. The model server says: {words}",
         "type": "invalid_request_error",
         "param": "messages",
         "code": "context_length_exceeded",

@@ -15,9 +15,6 @@ from tests.core.guardrails.schemas import DEFINITIONS, SCHEMAS
 from tests.properties import VALUES, examples
 
 TEXT = {"type": "string"}
-NESTED: dict[str, Any] = TEXT
-for _ in range(30):
-    NESTED = {"type": "object", "properties": {"a": NESTED}}
 
 
 def of(value: Any, **beside: Any) -> Any:
@@ -28,7 +25,10 @@ def of(value: Any, **beside: Any) -> Any:
 @pytest.mark.parametrize(
     ("value", "projected"),
     [
-        ({"type": "string", "pattern": "^(?=x)", "format": "date", "maxLength": 10000, "description": "d"}, {"type": "string", "description": "d"}),
+        (
+            {"type": "string", "pattern": "^(?=x)", "format": "date", "maxLength": 10000, "description": "d"},
+            {"type": "string", "description": "d"},
+        ),
         ({"type": "integer", "minimum": 0, "multipleOf": 2, "default": 4, "title": "T"}, {"type": "integer"}),
         ({"type": ["string", "null"], "description": None}, TEXT),
         ({"type": ["null"]}, {"type": "null"}),
@@ -49,7 +49,10 @@ def of(value: Any, **beside: Any) -> Any:
         ({"oneOf": [TEXT, {"type": "object", "properties": {}}]}, {"anyOf": [TEXT, {"type": "object"}]}),
         ({"anyOf": []}, {}),
         ({"not": TEXT, "if": {}, "then": {}}, {}),
-        ({"properties": {"a": TEXT}, "required": ["a", "b", 3]}, {"type": "object", "properties": {"a": TEXT}, "required": ["a"]}),
+        (
+            {"properties": {"a": TEXT}, "required": ["a", "b", 3]},
+            {"type": "object", "properties": {"a": TEXT}, "required": ["a"]},
+        ),
         ({"type": "object", "properties": None, "required": "a"}, {"type": "object"}),
         ({"type": "object", "patternProperties": {"x": TEXT}, "additionalProperties": TEXT}, {"type": "object"}),
         ({"$ref": "#/$defs/T", "description": "d"}, {"type": "string", "description": "d"}),
@@ -66,7 +69,7 @@ def of(value: Any, **beside: Any) -> Any:
         ),
         ({"allOf": [TEXT]}, TEXT),
     ],
-)  # fmt: skip
+)
 def test_a_parameter_keeps_what_everybody_understands(value: Json, projected: Json) -> None:
     definitions = {
         "T": TEXT,
@@ -88,7 +91,10 @@ def test_parameters_are_an_object_whatever_was_sent(schema: Any) -> None:
 
 
 def test_deep_and_large_schemas_are_cut() -> None:
-    deep = plain(NESTED)
+    nested: dict[str, Any] = TEXT
+    for _ in range(30):
+        nested = {"type": "object", "properties": {"a": nested}}
+    deep = plain(nested)
     doubling: dict[str, Any] = {f"D{n}": {"anyOf": [{"$ref": f"#/$defs/D{n + 1}"}] * 2} for n in range(40)}
     wide = plain({"type": "object", "properties": {"p": {"$ref": "#/$defs/D0"}}, "$defs": doubling})
 

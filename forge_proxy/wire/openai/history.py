@@ -16,8 +16,8 @@ from forge_proxy.core.rescue import mend_arguments
 
 RAW = "_raw"
 """The one key of arguments that could not be read: its value is the text as the model wrote it."""
-_LONGEST = 20_000
-"""Characters of broken arguments that are mended: a few milliseconds, once. Longer ones are kept raw."""
+_LONGEST = 8_000
+"""Characters of broken arguments that are mended: milliseconds, and once. Longer ones are kept raw."""
 _SAYS = ("content", "tool_calls", "function_call", "refusal", "audio")
 
 

@@ -16,25 +16,87 @@ Body = dict[str, Any]
 
 HISTORY: list[Body] = [
     {"role": "system", "content": [{"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}]},
-    {"role": "user", "content": [{"type": "text", "text": "Look."}, {"type": "image_url", "image_url": {"url": "data:"}}]},
-    {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "read-file", "arguments": '{"path":"a"}'}}]},
+    {
+        "role": "user",
+        "content": [{"type": "text", "text": "Look."}, {"type": "image_url", "image_url": {"url": "data:"}}],
+    },
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "read-file", "arguments": '{"path":"a"}'}}
+        ],
+    },
     {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "x"}]},
     {"role": "assistant", "content": "Done.", "reasoning_content": "hm", "tool_calls": None, "refusal": None},
     {"role": "user", "content": "Thanks."},
-]  # fmt: skip
+]
 TOOLS: list[Body] = [
-    {"type": "function", "function": {"name": "read-file", "description": "d", "strict": False, "parameters": {"type": "object", "$schema": "https://json-schema.org/draft/2020-12/schema", "properties": {"path": {"type": "string", "minLength": 1}}, "required": ["path"], "additionalProperties": False}}},
+    {
+        "type": "function",
+        "function": {
+            "name": "read-file",
+            "description": "d",
+            "strict": False,
+            "parameters": {
+                "type": "object",
+                "$schema": "https://json-schema.org/draft/2020-12/schema",
+                "properties": {"path": {"type": "string", "minLength": 1}},
+                "required": ["path"],
+                "additionalProperties": False,
+            },
+        },
+    },
     {"type": "function", "function": {"name": "mcp.list/all", "description": None}},
-]  # fmt: skip
+]
 # The shapes that harnesses send: field order, unknown fields and parts differ from one to the other.
 CLIENTS: dict[str, Body] = {
-    "opencode": {"model": "m", "max_tokens": 32000, "messages": HISTORY, "tools": TOOLS, "tool_choice": "auto", "stream": True, "stream_options": {"include_usage": True}},
-    "qwen": {"model": "m", "messages": HISTORY, "max_tokens": 8000, "stream": True, "stream_options": {"include_usage": True}, "tools": TOOLS},
-    "aider": {"messages": [{"role": "system", "content": "s"}, *({"role": role, "content": "x"} for role in ("user", "assistant", "user", "user"))], "model": "m", "stream": True, "temperature": 0},
-    "openai": {"model": "m", "messages": HISTORY, "tools": TOOLS, "logprobs": True, "n": 2, "seed": 1, "stop": ["x"], "metadata": {"a": "b"}, "prompt_cache_key": "k"},
-    "node": {"model": "m", "messages": HISTORY, "tools": TOOLS, "stream_options": {"include_usage": True}, "stream": False},
+    "opencode": {
+        "model": "m",
+        "max_tokens": 32000,
+        "messages": HISTORY,
+        "tools": TOOLS,
+        "tool_choice": "auto",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    },
+    "qwen": {
+        "model": "m",
+        "messages": HISTORY,
+        "max_tokens": 8000,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "tools": TOOLS,
+    },
+    "aider": {
+        "messages": [
+            {"role": "system", "content": "s"},
+            *({"role": role, "content": "x"} for role in ("user", "assistant", "user", "user")),
+        ],
+        "model": "m",
+        "stream": True,
+        "temperature": 0,
+    },
+    "openai": {
+        "model": "m",
+        "messages": HISTORY,
+        "tools": TOOLS,
+        "logprobs": True,
+        "n": 2,
+        "seed": 1,
+        "stop": ["x"],
+        "metadata": {"a": "b"},
+        "prompt_cache_key": "k",
+    },
+    "node": {
+        "model": "m",
+        "messages": HISTORY,
+        "tools": TOOLS,
+        "stream_options": {"include_usage": True},
+        "stream": False,
+    },
     "pydantic-ai": {"model": "m", "stream": False, "messages": HISTORY, "tool_choice": "required", "tools": TOOLS},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("body", CLIENTS.values(), ids=CLIENTS.keys())
@@ -63,13 +125,13 @@ def test_what_a_client_sends_goes_on_as_it_came(body: Body) -> None:
     ],
 )
 def test_a_limit_is_lowered_to_the_room_there_is(limits: Body, room: int, sent: Body) -> None:
-    body = {"messages": HISTORY, **limits}
+    body: Body = {"messages": HISTORY, **limits}
 
     assert encode_call(ModelCall(decode_request(body), stream=False, room=room)) == {"messages": HISTORY, **sent}
 
 
 def test_plain_schemas_are_sent_where_they_are_needed() -> None:
-    body = {"messages": HISTORY, "tools": [*TOOLS, {"type": "custom", "custom": {"name": "c"}}]}
+    body: Body = {"messages": HISTORY, "tools": [*TOOLS, {"type": "custom", "custom": {"name": "c"}}]}
     before = copy.deepcopy(body)
 
     sent = encode_call(ModelCall(decode_request(body), stream=False, dialect=Dialect(plain_schemas=True)))
@@ -84,7 +146,7 @@ def test_plain_schemas_are_sent_where_they_are_needed() -> None:
 
 
 def test_thoughts_and_roles_are_written_in_the_dialect() -> None:
-    body = {"messages": [*HISTORY, {"role": "developer", "content": "d"}]}
+    body: Body = {"messages": [*HISTORY, {"role": "developer", "content": "d"}]}
     dialect = Dialect(reasoning="none", developer=False)
 
     sent: Any = encode_call(ModelCall(decode_request(body), stream=False, dialect=dialect))["messages"]

@@ -113,17 +113,18 @@ def test_only_the_broken_message_is_written_anew() -> None:
 @pytest.mark.parametrize("nothing", ["", None, ...], ids=["empty", "null", "missing"])
 def test_calls_and_results_without_ids_are_paired_in_order(nothing: Any) -> None:
     fields = {} if nothing is ... else {"id": nothing}
-    calls = [
+    calls: list[Any] = [
         {key: value for key, value in {**call, **fields}.items() if key != "id" or fields}
         for call in calling("{}", "{}")["tool_calls"]
     ]
-    results = [result(nothing, content="a"), result(nothing, content="b")]
+    results: list[Any] = [result(nothing, content="a"), result(nothing, content="b")]
     if nothing is ...:
         results = [{key: value for key, value in one.items() if key != "tool_call_id"} for one in results]
 
-    _, assistant, first, second = healed([USER, {"role": "assistant", "tool_calls": calls}, *results])
+    out: list[Any] = healed([USER, {"role": "assistant", "tool_calls": calls}, *results])
+    _, assistant, first, second = out
 
-    ids = [call["id"] for call in assistant["tool_calls"]]  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue, reportOptionalSubscript, reportOptionalIterable, reportGeneralTypeIssues]
+    ids = [call["id"] for call in assistant["tool_calls"]]
     assert [len(identity) for identity in ids] == [9, 9]
     assert all(identity.isalnum() for identity in ids)
     assert ids[0] != ids[1]
@@ -151,8 +152,8 @@ def test_a_result_of_no_call_gets_the_one_that_is_left(named: list[Any], paired:
 
 
 def test_a_late_result_keeps_the_id_of_an_earlier_call() -> None:
-    second = {**calling("{}"), "tool_calls": [{**calling("{}")["tool_calls"][0], "id": "other"}]}
-    messages = [USER, calling("{}"), USER, second, result("call_0"), result("other")]
+    second: Message = {**calling("{}"), "tool_calls": [{**calling("{}")["tool_calls"][0], "id": "other"}]}
+    messages: list[Any] = [USER, calling("{}"), USER, second, result("call_0"), result("other")]
 
     assert healed(messages) == messages
 

@@ -1,4 +1,4 @@
-"""Errors of real servers that mean that a request does not fit, with the numbers they tell: recorded, or from their source."""
+"""Errors of real servers that mean that a request does not fit, with the numbers that they tell."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ PROMPTS: list[tuple[str, Json, int | None, int | None]] = [
     (
         "lm studio",
         {
-            "error": "Trying to keep the first 10136 tokens when context the overflows. However, the model is loaded with "
-            "context length of only 7866 tokens, which is not enough."
+            "error": "Trying to keep the first 10136 tokens when context the overflows. However, the model is loaded "
+            "with context length of only 7866 tokens, which is not enough."
         },
         10136,
         7866,
@@ -87,13 +87,19 @@ PROMPTS: list[tuple[str, Json, int | None, int | None]] = [
     ("ollama cloud", {"error": "prompt too long; exceeded max context length by 17 tokens (ref: 1)"}, None, None),
     (
         "anthropic",
-        {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}},
+        {
+            "type": "error",
+            "error": {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"},
+        },
         210000,
         200000,
     ),
     (
         "openrouter",
-        said("This endpoint's maximum context length is 16384 tokens. However, you requested about 94307 tokens (94307 of text input)."),
+        said(
+            "This endpoint's maximum context length is 16384 tokens. "
+            "However, you requested about 94307 tokens (94307 of text input)."
+        ),
         94307,
         16384,
     ),
@@ -110,7 +116,7 @@ PROMPTS: list[tuple[str, Json, int | None, int | None]] = [
         1200000,
         1048576,
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("status", [400, 413, 500, 502])
@@ -127,7 +133,10 @@ def test_a_prompt_that_is_too_long_is_known_by_each_servers_words(
 @pytest.mark.parametrize(
     ("message", "room"),
     [
-        (f"'max_tokens' or 'max_completion_tokens' is too large: 8000. {IS} and your request has 2778 input tokens", 5414),
+        (
+            f"'max_tokens' or 'max_completion_tokens' is too large: 8000. {IS} and your request has 2778 input tokens",
+            5414,
+        ),
         (f"{IS}. However, you requested 9000 tokens (1000 in the messages, 8000 in the completion).", 7192),
         (f"{IS}, however you requested 9000 tokens (1000 in your prompt; 8000 for the completion).", 7192),
         (f"{IS}. However, you requested 64 output tokens and your prompt contains at least 8129 input tokens", None),
@@ -138,7 +147,7 @@ def test_a_prompt_that_is_too_long_is_known_by_each_servers_words(
         ("max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas", 16384),
         ("Field 'max_tokens': Value must be between -1 <= value <= 2147483647, but got -239007744", 2147483647),
     ],
-)  # fmt: skip
+)
 def test_a_limit_that_is_too_large_is_told_from_a_prompt_that_is_too_long(message: str, room: int | None) -> None:
     fault = read_fault("http://m", 400, said(message))
 

@@ -33,16 +33,24 @@ def said(role: str, content: Any, **fields: Any) -> Message:
         ([Need.SYSTEM_FIRST], [S, U, A, D, U], [S, U, A, said("user", "d"), U]),
         ([Need.NO_SYSTEM], [S, U, A], [said("user", "s"), U, A]),
         ([Need.NO_SYSTEM, Need.ALTERNATION], [S, U, A], [said("user", "s\n\nu"), A]),
-        ([Need.ALTERNATION], [S, S, U, U, A, A, U], [said("system", "s\n\ns"), said("user", "u\n\nu"), said("assistant", "a\n\na"), U]),
+        (
+            [Need.ALTERNATION],
+            [S, S, U, U, A, A, U],
+            [said("system", "s\n\ns"), said("user", "u\n\nu"), said("assistant", "a\n\na"), U],
+        ),
         ([Need.ALTERNATION], [U, A, S, U], [U, A, said("user", "s\n\nu")]),
-        ([Need.ALTERNATION], [U, PARTS, U], [said("user", [{"type": "text", "text": "u"}, IMAGE, {"type": "text", "text": "u"}])]),
+        (
+            [Need.ALTERNATION],
+            [U, PARTS, U],
+            [said("user", [{"type": "text", "text": "u"}, IMAGE, {"type": "text", "text": "u"}])],
+        ),
         ([Need.ALTERNATION], [U, CALL, RESULT, RESULT, A], [U, CALL, RESULT, RESULT, A]),
         ([Need.ALTERNATION], [U, A, CALL, RESULT], [U, said("assistant", "a", tool_calls=[{"id": "1"}]), RESULT]),
         ([Need.ALTERNATION], [U, CALL, A], [U, CALL, A]),
         ([Need.ALTERNATION], [U, said("assistant", ""), said("assistant", None)], [U, said("assistant", "")]),
         ([Need.PLAIN_SCHEMAS], [S, S, D, U, U], [S, S, D, U, U]),
     ],
-)  # fmt: skip
+)
 def test_roles_are_written_as_they_are_needed(needs: list[Need], messages: list[Any], written: list[Message]) -> None:
     dialect = Dialect()
     for need in needs:
