@@ -64,7 +64,7 @@ class World:
 
     async def ask(self, *messages: JsonDict, **fields: Any) -> httpx.Response:
         body = {"model": "scripted", "messages": list(messages), **fields}
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(self._app), base_url="http://proxy") as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(self._app), base_url="http://127.0.0.1") as client:
             return await client.post("/v1/chat/completions", json=body)
 
     @property
