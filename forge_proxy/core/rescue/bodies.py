@@ -29,6 +29,7 @@ _NAMED_END = re.compile(rf"\s*{CLOSE}(?:arguments|parameters|args|params|input|t
 ATTRIBUTE = re.compile(r"\s+(?P<key>[^\W\d][\w.-]{0,127})\s?=\s?(?=[\"'])")
 _CUT_TAG = re.compile(r"\s*(?:</?[^<>]{0,60}|<[^/<>][^<>]{0,60}>[^<>]{0,200})?")
 """The end of a text that was cut before or in the tag of one more argument."""
+_SURPLUS = re.compile(r"\s{0,8}[}\]]{1,8}(?=\s*(?:\Z|[<`]|\[/?\Z|\[/))")
 _FENCE_END = re.compile(r"\s{0,8}```")
 _MAX_JUNK = 8
 """Openers and tokens in a row before a call; no model writes more."""
@@ -37,7 +38,14 @@ _NUMBERED = re.compile(r":\d{1,4}$")
 
 def read_body(text: str, at: int, look: Look) -> Body | None:
     """The calls behind an opener that ends at `at`; None if there are none that can be read."""
-    at = past_junk(text, at)
+    start = past_junk(text, at)
+    body = _read_shape(text, start, look)
+    if body and "```" in text[at:start] and (fence := _FENCE_END.match(text, body[1])):
+        return body[0], past_closers(text, fence.end()), body[2]
+    return body
+
+
+def _read_shape(text: str, at: int, look: Look) -> Body | None:
     if text.startswith("{", at):
         return _read_objects(text, at, look)
     if text.startswith("[", at):
@@ -124,7 +132,7 @@ def _read_objects(text: str, at: int, look: Look) -> Body | None:
         read = read_objects(text, at, look)
         found = [said for members in read[0] for said in calls_of(members, look) or ()] if read else []
         if read is None or not found:
-            return (calls, past_closers(text, at), "json") if calls else None
+            return (calls, past_closers(text, past_surplus(text, at)), "json") if calls else None
         calls += found
         at = read[1]
         following = at
@@ -133,8 +141,14 @@ def _read_objects(text: str, at: int, look: Look) -> Body | None:
         if doubled and text.startswith("}", at):
             at = following = at + 1
         if not text.startswith(("{", "["), following) or text.startswith(("[/", "[T"), following):
-            return calls, past_closers(text, at), "json"
+            return calls, past_closers(text, past_surplus(text, at)), "json"
         at = following
+
+
+def past_surplus(text: str, at: int) -> int:
+    """The place after brackets that close what was never opened, where a call ends."""
+    surplus = _SURPLUS.match(text, at)
+    return surplus.end() if surplus else at
 
 
 def read_code(text: str, at: int, look: Look) -> Body | None:

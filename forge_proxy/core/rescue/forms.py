@@ -7,7 +7,16 @@ import re
 from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.jsontypes import is_object, read_value, skip_space, write
 from forge_proxy.core.rescue import pythonic
-from forge_proxy.core.rescue.bodies import ATTRIBUTE, NAMED_TAGS, Body, past_junk, read_body, read_code, read_named
+from forge_proxy.core.rescue.bodies import (
+    ATTRIBUTE,
+    NAMED_TAGS,
+    Body,
+    past_junk,
+    past_surplus,
+    read_body,
+    read_code,
+    read_named,
+)
 from forge_proxy.core.rescue.calls import Said, calls_of, may_be_call
 from forge_proxy.core.rescue.json_reader import read_objects
 from forge_proxy.core.rescue.look import Look
@@ -18,6 +27,8 @@ from forge_proxy.core.rescue.unread import past_brackets, past_code
 _END_OF_TAGS = re.compile(r"</(?:[\w.:|｜ -]{1,24})?(?:function|invoke|tool_calls?|function_calls?|tool_use)>")
 _SHORT = re.compile(r"(?P<name>[\w.-]{1,128})/(?P<key>[^\W\d][\w.-]{0,64})>(?P<value>[^<>]*)")
 _REACT = re.compile(r"Action:[ \t]*(?P<name>[^\n`]{1,128}?)[ \t]*\n+[ \t]*Action Input:[ \t]*")
+_LEFT_OVER = re.compile(r"\s*(?:Observation:|/TOOL_CALL)\s*\Z")
+"""What a model still writes after such a call, with nothing behind it."""
 _REACT_END = re.compile(r"\n[ \t]*(?:Observation|Thought|Action|Final Answer):")
 
 
@@ -89,6 +100,12 @@ def past_other(text: str, at: int, look: Look) -> int:
 
 def read_first_form(text: str, at: int, look: Look) -> Body | None:
     """The call that an answer is which begins with a tool's name or with words that announce one."""
+    body = _read_first(text, at, look)
+    left = _LEFT_OVER.match(text, body[1]) if body else None
+    return (body[0], left.end(), body[2]) if body and left else body
+
+
+def _read_first(text: str, at: int, look: Look) -> Body | None:
     react = _REACT.match(text, at)
     if react:
         return _read_react(text, react, look)
@@ -138,7 +155,7 @@ def read_json(text: str, at: int, look: Look) -> Body | None:
         if found is None:
             return None
         calls += found
-    return (calls, objects[1], "json") if calls else None
+    return (calls, past_surplus(text, objects[1]), "json") if calls else None
 
 
 def past_first_form(text: str, at: int, look: Look) -> tuple[int, bool]:

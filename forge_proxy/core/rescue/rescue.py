@@ -128,9 +128,17 @@ def _meant(text: str, start: int, parts: list[Part]) -> list[Part]:
             tail.insert(0, part)
         elif part.kind in (Kind.BROKEN, Kind.PLAIN):
             break
+    if tail and text[start : tail[0].start].strip() and _is_list_of_functions(tail):
+        tail = []
     if tail and not explicit and _length_before(text, start, parts, tail[0]) > _MAX_LEAD_IN:
         tail = []
     return sorted((*explicit, *tail), key=lambda part: part.start)
+
+
+def _is_list_of_functions(tail: list[Part]) -> bool:
+    """Whether these are calls such as `get()` and `set()` below each other, which say nothing but names."""
+    calls = [said.call for part in tail for said in part.calls]
+    return len(calls) > 1 and all(part.form == "pythonic" for part in tail) and not any(call.args() for call in calls)
 
 
 def _is_tail(text: str, start: int, part: Part, after: str) -> bool:
@@ -173,6 +181,6 @@ def _around(text: str, start: int, parts: list[Part], meant: list[Part]) -> str:
         pieces[0] = pieces[0].lstrip()
     if len(pieces) == 1:
         return pieces[0]
-    kept = [pieces[0].rstrip(), *(piece.strip() for piece in pieces[1:-1])]
+    kept = [pieces[0].rstrip(), *(words for piece in pieces[1:-1] if not _NOTHING.fullmatch(words := piece.strip()))]
     kept.append(pieces[-1].strip() if meant else pieces[-1].lstrip())
     return "\n".join(piece for piece in kept if piece)

@@ -24,6 +24,12 @@ def is_shown(text: str, start: int, end: int) -> bool:
     return _is_enclosed(text, start, end) or _is_in_table(text, start, end)
 
 
+def may_be_shown(text: str, start: int) -> bool:
+    """Whether a call that begins there is only shown if the right thing comes after it."""
+    line = text[text.rfind("\n", max(0, start - _REACH), start) + 1 : start]
+    return line.lstrip().startswith("|") or _BEFORE.search(text, max(0, start - _REACH), start) is not None
+
+
 def _is_enclosed(text: str, start: int, end: int) -> bool:
     before = _BEFORE.search(text, max(0, start - _REACH), start)
     if not before:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from forge_proxy.core.rescue.json_reader import read_strictly
 from forge_proxy.core.rescue.markup import OPENER
 from forge_proxy.core.rescue.parts import Kind, Part
+from forge_proxy.core.rescue.shown import may_be_shown
 from forge_proxy.core.rescue.unread import past_brackets
 from forge_proxy.core.rescue.walk import Walk
 
@@ -64,7 +65,7 @@ def _judge_part(walk: Walk, text: str, begins: int, part: Part) -> Suspect:
     if not whole:
         return Suspect(begins)
     if part.explicit:
-        return Suspect(begins, certain=True)
+        return Suspect(begins, certain=not may_be_shown(text, part.start))
     return Suspect(begins, plain_to=part.end if _is_quoted(walk, text, part) else None)
 
 

@@ -44,7 +44,9 @@ _QUOTED_KEY = r"(?:[\"'“`][^\"'“”`\n]{1,128}[\"'”`]|<\|\"\|>|<escape>)\s
 _NEXT_KEY = rf"(?:{_QUOTED_KEY}|(?:--)?[^\W\d][\w$.-]{{0,127}}\s{{0,32}}(?:=>|[:=]))"
 _STOP = r"(?:\Z|</|<[|｜](?!\")|\[/|```|\]<\])"
 _AFTER_KEY = re.compile(r"\s{0,64}(?:=>|:=|[:=])")
-_AFTER_MEMBER = re.compile(rf"{_GAP}(?:[}}\]]|[,;]{_GAP}(?:[}}]|{_NEXT_KEY}|[,#/]|{_STOP})|{_QUOTED_KEY}|\+\s|{_STOP})")
+_AFTER_MEMBER = re.compile(
+    rf"{_GAP}(?:[}}\]]|[,;]{_GAP}(?:[}}]|{_NEXT_KEY}|[,#/]|{_STOP})|{_QUOTED_KEY}|(?<=\s)--[^\W\d]|\+\s|{_STOP})"
+)
 _AFTER_ITEM = re.compile(
     rf"{_GAP}(?:[\])}}]|[,;]{_GAP}(?:[\])}}\"'“`{{\[(\d,#/-]|[tTfFnN]|<\||<escape>|{_STOP})|\+\s|[\"'“]|{_STOP})"
 )

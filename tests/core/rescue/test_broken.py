@@ -35,6 +35,7 @@ MENDED: dict[str, tuple[str, Json, str]] = {
     "no comma after a number": ('{"a": 1\n "b": 2}', {"a": 1, "b": 2}, "commas"),
     "no comma after an object": ('{"a": {"b": 1} "c": [2] "d": 3}', {"a": {"b": 1}, "c": [2], "d": 3}, "commas"),
     "no comma between texts of a list": ('{"a": ["x" "y"\n"z"]}', {"a": ["x", "y", "z"]}, "commas"),
+    "keys as options, in one line": ('{--a "x" --b 2}', {"a": "x", "b": 2}, "commas, keys"),
     # quotes
     "single quotes": ("{'a': 'x', 'b': ['y', 'z']}", {"a": "x", "b": ["y", "z"]}, "quotes"),
     "single quotes and an escaped apostrophe": (r"{'a': 'it\'s'}", {"a": "it's"}, "quotes"),
@@ -183,6 +184,8 @@ GUESSES = {
     "a missing value after others": '{"a": 1, "b":}',
     "a missing value in a list": '{"a": [1, , ]: 2}',
     "a missing key": '{: 1}',
+    "what is no number": '{"a": NaN, b: 1}',
+    "what is not defined": '{"a": undefined, b: [1, ...]}',
     "a missing colon": '{"a" 1}',
     "a key alone": '{"a"}',
     "a key without a value": '{"a": "x", "b"}',

@@ -39,6 +39,15 @@ SHOWN = {
     "steps": f"1. Write\n\n   ```json\n   {CALL}\n   ```\n\n2. Wait.",
     "a table": f"| form | text |\n|---|---|\n| hermes | `{BLOCK}` |\n| json | `{CALL}` |",
     "escaped markup": f"&lt;tool_call&gt;{CALL}&lt;/tool_call&gt;",
+    "a fence of tildes": f"~~~\n{BLOCK}\n~~~",
+    "a fence of tildes before more prose": f"Like this:\n~~~~xml\n{BLOCK}\n~~~\n{CODER}\n~~~~\nThat is all.",
+    "indented": f"Write:\n\n    {BLOCK}\n\nThat is all.",
+    "in html": f"<p>Write <code>{BLOCK}</code> or <pre class='x'>\n{CODER}\n</pre>.</p>",
+    "in a comment": f"<!-- {BLOCK} -->",
+    "between quotes": f'Write "{BLOCK}", “{CODER}” or «{BLOCK}».',
+    "a table without code": f"| form | text |\n|---|---|\n| hermes | {BLOCK} |\n| short | {BLOCK} | more |",
+    "a string of a program": f'create(path="a.txt", text="""\n{BLOCK}\n{CODER}\n""")\n',
+    "a list of functions": "There are:\n\nget_weather()\ndelete()",
     # inline code
     "inline json": f"Write `{CALL}`.",
     "inline json at the end": f"Write `{CALL}`",
@@ -50,6 +59,8 @@ SHOWN = {
     "inline rehearsal": "It prints `delete[ARGS]{}` then.",
     "inline tokens": "It ends with `<|im_end|>`, `</s>` or `</tool_call>`.",
     "inline thoughts": "Think between `<think>` and `</think>`.",
+    "thoughts between quotes": "It does text.split(\"</think>\") and opens with '<think>' (<think>).",
+    "tokens as words": "Tokens such as <think>, </think>, </s>, <|im_end|>; and </tool_call> end there.",
     # an opener in a sentence
     "a mention": "The <tool_call> tag opens a call.",
     "a mention at the beginning": "<tool_call> is how a call begins.",
@@ -173,6 +184,7 @@ HELD = {
     "json in a tag",
     "json before a fence",
     "json before other json",
+    "a string of a program",
 }
 
 
