@@ -16,7 +16,7 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.config import BackendConfig
 from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.errors import ForgeError
-from forge_proxy.core.guardrails import GuardPolicy, Switches
+from forge_proxy.core.guardrails import GuardPolicy, read_switches
 from forge_proxy.core.guardrails.schema import faults_in
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.stream import Chunk, CompletionBuilder, Reply
@@ -123,7 +123,7 @@ async def _try_all() -> list[Tried]:
 
 
 async def _try_each(engine: Engine, policy: GuardPolicy) -> AsyncIterator[Tried]:
-    off = policy.model_copy(update={"enabled": Switches(respond=False, rescue=False, validate=False, retry=False)})
+    off = policy.model_copy(update={"enabled": read_switches("off", policy.enabled)})
     for said in REQUESTS:
         for seed in range(_TRIES):
             body = _body(said, seed)

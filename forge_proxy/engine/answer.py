@@ -19,7 +19,7 @@ from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.accommodate import Accommodating
 from forge_proxy.engine.admission import Admission, Slot
 from forge_proxy.engine.attempt import Attempt, Settlement
-from forge_proxy.engine.events import Abandoned, Answered, Failed, Retried, Unchecked
+from forge_proxy.engine.events import Abandoned, Answered, Failed, Looped, Retried, Unchecked
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
 from forge_proxy.engine.readings import readings_of
@@ -112,6 +112,10 @@ class Engine:
                     async for chunk in chunks:
                         if (out := attempt.take(chunk)) is not None:
                             yield out
+                        if attempt.is_over:
+                            break
+                for loop in attempt.loops:
+                    self._observe(Looped(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))
                 if attempt.usage is not None:
                     spent.add(attempt.usage)
                 verdict = attempt.judge(await readings_of(turn, attempt.replies(), self._thorough))

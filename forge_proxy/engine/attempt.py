@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import Accept, Gate, GiveUp, Retry, Settled, Turn, judge
+from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.reading import Reading
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.stream import Chunk, Reply
@@ -49,6 +50,17 @@ class Attempt:
         return Chunk(deltas, head={key: chunk.head[key] for key in _COMMON if key in chunk.head})
 
     @property
+    def is_over(self) -> bool:
+        """Whether a loop was cut and nothing more can come: the generation is of no use to anybody."""
+        gates = self._gates.values()
+        return any(gate.is_cut for gate in gates) and all(gate.is_cut or gate.is_finished for gate in gates)
+
+    @property
+    def loops(self) -> list[Loop]:
+        """The loops of all choices."""
+        return [loop for gate in self._gates.values() for loop in gate.loops]
+
+    @property
     def left(self) -> str:
         """Text that has left already, of any choice."""
         return "".join(gate.left for gate in self._gates.values())
@@ -66,7 +78,7 @@ class Attempt:
         chunks: list[Chunk] = []
         answers: list[Settled] = []
         for gate, reading in zip(self._gates.values(), readings, strict=True):
-            match judge(self._turn, gate.reply(), gate.left, reading):
+            match judge(self._turn, gate.reply(), gate.left, reading, gate.loops):
                 case Retry() as retry:
                     return retry
                 case GiveUp(error=ForgeError() as error):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.engine.report import Report
 
@@ -42,6 +43,16 @@ class Retried:
 
 
 @dataclass(frozen=True, slots=True)
+class Looped:
+    """The answer of an attempt only repeated itself. `cut` where it was stopped for that."""
+
+    request_id: str
+    attempt: int
+    loop: Loop
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
     """A request was answered. `seconds` from its arrival, of which it was `queued` for so many."""
 
@@ -72,4 +83,4 @@ class Abandoned:
     queued: float
 
 
-Event: TypeAlias = SlotsFound | Unchecked | Accommodated | Retried | Answered | Failed | Abandoned
+Event: TypeAlias = SlotsFound | Unchecked | Accommodated | Retried | Looped | Answered | Failed | Abandoned

@@ -24,10 +24,8 @@ class Report:
 
     @property
     def done(self) -> tuple[str, ...]:
-        """What was done to the calls, as `repaired get_weather: days: string → integer`: never a value."""
-        return tuple(
-            f"{mark.kind.value} {_cut(mark.tool, _LONGEST_NAME)}: {_cut(mark.detail, _LONGEST)}" for mark in self.marks
-        )
+        """What was done to calls and answer, as `repaired get_weather: days: string → integer`: never a value."""
+        return tuple(_told(mark) for mark in self.marks)
 
 
 def as_fits(parts: Sequence[str], room: int) -> list[str]:
@@ -39,6 +37,11 @@ def as_fits(parts: Sequence[str], room: int) -> list[str]:
             return [*kept, f"and {len(parts) - number} more"]
         kept.append(part)
     return kept
+
+
+def _told(mark: Mark) -> str:
+    detail = _cut(mark.detail, _LONGEST)
+    return f"{mark.kind.value} {_cut(mark.tool, _LONGEST_NAME)}: {detail}" if mark.tool else detail
 
 
 def _cut(words: str, longest: int) -> str:

@@ -10,7 +10,9 @@ import orjson
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from forge_proxy.engine.events import Abandoned, Accommodated, Answered, Event, Failed, Retried, SlotsFound, Unchecked
+from forge_proxy.engine.events import (
+    Abandoned, Accommodated, Answered, Event, Failed, Looped, Retried, SlotsFound, Unchecked,
+)
 from forge_proxy.engine.report import as_fits
 from forge_proxy.telemetry.config import LogConfig
 
@@ -59,6 +61,17 @@ class LogObserver:
                 self._log.info("the model server wants requests written differently", model=model, changes=changes)
             case Retried(request_id, attempt, fault):
                 self._log.info("retried", request_id=request_id, attempt=attempt, fault=fault.value)
+            case Looped(request_id, attempt, loop, cut):
+                self._log.warning(
+                    "loop",
+                    request_id=request_id,
+                    attempt=attempt,
+                    part=loop.part,
+                    period=loop.period,
+                    start=loop.start,
+                    end=loop.end,
+                    cut=cut,
+                )
             case Answered(request_id, model, report, seconds, queued):
                 self._log.info(
                     "answered",

@@ -26,7 +26,6 @@ RESPONDS = "responds"
 """Makes a native call of the tool that the daemon offers."""
 TOOL = "get_weather"
 _CALLED = {CALLS: (TOOL, "city"), RESPONDS: ("respond", "message")}
-_PIECE = " word"
 _USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
 
@@ -53,6 +52,11 @@ class Asked:
         )
 
 
+def _pieces(count: int) -> list[str]:
+    """Words of four letters that come in another order each time: text that repeats itself would be cut as a loop."""
+    return [f" {number * 40503 % 65536:04x}" for number in range(count)]
+
+
 @lru_cache
 def stream_of(model: str, pieces: int, *, usage: bool) -> tuple[bytes, ...]:
     """The events of a streamed answer."""
@@ -60,11 +64,11 @@ def stream_of(model: str, pieces: int, *, usage: bool) -> tuple[bytes, ...]:
     if model in _CALLED:
         name, key = _CALLED[model]
         called = {"index": 0, "id": "call_1", "type": "function", "function": {"name": name, "arguments": ""}}
-        parts = [f'{{"{key}":"', *[_PIECE] * pieces, '"}']
+        parts = [f'{{"{key}":"', *_pieces(pieces), '"}']
         deltas = [{"role": "assistant", "content": None, "tool_calls": [called]}]
         deltas += [{"tool_calls": [{"index": 0, "function": {"arguments": part}}]} for part in parts]
     else:
-        deltas = [{"role": "assistant", "content": None}, *[{"content": _PIECE}] * pieces]
+        deltas = [{"role": "assistant", "content": None}, *[{"content": piece} for piece in _pieces(pieces)]]
     choices: list[JsonDict] = [{"finish_reason": None, "index": 0, "delta": delta} for delta in deltas]
     choices.append({"finish_reason": "tool_calls" if model in _CALLED else "stop", "index": 0, "delta": {}})
     events = [_event(model, choices=[choice]) for choice in choices]
@@ -76,10 +80,10 @@ def stream_of(model: str, pieces: int, *, usage: bool) -> tuple[bytes, ...]:
 @lru_cache
 def whole_of(model: str, pieces: int) -> bytes:
     """The same answer at once."""
-    message: JsonDict = {"role": "assistant", "content": _PIECE * pieces}
+    message: JsonDict = {"role": "assistant", "content": "".join(_pieces(pieces))}
     if model in _CALLED:
         name, key = _CALLED[model]
-        called = {"name": name, "arguments": f'{{"{key}":"{_PIECE * pieces}"}}'}
+        called = {"name": name, "arguments": f'{{"{key}":"{"".join(_pieces(pieces))}"}}'}
         call = {"id": "call_1", "type": "function", "function": called}
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
     choice = {"finish_reason": "tool_calls" if model in _CALLED else "stop", "index": 0, "message": message}

@@ -115,6 +115,25 @@ async def errs_midway(asked: Asked) -> web.StreamResponse:
     return response
 
 
+async def _goes_on(asked: Asked, field: str) -> web.StreamResponse:
+    response = await asked.begin()
+    while True:
+        await response.write(_event(_chunk({field: "round "})))
+        await asyncio.sleep(0)
+
+
+async def loops(asked: Asked) -> web.StreamResponse:
+    return await _goes_on(asked, "content")
+
+
+async def loops_in_thought(asked: Asked) -> web.StreamResponse:
+    return await _goes_on(asked, "reasoning_content")
+
+
+async def loops_once(asked: Asked) -> web.StreamResponse:
+    return await (says(asked) if "repeat" in str(asked.body["messages"][-1]) else loops(asked))
+
+
 async def overflows(_: Asked) -> web.StreamResponse:
     return web.json_response(OVERFLOW, status=400)
 
@@ -161,7 +180,8 @@ async def streams_one_chunk(asked: Asked) -> web.StreamResponse:
 MODELS: dict[str, Callable[[Asked], Awaitable[web.StreamResponse]]] = {
     model.__name__.replace("_", "-"): model
     for model in (
-        says, waits, hangs, stalls, dies, closes, stops_short, errs_midway, overflows, is_busy, fails, fails_in_html,
+        says, waits, hangs, stalls, dies, closes, stops_short, errs_midway, loops,
+        loops_in_thought, loops_once, overflows, is_busy, fails, fails_in_html,
         babbles, always_whole, always_streams, streams_one_chunk, calls_brokenly,
     )
 }  # fmt: skip

@@ -59,5 +59,7 @@ def _because(fault: Fault) -> str:
             return "cut in the middle of a call"
         case Fault.UNREADABLE:
             return "a call that the model server could not read"
+        case Fault.LOOP:
+            return "it only repeated itself"
         case _:
             assert_never(fault)

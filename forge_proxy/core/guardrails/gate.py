@@ -1,14 +1,16 @@
 """What of an attempt may leave while the model is still writing it: the release rule (DESIGN §5), and its only place.
 
 Reasoning leaves at once. Text leaves at once when it will not be asked again, but for an end that may begin a call. The
-message of our own tool leaves as it is decoded. Everything else waits for the verdict. What has left in all depends on
-the model's answer only, never on how its bytes were cut.
+message of our own tool leaves as it is decoded. Everything else waits for the verdict. An answer that only repeats
+itself ends where that is certain. What has left in all depends on the model's answer only, never on how its bytes were
+cut.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from forge_proxy.core.guardrails.loops import Loop, LoopWatch
 from forge_proxy.core.guardrails.respond import MessageDecoder
 from forge_proxy.core.guardrails.turn import Turn
 from forge_proxy.core.guardrails.verdict import Settled
@@ -38,6 +40,17 @@ class Gate:
         self._holds_text = False
         self._left: list[str] = []
         self._beside: dict[str, Json] = {}
+        self._watches = (LoopWatch("text"), LoopWatch("reasoning")) if turn.policy.enabled.loops else ()
+        self._cuts = turn.policy.on_loop == "cut"
+        self.is_cut = False
+        """Whether the answer was ended because of a loop: what comes after it is not taken in."""
+        self.is_finished = False
+        """Whether the model server has said that this choice is complete."""
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """What only repeats itself. The arguments of calls are not looked at: a file may do that."""
+        return tuple(watch.loop for watch in self._watches if watch.loop)
 
     @property
     def left(self) -> str:
@@ -46,14 +59,23 @@ class Gate:
 
     def take(self, delta: Delta) -> Delta | None:
         """Take in a delta; what may leave because of it, None for nothing."""
-        self._builder.add(delta)
-        text, thought = self._release_text(delta.text) if delta.text else ("", "")
-        if delta.calls and self._scan and not self._names:
+        if self.is_cut:
+            return None
+        self.is_finished = self.is_finished or delta.finish is not None
+        if delta.reasoning and (kept := self._until_loop(delta.reasoning, thought=True)) is not delta.reasoning:
+            delta = replace(delta, reasoning=kept)
+        text, thought = self._release_text(delta.text) if delta.text and not self.is_cut else ("", "")
+        if delta.calls and self._scan and not self._names and not self.is_cut:
             # What the text before a call holds must not depend on when it was looked at.
             more = self._sort(self._scan.settle())
             text, thought = text + more[0], thought + more[1]
-        for piece in delta.calls:
-            text += self._release_message(piece)
+        taken = 0
+        while taken < len(delta.calls) and not self.is_cut:
+            text += self._release_message(delta.calls[taken])
+            taken += 1
+        if self.is_cut:  # in a stream, the rest of this delta would have come later
+            delta = replace(delta, calls=delta.calls[:taken], finish=None, extra={}, beside={})
+        self._builder.add(delta)
         if thought:
             self._thought.append(thought)
         reasoning = (delta.reasoning or "") + thought if delta.reasoning or thought else delta.reasoning
@@ -69,8 +91,9 @@ class Gate:
         return Delta(self._choice, text or None, reasoning, extra=extra, beside=beside)
 
     def reply(self) -> Reply:
-        """The whole reply as far as it was taken in."""
-        return self._builder.reply()
+        """The whole reply as far as it was taken in. One that was cut ends early, as at a limit of tokens."""
+        reply = self._builder.reply()
+        return replace(reply, text=self._text_before_cut(reply.text), finish="length") if self.is_cut else reply
 
     def rest(self, settled: Settled) -> list[Chunk]:
         """What of the final answer has not left yet, ending with its finish reason."""
@@ -91,22 +114,26 @@ class Gate:
         """What leaves as text, and what as thought."""
         if self._spoken or (self._scan is None and not self._live):
             self._holds_text = self._holds_text or not text.isspace()
+            self._until_loop(text)
             return "", ""
-        return self._sort(self._scan.feed(text)) if self._scan else (text, "")
+        return self._sort(self._scan.feed(text)) if self._scan else (self._until_loop(text), "")
 
     def _sort(self, pieces: list[Piece]) -> tuple[str, str]:
         """What leaves of released pieces, as text and as thought."""
         text: list[str] = []
         thought: list[str] = []
         for piece in pieces:
+            if self.is_cut:
+                break
             match piece.kind:
                 case PieceKind.TEXT:
-                    (text if self._live else self._withheld).append(piece.text)
+                    (text if self._live else self._withheld).append(self._until_loop(piece.text))
                 case PieceKind.THOUGHT:
-                    thought.append(piece.text)
+                    thought.append(self._until_loop(piece.text, thought=True))
                 case PieceKind.RECALL:
                     thought += self._withheld
                     self._withheld = []
+                    self._forget_text()
         self._holds_text = bool(self._withheld) or (self._scan is not None and self._scan.holds_text)
         return "".join(text), "".join(thought)
 
@@ -125,7 +152,31 @@ class Gate:
         # Text that left before stands on lines of its own, as `judge` puts it.
         separator = "\n" if self._left and not self._spoken else ""
         self._spoken = True
-        return separator + message
+        return self._until_loop(separator + message)
+
+    def _until_loop(self, piece: str, *, thought: bool = False) -> str:
+        """What of this piece is taken: all of it, unless it is where the answer is cut."""
+        if not self._watches:
+            return piece
+        watch = self._watches[thought]
+        kept = watch.take(piece)
+        if not self._cuts:
+            return piece
+        self.is_cut = watch.loop is not None
+        return kept
+
+    def _forget_text(self) -> None:
+        """The text so far was thought: what is text begins here."""
+        if self._watches:
+            self._watches = (LoopWatch("text"), self._watches[1])
+
+    def _text_before_cut(self, text: str | None) -> str | None:
+        """The text of an answer that was cut: what has left, else what was held, its loop shortened."""
+        if self._left or self._live:
+            return self.left or None
+        held = "".join(self._withheld) if self._scan else text or ""
+        loop = self._watches[False].loop
+        return (held[: loop.shown_to] if loop else held) or None
 
 
 def _beyond(whole: str, told: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from forge_proxy.core.chat import Message, ToolCall
 from forge_proxy.core.errors import EmptyAnswer, ForgeError, ToolCallInvalid, ToolChoiceUnsatisfied
 from forge_proxy.core.guardrails.check import check
+from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.nudges import Problem, say_about_calls, say_about_text
 from forge_proxy.core.guardrails.reading import Reading, read
 from forge_proxy.core.guardrails.respond import MessageDecoder, message_of
@@ -17,17 +19,24 @@ from forge_proxy.core.names import resolve_name
 from forge_proxy.core.stream import Reply
 
 
-def judge(turn: Turn, reply: Reply, left: str = "", reading: Reading | None = None) -> Verdict:
+def judge(
+    turn: Turn, reply: Reply, left: str = "", reading: Reading | None = None, loops: Sequence[Loop] = ()
+) -> Verdict:
     """The verdict on `reply`. `left` is the text that has reached the caller: nothing of it can be taken back.
 
-    `reading` is what was found in the reply, where that is known already.
+    `reading` is what was found in the reply, where that is known already. `loops` are the parts of it that only repeat
+    themselves; where they are cut, the reply ends there.
     """
     reading = reading or read(turn, reply)
+    if loops:
+        reading = replace(reading, marks=(*reading.marks, *(Mark(Outcome.CLEAN, "", str(loop)) for loop in loops)))
     said, calls = _split(turn, reading, reply)
     if not turn.parallel:
         calls = calls[:1]
     calls = _with_ids(turn, calls)
     case = _Case(turn, reply, replace(reading, calls=calls), left)
+    if loops and not calls and turn.policy.on_loop == "cut":
+        return _judge_loop(case)
     if calls:
         return _judge_calls(case, said)
     if said is not None and not turn.demands_call:
@@ -147,6 +156,22 @@ def _judge_text(case: _Case) -> Verdict:
             return retry
     settled = case.accept(turn.first_text or text, ()).settled
     return Accept(replace(settled, bare_text=True))
+
+
+def _judge_loop(case: _Case) -> Verdict:
+    """An answer that was stopped since it only repeated itself: asked again once, then it ends where it was stopped."""
+    turn = case.turn
+    text = case.left or case.reading.text
+    if Fault.LOOP not in turn.faults:
+        retry = case.retry(Fault.LOOP, say_about_text(turn, Fault.LOOP, text))
+        if retry:
+            return retry
+    if turn.demands_call:
+        return case.give_up(Fault.LOOP, None, (), ToolChoiceUnsatisfied(str(turn.choice), turn.attempt, text))
+    if turn.first_text is not None:  # which was whole
+        return replace(case, reply=replace(case.reply, finish="stop")).give_up(Fault.LOOP, turn.first_text, ())
+    calls = turn.last_calls if turn.policy.on_exhausted == "deliver" and not text.strip() else ()
+    return case.give_up(Fault.LOOP, _own(case.reply, text), calls)
 
 
 def _give_up_empty(case: _Case) -> Verdict:

@@ -24,6 +24,10 @@ class Wording:
     unknown_tool: str = "[UnknownTool] {tool}. Call one of: {names}."
     not_allowed: str = "[UnknownTool] {tool} may not be called now. Call one of: {names}."
     bad_arguments: str = "[ToolArgValidationError] Invalid arguments for {tool}: {reasons}. Fix the call and retry."
+    loop: str = (
+        "Your reply was stopped because it repeated the same words over and over. "
+        "Answer without repeating yourself, or call one of: {names}."
+    )
     not_run: str = "[NotRun] {tool} was not run, because another call beside it was invalid. Call it again as well."
 
 
@@ -50,6 +54,8 @@ def say_about_text(turn: Turn, fault: Fault, said: str, wording: Wording = WORDI
             sentence = wording.empty
         case Fault.MALFORMED:
             sentence = wording.malformed
+        case Fault.LOOP:
+            sentence = wording.loop
         case _:
             sentence = wording.text_with_respond if turn.respond else wording.text
     # An empty assistant message keeps the roles alternating, which some chat templates insist on.

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from forge_proxy.core.errors import InvalidRequest
 
-Switch = Literal["respond", "rescue", "validate", "retry"]
+Switch = Literal["respond", "rescue", "validate", "retry", "loops"]
 SWITCHES: tuple[str, ...] = get_args(Switch)
 
 
@@ -25,11 +25,12 @@ class Switches(BaseModel):
         default=True, alias="validate", description="Check names and arguments of calls against the offered tools."
     )
     retry: bool = Field(default=True, description="Ask the model again, saying what was wrong.")
+    loops: bool = Field(default=True, description="Notice text and reasoning that only repeat themselves.")
 
     @property
     def any(self) -> bool:
         """Whether anything is left to do."""
-        return self.respond or self.rescue or self.validate_calls or self.retry
+        return self.respond or self.rescue or self.validate_calls or self.retry or self.loops
 
 
 class GuardPolicy(BaseModel):
@@ -54,6 +55,10 @@ class GuardPolicy(BaseModel):
     on_exhausted: Literal["deliver", "error"] = Field(
         default="deliver",
         description="Calls that stay invalid: hand them out as they are, or answer 502 `tool_call_invalid`.",
+    )
+    on_loop: Literal["cut", "report"] = Field(
+        default="cut",
+        description="An answer that only repeats itself: stop it, asking again if that is possible, or only say so.",
     )
 
 

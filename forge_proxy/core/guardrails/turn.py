@@ -31,6 +31,8 @@ class Fault(StrEnum):
     """The answer ended at a token limit in the middle of a call."""
     UNREADABLE = "unreadable"
     """The model server could not read the model's call and answered with an error."""
+    LOOP = "loop"
+    """The answer only repeated itself and was stopped."""
 
 
 class Outcome(StrEnum):

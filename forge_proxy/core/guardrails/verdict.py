@@ -14,7 +14,8 @@ from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 class Mark:
     """One thing that was done to a call: `kind` says what (`rescued`, `repaired`), `detail` from which form or how.
 
-    Goes into logs and headers, so it never holds a value.
+    Without a `tool` it is about the answer as a whole, and `detail` says all. Goes into logs and headers, so it never
+    holds a value.
     """
 
     kind: Outcome

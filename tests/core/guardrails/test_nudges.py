@@ -14,6 +14,7 @@ WORDING = Wording(
     text_with_respond="text {names} or {respond}",
     empty="empty {names}",
     malformed="malformed {names}",
+    loop="loop {names}",
     unknown_tool="unknown {tool}: {names}",
     not_allowed="not now {tool}: {names}",
     bad_arguments="bad {tool}: {reasons}",
@@ -39,6 +40,7 @@ ONE = turn(ToolChoice("required", ("note",)))
         (ONE, Fault.NO_CALL, "text note"),
         (FREE, Fault.EMPTY, "empty search, note, respond"),
         (ONE, Fault.MALFORMED, "malformed note"),
+        (FREE, Fault.LOOP, "loop search, note, respond"),
     ],
 )
 def test_an_answer_without_a_call_is_corrected_as_by_the_user(of: Turn, fault: Fault, sentence: str) -> None:

@@ -28,7 +28,7 @@ def test_nothing_and_on_leave_the_switches(said: str | None) -> None:
         ("rescue", ["rescue"]),
         ("rescue,retry", ["rescue", "retry"]),
         (" validate , Respond,", ["respond", "validate"]),
-        ("respond,rescue,validate,retry", list(SWITCHES)),
+        ("respond,rescue,validate,retry,loops", list(SWITCHES)),
     ],
 )
 def test_a_list_leaves_on_just_those_named(said: str, left: list[str]) -> None:
@@ -44,7 +44,9 @@ def test_what_the_daemon_has_switched_off_stays_off() -> None:
     [("rescu", "rescu"), ("rescue,off", "off"), ("on,off", "on"), ("validate_calls", "validate_calls")],
 )
 def test_an_unknown_name_is_refused_with_those_that_are_known(said: str, name: str) -> None:
-    with pytest.raises(InvalidRequest, match=rf"no guardrail '{name}'.*respond, rescue, validate, retry") as refused:
+    with pytest.raises(
+        InvalidRequest, match=rf"no guardrail '{name}'.*respond, rescue, validate, retry, loops"
+    ) as refused:
         read_switches(said, Switches())
 
     assert refused.value.at == "header x-forge-guardrails"
