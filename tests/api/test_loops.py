@@ -89,6 +89,26 @@ async def test_thought_in_tags_that_loops_is_cut_as_well(stream: bool) -> None:
 
 
 @both
+async def test_calls_that_repeat_in_reasoning_are_none(stream: bool) -> None:
+    draft = f'<tool_call>{{"name": "get_weather", "arguments": {PARIS_TEXT}}}</tool_call>\n'
+
+    answer = await chat([Said(reasoning=draft * 300, piece=50)] * 2, ASK, stream=stream)
+
+    assert (answer.calls, answer.outcome, len(answer.asked)) == ([], "exhausted", 2)
+
+
+async def test_a_call_before_a_loop_is_handed_out() -> None:
+    called = {"index": 0, "id": "c", "function": {"name": "get_weather", "arguments": PARIS_TEXT}}
+    deltas = [{"tool_calls": [called]}, *[{"content": ROUND * 100}] * 10]
+    events = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+
+    answer = await chat([Said(events=events)], ASK, stream=True)
+
+    assert (len(answer.calls), answer.finish) == (1, "tool_calls")
+    assert answer.marks == "loop in text: 30 characters again and again from 0 to 8192"
+
+
+@both
 async def test_the_first_text_is_the_answer_if_the_next_one_loops(stream: bool) -> None:
     answer = await chat([Said(text="It is sunny."), *[Said(text=LOOPING)] * 2], ASK, stream=stream)
 
@@ -157,7 +177,15 @@ async def test_of_several_choices_those_that_do_not_loop_are_whole() -> None:
         Said,
         text=st.sampled_from(["", "It is sunny. ", LOOPING, "<think>" + LOOPING, "{" + LOOPING, "`" + ROUND * 400]),
         reasoning=st.sampled_from([None, "Hm.", LOOPING]),
-        calls=st.sampled_from([(), CALL.calls, respond(LOOPING).calls, (*CALL.calls, *respond(LOOPING).calls)]),
+        calls=st.sampled_from(
+            [
+                (),
+                CALL.calls,
+                respond(LOOPING).calls,
+                (*CALL.calls, *respond(LOOPING).calls),
+                (*respond(LOOPING).calls, *CALL.calls),
+            ]
+        ),
     ),
     piece=st.integers(1, 3_000),
     cut=st.integers(100, 20_000),

@@ -25,7 +25,7 @@ def test_a_generation_that_loops_is_stopped_twice_and_then_told_as_cut(
 
     fields = ask(model, user=user, tools=[TOOL])
     if stream:
-        with client.chat.completions.create(**{**fields, "stream": True}) as chunks:
+        with client.chat.completions.create(**fields, stream=True) as chunks:
             deltas = [choice for chunk in chunks for choice in chunk.choices]
         said = "".join(delta.delta.content or "" for delta in deltas) or None
         finish = deltas[-1].finish_reason

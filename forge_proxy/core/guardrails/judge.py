@@ -29,14 +29,16 @@ def judge(
     """
     reading = reading or read(turn, reply)
     if loops:
-        reading = replace(reading, marks=(*reading.marks, *(Mark(Outcome.CLEAN, "", str(loop)) for loop in loops)))
+        told = tuple(Mark(Outcome.CLEAN, "", str(loop)) for loop in loops)
+        if turn.policy.on_loop == "cut" and not _real(turn, reply.calls):
+            # Calls that stand in what repeats itself are none: nobody wants them that often.
+            return _judge_loop(_Case(turn, reply, Reading(reply.text or "", (), told), left))
+        reading = replace(reading, marks=(*reading.marks, *told))
     said, calls = _split(turn, reading, reply)
     if not turn.parallel:
         calls = calls[:1]
     calls = _with_ids(turn, calls)
     case = _Case(turn, reply, replace(reading, calls=calls), left)
-    if loops and not calls and turn.policy.on_loop == "cut":
-        return _judge_loop(case)
     if calls:
         return _judge_calls(case, said)
     if said is not None and not turn.demands_call:
@@ -161,7 +163,7 @@ def _judge_text(case: _Case) -> Verdict:
 def _judge_loop(case: _Case) -> Verdict:
     """An answer that was stopped since it only repeated itself: asked again once, then it ends where it was stopped."""
     turn = case.turn
-    text = case.left or case.reading.text
+    text = case.reading.text
     if Fault.LOOP not in turn.faults:
         retry = case.retry(Fault.LOOP, say_about_text(turn, Fault.LOOP, text))
         if retry:
