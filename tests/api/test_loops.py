@@ -171,7 +171,7 @@ async def test_of_several_choices_those_that_do_not_loop_are_whole() -> None:
 
 
 @pytest.mark.parametrize("accepts", ["nudge", "accept"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     said=st.builds(
         Said,
