@@ -236,8 +236,11 @@ def _own(reply: Reply, text: str) -> str | None:
 
 
 def _with_ids(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
-    """The calls with ids that are not empty and not equal. Nine letters and digits: some templates insist on that."""
-    seen: set[str] = set()
+    """The calls with ids that are not empty, not equal, and of no earlier call: some servers count in each answer anew.
+
+    Nine letters and digits: some templates insist on that.
+    """
+    seen = set(turn.used_ids)
     out: list[ToolCall] = []
     for index, call in enumerate(calls):
         identity = call.id

@@ -9,6 +9,7 @@ from enum import StrEnum
 from forge_proxy.core.chat import ChatRequest, Message, ToolCall, ToolChoice, ToolSpec
 from forge_proxy.core.guardrails.policy import GuardPolicy
 from forge_proxy.core.guardrails.respond import respond_tool
+from forge_proxy.core.jsontypes import is_list, is_object
 
 
 class Fault(StrEnum):
@@ -59,6 +60,8 @@ class Turn:
     request_id: str
     id_seed: str
     """What the ids of calls are derived from that the model gave none: another one for each turn of a conversation."""
+    used_ids: tuple[str, ...]
+    """The ids of the calls in the conversation so far: no new call may have one of them."""
     tools: tuple[ToolSpec, ...]
     choice: ToolChoice
     parallel: bool
@@ -124,6 +127,7 @@ def open_turn(request: ChatRequest, policy: GuardPolicy, *, request_id: str, nud
         request_id=request_id,
         # A caller may send the same request id with each turn, but never as many messages.
         id_seed=f"{request_id}/{len(request.messages)}",
+        used_ids=tuple(_call_ids(request)),
         tools=request.tools,
         choice=request.tool_choice,
         parallel=request.parallel,
@@ -134,3 +138,11 @@ def open_turn(request: ChatRequest, policy: GuardPolicy, *, request_id: str, nud
         text_nudges_left=policy.max_text_nudges if nudge_text else 0,
         cut_retries_left=min(1, retries),
     )
+
+
+def _call_ids(request: ChatRequest) -> Iterable[str]:
+    for message in request.messages:
+        calls = message.get("tool_calls")
+        for call in calls if is_list(calls) else ():
+            if is_object(call) and isinstance(identity := call.get("id"), str):
+                yield identity
