@@ -36,7 +36,7 @@ nudges: $(VENV)/.developed       ## how often the tiny model recovers, by nudge 
 fuzz: $(VENV)/.developed         ## random texts against the rescue, ARGS="--minutes 10"
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-harness: $(VENV)/.developed      ## real agent harnesses from npm against the daemon
+harness: $(VENV)/.developed      ## real clients from PyPI and npm, ARGS="--only aider"
 	$(BIN)/python -m tests.harness $(ARGS)
 
 $(BIN)/python:

@@ -19,6 +19,8 @@ class Said:
     finish: str | None = None
     status: int = 200
     body: dict[str, Any] = field(default_factory=dict[str, Any])
+    ids: str = "call_"
+    """What the ids of the calls begin with; their places in the answer follow."""
     piece: int = 3
     """Characters of text in one delta."""
     events: list[dict[str, Any]] | None = None
@@ -38,7 +40,7 @@ class Said:
         if self.reasoning is not None:
             message["reasoning_content"] = self.reasoning
         if self.calls:
-            message["tool_calls"] = [_call(i, name, arguments) for i, (name, arguments) in enumerate(self.calls)]
+            message["tool_calls"] = [self._call(i, name, arguments) for i, (name, arguments) in enumerate(self.calls)]
         choice = {"index": 0, "message": message, "finish_reason": self._finish}
         return json.dumps({**_HEAD, "object": "chat.completion", "choices": [choice], "usage": self._usage}).encode()
 
@@ -53,13 +55,17 @@ class Said:
         deltas += [{"reasoning_content": part} for part in _parts(self.reasoning or "", self.piece)]
         deltas += [{"content": part} for part in _parts(self.text or "", self.piece)]
         for index, (name, arguments) in enumerate(self.calls):
-            deltas.append({"tool_calls": [{"index": index, **_call(index, name, "")}]})
+            deltas.append({"tool_calls": [{"index": index, **self._call(index, name, "")}]})
             parts = _parts(arguments, self.piece)
             deltas += [{"tool_calls": [{"index": index, "function": {"arguments": part}}]} for part in parts]
         events = [_event(choices=[{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
         events.append(_event(choices=[{"index": 0, "delta": {}, "finish_reason": self._finish}]))
         events.append(_event(choices=[], usage=self._usage))
         return b"".join(events) + b"data: [DONE]\n\n"
+
+    def _call(self, index: int, name: str, arguments: str) -> dict[str, Any]:
+        function = {"name": name, "arguments": arguments}
+        return {"id": f"{self.ids}{index}", "type": "function", "function": function}
 
 
 def respond(message: str) -> Said:
@@ -69,10 +75,6 @@ def respond(message: str) -> Said:
 
 def _event(**fields: Any) -> bytes:
     return b"data: " + json.dumps({**_HEAD, "object": "chat.completion.chunk", **fields}).encode() + b"\n\n"
-
-
-def _call(index: int, name: str, arguments: str) -> dict[str, Any]:
-    return {"id": f"call_{index}", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def _parts(text: str, length: int) -> list[str]:

@@ -1,0 +1,59 @@
+"""What the cells came to, kept under .harness/ from run to run: all take half an hour, one client a few minutes."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TypeAlias
+
+from tests.harness.packages import ROOT
+
+
+@dataclass(frozen=True)
+class Result:
+    """A cell of the table: the words for both ways, without us and through us."""
+
+    client: str
+    mistake: str
+    direct: str
+    guarded: str
+    occasion: bool
+    """Whether there was an occasion to make the mistake."""
+    passed: bool
+    lacks: str | None
+    """What of the task was not done through us."""
+    version: str
+    """The client's package and version."""
+    date: str
+
+    def __str__(self) -> str:
+        return f"{self.direct} → {self.guarded}" if self.occasion or not self.passed else "–"
+
+
+Results: TypeAlias = Mapping[tuple[str, str], Result]
+"""By the names of client and mistake."""
+_FILE = ROOT / "results.json"
+
+
+def today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def kept() -> Results:
+    """The latest result of each cell that was ever run."""
+    if not _FILE.exists():
+        return {}
+    return _by_cell(Result(**fields) for fields in json.loads(_FILE.read_text()))
+
+
+def keep(results: Iterable[Result]) -> Results:
+    """Keep these in place of earlier ones; all that are kept now."""
+    now = {**kept(), **_by_cell(results)}
+    _FILE.write_text(json.dumps([asdict(result) for result in now.values()], indent=1))
+    return now
+
+
+def _by_cell(results: Iterable[Result]) -> Results:
+    return {(result.client, result.mistake): result for result in results}

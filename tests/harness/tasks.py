@@ -1,0 +1,133 @@
+"""What a client is given to do: what stands in its folder, the right move of its model at each point, and whether
+the task was done, seen by its effects.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
+
+JsonDict = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of one of the client's tools."""
+
+    tool: str
+    args: JsonDict
+
+
+Move: TypeAlias = Call | str
+"""What a model does: call a tool, or say something."""
+
+
+class Task(ABC):
+    """A task in the folder `work`, for one conversation of one client."""
+
+    prompt: str
+
+    def __init__(self, work: Path) -> None:
+        self.work = work
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Put into the folder what has to be there."""
+
+    @abstractmethod
+    def next_move(self, body: JsonDict) -> Move | None:
+        """The right answer to this request; None for one that is beside the task, such as for a title."""
+
+    @abstractmethod
+    def lacks(self, printed: str) -> str | None:
+        """What of the task was not done when the client had ended; None when all of it was."""
+
+
+class ReadThenWrite(Task):
+    """Two tool calls and an answer: read hello.py, write what it prints into greeting.txt."""
+
+    prompt = "Read hello.py here, write what it prints into greeting.txt here, and tell me when it is done."
+    greeting = "hello from the file"
+    answer = "greeting.txt holds the greeting."
+
+    def __init__(self, work: Path) -> None:
+        super().__init__(work)
+        self._read = False
+        self._reported = False
+
+    def prepare(self) -> None:
+        (self.work / "hello.py").write_text(f'print("{self.greeting}")\n')
+
+    def next_move(self, body: JsonDict) -> Move | None:
+        tools: dict[str, JsonDict] = {tool["function"]["name"]: tool["function"] for tool in body.get("tools") or []}
+        reader, writer = (next((name for name in tools if name in (verb, f"{verb}_file")), None) for verb in _VERBS)
+        if reader is None or writer is None:
+            return None
+        results = [message for message in body["messages"] if message["role"] == "tool"]
+        if not any(self.greeting in json.dumps(result["content"]) for result in results):
+            return Call(reader, {_path_of(tools[reader]): str(self.work / "hello.py")})
+        self._read = True
+        if not self._written():
+            path = _path_of(tools[writer])
+            return Call(writer, {path: str(self.work / "greeting.txt"), "content": self.greeting})
+        self._reported = self._reported or len(results) > 1
+        return self.answer
+
+    def lacks(self, printed: str) -> str | None:
+        if not self._read:
+            return "hello.py not read"
+        if not self._written():
+            return "greeting.txt not written"
+        if not self._reported:
+            return "result of the second call not sent"
+        return None if self.answer in printed else "answer not shown"
+
+    def _written(self) -> bool:
+        file = self.work / "greeting.txt"
+        return file.exists() and file.read_text().strip() == self.greeting
+
+
+class ExtractTwo(Task):
+    """Two extractions: a client that wants the parameters of one named tool and runs nothing."""
+
+    prompt = "Ada is thirty-six years old.\nBob has turned forty-one."
+    people: ClassVar = {"Ada": 36, "Bob": 41}
+
+    def prepare(self) -> None:
+        return
+
+    def next_move(self, body: JsonDict) -> Move | None:
+        asked = json.dumps(body["messages"])
+        name = next(name for name in self.people if name in asked)
+        return Call("Person", {"name": name, "age": self.people[name]})
+
+    def lacks(self, printed: str) -> str | None:
+        missing = [name for name, age in self.people.items() if f"{name} is {age}" not in printed]
+        return f"{' and '.join(missing)} not extracted" if missing else None
+
+
+class EditFile(Task):
+    """One edit, asked for in words and given in words: a client that sends no tools."""
+
+    prompt = "Let hello.py print a farewell."
+    code = 'print("farewell")\n'
+
+    def prepare(self) -> None:
+        (self.work / "hello.py").write_text('print("hello")\n')
+
+    def next_move(self, body: JsonDict) -> Move | None:
+        return f"Here it is.\n\nhello.py\n```\n{self.code}```\n"
+
+    def lacks(self, printed: str) -> str | None:
+        return None if (self.work / "hello.py").read_text() == self.code else "hello.py not edited"
+
+
+_VERBS = ("read", "write")
+
+
+def _path_of(function: JsonDict) -> str:
+    """The tool's parameter for the file's path, whatever a client calls it."""
+    return next(name for name in function["parameters"]["properties"] if "path" in name.lower())
