@@ -30,6 +30,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", help="only clients whose name begins so; may be repeated")
     parser.add_argument("--mistake", action="append", choices=MISTAKES, help="only this mistake; may be repeated")
+    parser.add_argument("--missing", action="store_true", help="only what was never run")
     parser.add_argument("--jobs", type=int, default=2, help="how many clients run at a time (2)")
     parser.add_argument("--write", type=Path, help="also write the latest of all runs to this file")
     parser.add_argument("--keep", type=Path, help="a folder for what was asked, said and printed in failed cells")
@@ -42,14 +43,18 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _leave)
     absent = install(clients)
     present = [client for client in clients if client.name not in absent]
-    results = run_cells(present, mistakes, options.jobs, options.keep)
+    cells = [(client, mistake) for client in present for mistake in mistakes]
+    if options.missing:
+        cells = [(client, mistake) for client, mistake in cells if (client.name, mistake) not in kept()]
+    results = run_cells(cells, options.jobs, options.keep)
     print(f"\n{render([client.name for client in clients], mistakes, results, absent)}\n")
     if options.write:
         everything = [client.name for client in CLIENTS]
         options.write.write_text(document(everything, MISTAKES, kept(), absent))
     failed = [result for result in results.values() if not result.passed]
-    print(f"{len(results)} cells, {len(failed)} failed, {len(absent)} clients not installed")
-    return 1 if failed or absent else 0
+    lost = len(cells) - len(results)
+    print(f"{len(cells)} cells, {len(failed)} failed, {lost} not run, {len(absent)} clients not installed")
+    return 1 if failed or lost or absent else 0
 
 
 def install(clients: Sequence[Client]) -> dict[str, str]:
@@ -64,13 +69,17 @@ def install(clients: Sequence[Client]) -> dict[str, str]:
     return absent
 
 
-def run_cells(clients: Sequence[Client], mistakes: Sequence[str], jobs: int, folder: Path | None) -> Results:
-    """Every cell, some at a time; says and keeps each as soon as it is known."""
+def run_cells(cells: Sequence[tuple[Client, str]], jobs: int, folder: Path | None) -> Results:
+    """Run them, some at a time; says and keeps each as soon as it is known. What cannot be run is no result."""
     results: dict[tuple[str, str], Result] = {}
     one_at_a_time = threading.Lock()
 
     def run_cell(client: Client, mistake: str) -> None:
-        both = do_both(client, mistake)
+        try:
+            both = do_both(client, mistake)
+        except AssertionError as exc:  # the daemon did not start
+            print(f"{client.name:27} {mistake:14} not run: {exc}", flush=True)
+            return
         with one_at_a_time:
             results[client.name, mistake] = result = both.result()
             keep([result])
@@ -81,7 +90,7 @@ def run_cells(clients: Sequence[Client], mistakes: Sequence[str], jobs: int, fol
                 keep_exchanges(folder, both)
 
     with ThreadPoolExecutor(jobs) as pool:
-        running = [pool.submit(run_cell, client, mistake) for client in clients for mistake in mistakes]
+        running = [pool.submit(run_cell, *cell) for cell in cells]
         try:
             for done in running:
                 done.result()

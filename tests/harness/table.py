@@ -37,7 +37,7 @@ how well models take correction. Each cell is *without the proxy* → *through i
 - `silent`: it was not, and the client ended without an error, as if it were.
 - `error`: it was not, and the client ended with an error.
 - `hangs`: the client was not at its end after {seconds:.0f} seconds.
-- `–`: the client gives no occasion for the mistake.
+- `–`: the client gives no occasion for the mistake. An empty cell was not run.
 
 """
 
