@@ -42,7 +42,7 @@ class Venv:
     def install(self) -> None:
         """Install them unless they are there. Raises `NotInstalled`."""
         pip = (self.python, "-m", "pip", "install", "--quiet", *self.packages)
-        _once(self._folder, self.packages, (sys.executable, "-m", "venv", self._folder), pip)
+        _once(self._folder, self.packages, os.environ["PATH"], (sys.executable, "-m", "venv", self._folder), pip)
 
     def version(self) -> str:
         """The installed version of the client."""
@@ -77,28 +77,30 @@ class Npm:
         if self is not NODE:
             NODE.install()
         words = ("npm", "install", "--prefix", self.folder, "--no-audit", "--no-fund", self.package)
-        _once(self.folder, (self.package,), words)
+        # npm takes the newest version that the Node.js it runs with can run.
+        _once(self.folder, (self.package,), self.path, words)
 
     def version(self) -> str:
         """The installed version."""
         name = self.package[0] + self.package[1:].partition("@")[0]
         about = json.loads((self.folder / "node_modules" / name / "package.json").read_text())
-        return f"{name} {about['version']}"
+        return f"{name} {about['version']} (npm)"
 
 
 NODE = Npm("node", "node@22")
 
 
-def _once(folder: Path, packages: tuple[str, ...], *commands: tuple[str | Path, ...]) -> None:
-    """Run the commands unless they have all succeeded before for the same packages."""
+def _once(folder: Path, packages: tuple[str, ...], path: str, *commands: tuple[str | Path, ...]) -> None:
+    """Run the commands with this PATH unless they have all succeeded before for the same packages."""
     with _one_at_a_time[folder.name]:
         mark = folder / "installed"
         if mark.exists() and mark.read_text() == repr(packages):
             return
         folder.mkdir(parents=True, exist_ok=True)
+        env = {**os.environ, "PATH": path}
         for command in commands:
             try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+                done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=_SECONDS, check=False)
             except (OSError, subprocess.TimeoutExpired) as exc:
                 raise NotInstalled(f"{command[0]}: {exc}") from exc
             if done.returncode:

@@ -13,8 +13,7 @@ from tests.harness.results import Results
 _HEAD = """\
 # Real clients, mistaken models
 
-What `make harness` found with forge-proxy {version}, Python {python} and {node}; run {dates}:
-{versions}.
+What `make harness` found with forge-proxy {version}, Python {python} and {node}; run {dates}.
 Written by `make harness ARGS="--write docs/harness.md"`.
 
 Each client from PyPI or npm does one task by itself: read a file and write another with its own tools, and say that it
@@ -38,6 +37,8 @@ how well models take correction. Each cell is *without the proxy* → *through i
 - `error`: it was not, and the client ended with an error.
 - `hangs`: the client was not at its end after {seconds:.0f} seconds.
 - `–`: the client gives no occasion for the mistake. An empty cell was not run.
+
+Versions: {versions}.
 
 """
 
