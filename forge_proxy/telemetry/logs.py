@@ -11,7 +11,15 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from forge_proxy.engine.events import (
-    Abandoned, Accommodated, Answered, Event, Failed, Looped, Retried, SlotsFound, Unchecked,
+    Abandoned,
+    Accommodated,
+    Answered,
+    Event,
+    Failed,
+    Looped,
+    Retried,
+    SlotsFound,
+    Unchecked,
 )
 from forge_proxy.engine.report import as_fits
 from forge_proxy.telemetry.config import LogConfig
