@@ -40,12 +40,14 @@ def past_brackets(text: str, at: int, reach: int | None = None) -> int:
 
 
 def past_code(text: str, at: int) -> int:
-    """The place after the parentheses of a call written as code, however broken; the end where they never close."""
-    depth = 0
+    """The place after the parentheses of a call written as code, however broken; the end where they never close, or
+    where another bracket than theirs does: more text may show that it stood in a string.
+    """
+    depth, closer = 0, ")" if text.startswith("(", at) else "]"
     for found in _TEXT_OR_PARENTHESIS.finditer(text, at):
         what = found.group()
         if what[0] not in "\"'":
             depth += 1 if what in "([{" else -1
             if depth == 0:
-                return found.end()
+                return found.end() if what == closer else len(text)
     return len(text)
