@@ -12,7 +12,7 @@ _CALL_ENDS = (
     r"|<[|｜][^<>\"\s]{0,40}(?:end|eot|eom|call|return)[^<>\"\s]{0,20}[|｜]>|<\w{1,16}[|｜]>"
 )
 _TEXT_OR_BRACKET = re.compile(
-    rf'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|\]<\]|[{{}}\[\]]|{_CALL_ENDS}|\[/TOOL_CALLS?\]', re.DOTALL
+    rf'(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"?)++|\]<\]|[{{}}\[\]]|{_CALL_ENDS}|\[/TOOL_CALLS?\]', re.DOTALL
 )
 _TEXT_OR_PARENTHESIS = re.compile(
     r"'''(?:[^\\']|\\.|'(?!''))*+(?:''')?|\"\"\"(?:[^\\\"]|\\.|\"(?!\"\"))*+(?:\"\"\")?"
