@@ -36,6 +36,11 @@ def turn() -> Turn:
             "a call of get_weather (json) 1:5",
             "words stand before it on its line, and text follo",
         ),
+        (f'Write "{MARKED}".', "a call of get_weather (json) 1:8", "it stands between quotes, in HTML or in a table"),
+        (f"<code>{MARKED}</code> it is", "a call of get_weather (json) 1:7", "it stands between quotes, in HTML"),
+        (f"| a | {MARKED} |", "a call of get_weather (json) 1:7", "it stands between quotes, in HTML or in a table"),
+        (f'x(a="""\n{MARKED}\n""")', "a call of get_weather (json) 2:1", "it stands in a text of JSON or of a program"),
+        (f"So:\n\n    {MARKED}\n\nOk?", "a call of get_weather (json) 3:5", "it is indented like code, and text"),
         (f"{'word ' * 100}:\n{CALL}", "a call of get_weather (json) 2:1", "too much text stands before it"),
         (
             f"Look:\n```json\n{CALL}\n```\nSo.",

@@ -1,8 +1,8 @@
 """What keeps something that would be a call by itself from being one where it stands.
 
-Nothing of the reader's rules is repeated here. Each reason is an experiment with the daemon's own reading: the same
-words without what follows them, on a line of their own, outside of their code block. What no experiment explains is
-only said to be so.
+Nothing of the reader's rules is repeated here. What is shown or data it is asked. Any other reason is an experiment
+with the daemon's own reading: the same words without what follows them, on a line of their own. What no experiment
+explains is only said to be so.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from forge_proxy.core.guardrails.reading import Reading, read
 from forge_proxy.core.jsontypes import DECODER
 from forge_proxy.core.rescue import Found
 from forge_proxy.core.rescue.quotes import Quotes
+from forge_proxy.core.rescue.shown import Data, is_indented, is_shown
 from forge_proxy.core.stream import Reply
 
 _NEAR = 200
@@ -29,6 +30,9 @@ _IN_LINE_FOLLOWED = (
 _LED_IN_FOLLOWED = "too much text stands before it for a call without markup, and text follows it"
 _BLOCK_FOLLOWED = "it stands in a code block that text follows: a block counts where the answer ends with it"
 _CODE = "it stands in code, which is shown and not called"
+_SHOWN = "it stands between quotes, in HTML or in a table, where it is shown and not called"
+_DATA = "it stands in a text of JSON or of a program, which is data"
+_INDENTED = "it is indented like code, and text follows it"
 _THOUGHT_ON = "it stands in the thoughts, which go on after it"
 _ANSWERED = "it stands in the thoughts, and an answer follows them"
 _THOUGHT = "it stands in the thoughts, and not where a call may stand in them"
@@ -59,7 +63,12 @@ class Reasons:
         block = self.code_at(start)
         if block:
             return _BLOCK_FOLLOWED if self._takes(text[: block[1]]) else _CODE
+        if is_shown(text, start, end):
+            return _SHOWN
+        if Data(text).holds(start, 0):
+            return _DATA
         tries = {
+            _INDENTED: text[:end] if is_indented(text, start) else "",
             _FOLLOWED: text[:end],
             _IN_LINE: f"{text[:start]}\n{text[start:]}",
             _IN_LINE_FOLLOWED: f"{text[:start]}\n{text[start:end]}",
