@@ -66,6 +66,9 @@ class _Projection:
             whole |= {"type": "object", "properties": properties}
         if "type" in whole:
             whole.pop("anyOf", None)
+        if "enum" in whole:  # which says all; a projection of this one would keep no more
+            whole = {key: whole[key] for key in ("description", "type", "enum") if key in whole}
+            required = []
         if required:
             whole["required"] = [name for i, name in enumerate(required) if name not in required[:i]]
         return whole

@@ -78,7 +78,7 @@ def find(turn: Turn, text: str, finish: str) -> Findings:
 def _found_calls(turn: Turn, text: str, reading: Reading, *, thorough: bool) -> list[FoundCall]:
     """The calls of a reading, each with the place it was read from."""
     mend = mend_object if thorough else None
-    in_text = rescue(text, turn.callable_names, template_thinks=turn.text_may_be_asked_again, mend=mend).calls
+    in_text = rescue(text, turn.callable_names, template_thinks=turn.text_waits, mend=mend).calls
     in_thoughts = () if in_text else rescue(reading.thought, turn.callable_names).calls
     left = [*in_text, *in_thoughts]
     said = [mark.detail for mark in reading.marks if mark.kind is Outcome.RESCUED]

@@ -25,7 +25,8 @@ class Gate:
     def __init__(self, turn: Turn, choice: int = 0) -> None:
         self._choice = choice
         self._builder = ReplyBuilder(choice)
-        self._live = not turn.text_may_be_asked_again
+        self._live = not turn.text_waits
+        self._live_after_thought = not turn.text_may_be_asked_again
         rescues = turn.policy.enabled.rescue
         self._scan = Scan(turn.callable_names, template_thinks=not self._live) if rescues else None
         self._withheld: list[str] = []
@@ -133,6 +134,7 @@ class Gate:
                 case PieceKind.RECALL:
                     thought += self._withheld
                     self._withheld = []
+                    self._live = self._live_after_thought
                     self._forget_text()
         self._holds_text = bool(self._withheld) or (self._scan is not None and self._scan.holds_text)
         return "".join(text), "".join(thought)

@@ -28,6 +28,8 @@ class Reading:
     """Whether there is something that only a thorough reading may still read."""
     thought: str = ""
     """What of the text was thought."""
+    recalled: bool = False
+    """Whether some of it stood before the end of thoughts that nothing in the text opened."""
     written: str = ""
     """The text with its calls as they were written."""
     rescued: tuple[ToolCall, ...] = ()
@@ -40,8 +42,8 @@ def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Reading:
     if not turn.policy.enabled.rescue:
         return Reading(text, reply.calls, written=text)
     mend = mend_object if thorough else None
-    rescued = rescue(text, turn.callable_names, template_thinks=turn.text_may_be_asked_again, mend=mend)
-    thought, written = rescued.reasoning, rescued.written or rescued.text
+    rescued = rescue(text, turn.callable_names, template_thinks=turn.text_waits, mend=mend)
+    thought, recalled, written = rescued.reasoning, rescued.recalled != "", rescued.written or rescued.text
     native, marks, unread = _mended(reply.calls, thorough=thorough)
     found = _new_ones(_whole(rescued.calls, reply), native)
     if rescued.calls or reply.calls or rescued.text.strip() or rescued.broken:
@@ -59,6 +61,7 @@ def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Reading:
         broken=broken and not native and not calls,
         unread=(rescued.unread and rescued.broken) or unread,
         thought=thought,
+        recalled=recalled,
         written=written,
         rescued=calls,
     )

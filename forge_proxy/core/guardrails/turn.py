@@ -71,6 +71,8 @@ class Turn:
     retries_left: int
     text_nudges_left: int
     cut_retries_left: int = 1
+    opens_thoughts: bool = False
+    """Whether this model's text may begin with thoughts that its chat template opens: then text waits for their end."""
     attempt: int = 1
     faults: tuple[Fault, ...] = ()
     added: tuple[Message, ...] = ()
@@ -106,6 +108,11 @@ class Turn:
         return self.choice.mode == "required"
 
     @property
+    def text_waits(self) -> bool:
+        """Whether text cannot leave as it comes: it may be asked again, or turn out to be thought."""
+        return self.text_may_be_asked_again or self.opens_thoughts
+
+    @property
     def text_may_be_asked_again(self) -> bool:
         """Whether text has to wait for the verdict; otherwise it may leave as it comes."""
         if self.demands_call or self.first_text is not None:
@@ -113,10 +120,12 @@ class Turn:
         return self.retries_left > 0 and self.text_nudges_left > 0
 
 
-def open_turn(request: ChatRequest, policy: GuardPolicy, *, request_id: str, nudge_text: bool) -> Turn | None:
+def open_turn(
+    request: ChatRequest, policy: GuardPolicy, *, request_id: str, nudge_text: bool, opens_thoughts: bool = False
+) -> Turn | None:
     """The turn a request begins with; None when there is nothing to guard and it passes through.
 
-    `nudge_text` is what the text policy says for this model now. Several choices (`n` > 1) are never asked again.
+    `nudge_text` is what the text policy says for this model now, `opens_thoughts` whether its template begins thoughts. Several choices (`n` > 1) are never asked again.
     """
     switches = policy.enabled
     if not request.tools or request.tool_choice.mode == "none" or not switches.any:
@@ -137,6 +146,7 @@ def open_turn(request: ChatRequest, policy: GuardPolicy, *, request_id: str, nud
         retries_left=retries,
         text_nudges_left=policy.max_text_nudges if nudge_text else 0,
         cut_retries_left=min(1, retries),
+        opens_thoughts=opens_thoughts,
     )
 
 
