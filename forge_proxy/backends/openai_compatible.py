@@ -17,6 +17,7 @@ from forge_proxy.core.stream import Chunk
 from forge_proxy.wire.openai.answer import UnreadableAnswer, decode_answer
 from forge_proxy.wire.openai.call import encode_call
 from forge_proxy.wire.openai.models import decode_models
+from forge_proxy.wire.openai.places import CallPlaces
 from forge_proxy.wire.openai.refusals import read_fault
 from forge_proxy.wire.openai.stream import StreamReader
 from forge_proxy.wire.sse import SseError
@@ -60,15 +61,16 @@ class OpenAICompatible:
             async for piece in response.pieces():
                 for chunk in reader.feed(piece):
                     yield chunk if call.stream else replace(chunk, as_sent=None)
-                if reader.fault is not None:
-                    raise self._unreadable(reader.fault) from reader.fault
+                self._check(reader)
                 if reader.done:
                     await response.finish()
                     return
+            finished = reader.finished
             for chunk in reader.end():
                 yield chunk if call.stream else replace(chunk, as_sent=None)
-            if reader.fault is not None:
-                raise self._unreadable(reader.fault) from reader.fault
+            if finished:  # what may have broken off behind that is the usage, or `[DONE]` itself
+                return
+            self._check(reader)
             if not (reader.finished or reader.done):
                 raise BackendBroke(self.url, "the stream ended without a finish reason")
 
@@ -108,10 +110,19 @@ class OpenAICompatible:
 
     def _whole(self, body: bytes, call: ModelCall, renamed: str | None) -> Chunk:
         try:
-            chunk = decode_answer(body, model=renamed)
+            chunk = CallPlaces().place(decode_answer(body, model=renamed))
         except UnreadableAnswer as exc:
             raise self._unreadable(exc) from exc
+        if not chunk.deltas:
+            raise BackendBroke(self.url, "there is no choice in it")
         return replace(chunk, as_sent=None) if call.stream else chunk
+
+    def _check(self, reader: StreamReader) -> None:
+        """Raises a `BackendFault` for what cannot be read, and for an end before anything has begun."""
+        if reader.fault is not None:
+            raise self._unreadable(reader.fault) from reader.fault
+        if reader.done and not reader.begun:
+            raise BackendBroke(self.url, "the stream ended before an answer began")
 
     def _unreadable(self, fault: UnreadableAnswer | SseError) -> BackendFault:
         """What it means that an answer cannot be read: the server's own error, or that it broke off."""

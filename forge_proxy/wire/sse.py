@@ -7,6 +7,8 @@ class SseError(ValueError):
     """The stream is no event stream that can be read on."""
 
 
+BOM = b"\xef\xbb\xbf"
+"""A mark that some servers on Windows put before the first line; it belongs to none."""
 MAX_EVENT = 64 * 1024 * 1024
 """Bytes held for one unfinished line; a stream that never ends its line is not an event stream."""
 
@@ -23,6 +25,7 @@ class SseReader:
         self._size = 0
         self._data: list[bytes] = []
         self._after_cr = False
+        self._begun = False
 
     def feed(self, piece: bytes) -> list[bytes]:
         """The data of the events that `piece` completes."""
@@ -62,6 +65,9 @@ class SseReader:
             raise SseError(f"a line of more than {MAX_EVENT} bytes")
 
     def _take(self, line: bytes) -> bytes | None:
+        if not self._begun:
+            self._begun = True
+            line = line.removeprefix(BOM)
         if line.startswith(b"data:"):
             self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
         elif not line and self._data:

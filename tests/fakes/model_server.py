@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -64,6 +66,13 @@ class Asked:
         await response.write_eof()
         return response
 
+    def reset(self) -> None:
+        """End the connection as a crashed machine does."""
+        assert self.request.transport
+        held: socket.socket = self.request.transport.get_extra_info("socket")
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.request.transport.abort()
+
     def cut(self) -> web.StreamResponse:
         """Close the connection here and now."""
         assert self.request.transport
@@ -93,12 +102,43 @@ async def stalls(asked: Asked) -> web.StreamResponse:
     return await hangs(asked)
 
 
+async def slow(asked: Asked) -> web.StreamResponse:
+    """Reads the prompt for long: not a byte until it may go."""
+    await asked.go.wait()
+    return await says(asked)
+
+
 async def dies(asked: Asked) -> web.StreamResponse:
     await asked.begin(WORDS[0])
     return asked.cut()
 
 
 async def closes(asked: Asked) -> web.StreamResponse:
+    return asked.cut()
+
+
+async def resets(asked: Asked) -> web.StreamResponse:
+    asked.reset()
+    return web.Response()
+
+
+async def resets_midway(asked: Asked) -> web.StreamResponse:
+    await asked.begin(WORDS[0])
+    asked.reset()
+    return web.Response()
+
+
+async def breaks_off_whole(asked: Asked) -> web.StreamResponse:
+    """Says how long its answer is, and sends less."""
+    response = web.StreamResponse(headers={"content-type": "application/json", "content-length": "1000"})
+    await response.prepare(asked.request)
+    await response.write(b'{"choices": [{"index": 0, "message": {"content": "one ')
+    return asked.cut()
+
+
+async def speaks_no_http(asked: Asked) -> web.StreamResponse:
+    assert asked.request.transport
+    asked.request.transport.write(b"\x16\x03\x01 this is no HTTP\r\n\r\n")
     return asked.cut()
 
 
@@ -134,6 +174,22 @@ async def loops_once(asked: Asked) -> web.StreamResponse:
     return await (says(asked) if "repeat" in str(asked.body["messages"][-1]) else loops(asked))
 
 
+async def babbles_midway(asked: Asked) -> web.StreamResponse:
+    response = await asked.begin(WORDS[0])
+    await response.write(b"data: this is no JSON\n\n")
+    return await asked.end(response)
+
+
+async def errs_under_200(_: Asked) -> web.StreamResponse:
+    return web.json_response({"error": {"code": 500, "message": "out of memory", "type": "server_error"}})
+
+
+async def errs_in_its_first_event(asked: Asked) -> web.StreamResponse:
+    response = await asked.begin()
+    await response.write(_event({"error": {"code": 500, "message": "out of memory", "type": "server_error"}}))
+    return await asked.end(response)
+
+
 async def overflows(_: Asked) -> web.StreamResponse:
     return web.json_response(OVERFLOW, status=400)
 
@@ -167,6 +223,31 @@ async def always_streams(asked: Asked) -> web.StreamResponse:
     return await asked.streamed()
 
 
+async def talks_then_hangs(asked: Asked) -> web.StreamResponse:
+    """Text at first; nothing at all when it is asked again."""
+    return await (says(asked) if len(asked.body["messages"]) == 1 else hangs(asked))
+
+
+async def echoes(asked: Asked) -> web.StreamResponse:
+    """Its `user`, letter by letter, the rest of them when it may go."""
+    first, *others = asked.body["user"]
+    response = await asked.begin(first)
+    await asked.go.wait()
+    for letter in others:
+        await response.write(_event(_chunk({"content": letter})))
+    return await asked.end(response)
+
+
+async def calls_the_last(asked: Asked) -> web.StreamResponse:
+    """A call of the last tool that the caller offers, with how many bytes it was asked in."""
+    *_, last, _ = [tool["function"]["name"] for tool in asked.body["tools"]]
+    size = len(await asked.request.read())
+    call = {"index": 0, "id": "c", "type": "function", "function": {"name": last, "arguments": f'{{"n": {size}}}'}}
+    response = await asked.begin()
+    await response.write(_event(_chunk({"tool_calls": [call]})) + _event(_chunk({}, "tool_calls")))
+    return await asked.end(response)
+
+
 async def calls_brokenly(asked: Asked) -> web.StreamResponse:
     return await asked.whole(BROKEN_CALL)
 
@@ -180,9 +261,10 @@ async def streams_one_chunk(asked: Asked) -> web.StreamResponse:
 MODELS: dict[str, Callable[[Asked], Awaitable[web.StreamResponse]]] = {
     model.__name__.replace("_", "-"): model
     for model in (
-        says, waits, hangs, stalls, dies, closes, stops_short, errs_midway, loops,
-        loops_in_thought, loops_once, overflows, is_busy, fails, fails_in_html,
-        babbles, always_whole, always_streams, streams_one_chunk, calls_brokenly,
+        says, waits, hangs, stalls, slow, dies, closes, resets, resets_midway, breaks_off_whole, speaks_no_http,
+        stops_short, errs_midway, babbles_midway, errs_under_200, errs_in_its_first_event, overflows, is_busy, fails,
+        fails_in_html, babbles, always_whole, always_streams, streams_one_chunk, talks_then_hangs, echoes,
+        calls_the_last, calls_brokenly, loops, loops_in_thought, loops_once,
     )
 }  # fmt: skip
 
@@ -209,7 +291,7 @@ async def main() -> None:
         body: JsonDict = json.loads(await request.read())
         told = {"model": body["model"], "user": body.get("user")}
         keys = [request.headers[name] for name in ("Authorization", "X-Api-Key") if name in request.headers]
-        _say(event="asked", **told, keys=keys)
+        _say(event="asked", **told, keys=keys, messages=len(body["messages"]))
         try:
             return await MODELS[body["model"]](Asked(request, body, go))
         except (asyncio.CancelledError, ConnectionError):
@@ -229,7 +311,7 @@ async def main() -> None:
         go.set()
         return web.Response()
 
-    app = web.Application()
+    app = web.Application(client_max_size=64 * 1024 * 1024)
     app.add_routes(
         [
             web.post("/v1/chat/completions", answer),

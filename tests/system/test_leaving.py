@@ -42,6 +42,23 @@ def test_a_caller_who_leaves_ends_the_generation(
     assert time.monotonic() - left_at < AT_ONCE
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_caller_who_leaves_while_the_model_is_asked_again_ends_that(
+    server: Process, proxy: Process, stream: bool
+) -> None:
+    user = f"asked again {stream}"
+    body = json.dumps(ask("talks-then-hangs", stream=stream, user=user, tools=[TOOL])).encode()
+    with sent(proxy, body, headers=f"X-Request-Id: again-{stream}\r\n"):
+        proxy.wait_for("retried", request_id=f"again-{stream}")
+        server.wait_for("asked", user=user, messages=3)
+        left_at = time.monotonic()
+
+    server.wait_for("left", user=user)
+
+    assert time.monotonic() - left_at < AT_ONCE
+    assert proxy.wait_for("abandoned", request_id=f"again-{stream}")
+
+
 def test_a_caller_who_leaves_after_the_first_words_ends_the_generation(server: Process, proxy: Process) -> None:
     with sent(proxy, json.dumps(ask("stalls", stream=True, user="listener")).encode()) as connection:
         got = b""

@@ -6,6 +6,7 @@ import orjson
 
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object
 from forge_proxy.core.stream import CallDelta, Chunk, Delta
+from forge_proxy.wire.sse import BOM
 
 _CHUNK_FIELDS = frozenset({"choices", "usage", "object"})
 _CHOICE_FIELDS = frozenset({"index", "delta", "message", "finish_reason"})
@@ -26,6 +27,7 @@ def decode_answer(raw: bytes, *, model: str | None = None) -> Chunk:
 
     `model` is put in place of the name that the backend gives its model.
     """
+    raw = raw.removeprefix(BOM)
     try:
         value: Json = orjson.loads(raw)
     except orjson.JSONDecodeError as exc:
@@ -34,6 +36,8 @@ def decode_answer(raw: bytes, *, model: str | None = None) -> Chunk:
         raise UnreadableAnswer("not a JSON object")
     if value.get("error"):
         raise UnreadableAnswer("an error in place of an answer", value)
+    if value.get("object") == "error":  # vLLM's, which it also sends in a stream
+        raise UnreadableAnswer("an error in place of an answer", {"error": value})
     if model is not None and "model" in value:
         value["model"] = model
         raw = orjson.dumps(value)

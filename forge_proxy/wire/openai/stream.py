@@ -7,6 +7,7 @@ import re
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.stream import Chunk
 from forge_proxy.wire.openai.answer import UnreadableAnswer, decode_answer
+from forge_proxy.wire.openai.places import CallPlaces
 from forge_proxy.wire.sse import SseError, SseReader
 
 _DONE = b"[DONE]"
@@ -30,7 +31,9 @@ class StreamReader:
         self._reader = SseReader()
         self._verbatim = verbatim
         self._model = model
-        self._begun = False
+        self.begun = False
+        """Whether any event of an answer has been read."""
+        self._places = CallPlaces()
 
     def feed(self, piece: bytes) -> list[Chunk]:
         """The chunks that `piece` completes."""
@@ -53,16 +56,21 @@ class StreamReader:
                 self.done = True
                 break
             self.finished = self.finished or _FINISHED.search(event) is not None
-            if self._verbatim and self._begun and b'"error"' not in event:
+            if self._verbatim and self.begun and _looks_right(event):
                 chunks.append(Chunk(as_sent=event))
                 continue
-            self._begun = True
             try:
-                chunks.append(decode_answer(event, model=self._model))
+                chunks.append(self._places.place(decode_answer(event, model=self._model)))
             except UnreadableAnswer as exc:
                 self.fault = exc
                 break
+            self.begun = True
         return [_joined(chunks)] if len(chunks) > 1 else chunks
+
+
+def _looks_right(event: bytes) -> bool:
+    """Whether an event may be passed on unread: it is an object, as far as its ends tell, and holds no error."""
+    return event[:1] == b"{" and event[-1:] == b"}" and b'"error"' not in event
 
 
 def _joined(chunks: list[Chunk]) -> Chunk:

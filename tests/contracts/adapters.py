@@ -1,0 +1,72 @@
+"""Every adapter behind the port `Backend`, before a model server whose bytes a test writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+from forge_proxy.backends.config import EmbeddedConfig
+from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
+from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.chat import ChatRequest, ModelCall
+from forge_proxy.core.stream import Chunk, Completion, CompletionBuilder
+from forge_proxy.engine.ports import Backend
+from tests.fakes.literal import EVENTS, JSON, LiteralHttp
+
+
+@dataclass
+class Adapter:
+    """An adapter that runs, the HTTP it speaks, and the loop it lives in."""
+
+    backend: Backend
+    http: LiteralHttp
+    runner: asyncio.Runner
+
+    def chunks(self, sent: list[bytes], *, stream: bool, verbatim: bool = False) -> list[Chunk]:
+        """What it makes of a stream, or of a whole answer, that comes in these pieces."""
+        self.http.says(sent, EVENTS if stream else JSON)
+        return self.answer(stream=stream, verbatim=verbatim)
+
+    def answer(self, *, stream: bool, verbatim: bool = False) -> list[Chunk]:
+        """Its answer to one request: what `http` says now."""
+
+        async def taken() -> list[Chunk]:
+            return [chunk async for chunk in self.backend.stream(self.call(stream=stream, verbatim=verbatim))]
+
+        return self.runner.run(taken())
+
+    def call(self, *, stream: bool, verbatim: bool = False) -> ModelCall:
+        """A request for that."""
+        return ModelCall(ChatRequest({"messages": []}, stream=stream), stream=stream, verbatim=verbatim)
+
+
+def put_together(chunks: list[Chunk]) -> Completion:
+    builder = CompletionBuilder()
+    for chunk in chunks:
+        builder.add(chunk)
+    return builder.completion()
+
+
+@contextmanager
+def openai_compatible() -> Generator[Adapter]:
+    http = LiteralHttp()
+    with asyncio.Runner() as runner:
+        yield Adapter(OpenAICompatible("http://model", http, health_path="/health"), http, runner)
+
+
+@contextmanager
+def embedded() -> Generator[Adapter]:
+    """Its child process is a real one; only what would be said to it goes elsewhere."""
+    http = LiteralHttp()
+    llama = EmbeddedLlama(TINY_MODEL, EmbeddedConfig(threads=1), http)
+    with asyncio.Runner() as runner:
+        runner.run(llama.start())
+        try:
+            yield Adapter(llama, http, runner)
+        finally:
+            runner.run(llama.stop())
+
+
+ADAPTERS: tuple[Callable[[], AbstractContextManager[Adapter]], ...] = (openai_compatible, embedded)

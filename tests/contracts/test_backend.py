@@ -1,0 +1,236 @@
+"""What every adapter behind the port `Backend` does, streamed and whole, whatever way the bytes come."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+
+import pytest
+
+from forge_proxy.core.errors import BackendBroke, BackendError, ContextOverflow
+from forge_proxy.core.health import Health
+from tests.contracts.adapters import ADAPTERS, Adapter, put_together
+from tests.contracts.recordings import RECORDINGS, Recording
+from tests.fakes.literal import EVENTS, JSON
+
+recorded = pytest.mark.parametrize("said", RECORDINGS, ids=lambda said: said.name)
+both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+FINISHED = b'finish_reason":"'
+OVERFLOW = b"""{"error":{"code":400,"message":"too much","type":"exceed_context_size_error",\
+"n_prompt_tokens":9,"n_ctx":4}}"""
+
+
+@pytest.fixture(scope="module", params=ADAPTERS, ids=lambda adapter: adapter.__name__)
+def adapter(request: pytest.FixtureRequest) -> Generator[Adapter]:
+    with request.param() as running:
+        yield running
+
+
+def every_cut(whole: bytes) -> Generator[list[bytes]]:
+    """At once, in two at each place there is, and byte by byte."""
+    yield [whole]
+    yield from ([whole[:at], whole[at:]] for at in range(1, len(whole)))
+    yield [whole[at : at + 1] for at in range(len(whole))]
+
+
+@recorded
+def test_a_stream_says_the_same_wherever_it_is_cut(adapter: Adapter, said: Recording) -> None:
+    for pieces in every_cut(said.streamed):
+        got = put_together(adapter.chunks(pieces, stream=True))
+
+        assert got.replies[0].calls == said.reply.calls
+        assert (got.replies[0].text or "", got.replies[0].reasoning) == (said.reply.text or "", said.reply.reasoning)
+        assert got.replies[0].finish == said.reply.finish
+        assert (got.usage or {}).get("total_tokens") == said.tokens
+
+
+@recorded
+def test_a_whole_answer_says_what_its_stream_says(adapter: Adapter, said: Recording) -> None:
+    whole = put_together(adapter.chunks([said.whole], stream=False))
+    streamed = put_together(adapter.chunks([said.streamed], stream=True))
+
+    (one,), (other,) = whole.replies, streamed.replies
+    assert one.calls == other.calls == said.reply.calls
+    assert (one.text or "", one.reasoning, one.finish) == (other.text or "", other.reasoning, other.finish)
+    assert (whole.usage or {}).get("total_tokens") == (streamed.usage or {}).get("total_tokens")
+    assert whole.head["id"] == streamed.head["id"]
+
+
+@recorded
+def test_what_is_only_passed_on_is_passed_on_byte_for_byte(adapter: Adapter, said: Recording) -> None:
+    sent = [event for event in said.events if event != b"[DONE]"]
+    for pieces in every_cut(said.streamed):
+        chunks = adapter.chunks(pieces, stream=True, verbatim=True)
+
+        assert b"\n\ndata: ".join(chunk.as_sent or b"" for chunk in chunks).split(b"\n\ndata: ") == sent
+
+    (whole,) = adapter.chunks([said.whole], stream=False, verbatim=True)
+    assert whole.as_sent == said.whole.removeprefix(b"\xef\xbb\xbf")
+
+
+@recorded
+@pytest.mark.parametrize("verbatim", [False, True], ids=["read", "verbatim"])
+def test_a_stream_that_ends_early_is_never_taken_for_a_whole_one(
+    adapter: Adapter, said: Recording, verbatim: bool
+) -> None:
+    complete = said.streamed.index(b"}", said.streamed.index(FINISHED))
+
+    for length in range(complete):
+        with pytest.raises(BackendBroke):
+            adapter.chunks([said.streamed[:length]], stream=True, verbatim=verbatim)
+
+
+@recorded
+def test_an_answer_whose_end_got_lost_behind_its_finish_reason_is_whole(adapter: Adapter, said: Recording) -> None:
+    complete = said.streamed.index(b"\n", said.streamed.index(FINISHED))
+
+    for length in range(complete, len(said.streamed)):
+        got = put_together(adapter.chunks([said.streamed[:length]], stream=True))
+
+        assert (got.replies[0].calls, got.replies[0].finish) == (said.reply.calls, said.reply.finish)
+
+
+@both
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (400, b'{"error":{"code":400,"message":"bad field","type":"invalid_request_error"}}', "bad field"),
+        (401, b'{"error":{"message":"Invalid API Key","type":"authentication_error"}}', "Invalid API Key"),
+        (404, b'{"error":{"message":"model \'x\' not found","type":"api_error"}}', "model 'x' not found"),
+        (422, b'{"detail":[{"msg":"field required"}]}', "field required"),
+        (429, b'{"object":"error","message":"slow down","type":"TooManyRequests","code":429}', "slow down"),
+        (500, b"Internal Server Error", "Internal Server Error"),
+        (503, b'{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}', "Loading model"),
+    ],
+)
+def test_a_refusal_keeps_its_status_its_words_and_when_to_come_again(
+    adapter: Adapter, stream: bool, status: int, body: bytes, words: str
+) -> None:
+    adapter.http.says([body[:5], body[5:]], JSON, status, {"retry-after": "7"})
+
+    with pytest.raises(BackendError) as caught:
+        adapter.answer(stream=stream)
+
+    assert caught.value.status == status
+    assert words in caught.value.words
+    assert caught.value.headers == {"retry-after": "7"}
+
+
+@both
+@pytest.mark.parametrize(
+    ("kind", "body"), [(JSON, OVERFLOW), (EVENTS, b"data: " + OVERFLOW + b"\n\n")], ids=["JSON", "events"]
+)
+def test_an_error_under_a_200_is_what_it_would_have_been_under_its_own_status(
+    adapter: Adapter, stream: bool, kind: str, body: bytes
+) -> None:
+    adapter.http.says([body], kind)
+
+    with pytest.raises(ContextOverflow) as caught:
+        adapter.answer(stream=stream)
+
+    assert (caught.value.status, caught.value.tokens, caught.value.window) == (400, 9, 4)
+
+
+@both
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (JSON, b'{"error":"out of memory"}'),
+        (JSON, b'{"object":"error","message":"out of memory","type":"InternalServerError","code":500}'),
+        (EVENTS, b'data: {"object":"error","message":"out of memory","code":500}\n\ndata: [DONE]\n\n'),
+        (EVENTS, b'event: error\ndata: {"error":{"message":"out of memory"}}\n\ndata: [DONE]\n\n'),
+    ],
+)
+def test_an_error_under_a_200_is_never_an_answer(adapter: Adapter, stream: bool, kind: str, body: bytes) -> None:
+    adapter.http.says([body], kind)
+
+    with pytest.raises(BackendError) as caught:
+        adapter.answer(stream=stream)
+
+    assert caught.value.status >= 500
+    assert caught.value.words == "out of memory"
+
+
+@both
+@pytest.mark.parametrize("verbatim", [False, True], ids=["read", "verbatim"])
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (JSON, b""),
+        (JSON, b"<html>"),
+        (JSON, b"[1]"),
+        (JSON, b"{}"),
+        (JSON, b'{"detail":"Not Found"}'),
+        (JSON, b'{"choices":[]}'),
+        (JSON, b'{"choices":[{"index":0,"message":{"content":"hal'),
+        (EVENTS, b""),
+        (EVENTS, b"data: [DONE]\n\n"),
+        (EVENTS, b": ping\n\n"),
+        (EVENTS, b"data: nonsense\n\n"),
+        (EVENTS, b"\x00\xff\xfe" * 20),
+        (EVENTS, b'{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}\n\n'),
+    ],
+)
+def test_what_is_no_answer_is_never_taken_for_one(
+    adapter: Adapter, stream: bool, verbatim: bool, kind: str, body: bytes
+) -> None:
+    adapter.http.says([body], kind)
+
+    with pytest.raises(BackendBroke):
+        adapter.answer(stream=stream, verbatim=verbatim)
+
+
+@pytest.mark.parametrize("verbatim", [False, True], ids=["read", "verbatim"])
+@pytest.mark.parametrize("garbage", [b"data: nonsense\n\n", b'data: {"choices":[{"ind\n\n', b"data: 7\n\n"])
+def test_garbage_in_the_middle_is_passed_on_to_nobody(adapter: Adapter, verbatim: bool, garbage: bytes) -> None:
+    begun = b'data: {"choices":[{"index":0,"delta":{"content":"one "},"finish_reason":null}]}\n\n'
+    got: list[bytes | None] = []
+
+    async def taken() -> None:
+        async for chunk in adapter.backend.stream(adapter.call(stream=True, verbatim=verbatim)):
+            got.append(chunk.as_sent)  # noqa: PERF401  what came before the fault counts
+
+    adapter.http.says([begun, garbage], EVENTS)
+    with pytest.raises(BackendBroke):
+        adapter.runner.run(taken())
+
+    assert got == [begun[6:-2]]
+
+
+@both
+def test_whoever_leaves_closes_the_exchange(adapter: Adapter, stream: bool) -> None:
+    said = RECORDINGS[0]
+    adapter.http.says([said.streamed] if stream else [said.whole], EVENTS if stream else JSON)
+
+    async def leave_after_the_first_chunk() -> int:
+        chunks = adapter.backend.stream(adapter.call(stream=stream))
+        await anext(chunks)
+        open_then = adapter.http.open_now
+        await chunks.aclose()
+        return open_then
+
+    assert adapter.runner.run(leave_after_the_first_chunk()) == 1
+    assert adapter.http.open_now == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "health"),
+    [
+        (200, b'{"status":"ok"}', Health("ok")),
+        (503, b'{"error":{"code":503,"message":"Loading model"}}', Health("loading", "Loading model")),
+        (500, b"no", Health("down", "no")),
+    ],
+)
+def test_health_is_told_and_never_raised(adapter: Adapter, status: int, body: bytes, health: Health) -> None:
+    adapter.http.says([body], JSON, status)
+
+    assert adapter.runner.run(adapter.backend.health()) == health
+
+
+def test_the_models_are_those_that_the_server_lists(adapter: Adapter) -> None:
+    listed = {"object": "list", "data": [{"id": "one", "meta": {"n_ctx": 2048}}, {"id": "two"}, {"name": "no id"}]}
+    adapter.http.says([json.dumps(listed).encode()], JSON)
+
+    cards = adapter.runner.run(adapter.backend.models())
+
+    assert [(card.id, card.window) for card in cards] == [("one", 2048), ("two", None)]

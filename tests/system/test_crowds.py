@@ -1,0 +1,80 @@
+"""Much at once: many streams side by side, and a request as large as those of agents with all their tools."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import httpx
+import pytest
+
+from tests.fakes.processes import Process, daemon, model_server
+from tests.system.asking import PATH, TOOL, JsonDict, ask, events, text
+
+STREAMS = 200
+TOOLS = 120
+guarded_too = pytest.mark.parametrize("tools", [{}, {"tools": [TOOL]}], ids=["passed-through", "guarded"])
+
+
+@guarded_too
+async def test_two_hundred_streams_at_once_each_get_their_own_answer(tools: JsonDict) -> None:
+    users = [f"user {number} says hello" for number in range(STREAMS)]
+    # text is let through live, so that all of them have begun before one has ended
+    env = {"FORGE_PROXY_GUARDRAILS__TEXT_ANSWERS": "accept"}
+    begun: set[str] = set()
+    all_begun = asyncio.Event()
+
+    async def listen(client: httpx.AsyncClient, user: str) -> str:
+        got: list[str] = []
+        async with client.stream("POST", PATH, json=ask("echoes", user=user, stream=True, **tools)) as response:
+            assert response.status_code == 200
+            async for line in response.aiter_lines():
+                got.append(line)
+                begun.add(user)
+                if len(begun) == STREAMS:
+                    all_begun.set()
+        assert events(got)[-1] == "[DONE]"
+        return text(events(got))
+
+    with model_server() as server, daemon("--backend-url", server.url, env=env) as proxy:
+        limits = httpx.Limits(max_connections=None)
+        async with (
+            httpx.AsyncClient(base_url=proxy.url, limits=limits, timeout=60) as client,
+            asyncio.TaskGroup() as group,
+        ):
+            listening = [group.create_task(listen(client, user)) for user in users]
+            await all_begun.wait()
+            assert not any(task.done() for task in listening)
+            await client.post(server.url + "/go")
+
+        assert [task.result() for task in listening] == users
+        assert "Traceback" not in proxy.printed
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_megabyte_with_all_the_tools_of_an_agent_is_guarded_like_any_other(
+    server: Process, client: httpx.Client, stream: bool
+) -> None:
+    described = {"type": "string", "description": "é words about it " * 230}
+    properties = {"n": {"type": "integer"}, "what": described, "where": described, "how": {"enum": ["a", None]}}
+    schema = {"type": "object", "properties": properties, "required": ["n"]}
+    tools = [
+        {"type": "function", "function": {"name": f"tool_{number}", "parameters": schema}} for number in range(TOOLS)
+    ]
+    history = [{"role": "user", "content": "a long page " * 5000}]
+    body = {"model": "calls-the-last", "messages": history, "tools": tools, "stream": stream, "user": f"large {stream}"}
+    size = len(json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode())
+    assert size > 1024 * 1024
+
+    response = client.post(PATH, json=body)
+
+    assert response.status_code == 200
+    if stream:
+        deltas = [json.loads(event)["choices"][0]["delta"] for event in events(response.text.splitlines())[:-1]]
+        parts = [delta["tool_calls"][0]["function"] for delta in deltas if delta.get("tool_calls")]
+        called = {"name": parts[0]["name"], "arguments": parts[1]["arguments"]}
+    else:
+        (call,) = response.json()["choices"][0]["message"]["tool_calls"]
+        called = call["function"]
+    assert called["name"] == f"tool_{TOOLS - 1}"
+    assert json.loads(called["arguments"])["n"] > size
