@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from statistics import median
@@ -37,16 +38,25 @@ async def latency(setup: Setup, ask: Ask, rounds: int) -> Samples:
     return taken
 
 
-def added(samples: Samples, name: str, base: str = "direct") -> float:
-    """The median of a server over the median of the direct way."""
-    return median(samples[name]) - median(samples[base])
+Figure = Callable[[Sequence[float]], float]
+"""What is taken of samples to stand for them: their median, or `p99`."""
 
 
-def spread(samples: Samples, name: str, reference: str) -> tuple[float, float]:
+def p99(samples: Sequence[float]) -> float:
+    """What one in a hundred exceeds; of fewer than a hundred the greatest."""
+    return sorted(samples)[math.ceil(0.99 * len(samples)) - 1]
+
+
+def added(samples: Samples, name: str, base: str = "direct", figure: Figure = median) -> float:
+    """The median, or another figure, of a server over that of the direct way."""
+    return figure(samples[name]) - figure(samples[base])
+
+
+def spread(samples: Samples, name: str, reference: str, figure: Figure = median) -> tuple[float, float]:
     """The least and the greatest ratio of what two servers add, over parts of the run."""
     size = len(samples[name]) // _BLOCKS
     blocks = [{key: taken[at * size :][:size] for key, taken in samples.items()} for at in range(_BLOCKS)]
-    ratios = [added(block, name) / added(block, reference) for block in blocks]
+    ratios = [added(block, name, figure=figure) / added(block, reference, figure=figure) for block in blocks]
     return min(ratios), max(ratios)
 
 
@@ -58,8 +68,9 @@ async def cpu_per_piece(server: Server, ask: Ask, pieces: int, times: int) -> fl
 
 
 async def stream_costs(setup: Setup, pieces: int, pace_ms: float, rounds: int) -> Samples:
-    """CPU seconds for each piece: of the reference relay, and of the daemon by kind of stream."""
-    asked = [(setup.relay, "relay", PASS_THROUGH)] + [(setup.daemon, ask.label, ask) for ask in STREAMS]
+    """CPU seconds for each piece: of the backend that writes it, of the relay, and of the daemon by kind of stream."""
+    asked = [(setup.backend, "direct", PASS_THROUGH), (setup.relay, "relay", PASS_THROUGH)]
+    asked += [(setup.daemon, ask.label, ask) for ask in STREAMS]
     costs: Samples = {label: [] for _, label, _ in asked}
     for _ in range(rounds):
         for server, label, ask in asked:
@@ -131,8 +142,3 @@ async def memory_with_streams(server: Server, ask: Ask, count: int) -> float:
         most = server.memory()
         await asyncio.gather(*asking)
     return most
-
-
-def rates_of(samples: Samples, name: str, references: Sequence[str]) -> list[float]:
-    """The median of a server as a share of each reference's."""
-    return [median(samples[name]) / median(samples[reference]) for reference in references]

@@ -11,7 +11,7 @@ from statistics import median
 
 from tests.bench.asks import Ask
 from tests.bench.children import Setup
-from tests.bench.measures import Samples, added, spread
+from tests.bench.measures import Figure, Samples, added, p99, spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,22 @@ def print_head(setup: Setup) -> None:
 
 
 def print_latency(setup: Setup, taken: Sequence[tuple[Ask, Samples]]) -> None:
+    """Medians, and what one in a hundred exceeds, by the same bound."""
+    count = len(taken[0][1]["direct"])
+    _print_latency(setup, taken, f"medians of {count}", median)
+    _print_latency(setup, taken, f"99th percentiles of {count}", p99)
+
+
+def _print_latency(setup: Setup, taken: Sequence[tuple[Ask, Samples]], what: str, figure: Figure) -> None:
     """One line a kind of request: the direct way, what each relay and the daemon add, and the ratio of the two."""
     names = [server.name for server in setup.all]
-    print(f"\nLatency to the last byte, medians of {len(taken[0][1]['direct'])}, µs: direct, then what is added to it")
+    print(f"\nLatency to the last byte, {what}, µs: direct, then what is added to it")
     print(f"{'':31}" + "".join(f"{name:>14}" for name in names) + "  daemon/relay (fifths)  bound")
     for ask, samples in taken:
-        figures = f"{us(median(samples['direct'])):14}" + "".join(f"{us(added(samples, n)):+14}" for n in names[1:])
-        ours, relays = added(samples, "daemon"), added(samples, setup.relay.name)
-        low, high = spread(samples, "daemon", setup.relay.name)
+        over = {name: added(samples, name, figure=figure) for name in names[1:]}
+        figures = f"{us(figure(samples['direct'])):14}" + "".join(f"{us(over[name]):+14}" for name in names[1:])
+        ours, relays = over["daemon"], over[setup.relay.name]
+        low, high = spread(samples, "daemon", setup.relay.name, figure)
         bound = bound_of(ask)
         # a guarded answer is streamed by the backend, whatever the caller asked for
         pieces = ask.pieces if ask.stream or ask.tools else 0
@@ -67,9 +75,9 @@ def print_latency(setup: Setup, taken: Sequence[tuple[Ask, Samples]]) -> None:
 def print_stream_costs(costs: Samples, asks: Sequence[Ask], how: str) -> None:
     """One line a kind of stream: what a piece costs beyond what it costs the relay."""
     relay = median(costs["relay"])
-    print(
-        f"\nCPU for each streamed piece, {how}, medians of {len(costs['relay'])}: the relay takes {relay * 1e6:.1f} µs"
-    )
+    direct = median(costs["direct"])
+    print(f"\nCPU for each streamed piece, {how}, medians of {len(costs['relay'])}")
+    print(f"  writing it takes the backend {direct * 1e6:.1f} µs, passing it on takes the relay {relay * 1e6:.1f} µs")
     for ask in asks:
         bound = bound_of(ask).per_piece
         # pair by pair: the machine's speed changes from one round to the next
