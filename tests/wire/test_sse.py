@@ -88,6 +88,7 @@ def test_the_end_of_the_stream_completes_an_event(ending: bytes, missing: int) -
         (b"data:a\n\ndata:  b\n\n", [b"a", b" b"]),
         (b"data: a\r\ndata: b\r\n\r\ndata: c\n\n", [b"a\nb", b"c"]),
         (b"data: a\rdata: b\r\rdata: c\r", [b"a\nb", b"c"]),
+        (b"\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\n", [b"a"]),
         (b"database: a\n\ndata : b\n\n", []),
         ("data: é😀\u2028x\n\n".encode(), ["é😀\u2028x".encode()]),
     ],

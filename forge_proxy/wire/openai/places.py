@@ -10,33 +10,34 @@ from forge_proxy.core.stream import CallDelta, Chunk, Delta
 
 
 class CallPlaces:
-    """Gives each call of an answer an index of its own. One for each answer; for most it changes nothing."""
+    """Gives each call of an answer an index of its own. One for each answer; nearly always it changes nothing."""
 
     def __init__(self) -> None:
-        self._at: dict[int, dict[int, CallDelta]] = {}
-        """By choice: the latest call that was begun at a told index, as it was placed."""
-        self._used: dict[int, set[int]] = {}
+        self._begun: dict[tuple[int, int], CallDelta] = {}
+        """By choice and told index: the latest call begun there, as it was placed."""
+        self._used: dict[int, int] = {}
+        """By choice: the highest index there is."""
 
     def place(self, chunk: Chunk) -> Chunk:
         """The chunk with its calls at their places."""
-        if not any(delta.calls for delta in chunk.deltas):
-            return chunk
-        return replace(chunk, deltas=tuple(self._placed(delta) for delta in chunk.deltas))
+        for delta in chunk.deltas:
+            if delta.calls:
+                return replace(chunk, deltas=tuple(self._placed(delta) for delta in chunk.deltas))
+        return chunk
 
     def _placed(self, delta: Delta) -> Delta:
-        at = self._at.setdefault(delta.choice, {})
-        used = self._used.setdefault(delta.choice, set())
-        calls: list[CallDelta] = []
-        for piece in delta.calls:
-            begun = at.get(piece.index)
-            if begun is None or _is_another(begun, piece):
-                index = piece.index if piece.index not in used else max(used) + 1
-                used.add(index)
-                at[piece.index] = begun = replace(piece, index=index)
-            elif piece.id and not begun.id:
-                at[piece.index] = replace(begun, id=piece.id)
-            calls.append(replace(piece, index=begun.index))
-        return replace(delta, calls=tuple(calls))
+        return replace(delta, calls=tuple(self._moved(delta.choice, piece) for piece in delta.calls))
+
+    def _moved(self, choice: int, piece: CallDelta) -> CallDelta:
+        key = choice, piece.index
+        begun = self._begun.get(key)
+        if begun is None or _is_another(begun, piece):
+            highest = self._used.get(choice, -1)
+            begun = piece if piece.index > highest else replace(piece, index=highest + 1)
+            self._begun[key], self._used[choice] = begun, begun.index
+        elif (piece.id and not begun.id) or (piece.name and not begun.name):
+            begun = self._begun[key] = replace(begun, id=begun.id or piece.id, name=begun.name or piece.name)
+        return piece if begun.index == piece.index else replace(piece, index=begun.index)
 
 
 def _is_another(begun: CallDelta, piece: CallDelta) -> bool:
