@@ -10,6 +10,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from forge_proxy.api.admin.text_answers import TextAnswerFigures
 from forge_proxy.api.auth import RequireKey, read_keys
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.health import HealthChecks
@@ -47,6 +48,9 @@ def create_app(engine: Engine, backend: Backend, policy: GuardPolicy, config: Se
         app.add_route(path, chat.create, methods=["POST"])
     app.add_route("/v1/models", models.all, methods=["GET"])
     app.add_route("/v1/models/{name:path}", models.one, methods=["GET"])
+    learned = TextAnswerFigures(engine.text_answers, policy)
+    app.add_route("/admin/v1/text-answers", learned.all, methods=["GET", "DELETE"])
+    app.add_route("/admin/v1/text-answers/{name:path}", learned.forget, methods=["DELETE"])
     app.add_route("/health", health.health, methods=["GET"])
     app.add_route("/healthz", health.alive, methods=["GET"])
     app.add_route("/readyz", health.ready, methods=["GET"])

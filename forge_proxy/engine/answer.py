@@ -72,7 +72,7 @@ class Engine:
 
         done = False
         try:
-            nudge_text = self.text_answers.should_nudge(policy, request.model)
+            nudge_text = self.text_answers.should_nudge(policy, self.models.served_as(request.model))
             turn = open_turn(request, policy, request_id=request_id, nudge_text=nudge_text)
             events = self._guard(request, turn, slot) if turn else self._relay(request, slot)
             async with slot, aclosing(events):
@@ -133,7 +133,7 @@ class Engine:
             yield chunk
         yield Chunk(usage=spent.usage())
         for settled in verdict.answers:
-            self.text_answers.learn(request.model, turn.faults, settled)
+            self.text_answers.learn(self.models.served_as(request.model), turn.faults, settled)
         yield _report(turn, verdict.answers, spent)
 
 

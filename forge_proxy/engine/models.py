@@ -50,6 +50,13 @@ class Models:
                 raise
             except BackendFault:  # a server without a model list
                 self._until = self._clock.now() + _KEPT_FOR
+        return self._stand_in(asked)
+
+    def served_as(self, asked: str | None) -> str:
+        """The model that a name means, as far as is known without asking: what is learned of it is kept under this."""
+        return self._stand_in(asked) or asked or ""
+
+    def _stand_in(self, asked: str | None) -> str | None:
         if asked in self._names:
             return None
         if self._default is not None:

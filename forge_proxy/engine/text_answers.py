@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Literal
+
+from forge_proxy.core.errors import UnknownModel
 from forge_proxy.core.guardrails import GuardPolicy, Settled
 from forge_proxy.core.guardrails.text_policy import TextFigures
 from forge_proxy.core.guardrails.turn import Fault
+
+_REMEMBERED = 256
+"""Models; a server without a model list answers to whatever name a caller makes up."""
 
 
 class TextAnswers:
     """The figures of each model since the daemon started."""
 
     def __init__(self) -> None:
-        self.figures: dict[str, TextFigures] = {}
+        self._figures: OrderedDict[str, TextFigures] = OrderedDict()
 
-    def should_nudge(self, policy: GuardPolicy, model: str | None) -> bool:
+    @property
+    def figures(self) -> Mapping[str, TextFigures]:
+        """By the model's name."""
+        return self._figures
+
+    def should_nudge(self, policy: GuardPolicy, model: str) -> bool:
         """Whether bare text of this model is to be asked again."""
         match policy.text_answers:
             case "nudge":
@@ -21,12 +34,35 @@ class TextAnswers:
             case "accept":
                 return False
             case "auto":
-                return self.figures.get(model or "", TextFigures()).should_nudge()
+                return self._of(model).should_nudge()
 
-    def learn(self, model: str | None, faults: tuple[Fault, ...], settled: Settled) -> None:
+    def now(self, policy: GuardPolicy, model: str) -> Literal["nudge", "accept"]:
+        """What is done with this model's bare text, apart from the few that are still asked again."""
+        if not policy.enabled.retry or 0 in (policy.max_retries, policy.max_text_nudges):
+            return "accept"
+        if policy.text_answers == "auto":
+            return "accept" if self._of(model).accepted else "nudge"
+        return policy.text_answers
+
+    def learn(self, model: str, faults: tuple[Fault, ...], settled: Settled) -> None:
         """Take in how a request ended."""
-        before = self.figures.get(model or "", TextFigures())
         if Fault.TEXT in faults:
-            self.figures[model or ""] = before.with_nudge(brought_call=bool(settled.calls))
+            self._keep(model, self._of(model).with_nudge(brought_call=bool(settled.calls)))
         elif settled.bare_text:
-            self.figures[model or ""] = before.with_text()
+            self._keep(model, self._of(model).with_text())
+
+    def forget(self, model: str | None = None) -> None:
+        """Begin anew, with this model or with all. Raises `UnknownModel`."""
+        if model is None:
+            self._figures.clear()
+        elif self._figures.pop(model, None) is None:
+            raise UnknownModel(model, list(self._figures))
+
+    def _of(self, model: str) -> TextFigures:
+        return self._figures.get(model, TextFigures())
+
+    def _keep(self, model: str, figures: TextFigures) -> None:
+        self._figures[model] = figures
+        self._figures.move_to_end(model)
+        if len(self._figures) > _REMEMBERED:
+            self._figures.popitem(last=False)

@@ -49,7 +49,7 @@ def read_turn(file: Path | None) -> Turn:
     except InvalidRequest as error:
         raise InputError(f"{file}: {_place_in(error.at, listed, whole=is_list(written))}: {error.why}") from error
     policy = GuardPolicy()
-    nudge_text = TextAnswers().should_nudge(policy, None)
+    nudge_text = TextAnswers().should_nudge(policy, "")
     turn = open_turn(request, policy, request_id="rescue", nudge_text=nudge_text)
     if turn is None:
         _refuse_unguarded(file, listed)

@@ -20,11 +20,19 @@ class TextFigures:
     nudges: int = 0
     calls: int = 0
 
+    @property
+    def share(self) -> float | None:
+        """The share of nudges that turned into a call; None where there were none."""
+        return self.calls / self.nudges if self.nudges else None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether enough was seen to let bare text through, but for one in `STILL`."""
+        return self.nudges >= ENOUGH and self.calls < WORTH * self.nudges
+
     def should_nudge(self) -> bool:
         """Whether the next bare text should be asked again."""
-        if self.nudges < ENOUGH or self.calls >= WORTH * self.nudges:
-            return True
-        return self.texts % STILL == STILL - 1
+        return not self.accepted or self.texts % STILL == STILL - 1
 
     def with_text(self) -> TextFigures:
         """The figures after a bare text that was accepted at once."""

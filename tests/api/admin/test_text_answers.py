@@ -1,0 +1,106 @@
+"""The figures of the learned text policy: shown, reset, and behind the same door as everything else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from forge_proxy.api.app import create_app
+from forge_proxy.api.config import ServerConfig
+from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.engine.answer import Engine
+from tests.api.test_mistakes import ASK, RIGHT
+from tests.fakes.says import Said
+from tests.fakes.scripted import ScriptedHttp, StillClock
+
+PATH = "/admin/v1/text-answers"
+TEXT = Said(text="It is sunny.")
+
+
+@asynccontextmanager
+async def daemon(
+    *script: Said, policy: GuardPolicy | None = None, key: str | None = None
+) -> AsyncGenerator[httpx.AsyncClient]:
+    """An application before a model that says this, whose one model is called `scripted`."""
+    backend = OpenAICompatible("http://scripted", ScriptedHttp(script))
+    engine = Engine(backend, StillClock(), lambda _: None)
+    config = ServerConfig.model_validate({"api_keys": [key] if key else []})
+    app = create_app(engine, backend, policy or GuardPolicy(), config)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+        yield client
+
+
+async def ask(client: httpx.AsyncClient, model: str, times: int = 1) -> None:
+    for _ in range(times):
+        answer = await client.post("/v1/chat/completions", json={**ASK, "model": model})
+        assert answer.status_code == 200
+
+
+async def test_what_was_learned_is_told_for_the_model_that_answered_whatever_it_was_called() -> None:
+    async with daemon(TEXT, TEXT, TEXT, RIGHT) as client:
+        before = await client.get(PATH)
+        await ask(client, "gpt-9")
+        await ask(client, "scripted")
+        after = await client.get(PATH, headers={"x-request-id": "mine"})
+
+    assert before.json() == {"object": "list", "text_answers": "auto", "data": []}
+    figures = {"model": "scripted", "texts": 2, "nudges": 2, "calls": 1, "share": 0.5, "now": "nudge"}
+    assert after.json()["data"] == [figures]
+    assert after.headers["x-request-id"] == "mine"
+
+
+async def test_eight_nudges_in_vain_are_told_followed_and_forgotten() -> None:
+    async with daemon(*[TEXT] * 19) as client:
+        await ask(client, "scripted", times=9)
+        (learned,) = (await client.get(PATH)).json()["data"]
+        forgotten = await client.delete(f"{PATH}/scripted")
+        await ask(client, "scripted")
+        (anew,) = (await client.get(PATH)).json()["data"]
+        all_forgotten = await client.delete(PATH)
+
+    assert learned == {"model": "scripted", "texts": 9, "nudges": 8, "calls": 0, "share": 0.0, "now": "accept"}
+    assert (forgotten.status_code, forgotten.json()["data"]) == (200, [])
+    assert (anew["nudges"], anew["now"]) == (1, "nudge")
+    assert all_forgotten.json()["data"] == []
+
+
+async def test_texts_that_were_never_asked_again_have_no_share() -> None:
+    async with daemon(TEXT, policy=GuardPolicy(text_answers="accept")) as client:
+        await ask(client, "scripted")
+        said = (await client.get(PATH)).json()
+
+    figures = {"model": "scripted", "texts": 1, "nudges": 0, "calls": 0, "share": None, "now": "accept"}
+    assert (said["text_answers"], said["data"]) == ("accept", [figures])
+
+
+async def test_a_model_of_which_nothing_is_known_is_a_404_that_names_those_there_are() -> None:
+    async with daemon(TEXT, TEXT) as client:
+        await ask(client, "scripted")
+        answer = await client.delete(f"{PATH}/org/other")
+
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["type"]) == (404, "model_not_found", "invalid_request_error")
+    assert "'org/other'" in error["message"]
+    assert "scripted" in error["message"]
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_it_needs_a_key_like_everything_else(method: str) -> None:
+    async with daemon(key="sk-alice") as client:
+        without = await client.request(method, PATH)
+        withal = await client.request(method, PATH, headers={"x-api-key": "sk-alice"})
+
+    assert (without.status_code, without.json()["error"]["code"]) == (401, "invalid_api_key")
+    assert withal.status_code == 200
+
+
+async def test_another_method_is_a_405_that_says_which_are_right() -> None:
+    async with daemon() as client:
+        answer = await client.post(PATH)
+
+    assert (answer.status_code, answer.json()["error"]["type"]) == (405, "invalid_request_error")
+    assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD", "DELETE"}

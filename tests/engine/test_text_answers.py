@@ -1,0 +1,68 @@
+"""What is learned of bare text: for each model by itself, and not for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from forge_proxy.core.errors import UnknownModel
+from forge_proxy.core.guardrails import GuardPolicy, Outcome, Settled
+from forge_proxy.core.guardrails.turn import Fault
+from forge_proxy.engine.text_answers import TextAnswers
+
+TEXT = Settled("Hm.", (), "stop", Outcome.RETRIED, 2)
+
+
+def taught(*models: str) -> TextAnswers:
+    """Nudged eight times each, for nothing."""
+    learned = TextAnswers()
+    for model in models:
+        for _ in range(8):
+            learned.learn(model, (Fault.TEXT,), TEXT)
+    return learned
+
+
+@pytest.mark.parametrize(
+    ("policy", "after_eight"),
+    [
+        ({}, "accept"),
+        ({"text_answers": "nudge"}, "nudge"),
+        ({"text_answers": "nudge", "max_text_nudges": 0}, "accept"),
+        ({"text_answers": "nudge", "max_retries": 0}, "accept"),
+        ({"text_answers": "nudge", "enabled": {"retry": False}}, "accept"),
+        ({"text_answers": "accept"}, "accept"),
+    ],
+)
+def test_what_is_done_now_is_said_as_it_is(policy: dict[str, object], after_eight: str) -> None:
+    learned = taught("chatty")
+
+    assert learned.now(GuardPolicy.model_validate(policy), "chatty") == after_eight
+    assert learned.now(GuardPolicy(), "new") == "nudge"
+
+
+def test_one_model_says_nothing_of_another() -> None:
+    learned = taught("chatty")
+
+    assert [learned.should_nudge(GuardPolicy(), model) for model in ("chatty", "new")] == [False, True]
+
+
+def test_what_is_forgotten_is_learned_anew() -> None:
+    learned = taught("one", "two", "three")
+
+    learned.forget("two")
+    with pytest.raises(UnknownModel, match="one, three"):
+        learned.forget("two")
+    left = list(learned.figures)
+    learned.forget()
+
+    assert left == ["one", "three"]
+    assert not learned.figures
+
+
+def test_names_that_callers_make_up_are_not_kept_for_ever() -> None:
+    learned = TextAnswers()
+    for number in range(300):
+        learned.learn(f"model {number}", (Fault.TEXT,), TEXT)
+        learned.learn("in use", (Fault.TEXT,), TEXT)
+
+    assert len(learned.figures) == 256
+    assert learned.figures["in use"].nudges == 300
