@@ -72,8 +72,12 @@ class Engine:
 
         done = False
         try:
-            nudge_text = self.text_answers.should_nudge(policy, self.models.served_as(request.model))
-            turn = open_turn(request, policy, request_id=request_id, nudge_text=nudge_text)
+            served = self.models.served_as(request.model)
+            turn = open_turn(
+                request, policy, request_id=request_id,
+                nudge_text=self.text_answers.should_nudge(policy, served),
+                opens_thoughts=self.text_answers.opens_thoughts(served),
+            )  # fmt: skip
             events = self._guard(request, turn, slot) if turn else self._relay(request, slot)
             async with slot, aclosing(events):
                 async for event in events:
@@ -118,7 +122,9 @@ class Engine:
                     self._observe(Looped(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))
                 if attempt.usage is not None:
                     spent.add(attempt.usage)
-                verdict = attempt.judge(await readings_of(turn, attempt.replies(), self._thorough))
+                readings = await readings_of(turn, attempt.replies(), self._thorough)
+                self.text_answers.saw(self.models.served_as(request.model), readings)
+                verdict = attempt.judge(readings)
             except UnreadCall:
                 retry = judge_unread(turn, attempt.left)
                 if retry is None:

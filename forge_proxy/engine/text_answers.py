@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from forge_proxy.core.errors import UnknownModel
 from forge_proxy.core.guardrails import GuardPolicy, Settled
+from forge_proxy.core.guardrails.reading import Reading
 from forge_proxy.core.guardrails.text_policy import TextFigures
 from forge_proxy.core.guardrails.turn import Fault
 
@@ -50,6 +51,16 @@ class TextAnswers:
             self._keep(model, self._of(model).with_nudge(brought_call=bool(settled.calls)))
         elif settled.bare_text:
             self._keep(model, self._of(model).with_text())
+
+    def opens_thoughts(self, model: str) -> bool:
+        """Whether this model's text may begin with thoughts that its chat template opens."""
+        return self._of(model).opens_thoughts
+
+    def saw(self, model: str, readings: Sequence[Reading]) -> None:
+        """Take in what was read of one attempt."""
+        closed = [reading.closes_thoughts for reading in readings if reading.closes_thoughts is not None]
+        if closed and any(closed) != self.opens_thoughts(model):
+            self._keep(model, self._of(model).with_thoughts(opened=any(closed)))
 
     def forget(self, model: str | None = None) -> None:
         """Begin anew, with this model or with all. Raises `UnknownModel`."""

@@ -28,8 +28,8 @@ class Reading:
     """Whether there is something that only a thorough reading may still read."""
     thought: str = ""
     """What of the text was thought."""
-    recalled: bool = False
-    """Whether some of it stood before the end of thoughts that nothing in the text opened."""
+    closes_thoughts: bool | None = None
+    """Whether thoughts end in the text that nothing in it opened; None where there is no text."""
     written: str = ""
     """The text with its calls as they were written."""
     rescued: tuple[ToolCall, ...] = ()
@@ -43,7 +43,8 @@ def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Reading:
         return Reading(text, reply.calls, written=text)
     mend = mend_object if thorough else None
     rescued = rescue(text, turn.callable_names, template_thinks=turn.text_waits, mend=mend)
-    thought, recalled, written = rescued.reasoning, rescued.recalled != "", rescued.written or rescued.text
+    thought, written = rescued.reasoning, rescued.written or rescued.text
+    closes_thoughts = rescued.closes_thoughts if text.strip() else None
     native, marks, unread = _mended(reply.calls, thorough=thorough)
     found = _new_ones(_whole(rescued.calls, reply), native)
     if rescued.calls or reply.calls or rescued.text.strip() or rescued.broken:
@@ -61,7 +62,7 @@ def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Reading:
         broken=broken and not native and not calls,
         unread=(rescued.unread and rescued.broken) or unread,
         thought=thought,
-        recalled=recalled,
+        closes_thoughts=closes_thoughts,
         written=written,
         rescued=calls,
     )

@@ -19,6 +19,8 @@ class TextFigures:
     texts: int = 0
     nudges: int = 0
     calls: int = 0
+    opens_thoughts: bool = False
+    """Whether its latest text had the end of thoughts that its chat template had begun: the next one may have, too."""
 
     @property
     def share(self) -> float | None:
@@ -37,6 +39,10 @@ class TextFigures:
     def with_text(self) -> TextFigures:
         """The figures after a bare text that was accepted at once."""
         return replace(self, texts=self.texts + 1)
+
+    def with_thoughts(self, *, opened: bool) -> TextFigures:
+        """The figures after a text that began with such thoughts, or with none."""
+        return replace(self, opens_thoughts=opened)
 
     def with_nudge(self, *, brought_call: bool) -> TextFigures:
         """The figures after a bare text that was asked again."""

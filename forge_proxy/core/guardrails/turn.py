@@ -125,7 +125,8 @@ def open_turn(
 ) -> Turn | None:
     """The turn a request begins with; None when there is nothing to guard and it passes through.
 
-    `nudge_text` is what the text policy says for this model now, `opens_thoughts` whether its template begins thoughts. Several choices (`n` > 1) are never asked again.
+    `nudge_text` is what the text policy says for this model now, `opens_thoughts` whether its chat template begins
+    thoughts for it. Several choices (`n` > 1) are never asked again.
     """
     switches = policy.enabled
     if not request.tools or request.tool_choice.mode == "none" or not switches.any:

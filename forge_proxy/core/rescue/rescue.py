@@ -53,6 +53,8 @@ class Rescued:
     reasoning: str = ""
     recalled: str = ""
     """What of the reasoning stood before the end of thoughts that nothing in the text opened."""
+    closes_thoughts: bool = False
+    """Whether there is such an end, whatever was made of it."""
     written: str = ""
     """The text with its calls as they were written, `""` where there are none."""
     unread: bool = False
@@ -71,7 +73,8 @@ def rescue(text: str, names: Collection[str], *, template_thinks: bool = True, m
         return Rescued(text, unread=look.unread)
     start, recalled, thoughts = 0, "", [text[slice(*part.inner)] for part in parts if part.kind is Kind.THOUGHT]
     lone = next((i for i, part in enumerate(parts) if part.kind in (Kind.LONE_CLOSER, Kind.THOUGHT)), None)
-    if template_thinks and lone is not None and parts[lone].kind is Kind.LONE_CLOSER:
+    closes = lone is not None and parts[lone].kind is Kind.LONE_CLOSER
+    if template_thinks and lone is not None and closes:
         recalled = text[: parts[lone].start]
         thoughts.insert(0, recalled)
         start = parts[lone].end
@@ -82,7 +85,7 @@ def rescue(text: str, names: Collection[str], *, template_thinks: bool = True, m
     reasoning = "\n".join(thought.strip() for thought in thoughts)
     around = _around(text, start, parts, meant)
     written = _around(text, start, parts, []) if meant else ""
-    return Rescued(around, found, broken, reasoning, recalled, written, look.unread)
+    return Rescued(around, found, broken, reasoning, recalled, closes, written, look.unread)
 
 
 class Mended(NamedTuple):

@@ -1,0 +1,61 @@
+"""Thoughts that a model's chat template opens: known from its answers, so that they do not leave as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.answer import Engine
+from forge_proxy.wire.openai.request import decode_request
+from tests.fakes.says import Said
+from tests.fakes.scripted import JsonDict, ScriptedHttp, StillClock
+
+TOOL: JsonDict = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
+ASK: JsonDict = {"model": "m", "messages": [{"role": "user", "content": "Hi."}], "tools": [TOOL], "stream": True}
+LIVE = GuardPolicy(text_answers="accept")
+THINKS = Said(text="They greet me.\n</think>\n\nHello to you, and welcome.")
+PLAIN = Said(text="Hello to you, and welcome.")
+
+
+async def deltas(engine: Engine) -> list[tuple[str | None, str | None]]:
+    """The reasoning and the text of each delta of one answer."""
+    events = engine.answer(decode_request(ASK), LIVE, request_id="r")
+    chunks = [event async for event in events if isinstance(event, Chunk)]
+    return [
+        (delta.reasoning, delta.text) for chunk in chunks for delta in chunk.deltas if delta.reasoning or delta.text
+    ]
+
+
+async def answers(script: Sequence[Said]) -> list[tuple[str, str, int]]:
+    """Of each answer the reasoning, the text, and how many deltas with text there were."""
+    engine = Engine(OpenAICompatible("http://scripted", ScriptedHttp(script)), StillClock(), lambda _: None)
+    found: list[tuple[str, str, int]] = []
+    for _ in script:
+        said = await deltas(engine)
+        texts = [text for _, text in said if text]
+        found.append(("".join(thought or "" for thought, _ in said).strip(), "".join(texts).strip(), len(texts)))
+    return found
+
+
+async def test_once_seen_they_leave_as_reasoning_and_the_text_after_them_live() -> None:
+    first, second, third = await answers([THINKS] * 3)
+
+    assert first[1].startswith("They greet me.")  # nobody could know
+    assert second[:2] == third[:2] == ("They greet me.", "Hello to you, and welcome.")
+    assert second[2] > 1
+
+
+async def test_where_none_come_the_text_is_text_and_the_next_one_live_again() -> None:
+    *_, held, live = await answers([THINKS, PLAIN, PLAIN])
+
+    assert held == ("", "Hello to you, and welcome.", 1)
+    assert live[:2] == ("", "Hello to you, and welcome.")
+    assert live[2] > 1
+
+
+async def test_an_answer_without_text_says_nothing_of_it() -> None:
+    *_, last = await answers([THINKS, Said(calls=(("get_weather", "{}"),)), THINKS])
+
+    assert last[0] == "They greet me."
