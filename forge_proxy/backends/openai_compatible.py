@@ -57,7 +57,10 @@ class OpenAICompatible:
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
                 yield self._whole(await response.read(), call, renamed)
                 return
-            reader = StreamReader(verbatim=call.verbatim and call.stream and renamed is None, model=renamed)
+            verbatim = call.verbatim and call.stream and renamed is None
+            wanted = "return_progress" in call.request.body
+            progress = call.dialect.llama_cpp and call.stream and not (verbatim and wanted)
+            reader = StreamReader(verbatim=verbatim, model=renamed, progress=progress)
             async for piece in response.pieces():
                 for chunk in reader.feed(piece):
                     yield chunk if call.stream else replace(chunk, as_sent=None)
@@ -88,6 +91,19 @@ class OpenAICompatible:
             return None
         slots = props.get("total_slots") if is_object(props) else None
         return slots if is_integer(slots) and slots > 0 else None
+
+    async def count_tokens(self, call: ModelCall) -> int | None:
+        """See `engine.ports.Backend`. A llama-server counts exactly, its template applied."""
+        if not call.dialect.llama_cpp:
+            return None
+        body = orjson.dumps(encode_call(call))
+        url = f"{self._base}/chat/completions/input_tokens"
+        async with self._http.open("POST", url, body=body, headers=self._headers, seconds=_SHORT) as response:
+            if response.status >= 400:
+                raise await self._error(response)
+            counted = _parsed(await response.read())
+        tokens = counted.get("input_tokens") if is_object(counted) else None
+        return tokens if is_integer(tokens) else None
 
     async def health(self) -> Health:
         """See `engine.ports.Backend`."""

@@ -104,6 +104,8 @@ class ModelCall:
     """Our synthetic tool, offered last so that the prompt up to it stays the same from turn to turn."""
     added: tuple[Message, ...] = ()
     """Failed answers and corrections, after the caller's messages."""
+    demanded: tuple[ToolSpec, ...] = ()
+    """Tools of which the backend is held to write a call as JSON text, and nothing else (the last retry)."""
     model: str | None = None
     """The name to send to the backend where it differs from the caller's, who is answered under the name asked for."""
     usage: bool = False

@@ -22,6 +22,7 @@ class Need(StrEnum):
     SYSTEM_FIRST = "system message first"
     NO_SYSTEM = "no system message"
     ALTERNATION = "roles alternate"
+    CHOICE_IN_WORDS = "tool_choice in words"
     PLAIN_SCHEMAS = "plain tool schemas"
     """The tools, or the grammar it made of them."""
     UNCLEAR = "unclear"
@@ -44,6 +45,10 @@ class Dialect:
     """Where system messages may stand; elsewhere they become user messages."""
     alternating: bool = False
     """Whether neighbours of one role have to be one message."""
+    choice_in_words: bool = False
+    """Whether `tool_choice` is a word and never an object. Which tool an object names is then ours to see to."""
+    llama_cpp: bool = False
+    """Whether it is a llama-server, which understands fields of its own."""
     plain_schemas: bool = False
     """Whether tools are sent with `core.projection.plain` schemas."""
 
@@ -55,6 +60,7 @@ class Dialect:
             "system messages first": self.system == "first",
             "system as user": self.system == "never",
             "neighbours of one role merged": self.alternating,
+            "tool_choice in words": self.choice_in_words,
             "plain tool schemas": self.plain_schemas,
         }
         return tuple(words for words, holds in changes.items() if holds)
@@ -71,6 +77,8 @@ class Dialect:
                 return replace(self, system="never")
             case Need.ALTERNATION:  # such templates count a system message in between as a break of the order
                 return replace(self, alternating=True, system=first)
+            case Need.CHOICE_IN_WORDS:
+                return replace(self, choice_in_words=True)
             case Need.PLAIN_SCHEMAS | Need.UNCLEAR:
                 return replace(self, plain_schemas=True)
             case _:

@@ -193,8 +193,10 @@ class EmptyAnswer(ForgeError):
 class ToolChoiceUnsatisfied(ForgeError):
     """A call was demanded by `tool_choice` and the model made none within its attempts."""
 
-    def __init__(self, wanted: str, attempts: int, last_text: str) -> None:
-        super().__init__(f"tool_choice asks for {wanted}, and the model made no such call in {attempts} attempts")
+    def __init__(self, wanted: str, attempts: int, last_text: str, *, cut: bool = False) -> None:
+        limit = "; the last answer ended at its token limit" if cut else ""
+        tries = f"{attempts} attempt{'s' if attempts > 1 else ''}"
+        super().__init__(f"tool_choice asks for {wanted}, and the model made no such call in {tries}{limit}")
         self.attempts = attempts
         self.last_text = last_text
 

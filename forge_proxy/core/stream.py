@@ -39,6 +39,14 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How many tokens of the prompt have been read, those in the cache included."""
+
+    processed: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """One event of an answer. `head` holds its other top-level fields: id, created, model, timings, ….
 
@@ -48,6 +56,8 @@ class Chunk:
     deltas: tuple[Delta, ...] = ()
     usage: JsonObject | None = None
     head: JsonObject = field(default_factory=no_fields)
+    progress: Progress | None = None
+    """How far the prompt has been read: such a chunk says nothing else, and the answer has not begun."""
     as_sent: bytes | None = field(default=None, compare=False, repr=False)
     """The JSON text this was read from, for a caller of the same dialect who is to get it unchanged."""
 

@@ -17,13 +17,15 @@ import orjson
 
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.dialect import Dialect, Need
-from forge_proxy.core.errors import LimitTooLarge, Refused
+from forge_proxy.core.errors import BackendError, ContextOverflow, LimitTooLarge, Refused, UnreadCall
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.blame import Blame, find_guilty
 from forge_proxy.engine.events import Accommodated
 from forge_proxy.engine.ports import Backend, Observer
 
 _REMEMBERED = 256
+_NOT_TAKEN = frozenset({400, 422, 500, 501})
+"""Statuses of servers that do not know a field, or cannot make a grammar of it."""
 
 
 class Accommodating:
@@ -39,11 +41,8 @@ class Accommodating:
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         """See `engine.ports.Backend`. Raises `ToolsRefused` as well."""
-        tools = self._tools(call) if self._plain else None
-        dialect = self._dialects.get(_model(call), self._usual)
-        if tools in self._plain:
-            dialect = replace(dialect, plain_schemas=True)
-        call = replace(call, dialect=dialect)
+        call = self._written(call)
+        dialect = call.dialect
         begun = False
         while True:
             try:
@@ -57,15 +56,30 @@ class Accommodating:
                 if begun or call.room is not None:
                     raise
                 call = replace(call, room=refusal.room or 0)
-            except Refused as refusal:
+            except BackendError as refusal:
                 if begun:
                     raise
                 call = await self._rewritten(call, refusal)
             else:
                 return
 
-    async def _rewritten(self, call: ModelCall, refusal: Refused) -> ModelCall:
+    async def count_tokens(self, call: ModelCall) -> int | None:
+        """See `engine.ports.Backend`."""
+        return await self._backend.count_tokens(self._written(call))
+
+    def _written(self, call: ModelCall) -> ModelCall:
+        """The call in the dialect that is known to be taken."""
+        dialect = self._dialects.get(_model(call), self._usual)
+        if self._plain and self._tools(call) in self._plain:
+            dialect = replace(dialect, plain_schemas=True)
+        return replace(call, dialect=dialect)
+
+    async def _rewritten(self, call: ModelCall, refusal: BackendError) -> ModelCall:
         """The call in a dialect that meets what it was refused for. Raises the refusal where there is none."""
+        if call.demanded and refusal.status in _NOT_TAKEN and not isinstance(refusal, UnreadCall | ContextOverflow):
+            return replace(call, demanded=())
+        if not isinstance(refusal, Refused):
+            raise refusal
         if refusal.need.is_of_tools and not call.request.body.get("tools"):
             raise refusal
         dialect = call.dialect.meeting(refusal.need)

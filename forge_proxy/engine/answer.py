@@ -12,8 +12,18 @@ from typing import TypeAlias
 
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.dialect import AS_SENT, Dialect
-from forge_proxy.core.errors import ForgeError, UnreadCall
-from forge_proxy.core.guardrails import GuardPolicy, Outcome, Settled, Turn, judge_unread, open_turn
+from forge_proxy.core.errors import ContextOverflow, ForgeError, UnreadCall
+from forge_proxy.core.guardrails import (
+    CallsForbidden,
+    GuardPolicy,
+    Outcome,
+    Settled,
+    Turn,
+    judge_unread,
+    open_turn,
+    without_corrections,
+)
+from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.guardrails.usage import Spent
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.accommodate import Accommodating
@@ -21,6 +31,7 @@ from forge_proxy.engine.admission import Admission, Slot
 from forge_proxy.engine.attempt import Attempt, Settlement
 from forge_proxy.engine.events import Abandoned, Answered, Failed, Looped, Retried, Unchecked
 from forge_proxy.engine.models import Models
+from forge_proxy.engine.own_prompt import OwnPrompt
 from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
 from forge_proxy.engine.readings import readings_of
 from forge_proxy.engine.report import Report
@@ -47,6 +58,7 @@ class Engine:
         dialect: Dialect = AS_SENT,
     ) -> None:
         self._backend = Accommodating(backend, observe, dialect)
+        self._own_prompt = OwnPrompt(self._backend)
         self._clock = clock
         self._observe = observe
         self._thorough = thorough
@@ -78,7 +90,7 @@ class Engine:
                 nudge_text=self.text_answers.should_nudge(policy, served),
                 opens_thoughts=self.text_answers.opens_thoughts(served),
             )  # fmt: skip
-            events = self._guard(request, turn, slot) if turn else self._relay(request, slot)
+            events = self._guard(request, turn, slot) if turn else self._relay(request, policy, slot)
             async with slot, aclosing(events):
                 async for event in events:
                     if isinstance(event, Report):
@@ -93,15 +105,17 @@ class Engine:
             if not done:
                 self._observe(Abandoned(request_id, *took()))
 
-    async def _relay(self, request: ChatRequest, slot: Slot) -> AsyncGenerator[AnswerEvent]:
-        """A request with nothing to guard, asked and answered the way its caller asked."""
+    async def _relay(self, request: ChatRequest, policy: GuardPolicy, slot: Slot) -> AsyncGenerator[AnswerEvent]:
+        """A request with nothing to guard but that no call comes, asked and answered the way its caller asked."""
         model = await self.models.name_for(request.model)
-        call = ModelCall(request, stream=request.stream, model=model, verbatim=True)
+        forbidden = CallsForbidden() if request.tools and policy.enabled.any else None
+        call = ModelCall(request, stream=request.stream, model=model, verbatim=forbidden is None)
         async with aclosing(self._backend.stream(call)) as chunks:
             async for chunk in chunks:
-                yield chunk
+                yield forbidden.take(chunk) if forbidden else chunk
         slot.leave()
-        yield Report(Outcome.PASSTHROUGH)
+        marks = forbidden.marks if forbidden else ()
+        yield Report(Outcome.REPAIRED if marks else Outcome.PASSTHROUGH, marks=marks)
 
     async def _guard(self, request: ChatRequest, turn: Turn, slot: Slot) -> AsyncGenerator[AnswerEvent]:
         """The attempts of a guarded request, until one is an answer. All have the same slot."""
@@ -116,12 +130,12 @@ class Engine:
                     async for chunk in chunks:
                         if (out := attempt.take(chunk)) is not None:
                             yield out
-                        if attempt.is_over:
+                        if attempt.is_over or attempt.hopeless:
                             break
                 for loop in attempt.loops:
                     self._observe(Looped(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))
                 if attempt.usage is not None:
-                    spent.add(attempt.usage)
+                    spent.add(attempt.usage, corrected=bool(turn.added))
                 readings = await readings_of(turn, attempt.replies(), self._thorough)
                 self.text_answers.saw(self.models.served_as(request.model), readings)
                 verdict = attempt.judge(readings)
@@ -130,6 +144,12 @@ class Engine:
                 if retry is None:
                     raise
                 verdict = retry
+            except ContextOverflow:
+                if not turn.added or attempt.left:
+                    raise
+                self._observe(Retried(turn.request_id, turn.attempt, Fault.NO_ROOM))
+                turn = without_corrections(turn)
+                continue
             if isinstance(verdict, Settlement):
                 break
             self._observe(Retried(turn.request_id, turn.attempt, verdict.fault))
@@ -137,7 +157,9 @@ class Engine:
         slot.leave()  # the backend is done, and nobody shall wait for a caller who reads slowly
         for chunk in verdict.chunks:
             yield chunk
-        yield Chunk(usage=spent.usage())
+        if (usage := spent.usage()) is not None and (request.include_usage or not request.stream):
+            usage = spent.usage(await self._own_prompt.added_to(_call(request, turn, model)))
+        yield Chunk(usage=usage)
         for settled in verdict.answers:
             self.text_answers.learn(self.models.served_as(request.model), turn.faults, settled)
         yield _report(turn, verdict.answers, spent)
@@ -146,7 +168,15 @@ class Engine:
 def _call(request: ChatRequest, turn: Turn, model: str | None) -> ModelCall:
     # llama-server refuses logprobs in a stream with tools; whole, it has them.
     stream = request.stream or not request.body.get("logprobs")
-    return ModelCall(request, stream=stream, respond=turn.respond, added=turn.added, model=model, usage=True)
+    return ModelCall(
+        request,
+        stream=stream,
+        respond=turn.respond,
+        added=turn.added,
+        demanded=turn.held_to,
+        model=model,
+        usage=True,
+    )
 
 
 def _report(turn: Turn, answers: list[Settled], spent: Spent) -> Report:

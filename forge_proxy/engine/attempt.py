@@ -37,6 +37,8 @@ class Attempt:
 
     def take(self, chunk: Chunk) -> Chunk | None:
         """What may leave because of this chunk; the first one always does, empty, to say that the answer has begun."""
+        if chunk.progress is not None:
+            return chunk
         first, self._begun = not self._begun, True
         self._head.update(chunk.head)
         self.usage = chunk.usage or self.usage
@@ -64,6 +66,11 @@ class Attempt:
     def left(self) -> str:
         """Text that has left already, of any choice."""
         return "".join(gate.left for gate in self._gates.values())
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether nothing that may still come is worth waiting for."""
+        return all(gate.wanders for gate in self._gates.values())
 
     def replies(self) -> list[Reply]:
         """The replies to all choices, as far as they were taken in."""

@@ -37,6 +37,10 @@ class Backend(Protocol):
         """How many requests it works on at a time; None where it does not tell. Raises like `stream`."""
         ...
 
+    async def count_tokens(self, call: ModelCall) -> int | None:
+        """How many tokens the prompt of this call has; None where it does not tell. Raises like `stream`."""
+        ...
+
     async def health(self) -> Health:
         """Whether it can be asked now. Raises nothing."""
         ...

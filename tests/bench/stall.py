@@ -107,5 +107,8 @@ class _Says:
     async def slots(self) -> int | None:
         return None
 
+    async def count_tokens(self, call: ModelCall) -> int | None:
+        return None
+
     async def health(self) -> Health:
         return Health("ok")

@@ -175,6 +175,20 @@ def test_a_demanded_call_is_made(client: openai.OpenAI, choice: Any) -> None:
     assert calls_of(answer.choices[0].message) == [("get_weather", PARIS)]
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_named_tool_is_called_although_another_was_meant(client: openai.OpenAI, stream: bool) -> None:
+    choice: Any = {"type": "function", "function": {"name": "find_invoice"}}
+    asked: Any = {"messages": ASK_PARIS, "tools": TOOLS, "tool_choice": choice, "temperature": 0, "max_tokens": 100}
+
+    if stream:
+        with client.chat.completions.stream(model=MODEL, **asked) as events:
+            message = events.get_final_completion().choices[0].message
+    else:
+        message = client.chat.completions.create(model=MODEL, **asked).choices[0].message
+
+    assert [name for name, _ in calls_of(message)] == ["find_invoice"]
+
+
 def test_plain_chat_passes_through(client: openai.OpenAI) -> None:
     raw = client.chat.completions.with_raw_response.create(model=MODEL, messages=says("hi"), temperature=0)
 

@@ -70,7 +70,7 @@ async def _whole(
         async for item in events:
             if isinstance(item, Report):
                 report = item
-            else:
+            elif item.progress is None:
                 chunks.append(item)
     if len(chunks) == 1 and chunks[0].as_sent is not None:
         body = chunks[0].as_sent

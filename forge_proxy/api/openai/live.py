@@ -79,6 +79,8 @@ class LiveAnswer(Response):
             async for item in events:
                 if isinstance(item, Report):
                     await self._end(send, item)
+                elif item.progress is not None:
+                    await self._tell(send, item)
                 elif data := self._write(item):
                     await self._send(send, data)
                 elif not self._started:
@@ -92,6 +94,17 @@ class LiveAnswer(Response):
                 self.headers.update(outcome_headers(Report(Outcome.PASSTHROUGH)))
             return event(chunk.as_sent)
         return self._writer.write(chunk, usage=self._request.include_usage)
+
+    async def _tell(self, send: Send, chunk: Chunk) -> None:
+        """How far the prompt was read: as it came to a caller who asked for it, else as a comment once headers are out.
+
+        A comment does not count as a sign of life: there are clients that time out on comments alone.
+        """
+        if self._request.body.get("return_progress") and chunk.as_sent is not None:
+            await self._send(send, event(chunk.as_sent))
+        elif self._started and chunk.progress is not None:
+            data = comment(f"prefill {chunk.progress.processed}/{chunk.progress.total}")
+            await send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def _end(self, send: Send, report: Report) -> None:
         data = DONE

@@ -99,6 +99,10 @@ class EmbeddedLlama:
         """See `engine.ports.Backend`. As many as it is started with, so this need not wait for the model."""
         return self._config.slots
 
+    async def count_tokens(self, call: ModelCall) -> int | None:
+        """See `engine.ports.Backend`."""
+        return await self._running().count_tokens(call)
+
     async def health(self) -> Health:
         """See `engine.ports.Backend`."""
         if not self._started.is_set():

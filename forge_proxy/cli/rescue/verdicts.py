@@ -55,6 +55,8 @@ def _because(fault: Fault) -> str:
             return "arguments that break the tool's schema"
         case Fault.MALFORMED:
             return "a call was begun that cannot be read"
+        case Fault.NO_ROOM:
+            return "no room for the corrections"
         case Fault.CUT:
             return "cut in the middle of a call"
         case Fault.UNREADABLE:

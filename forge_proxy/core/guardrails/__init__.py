@@ -4,14 +4,16 @@
 asks again is `engine/answer.py`.
 """
 
+from forge_proxy.core.guardrails.forbid import CallsForbidden
 from forge_proxy.core.guardrails.gate import Gate
-from forge_proxy.core.guardrails.judge import judge, judge_unread
+from forge_proxy.core.guardrails.judge import judge, judge_unread, without_corrections
 from forge_proxy.core.guardrails.policy import GuardPolicy, Switches, read_switches
 from forge_proxy.core.guardrails.turn import Outcome, Turn, open_turn
 from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Mark, Retry, Settled, Verdict
 
 __all__ = [
     "Accept",
+    "CallsForbidden",
     "Gate",
     "GiveUp",
     "GuardPolicy",
@@ -26,4 +28,5 @@ __all__ = [
     "judge_unread",
     "open_turn",
     "read_switches",
+    "without_corrections",
 ]

@@ -18,6 +18,11 @@ from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.rescue import Piece, PieceKind, Scan
 from forge_proxy.core.stream import CallDelta, Chunk, Delta, Reply, ReplyBuilder, merge
 
+_WANDERS = 16_000
+"""Characters of plain text, some 4,000 tokens, after which no call is waited for where one is demanded: a model server
+may keep the model from ending. Models that think before they call may do that in plain text, so it is not fewer.
+"""
+
 
 class Gate:
     """Takes the deltas of one choice of one attempt, gives out what may leave, and knows what has left."""
@@ -27,6 +32,11 @@ class Gate:
         self._builder = ReplyBuilder(choice)
         self._live = not turn.text_waits
         self._live_after_thought = not turn.text_may_be_asked_again
+        self._demands = turn.demands_call
+        self._plain = 0
+        """Characters of text so far that belong to no call, where a call is demanded."""
+        self.wanders = False
+        """Whether the answer is not worth waiting for: a call is demanded, and it goes on and on without one."""
         rescues = turn.policy.enabled.rescue
         self._scan = Scan(turn.callable_names, template_thinks=not self._live) if rescues else None
         self._withheld: list[str] = []
@@ -92,9 +102,15 @@ class Gate:
         return Delta(self._choice, text or None, reasoning, extra=extra, beside=beside)
 
     def reply(self) -> Reply:
-        """The whole reply as far as it was taken in. One that was cut ends early, as at a limit of tokens."""
+        """The whole reply as far as it was taken in. One that was cut ends early, as at a limit of tokens; of one that
+        wanders there is no more than it took to see that.
+        """
         reply = self._builder.reply()
-        return replace(reply, text=self._text_before_cut(reply.text), finish="length") if self.is_cut else reply
+        if self.is_cut:
+            return replace(reply, text=self._text_before_cut(reply.text), finish="length")
+        if self.wanders:
+            return replace(reply, text=(reply.text or "")[:_WANDERS], calls=(), finish="length")
+        return reply
 
     def rest(self, settled: Settled) -> list[Chunk]:
         """What of the final answer has not left yet, ending with its finish reason."""
@@ -113,6 +129,8 @@ class Gate:
 
     def _release_text(self, text: str) -> tuple[str, str]:
         """What leaves as text, and what as thought."""
+        if self._scan is None:
+            self._count(text)
         if self._spoken or (self._scan is None and not self._live):
             self._holds_text = self._holds_text or not text.isspace()
             self._until_loop(text)
@@ -129,6 +147,7 @@ class Gate:
             match piece.kind:
                 case PieceKind.TEXT:
                     (text if self._live else self._withheld).append(self._until_loop(piece.text))
+                    self._count(piece.text)
                 case PieceKind.THOUGHT:
                     thought.append(self._until_loop(piece.text, thought=True))
                 case PieceKind.RECALL:
@@ -136,8 +155,14 @@ class Gate:
                     self._withheld = []
                     self._live = self._live_after_thought
                     self._forget_text()
+                    self._plain = 0
         self._holds_text = bool(self._withheld) or (self._scan is not None and self._scan.holds_text)
         return "".join(text), "".join(thought)
+
+    def _count(self, text: str) -> None:
+        if self._demands and not self._names:
+            self._plain += len(text)
+            self.wanders = self.wanders or self._plain > _WANDERS
 
     def _release_message(self, piece: CallDelta) -> str:
         """What a piece of a call adds to the text: nothing, unless it is our own tool's message and stands first."""

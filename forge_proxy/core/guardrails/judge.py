@@ -18,6 +18,9 @@ from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Mark, Retry, Set
 from forge_proxy.core.names import resolve_name
 from forge_proxy.core.stream import Reply
 
+_RUN_ON = 1000
+"""Characters that the model is shown of an answer that ran on to its token limit: the whole may not fit again."""
+
 
 def judge(
     turn: Turn, reply: Reply, left: str = "", reading: Reading | None = None, loops: Sequence[Loop] = ()
@@ -44,6 +47,11 @@ def judge(
     if said is not None and not turn.demands_call:
         return case.accept(_joined(left, reading.text, said), ())
     return _judge_text(case)
+
+
+def without_corrections(turn: Turn) -> Turn:
+    """The turn where what we have added to the conversation does not fit beside it: the same is then asked anew."""
+    return replace(turn, added=(), faults=(*turn.faults, Fault.NO_ROOM))
 
 
 def judge_unread(turn: Turn, left: str) -> Retry | None:
@@ -85,6 +93,7 @@ class _Case:
             retries_left=turn.retries_left - 1,
             text_nudges_left=turn.text_nudges_left - (fault is Fault.TEXT),
             cut_retries_left=turn.cut_retries_left - (fault is Fault.CUT),
+            held=turn.held or fault is Fault.NOT_ALLOWED or self.reply.finish == "length",
             faults=(*turn.faults, fault),
             added=(*turn.added, *added),
             first_text=turn.first_text or (self.reading.text if fault is Fault.TEXT else None),
@@ -122,18 +131,21 @@ def _judge_calls(case: _Case, said: str | None) -> Verdict:
     retry = case.retry(fault, _corrections(turn, reading, tuple(problems)))
     if retry:
         return retry
-    if turn.policy.on_exhausted == "error" or (turn.demands_call and fault is Fault.NOT_ALLOWED):
-        error = ToolCallInvalid([str(problem) for problem in problems], turn.attempt)
-        unsatisfied = ToolChoiceUnsatisfied(str(turn.choice), turn.attempt, reading.text)
-        return case.give_up(fault, None, (), unsatisfied if fault is Fault.NOT_ALLOWED else error)
+    invalid = ToolCallInvalid([str(problem) for problem in problems], turn.attempt)
+    deliverable = _deliverable(turn, reading)
+    if turn.demands_call and not deliverable:
+        return case.give_up(fault, None, (), _unsatisfied(case))
+    if turn.policy.on_exhausted == "error":
+        return case.give_up(fault, None, (), invalid)
     # What is no JSON object is no call, so it goes out as the words it is.
     words = "\n".join(_written(call) for call in reading.calls if call.args() is None)
     # Those that are right go out as they were mended, the others as they are.
     right = {call.id: call for call in good}
-    calls = tuple(right.get(call.id, call) for call in _deliverable(turn, reading))
+    calls = tuple(right.get(call.id, call) for call in deliverable)
     if not calls and not words and reading.rescued:  # a call to no tool at all, in the model's own words
         return case.give_up(fault, _joined(case.left, reading.written, said), ())
-    return case.give_up(fault, _joined(case.left, text or "", words or None), calls)
+    told = _joined(case.left, text or "", words or None)
+    return case.give_up(fault, told, calls, None if calls or told else invalid)
 
 
 def _judge_text(case: _Case) -> Verdict:
@@ -141,8 +153,9 @@ def _judge_text(case: _Case) -> Verdict:
     text = reading.text
     if turn.demands_call:
         fault = Fault.MALFORMED if reading.broken else Fault.NO_CALL
-        error = ToolChoiceUnsatisfied(str(turn.choice), turn.attempt, text)
-        return case.retry(fault, say_about_text(turn, fault, text)) or case.give_up(fault, None, (), error)
+        shown = text[:_RUN_ON] if reply.finish == "length" else text
+        retry = case.retry(fault, say_about_text(turn, fault, shown))
+        return retry or case.give_up(fault, None, (), _unsatisfied(case))
     if reply.finish == "length":
         return _judge_cut(case, text or None) if reading.broken else case.accept(_own(reply, text), ())
     if reply.finish == "content_filter" or reply.extra.get("refusal"):
@@ -189,11 +202,18 @@ def _give_up_empty(case: _Case) -> Verdict:
 def _judge_cut(case: _Case, text: str | None) -> Verdict:
     """An answer that ended at a token limit inside a call: asked again once unless the limit was the caller's own."""
     turn = case.turn
+    if turn.demands_call:
+        return case.retry(Fault.CUT, ()) or case.give_up(Fault.CUT, None, (), _unsatisfied(case))
     if turn.limit is None and turn.cut_retries_left > 0:
         retry = case.retry(Fault.CUT, ())
         if retry:
             return retry
     return case.give_up(Fault.CUT, text, ())
+
+
+def _unsatisfied(case: _Case) -> ToolChoiceUnsatisfied:
+    cut = case.reply.finish == "length"
+    return ToolChoiceUnsatisfied(str(case.turn.choice), case.turn.attempt, case.reading.text, cut=cut)
 
 
 def _split(turn: Turn, reading: Reading, reply: Reply) -> tuple[str | None, tuple[ToolCall, ...]]:
@@ -221,13 +241,18 @@ def _real(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
 
 
 def _deliverable(turn: Turn, reading: Reading) -> tuple[ToolCall, ...]:
-    """What may be handed out of calls that are not all right: not those we made out of text that name no tool."""
+    """What may be handed out of calls that are not all right: not those that the caller's choice excludes, and not
+    those to no tool at all that we made out of text, or where a call is demanded.
+    """
     said = {(call.tool, call.arguments) for call in reading.rescued}
-    return tuple(
-        call
-        for call in _real(turn, reading.calls)
-        if (call.tool, call.arguments) not in said or resolve_name(call.tool, turn.known_names)
-    )
+
+    def may_go(call: ToolCall) -> bool:
+        name = resolve_name(call.tool, turn.known_names)
+        if name is None and (turn.demands_call or (call.tool, call.arguments) in said):
+            return False
+        return turn.choice.allows(name or call.tool)
+
+    return tuple(call for call in _real(turn, reading.calls) if may_go(call))
 
 
 def _own(reply: Reply, text: str) -> str | None:

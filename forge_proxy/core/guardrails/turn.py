@@ -28,6 +28,8 @@ class Fault(StrEnum):
     """The arguments do not satisfy the tool's schema."""
     MALFORMED = "malformed"
     """A call was begun and cannot be read."""
+    NO_ROOM = "no_room"
+    """The failed answers and corrections do not fit into the window beside what the caller sent."""
     CUT = "cut"
     """The answer ended at a token limit in the middle of a call."""
     UNREADABLE = "unreadable"
@@ -73,6 +75,8 @@ class Turn:
     cut_retries_left: int = 1
     opens_thoughts: bool = False
     """Whether this model's text may begin with thoughts that its chat template opens: then text waits for their end."""
+    held: bool = False
+    """Whether asking alone will not bring the call that is demanded: the model ran on, or called what it may not."""
     attempt: int = 1
     faults: tuple[Fault, ...] = ()
     added: tuple[Message, ...] = ()
@@ -111,6 +115,14 @@ class Turn:
     def text_waits(self) -> bool:
         """Whether text cannot leave as it comes: it may be asked again, or turn out to be thought."""
         return self.text_may_be_asked_again or self.opens_thoughts
+
+    @property
+    def held_to(self) -> tuple[ToolSpec, ...]:
+        """The tools of which the backend is to be held to a call, where one is demanded: at last at the last retry."""
+        last = self.attempt > 1 and self.retries_left == 0
+        if not self.demands_call or not (self.held or last):
+            return ()
+        return tuple(tool for tool in self.tools if self.choice.allows(tool.name))
 
     @property
     def text_may_be_asked_again(self) -> bool:

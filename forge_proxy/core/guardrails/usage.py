@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from forge_proxy.core.jsontypes import Json, JsonObject, is_integer
+from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
 
 
 class Spent:
     """Fed the usage of each attempt. Tokens as the backend counts them; what it does not say is not made up."""
 
     def __init__(self) -> None:
-        self._first: JsonObject | None = None
+        self._own: JsonObject | None = None
         self._last: JsonObject | None = None
         self.tokens = 0
         """All tokens of all attempts, prompts included."""
 
-    def add(self, usage: JsonObject) -> None:
-        """Take in the usage of one attempt, after those before it."""
-        self._first = self._first or usage
+    def add(self, usage: JsonObject, *, corrected: bool = False) -> None:
+        """Take in the usage of one attempt, after those before it. `corrected` is one whose prompt held corrections."""
         self._last = usage
+        if not corrected:
+            self._own = usage
         total = usage.get("total_tokens")
         self.tokens += total if is_integer(total) else 0
 
@@ -27,18 +28,25 @@ class Spent:
         count = self._last.get("completion_tokens") if self._last else None
         return count if is_integer(count) else None
 
-    def usage(self) -> JsonObject | None:
+    def usage(self, ours: int = 0) -> JsonObject | None:
         """The delivered attempt against the caller's own prompt: harnesses size their context by it.
 
-        The prompt of a later attempt holds failed answers and corrections that the caller never sees.
+        A prompt may hold failed answers and corrections that the caller never sees, and `ours` tokens of our own tool.
         """
-        if self._first is None or self._last is None or self._first is self._last:
+        own = self._own or self._last
+        if own is None or self._last is None or (own is self._last and not ours):
             return self._last
         usage: dict[str, Json] = {**self._last}
-        prompt = self._first.get("prompt_tokens")
+        prompt, details = own.get("prompt_tokens"), own.get("prompt_tokens_details")
         if is_integer(prompt):
-            usage["prompt_tokens"] = prompt
+            usage["prompt_tokens"] = prompt = max(0, prompt - ours)
             usage["total_tokens"] = prompt + (self.completion_tokens or 0)
-        if "prompt_tokens_details" in self._first:
-            usage["prompt_tokens_details"] = self._first["prompt_tokens_details"]
+        if is_object(details):
+            usage["prompt_tokens_details"] = _without(details, ours)
         return usage
+
+
+def _without(details: JsonObject, ours: int) -> JsonObject:
+    """The details of a prompt without our tool, which stands before the conversation and so is cached with it."""
+    cached = details.get("cached_tokens")
+    return {**details, "cached_tokens": max(0, cached - ours)} if ours and is_integer(cached) else details

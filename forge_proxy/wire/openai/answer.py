@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object
-from forge_proxy.core.stream import CallDelta, Chunk, Delta
+from forge_proxy.core.stream import CallDelta, Chunk, Delta, Progress
 from forge_proxy.wire.sse import BOM
 
 _CHUNK_FIELDS = frozenset({"choices", "usage", "object"})
@@ -51,6 +51,15 @@ def decode_answer(raw: bytes, *, model: str | None = None) -> Chunk:
         head={key: item for key, item in value.items() if key not in _CHUNK_FIELDS},
         as_sent=raw,
     )
+
+
+def progress_of(chunk: Chunk) -> Progress | None:
+    """How far the prompt has been read, where the chunk is about that (llama-server's `return_progress`)."""
+    match chunk.head.get("prompt_progress"):
+        case {"processed": int(processed), "total": int(total)}:
+            return Progress(processed, total)
+        case _:
+            return None
 
 
 def _delta(choice: JsonObject, place: int) -> Delta:

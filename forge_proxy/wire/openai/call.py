@@ -30,6 +30,12 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
         body["tools"] = [*_as_list(body.get("tools")), _encode_tool(call.respond)]
     if dialect.plain_schemas and is_list(tools := body.get("tools")):
         body["tools"] = [_plain(tool) for tool in tools]
+    if dialect.llama_cpp and request.stream and call.stream:
+        body.setdefault("return_progress", True)
+    if dialect.choice_in_words and is_object(said := body.get("tool_choice")) and said.get("type") != "custom":
+        body["tool_choice"] = request.tool_choice.mode
+    if call.demanded:
+        body |= _held_to_a_call(call.demanded, dialect)
     if "messages" in body:
         body["messages"] = _messages(call, dialect)
     if call.room is not None:
@@ -43,6 +49,31 @@ def _messages(call: ModelCall, dialect: Dialect) -> list[Json]:
     if dialect.developer and dialect.system == "anywhere" and not dialect.alternating:
         return messages
     return in_dialect(messages, dialect)
+
+
+def _held_to_a_call(tools: tuple[ToolSpec, ...], dialect: Dialect) -> dict[str, Json]:
+    """What makes a server write a call of one of these tools as the text of its answer.
+
+    The tools stay offered, so the prompt up to here is the one it has read before; `none` keeps the server's own
+    grammar for calls out of the way.
+    """
+    calls: list[Json] = [
+        {
+            "type": "object",
+            "properties": {"name": {"const": tool.name}, "arguments": plain(tool.parameters)},
+            "required": ["name", "arguments"],
+            "additionalProperties": False,
+        }
+        for tool in tools
+    ]
+    schema: Json = {"name": "tool_call", "strict": True, "schema": {"anyOf": calls}}
+    fields: dict[str, Json] = {
+        "tool_choice": "none",
+        "response_format": {"type": "json_schema", "json_schema": schema},
+    }
+    if dialect.llama_cpp:  # else a thought may come before the JSON, and be what holds the call
+        fields["reasoning_format"] = "none"
+    return fields
 
 
 def _keep_within(body: dict[str, Json], room: int) -> None:

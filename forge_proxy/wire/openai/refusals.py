@@ -23,6 +23,7 @@ _NEEDS = {
     Need.NO_SYSTEM: r"system (?:role|message|prompt)s? (?:is |are )?not supported|not support (?:the )?system",
     Need.NO_DEVELOPER: r"(?:unknown|unsupported|invalid|unexpected)[^\n]{0,40}\bdeveloper\b"
     r"|\bdeveloper\b[^\n]{0,40}\bnot\b|unexpected message role|'system', 'user', 'assistant'",
+    Need.CHOICE_IN_WORDS: r"\btool_choice\b[^\n]{0,40}\b(?:object|string)\b",
     Need.PLAIN_SCHEMAS: r"grammar|json.?schema|schema conversion|failed to parse tools|invalid schema for function"
     r"|(?:invalid|unsupported) (?:regex|pattern|schema)|compile (?:the )?regex",
     Need.UNCLEAR: r"jinja|chat.template|generate parser for this template|while executing \w+ at line",

@@ -110,8 +110,9 @@ def _tool_choice(body: JsonObject, tools: tuple[ToolSpec, ...]) -> ToolChoice:
             if not listed:
                 raise InvalidRequest("tool_choice.allowed_tools.tools", "expected at least one tool")
             return ToolChoice(mode, _known(tuple(_allowed_names(listed)), tools))
-        case {"type": "custom"}:
-            return ToolChoice("none")  # of no function tool, so there is nothing for us to judge
+        case {"type": "custom", "custom": {"name": str(name)}} | {"type": "custom", "name": str(name)}:
+            _known((name,), tools)
+            return ToolChoice("none")  # with a tool of another kind none is ours, so there is nothing for us to judge
         case _:
             forms = "{type: function, function: {name}} or {type: allowed_tools, allowed_tools: {mode, tools}}"
             raise InvalidRequest("tool_choice", f"expected none, auto, required, {forms}")

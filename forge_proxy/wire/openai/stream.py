@@ -6,7 +6,7 @@ import re
 
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.stream import Chunk
-from forge_proxy.wire.openai.answer import UnreadableAnswer, decode_answer
+from forge_proxy.wire.openai.answer import UnreadableAnswer, decode_answer, progress_of
 from forge_proxy.wire.openai.places import CallPlaces
 from forge_proxy.wire.sse import SseError, SseReader
 
@@ -18,10 +18,11 @@ class StreamReader:
     """Fed the bytes of a stream, gives out its chunks.
 
     `verbatim` is for a stream that is passed on as it is: then only its first event is read, for the answer's head, and
-    those that may hold an error. `model` is put in place of the backend's name for its model.
+    those that may hold an error. `model` is put in place of the backend's name for its model. `progress` says that the
+    stream may begin with events about the reading of the prompt, which become chunks of their own.
     """
 
-    def __init__(self, *, verbatim: bool = False, model: str | None = None) -> None:
+    def __init__(self, *, verbatim: bool = False, model: str | None = None, progress: bool = False) -> None:
         self.done = False
         """Whether `[DONE]` has been read."""
         self.finished = False
@@ -34,6 +35,7 @@ class StreamReader:
         self.begun = False
         """Whether any event of an answer has been read."""
         self._places = CallPlaces()
+        self._progress = progress
 
     def feed(self, piece: bytes) -> list[Chunk]:
         """The chunks that `piece` completes."""
@@ -50,6 +52,7 @@ class StreamReader:
         return self._read([last]) if last is not None else []
 
     def _read(self, events: list[bytes]) -> list[Chunk]:
+        progress: list[Chunk] = []
         chunks: list[Chunk] = []
         for event in events:
             if event == _DONE:
@@ -60,12 +63,16 @@ class StreamReader:
                 chunks.append(Chunk(as_sent=event))
                 continue
             try:
-                chunks.append(self._places.place(decode_answer(event, model=self._model)))
+                chunk = decode_answer(event, model=self._model)
             except UnreadableAnswer as exc:
                 self.fault = exc
                 break
+            if self._progress and not self.begun and (read := progress_of(chunk)):
+                progress.append(Chunk(progress=read, as_sent=chunk.as_sent))
+                continue
             self.begun = True
-        return [_joined(chunks)] if len(chunks) > 1 else chunks
+            chunks.append(self._places.place(chunk))
+        return [*progress, _joined(chunks)] if len(chunks) > 1 else progress + chunks
 
 
 def _looks_right(event: bytes) -> bool:

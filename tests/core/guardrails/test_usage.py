@@ -13,9 +13,10 @@ def usage(prompt: int, completion: int, **more: JsonObject) -> JsonObject:
 
 
 def spent(*attempts: JsonObject) -> Spent:
+    """The first attempt has the caller's own prompt, each other one corrections as well."""
     all_of_them = Spent()
-    for attempt in attempts:
-        all_of_them.add(attempt)
+    for number, attempt in enumerate(attempts):
+        all_of_them.add(attempt, corrected=number > 0)
     return all_of_them
 
 
@@ -56,6 +57,24 @@ def test_the_delivered_attempt_is_told_against_the_callers_own_prompt() -> None:
 )
 def test_what_the_backend_does_not_count_is_not_made_up(first: JsonObject, last: JsonObject, told: JsonObject) -> None:
     assert spent(first, last).usage() == told
+
+
+def test_an_attempt_without_corrections_has_the_callers_own_prompt_again() -> None:
+    again = Spent()
+    again.add(usage(30, 6), corrected=True)
+    again.add(usage(10, 7))
+
+    assert again.usage() == usage(10, 7)
+
+
+def test_our_own_tool_is_no_part_of_the_callers_prompt() -> None:
+    first = usage(50, 5, prompt_tokens_details={"cached_tokens": 45, "audio_tokens": 0})
+
+    told = spent(first, usage(90, 7))
+
+    assert told.usage(ours=30) == usage(20, 7, prompt_tokens_details={"cached_tokens": 15, "audio_tokens": 0})
+    assert told.tokens == 55 + 97
+    assert spent(usage(10, 5)).usage(ours=30) == usage(0, 5)
 
 
 def test_a_usage_is_never_changed() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 from typing import Any
 
+import jsonschema_rs
+import orjson
 import pytest
 
-from forge_proxy.core.chat import ModelCall
+from forge_proxy.core.chat import ChatRequest, Message, MessageType, ModelCall
 from forge_proxy.core.dialect import Dialect
+from forge_proxy.core.guardrails.respond import respond_tool
 from forge_proxy.wire.openai.call import encode_call
 from forge_proxy.wire.openai.request import decode_request
 
@@ -154,3 +158,69 @@ def test_thoughts_and_roles_are_written_in_the_dialect() -> None:
     assert sent[4] == {"role": "assistant", "content": "Done.", "tool_calls": None, "refusal": None}
     assert sent[6] == {"role": "system", "content": "d"}
     assert sent[:4] == HISTORY[:4]
+
+
+def asking(messages: list[Body], **fields: Any) -> ChatRequest:
+    body: Body = {"messages": messages, **fields}
+    return decode_request(body)
+
+
+def test_each_turn_begins_with_the_bytes_of_the_turn_before_it() -> None:
+    respond = respond_tool(["read-file"])
+    said = Message("assistant", "Hm.", MessageType.TEXT_RESPONSE)
+    nudge = Message("user", "No.", MessageType.RETRY_NUDGE)
+
+    def sent(messages: list[Body], *added: Message) -> bytes:
+        """What the prompt is made of, in its order: the tools, then the messages."""
+        request = asking(messages, tools=TOOLS)
+        body = encode_call(ModelCall(request, stream=True, respond=respond, added=added))
+        return orjson.dumps([body["tools"], body["messages"]]).removesuffix(b"]]")
+
+    turns = [sent(HISTORY[:end]) for end in range(1, len(HISTORY) + 1)]
+    nudged = sent(HISTORY[:2], said, nudge)
+
+    assert all(after.startswith(before) for before, after in pairwise(turns))
+    assert nudged.startswith(turns[1])
+    assert turns[2].startswith(turns[1])  # and nothing of the correction is left in the turn after it
+
+
+NAMED: Body = {"type": "function", "function": {"name": "read-file"}}
+ALLOWED: Body = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [NAMED]}}
+
+
+@pytest.mark.parametrize(("said", "word"), [(NAMED, "required"), (ALLOWED, "auto"), ("none", "none"), ("any", "any")])
+def test_a_choice_is_written_as_a_word_where_the_server_takes_no_object(said: Any, word: str) -> None:
+    request = asking(HISTORY, tools=TOOLS, tool_choice=said)
+
+    as_word = encode_call(ModelCall(request, stream=False, dialect=Dialect(choice_in_words=True)))
+    as_sent = encode_call(ModelCall(request, stream=False))
+
+    assert as_word == {**request.body, "tool_choice": word}
+    assert as_sent == request.body
+
+
+@pytest.mark.parametrize(("said", "sent"), [({}, True), ({"return_progress": False}, False)])
+def test_a_llama_server_is_asked_for_its_progress_in_streams(said: Body, sent: bool) -> None:
+    request = asking(HISTORY, stream=True, **said)
+    whole = asking(HISTORY)
+
+    body = encode_call(ModelCall(request, stream=True, dialect=Dialect(llama_cpp=True)))
+
+    assert body["return_progress"] is sent
+    assert encode_call(ModelCall(whole, stream=True, dialect=Dialect(llama_cpp=True))).get("return_progress") is None
+    assert encode_call(ModelCall(request, stream=True)) == request.body
+
+
+@pytest.mark.parametrize("llama_cpp", [False, True])
+def test_a_call_that_is_demanded_is_the_only_text_there_can_be(llama_cpp: bool) -> None:
+    request = asking(HISTORY, tools=TOOLS, tool_choice=NAMED)
+
+    call = ModelCall(request, stream=False, demanded=request.tools[:1], dialect=Dialect(llama_cpp=llama_cpp))
+    body: Any = encode_call(call)
+
+    schema = body["response_format"]["json_schema"]["schema"]
+    assert jsonschema_rs.is_valid(schema, {"name": "read-file", "arguments": {"path": "a"}})
+    assert not jsonschema_rs.is_valid(schema, {"name": "read-file", "arguments": {}})
+    assert not jsonschema_rs.is_valid(schema, {"name": "mcp.list/all", "arguments": {}})
+    assert (body["tools"], body["messages"], body["tool_choice"]) == (TOOLS, HISTORY, "none")
+    assert body.get("reasoning_format") == ("none" if llama_cpp else None)

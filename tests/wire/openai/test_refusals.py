@@ -23,6 +23,7 @@ REFUSALS = [
     ("messages[0].role: unknown variant `developer`, expected one of `system`, `user`", Need.NO_DEVELOPER),
     ("Unexpected message role.", Need.NO_DEVELOPER),
     ("Input should be 'system', 'user', 'assistant' or 'tool'", Need.NO_DEVELOPER),
+    ("Invalid tool_choice type: 'object'. Supported string values: none, auto, required", Need.CHOICE_IN_WORDS),
     (PARSER + "JSON schema error at #/properties/city/items: schema must be an object", Need.PLAIN_SCHEMAS),
     (
         PARSER + "JSON schema conversion failed:\nInvalid pattern ^[a-$: unterminated character class",

@@ -179,7 +179,6 @@ def test_a_bad_field_is_named_by_its_path(fields: Body, at: str, why: str) -> No
             },
             ToolChoice("required", ("note",)),
         ),
-        ({"type": "custom", "custom": {"name": "x"}}, ToolChoice("none")),
     ],
 )
 def test_each_form_of_a_choice_is_read(said: Json, choice: ToolChoice) -> None:
@@ -230,6 +229,14 @@ def test_what_clients_really_send_is_read(message: Body) -> None:
 )
 def test_a_tool_without_a_schema_takes_anything(function: Body) -> None:
     assert decode_request({**ASK, "tools": [{"type": "function", "function": function}]}).tools == (ToolSpec("a"),)
+
+
+def test_a_custom_tool_can_be_chosen_where_one_is_offered() -> None:
+    offered = {"type": "custom", "custom": {"name": "x"}}
+
+    request = decode_request({**ASK, "tools": [SEARCH, offered], "tool_choice": offered})
+
+    assert (request.tools, request.tool_choice) == ((), ToolChoice("none"))
 
 
 def test_with_a_tool_of_another_kind_no_tool_is_ours() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.stream import Chunk, CompletionBuilder
+from forge_proxy.core.stream import Chunk, CompletionBuilder, Progress
 from forge_proxy.wire.openai.stream import StreamReader
 from tests.fakes.says import Said
 
@@ -62,3 +64,22 @@ def test_a_stream_that_ends_early_is_not_finished() -> None:
     reader, _ = read(data[: data.index(b'"finish_reason": "')], 50)
 
     assert (reader.done, reader.finished) == (False, False)
+
+
+@pytest.mark.parametrize("verbatim", [True, False])
+@given(length=st.integers(1, 3000))
+def test_how_far_the_prompt_is_read_is_no_part_of_the_answer(verbatim: bool, length: int) -> None:
+    told = [{"total": 20, "cache": 5, "processed": done, "time_ms": 1} for done in (5, 20)]
+    before = b"".join(
+        b'data: {"id":"x","choices":[],"prompt_progress":%b}\n\n' % json.dumps(one).encode() for one in told
+    )
+    reader = StreamReader(verbatim=verbatim, progress=True)
+    data = before + SAID.as_stream()
+
+    chunks = [chunk for at in range(0, len(data), length) for chunk in reader.feed(data[at : at + length])]
+
+    assert [chunk.progress for chunk in chunks[:2]] == [Progress(5, 20), Progress(20, 20)]
+    assert b"".join(b"data: " + (chunk.as_sent or b"") + b"\n\n" for chunk in chunks[:2]) == before
+    rest = b"".join(b"data: " + (chunk.as_sent or b"") + b"\n\n" for chunk in chunks[2:])
+    assert rest + b"data: [DONE]\n\n" == SAID.as_stream()
+    assert not any(chunk.progress for chunk in chunks[2:])

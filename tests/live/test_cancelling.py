@@ -1,0 +1,70 @@
+"""Who leaves stops a real llama.cpp: while it reads the prompt, and while it is asked again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any
+
+import pytest
+
+from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.daemon import Assembled, assemble
+from forge_proxy.engine.events import Abandoned, Event, Retried
+from forge_proxy.settings import load
+from forge_proxy.wire.openai.request import decode_request
+from tests.live.weather import MODEL, TOOLS
+
+OFFERING: dict[str, Any] = {
+    "model": MODEL,
+    "messages": [{"role": "user", "content": "word " * 380}],  # half a second to read, each time
+    "cache_prompt": False,
+    "ignore_eos": True,
+    "max_tokens": 20,
+    "temperature": 0,
+    "tools": TOOLS,
+}
+DEMANDING: dict[str, Any] = {**OFFERING, "tool_choice": "required"}
+
+
+@pytest.fixture
+async def heard() -> list[Event]:
+    return []
+
+
+@pytest.fixture
+async def parts(heard: list[Event]) -> AsyncGenerator[Assembled]:
+    """A daemon without its door, whose model works on one request at a time."""
+    settings = load(None, {"backend": {"kind": "embedded", "embedded": {"slots": 1}}})
+    async with assemble(settings, heard.append) as parts:
+        await parts.load()
+        yield parts
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("body", "attempts"), [(OFFERING, 1), (DEMANDING, 2)], ids=["prefill", "retrying"])
+async def test_who_leaves_ends_what_llama_cpp_does(
+    parts: Assembled, heard: list[Event], body: dict[str, Any], attempts: int, stream: bool
+) -> None:
+    assert parts.embedded
+    asked = asyncio.create_task(read(parts, {**body, "stream": stream}))
+    await said(parts.embedded.log, "launch_slot", attempts)
+
+    asked.cancel()
+    await asyncio.wait([asked])
+
+    await said(parts.embedded.log, "cancel task", 1)
+    assert isinstance(heard[-1], Abandoned)
+    assert any(isinstance(event, Retried) for event in heard) is (attempts > 1)
+
+
+async def read(parts: Assembled, body: dict[str, Any]) -> None:
+    async for _ in parts.engine.answer(decode_request(body), GuardPolicy(), request_id="leaver"):
+        pass
+
+
+async def said(log: Iterable[str], words: str, times: int) -> None:
+    """Wait until llama.cpp has said so as often in its log."""
+    async with asyncio.timeout(30):
+        while sum(words in line for line in log) < times:  # noqa: ASYNC110  a log of another process tells nobody
+            await asyncio.sleep(0.005)
