@@ -103,8 +103,14 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
             log.warning("test model", note="it understands a few phrases: for trying the daemon, not for work")
         app = create_app(parts.engine, parts.backend, settings.guardrails, settings.server)
         server = HttpServer(app, settings.server)
+
+        def stop(signum: int) -> None:
+            if not server.should_exit:
+                log.info("stopping", answers_may_take=settings.server.drain_seconds, note="stop again to cut them off")
+            server.handle_exit(signum, None)
+
         for signum in STOP_SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(signum, server.handle_exit, signum, None)
+            asyncio.get_running_loop().add_signal_handler(signum, stop, signum)
         log.info("listening", url=address(*listener.getsockname()[:2]))
         if is_open_to_all(settings.server, listener):
             log.warning("no keys", note="anyone who reaches it may use it: server.allow_public_without_keys")

@@ -77,8 +77,16 @@ def render(error: ForgeError) -> Rendered:
         return _backend_error(error)
     status, kind, code = next(_TABLE[cls] for cls in type(error).__mro__ if cls in _TABLE)
     param = error.at if isinstance(error, InvalidRequest) else None
-    headers = {"retry-after": str(error.seconds)} if isinstance(error, Overloaded) else {}
-    return Rendered(status, encode_error(str(error), kind, code, param), headers)
+    return Rendered(status, encode_error(str(error), kind, code, param), _headers_for(error))
+
+
+def _headers_for(error: ForgeError) -> Mapping[str, str]:
+    if isinstance(error, Overloaded):
+        return {"retry-after": str(error.seconds)}
+    if isinstance(error, ToolChoiceUnsatisfied | ToolCallInvalid | EmptyAnswer):
+        # The model was asked again already; openai's SDKs would start it all over, twice, but for this header.
+        return {"x-forge-attempts": str(error.attempts), "x-should-retry": "false"}
+    return {}
 
 
 def _backend_error(error: BackendError) -> Rendered:

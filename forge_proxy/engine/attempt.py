@@ -32,6 +32,8 @@ class Attempt:
         self._gates = {index: Gate(turn, index) for index in range(choices)}
         self._head: dict[str, Json] = {}
         self._begun = False
+        self._heard: set[int] = set()
+        """The choices that anything came of: some servers make one, however many are asked for."""
         self.usage: JsonObject | None = None
         """As last told: some servers tell the sum so far with each chunk."""
 
@@ -42,6 +44,7 @@ class Attempt:
         first, self._begun = not self._begun, True
         self._head.update(chunk.head)
         self.usage = chunk.usage or self.usage
+        self._heard.update(delta.choice for delta in chunk.deltas)
         deltas = tuple(
             out
             for delta in chunk.deltas
@@ -73,8 +76,8 @@ class Attempt:
         return all(gate.wanders for gate in self._gates.values())
 
     def replies(self) -> list[Reply]:
-        """The replies to all choices, as far as they were taken in."""
-        return [gate.reply() for gate in self._gates.values()]
+        """The replies to the choices that there are, as far as they were taken in."""
+        return [gate.reply() for gate in self._answered()]
 
     def judge(self, readings: Sequence[Reading]) -> Retry | Settlement:
         """The verdict on the whole attempt, given what was read in its replies. Raises the error that the budget
@@ -84,7 +87,7 @@ class Attempt:
         """
         chunks: list[Chunk] = []
         answers: list[Settled] = []
-        for gate, reading in zip(self._gates.values(), readings, strict=True):
+        for gate, reading in zip(self._answered(), readings, strict=True):
             match judge(self._turn, gate.reply(), gate.left, reading, gate.loops):
                 case Retry() as retry:
                     return retry
@@ -97,3 +100,6 @@ class Attempt:
                     raise AssertionError("a verdict that gives up has an answer or an error")
         chunks[-1] = replace(chunks[-1], head=self._head)  # timings and the like, which are known at the end
         return Settlement(chunks, answers)
+
+    def _answered(self) -> list[Gate]:
+        return [gate for index, gate in self._gates.items() if index in self._heard] or [*self._gates.values()]

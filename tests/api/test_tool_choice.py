@@ -58,6 +58,16 @@ async def test_what_is_no_call_is_never_an_answer_where_one_is_demanded(choice: 
     assert "4 attempts" in (answer.error or {})["message"]
 
 
+async def test_clients_are_told_not_to_begin_anew_what_was_asked_again_already() -> None:
+    backend = OpenAICompatible("http://scripted", ScriptedHttp([Said(text="No.")] * 4))
+    app = create_app(Engine(backend, StillClock(), lambda _: None), backend, GuardPolicy(), ServerConfig())
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+        response = await client.post("/v1/chat/completions", json={**TWO, "tool_choice": "required"})
+
+    assert response.status_code == 502
+    assert (response.headers["x-should-retry"], response.headers["x-forge-attempts"]) == ("false", "4")
+
+
 @DEMANDS
 async def test_a_stream_in_which_no_call_comes_holds_no_text_and_ends_in_the_error(choice: Any) -> None:
     http = ScriptedHttp([Said(text="No.")] * 4)
@@ -133,7 +143,7 @@ async def test_a_backend_that_cannot_be_held_to_a_call_is_asked_without(status: 
 
 @both
 async def test_text_that_goes_on_and_on_is_cut_where_a_call_is_demanded(stream: bool) -> None:
-    endless = Said(text="and so on " * 2000, piece=100)
+    endless = Said(text="".join(f"step {number}, " for number in range(2000)), piece=100)
 
     answer = await chat([endless, AS_JSON], {**ASK, "tool_choice": "required"}, stream=stream, cut=5000)
 

@@ -40,7 +40,7 @@ def turn() -> Turn:
         (f"<code>{MARKED}</code> it is", "a call of get_weather (json) 1:7", "it stands between quotes, in HTML"),
         (f"| a | {MARKED} |", "a call of get_weather (json) 1:7", "it stands between quotes, in HTML or in a table"),
         (f'x(a="""\n{MARKED}\n""")', "a call of get_weather (json) 2:1", "it stands in a text of JSON or of a program"),
-        (f"So:\n\n    {MARKED}\n\nOk?", "a call of get_weather (json) 3:5", "it is indented like code, and text"),
+        (f"So:\n\n    {MARKED}\n\nOk?", "a call of get_weather (json) 3:5", "it is indented like code or quoted, and"),
         (f"{'word ' * 100}:\n{CALL}", "a call of get_weather (json) 2:1", "too much text stands before it"),
         (
             f"Look:\n```json\n{CALL}\n```\nSo.",

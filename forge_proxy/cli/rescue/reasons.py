@@ -14,7 +14,7 @@ from forge_proxy.core.guardrails.reading import Reading, read
 from forge_proxy.core.jsontypes import DECODER
 from forge_proxy.core.rescue import Found
 from forge_proxy.core.rescue.quotes import Quotes
-from forge_proxy.core.rescue.shown import Data, is_indented, is_shown
+from forge_proxy.core.rescue.shown import Data, is_set_apart, is_shown
 from forge_proxy.core.stream import Reply
 
 _NEAR = 200
@@ -32,7 +32,7 @@ _BLOCK_FOLLOWED = "it stands in a code block that text follows: a block counts w
 _CODE = "it stands in code, which is shown and not called"
 _SHOWN = "it stands between quotes, in HTML or in a table, where it is shown and not called"
 _DATA = "it stands in a text of JSON or of a program, which is data"
-_INDENTED = "it is indented like code, and text follows it"
+_SET_APART = "it is indented like code or quoted, and text follows it"
 _THOUGHT_ON = "it stands in the thoughts, which go on after it"
 _ANSWERED = "it stands in the thoughts, and an answer follows them"
 _THOUGHT = "it stands in the thoughts, and not where a call may stand in them"
@@ -68,7 +68,7 @@ class Reasons:
         if Data(text).holds(start, 0):
             return _DATA
         tries = {
-            _INDENTED: text[:end] if is_indented(text, start) else "",
+            _SET_APART: text[:end] if is_set_apart(text, start) else "",
             _FOLLOWED: text[:end],
             _IN_LINE: f"{text[:start]}\n{text[start:]}",
             _IN_LINE_FOLLOWED: f"{text[:start]}\n{text[start:end]}",

@@ -118,14 +118,20 @@ class Gate:
         if thought := _beyond(settled.thought, "".join(self._thought)):
             deltas.append(Delta(reasoning=thought))
         text = (settled.text or "").removeprefix(self.left)
-        unchanged = settled.text == self._builder.reply().text
-        beside: JsonObject = self._beside if unchanged else {}
         if text or (settled.text is not None and not self._left):
-            deltas.append(Delta(text=text, beside=beside))
+            deltas.append(Delta(text=text))
         for index, call in enumerate(settled.calls):
             deltas.append(Delta(calls=(CallDelta(index, call.id, call.tool, call.arguments),)))
         deltas.append(Delta(finish=settled.finish))
+        if self._is_as_written(settled):
+            deltas[0] = replace(deltas[0], beside=self._beside)
         return [Chunk((replace(delta, choice=self._choice),)) for delta in deltas]
+
+    def _is_as_written(self, settled: Settled) -> bool:
+        """Whether the answer is what the model wrote, token by token: only then what stood beside it belongs to it."""
+        reply = self._builder.reply()
+        written = [(call.tool, call.arguments) for call in reply.calls]
+        return settled.text == reply.text and [(call.tool, call.arguments) for call in settled.calls] == written
 
     def _release_text(self, text: str) -> tuple[str, str]:
         """What leaves as text, and what as thought."""

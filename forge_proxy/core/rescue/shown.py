@@ -12,8 +12,10 @@ from forge_proxy.core.jsontypes import read_value
 _REACH = 100
 """How far before a call and after it there is looked for what shows it; an HTML tag with attributes fits in."""
 _PARTNERS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "<!--": "-->"}
-_BEFORE = re.compile(r"(?:[\"'“‘«]|<!--\s{0,8}|<(?P<tag>pre|code|samp|kbd|xmp|blockquote)(?:\s[^<>]{0,80})?>\s{0,8})\Z")
-_INDENTED = re.compile(r"\S[^\n]*\n[ \t]*\n(?: {4}|\t)[ \t]*\Z")
+_BEFORE = re.compile(
+    r"(?:[\"'“‘«]|<!--\s{0,8}|<(?P<tag>pre|code|samp|kbd|xmp|blockquote|td|th|li|dd)(?:\s[^<>]{0,80})?>\s{0,8})\Z"
+)
+_SET_APART = re.compile(r"(?:\S[^\n]*\n[ \t]*\n(?: {4}|\t)[ \t]*|(?:^|\n)[ \t]{0,3}> ?)\Z")
 _DATA = re.compile(r"\{\s{0,20}\"|[=(,:\[]\s{0,8}(?P<quotes>\"\"\"|\'\'\')")
 _MAX_TRIES = 64
 """Places that look like the beginning of data and may be none; beyond this none is looked for, to stay linear."""
@@ -44,10 +46,12 @@ def _is_in_table(text: str, start: int, end: int) -> bool:
     return before.startswith("|") and "|" in text[end : end + _REACH].partition("\n")[0]
 
 
-def is_indented(text: str, start: int) -> bool:
-    """Whether a place is that of code by its indentation: a blank line and four spaces after other text."""
+def is_set_apart(text: str, start: int) -> bool:
+    """Whether a place is that of code by its indentation, a blank line and four spaces after other text, or stands in a
+    quotation of Markdown, `> `.
+    """
     before = text[max(0, start - _REACH) : start]
-    return before.endswith((" ", "\t")) and _INDENTED.search(before) is not None
+    return before.endswith((" ", "\t", ">")) and _SET_APART.search(before) is not None
 
 
 class Data:

@@ -28,7 +28,7 @@ from forge_proxy.core.rescue.markup import ARGUMENT_TOKEN, INVOKE, MINIMAX, NOIS
 from forge_proxy.core.rescue.openers import CALL_FENCE, openers
 from forge_proxy.core.rescue.parts import Kind, Part
 from forge_proxy.core.rescue.pythonic import CALL
-from forge_proxy.core.rescue.shown import Data, is_indented, is_shown
+from forge_proxy.core.rescue.shown import Data, is_set_apart, is_shown
 from forge_proxy.core.rescue.unread import past_brackets, past_code
 
 _MAX_BROKEN = 64
@@ -213,7 +213,7 @@ class Walk:
         if text.endswith(MINIMAX, low, start):
             start -= len(MINIMAX)
         fenced = fenced or self.around.fence is not None
-        explicit = explicit and not fenced and not is_indented(text, start)
+        explicit = explicit and not fenced and not is_set_apart(text, start)
         if fenced and (closing := _CLOSING_FENCE.match(text, end)):
             end = closing.end()
         return Part(Kind.CALLS, start, end, tuple(calls), form, explicit=explicit, fenced=fenced)

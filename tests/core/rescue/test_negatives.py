@@ -43,6 +43,8 @@ SHOWN = {
     "a fence of tildes before more prose": f"Like this:\n~~~~xml\n{BLOCK}\n~~~\n{CODER}\n~~~~\nThat is all.",
     "indented": f"Write:\n\n    {BLOCK}\n\nThat is all.",
     "in html": f"<p>Write <code>{BLOCK}</code> or <pre class='x'>\n{CODER}\n</pre>.</p>",
+    "a quotation": f"> {BLOCK}\n\nThat was my earlier call.",
+    "a table in html": f"<table><tr><td>Hermes</td><td>{BLOCK}</td></tr></table>",
     "in a comment": f"<!-- {BLOCK} -->",
     "between quotes": f'Write "{BLOCK}", “{CODER}” or «{BLOCK}».',
     "a table without code": f"| form | text |\n|---|---|\n| hermes | {BLOCK} |\n| short | {BLOCK} | more |",

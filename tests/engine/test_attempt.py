@@ -1,0 +1,57 @@
+"""What one attempt makes of the choices of an answer, and of what stands beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+from forge_proxy.core.chat import ChatRequest, ToolSpec
+from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
+from forge_proxy.core.guardrails.reading import read
+from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.stream import CallDelta, Chunk, Delta
+from forge_proxy.engine.attempt import Attempt, Settlement
+
+WHEN: JsonObject = {"type": "object", "properties": {"days": {"type": "integer"}}}
+BESIDE: JsonObject = {"logprobs": {"content": [{"token": "x", "logprob": -0.5}]}}
+
+
+def turn(choices: int = 1) -> Turn:
+    opened = open_turn(
+        ChatRequest({}, tools=(ToolSpec("get_weather", WHEN),), choices=choices),
+        GuardPolicy(),
+        request_id="r",
+        nudge_text=choices == 1,
+    )
+    assert opened
+    return opened
+
+
+def settled(attempt: Attempt, asked: Turn) -> Settlement:
+    verdict = attempt.judge([read(asked, reply) for reply in attempt.replies()])
+    assert isinstance(verdict, Settlement)
+    return verdict
+
+
+def test_choices_that_the_server_does_not_make_are_no_empty_ones() -> None:
+    attempt = Attempt(turn(2), 2)
+    attempt.take(Chunk((Delta(text="Hello.", finish="stop"),)))
+
+    assert [answer.text for answer in settled(attempt, turn(2)).answers] == ["Hello."]
+
+
+@pytest.mark.parametrize(
+    ("delta", "kept"),
+    [
+        (Delta(calls=(CallDelta(0, "c", "get_weather", '{"days": 3}'),)), True),
+        (Delta(calls=(CallDelta(0, "c", "get_weather", '{"days": "3"}'),)), False),
+        (Delta(text='<tool_call>{"name": "get_weather", "arguments": {}}</tool_call>'), False),
+    ],
+    ids=["a call", "a call that was mended", "a call in text"],
+)
+def test_what_stands_beside_an_answer_goes_with_the_words_it_is_about(delta: Delta, kept: bool) -> None:
+    attempt = Attempt(turn(), 1)
+    given = [attempt.take(Chunk((delta,))), attempt.take(Chunk((Delta(beside=BESIDE, finish="stop"),)))]
+    chunks = [chunk for chunk in given if chunk] + settled(attempt, turn()).chunks
+
+    beside = [out.beside for chunk in chunks for out in chunk.deltas if out.beside]
+    assert beside == ([BESIDE] if kept else [])
