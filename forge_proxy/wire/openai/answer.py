@@ -10,8 +10,7 @@ from forge_proxy.wire.sse import BOM
 
 _CHUNK_FIELDS = frozenset({"choices", "usage", "object"})
 _CHOICE_FIELDS = frozenset({"index", "delta", "message", "finish_reason"})
-_REASONING = ("reasoning_content", "reasoning")
-_DELTA_FIELDS = frozenset({"content", "tool_calls", *_REASONING})
+_DELTA_FIELDS = frozenset({"content", "tool_calls", "reasoning_content", "reasoning"})
 
 
 class UnreadableAnswer(ValueError):
@@ -66,7 +65,9 @@ def _delta(choice: JsonObject, place: int) -> Delta:
     said = choice.get("delta") or choice.get("message")
     fields: JsonObject = said if is_object(said) else {}
     text, finish, index = fields.get("content"), choice.get("finish_reason"), choice.get("index")
-    reasoning = next((fields[key] for key in _REASONING if fields.get(key) is not None), None)
+    reasoning = fields.get("reasoning_content")
+    if reasoning is None:
+        reasoning = fields.get("reasoning")
     calls = fields.get("tool_calls")
     return Delta(
         choice=index if is_integer(index) else place,

@@ -19,14 +19,16 @@ class CallPlaces:
         """By choice: the highest index there is."""
 
     def place(self, chunk: Chunk) -> Chunk:
-        """The chunk with its calls at their places."""
-        for delta in chunk.deltas:
+        """The chunk with its calls at their places; the same one where they stand there already, as they mostly do."""
+        moved: dict[int, Delta] = {}
+        for at, delta in enumerate(chunk.deltas):
             if delta.calls:
-                return replace(chunk, deltas=tuple(self._placed(delta) for delta in chunk.deltas))
-        return chunk
-
-    def _placed(self, delta: Delta) -> Delta:
-        return replace(delta, calls=tuple(self._moved(delta.choice, piece) for piece in delta.calls))
+                calls = [self._moved(delta.choice, piece) for piece in delta.calls]
+                if any(call is not piece for call, piece in zip(calls, delta.calls, strict=True)):
+                    moved[at] = replace(delta, calls=tuple(calls))
+        if not moved:
+            return chunk
+        return replace(chunk, deltas=tuple(moved.get(at, delta) for at, delta in enumerate(chunk.deltas)))
 
     def _moved(self, choice: int, piece: CallDelta) -> CallDelta:
         key = choice, piece.index
