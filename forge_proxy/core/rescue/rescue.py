@@ -170,12 +170,14 @@ def _around(text: str, start: int, parts: list[Part], meant: list[Part]) -> str:
     """
     taken = {id(part) for part in meant}
     pieces = [""]
-    at = start
+    at, last = start, Kind.PLAIN
     for part in parts:
         if part.kind in (Kind.BROKEN, Kind.PLAIN) or (part.kind is Kind.CALLS and id(part) not in taken):
             continue
-        pieces[-1] += text[at : part.start]
-        at = part.end
+        between = text[at : part.start]
+        if not (last is part.kind is Kind.CALLS and _NOTHING.fullmatch(between)):
+            pieces[-1] += between
+        at, last = part.end, part.kind
         if part.kind is Kind.CALLS or part.kind is Kind.THOUGHT:
             pieces += [said.words for said in part.calls if said.words]
             pieces.append("")
@@ -184,6 +186,6 @@ def _around(text: str, start: int, parts: list[Part], meant: list[Part]) -> str:
         pieces[0] = pieces[0].lstrip()
     if len(pieces) == 1:
         return pieces[0]
-    kept = [pieces[0].rstrip(), *(words for piece in pieces[1:-1] if not _NOTHING.fullmatch(words := piece.strip()))]
+    kept = [pieces[0].rstrip(), *(piece.strip() for piece in pieces[1:-1])]
     kept.append(pieces[-1].strip() if meant else pieces[-1].lstrip())
     return "\n".join(piece for piece in kept if piece)
