@@ -32,8 +32,6 @@ class Attempt:
         self._gates = {index: Gate(turn, index) for index in range(choices)}
         self._head: dict[str, Json] = {}
         self._begun = False
-        self._heard: set[int] = set()
-        """The choices that anything came of: some servers make one, however many are asked for."""
         self.usage: JsonObject | None = None
         """As last told: some servers tell the sum so far with each chunk."""
 
@@ -44,7 +42,6 @@ class Attempt:
         first, self._begun = not self._begun, True
         self._head.update(chunk.head)
         self.usage = chunk.usage or self.usage
-        self._heard.update(delta.choice for delta in chunk.deltas)
         deltas = tuple(
             out
             for delta in chunk.deltas
@@ -102,4 +99,5 @@ class Attempt:
         return Settlement(chunks, answers)
 
     def _answered(self) -> list[Gate]:
-        return [gate for index, gate in self._gates.items() if index in self._heard] or [*self._gates.values()]
+        gates = [*self._gates.values()]
+        return [gate for gate in gates if gate.has_begun] or gates

@@ -55,6 +55,8 @@ class Gate:
         self._cuts = turn.policy.on_loop == "cut"
         self.is_cut = False
         """Whether the answer was ended because of a loop: what comes after it is not taken in."""
+        self.has_begun = False
+        """Whether anything came of this choice: some servers make one, however many are asked for."""
         self.is_finished = False
         """Whether the model server has said that this choice is complete."""
 
@@ -70,6 +72,7 @@ class Gate:
 
     def take(self, delta: Delta) -> Delta | None:
         """Take in a delta; what may leave because of it, None for nothing."""
+        self.has_begun = True
         if self.is_cut:
             return None
         self.is_finished = self.is_finished or delta.finish is not None
@@ -123,7 +126,7 @@ class Gate:
         for index, call in enumerate(settled.calls):
             deltas.append(Delta(calls=(CallDelta(index, call.id, call.tool, call.arguments),)))
         deltas.append(Delta(finish=settled.finish))
-        if self._is_as_written(settled):
+        if self._beside and self._is_as_written(settled):
             deltas[0] = replace(deltas[0], beside=self._beside)
         return [Chunk((replace(delta, choice=self._choice),)) for delta in deltas]
 

@@ -72,11 +72,9 @@ def read_invoke(text: str, opening: re.Match[str], look: Look) -> Body | None:
         return body
     call = "function" if "function" in opening.group()[:40].split("=")[0] else "invoke"
     parameters = read_parameters(text, opening.end(), look, children=True, call=call)
-    ends = past_closers(text, parameters.end)
-    if ends == parameters.end and text[ends:].strip() and not parameters.open:
+    if not parameters.open and not CLOSER.match(text, parameters.end) and text[parameters.end :].strip():
         return None
-    said = _of_parameters(name, parameters, text)
-    return [said], len(text) if _is_cut(text, parameters) else ends, "tags"
+    return _tagged(name, parameters, text)
 
 
 def read_named(text: str, at: int, look: Look, name: str = "") -> Body | None:
@@ -109,18 +107,14 @@ def _read_arguments(text: str, at: int, after_name: int, name: str, look: Look) 
         return _with_string(text, at, name, look)
     parameters = read_parameters(text, at, look)
     if parameters.values:
-        said = _of_parameters(name, parameters, text)
-        return [said], len(text) if _is_cut(text, parameters) else past_closers(text, parameters.end), "tags"
+        return _tagged(name, parameters, text)
     attributes = _read_attributes(text, after_name, name)
     if attributes:
         return attributes
-    if look.name(name) is not None and (CLOSER.match(text, at) or CLOSER.match(text, after_name)):
-        return (
-            [Said(ToolCall(name, "{}"))],
-            past_closers(text, after_name if not CLOSER.match(text, at) else at),
-            "named",
-        )
-    return None
+    closed = next((place for place in (at, after_name) if CLOSER.match(text, place)), None)
+    if closed is None or look.name(name) is None:
+        return None
+    return [Said(ToolCall(name, "{}"))], past_closers(text, closed), "named"
 
 
 def _read_objects(text: str, at: int, look: Look) -> Body | None:
@@ -167,7 +161,7 @@ def _read_named_tags(text: str, named: re.Match[str], look: Look) -> Body | None
     if not end and not parameters.values:
         return None
     stop = end.end() if end else parameters.end
-    return [_of_parameters(named["name"], parameters, text)], past_closers(text, stop), "tags"
+    return _tagged(named["name"], parameters, text)[0], past_closers(text, stop), "tags"
 
 
 def _with_object(text: str, at: int, name: str, look: Look, shape: str) -> Body | None:
@@ -206,21 +200,16 @@ def _read_attributes(text: str, at: int, name: str) -> Body | None:
     return [Said(call, untyped=frozenset(values))], past_closers(text, slash.end() if slash else at), "attributes"
 
 
-def _of_parameters(name: str, parameters: Parameters, text: str) -> Said:
+def _tagged(name: str, parameters: Parameters, text: str) -> Body:
+    """The call with these arguments, up to what closes it, or to the end of the text where that ends before."""
+    ends = past_closers(text, parameters.end)
     # Where nothing closes the call, more arguments may have been to come.
-    unclosed = _is_cut(text, parameters)
+    unclosed = parameters.open or (ends == parameters.end and _CUT_TAG.fullmatch(text, ends) is not None)
     repairs = frozenset({*parameters.repairs, "closing tags"} if unclosed else parameters.repairs)
     # A closer that is missing anywhere may be missing because the answer was cut.
-    is_open = unclosed or parameters.doubtful or "closing tags" in repairs
-    return Said(ToolCall(name, write(parameters.values)), repairs, frozenset(parameters.untyped), open=is_open)
-
-
-def _is_cut(text: str, parameters: Parameters) -> bool:
-    """Whether the text ends before the call is closed."""
-    if parameters.open:
-        return True
-    closed = past_closers(text, parameters.end) > parameters.end
-    return not closed and _CUT_TAG.fullmatch(text, parameters.end) is not None
+    is_open = parameters.doubtful or "closing tags" in repairs
+    said = Said(ToolCall(name, write(parameters.values)), repairs, frozenset(parameters.untyped), open=is_open)
+    return [said], len(text) if unclosed else ends, "tags"
 
 
 def past_junk(text: str, at: int) -> int:

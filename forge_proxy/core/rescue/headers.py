@@ -37,6 +37,8 @@ THINK_CLOSE = re.compile(
 
 
 _PARTNERS = {'"': '"', "'": "'", "“": "”", "‘": "’", "(": ")"}
+BEFORE_MENTION = frozenset({" ", *_PARTNERS})
+"""What may stand before a token that is only mentioned."""
 
 
 def is_mention(text: str, start: int, end: int) -> bool:

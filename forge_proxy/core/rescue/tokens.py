@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from forge_proxy.core.rescue.headers import MESSAGE_END, THINK_CLOSE, THINK_OPEN, read_header
+from forge_proxy.core.rescue.headers import BEFORE_MENTION, MESSAGE_END, THINK_CLOSE, THINK_OPEN, read_header
 from forge_proxy.core.rescue.markup import NOISE
 
 
@@ -19,7 +19,7 @@ class Token(NamedTuple):
 
 def end_of_mention(text: str, place: int) -> int:
     """Where the token at `place` ends that may be only mentioned, being a word of its own so far; 0 for none."""
-    if text[max(0, place - 1) : place] not in tuple(" \"'“‘(") or read_header(text, place):
+    if text[max(0, place - 1) : place] not in BEFORE_MENTION or read_header(text, place):
         return 0
     edge = THINK_OPEN.match(text, place) or THINK_CLOSE.match(text, place)
     token = edge or (NOISE.match(text, place) if text[place] == "<" else None)
