@@ -27,7 +27,7 @@ MESSAGE_END = re.compile(r"<\|(?:end|eom|eot|return|call)\|>|(?=<\|(?:start|chan
 
 _WORD = r"(?:think(?:ing)?|thought|reasoning|reflection|cot_budget_reflect)"
 THINK_OPEN = re.compile(
-    rf"<(?:[\w.-]{{1,16}}[:|｜])?{_WORD}>|<[|｜](?:\w{{1,16}}:)?(?:begin_|start_)?{_WORD}(?:_(?:begin|start))?(?::\w{{1,16}})?[|｜]>"
+    rf"<(?:\w[\w.-]{{0,15}}[:|｜])?{_WORD}>|<[|｜](?:\w{{1,16}}:)?(?:begin_|start_)?{_WORD}(?:_(?:begin|start))?(?::\w{{1,16}})?[|｜]>"
     r"|<\|START_THINKING\|>|\[THINK\]|<\|channel>(?:thought|analysis)\b"
 )
 THINK_CLOSE = re.compile(

@@ -7,7 +7,7 @@ import re
 from forge_proxy.core.rescue.look import Look
 
 # What may stand before a tag's own name: a token of MiniMax, a name space, DeepSeek's mark.
-_SPACE_NAMES = r"(?:[|｜]DSML[|｜][ ]?|[\w.-]{1,24}[:|｜])?"
+_SPACE_NAMES = r"(?:[|｜]DSML[|｜][ ]?|\w[\w.-]{0,23}[:|｜])?"
 OPEN = rf"(?:\]<\]minimax\[>\[)?<{_SPACE_NAMES}"
 CLOSE = rf"(?:\]<\]minimax\[>\[)?</{_SPACE_NAMES}"
 
