@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from forge_proxy.core.rescue.calls import Said
 
+UNREADABLE = "unreadable"
+"""The form of what seems to be a call in code and cannot be read."""
+
 
 class Kind(StrEnum):
     """What a part of a text is."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from forge_proxy.core.rescue.json_reader import read_strictly
 from forge_proxy.core.rescue.markup import OPENER
-from forge_proxy.core.rescue.parts import Kind, Part
+from forge_proxy.core.rescue.parts import UNREADABLE, Kind, Part
 from forge_proxy.core.rescue.shown import may_be_shown
 from forge_proxy.core.rescue.unread import past_brackets
 from forge_proxy.core.rescue.walk import Walk
@@ -23,6 +23,7 @@ _MARK = 3
 """Characters that tell whether markup begins which ends a call."""
 _MARKUP = "{[<`✿>]"
 _WORDS = re.compile(rf"[^\n{re.escape(_MARKUP)}]*")
+_QUOTE = re.compile(r"[\"']")
 _GAP = re.compile(r"[\s;,]*")
 
 
@@ -59,6 +60,8 @@ def judge_place(walk: Walk, place: int, low: int, text: str) -> Suspect:
 
 
 def _judge_part(walk: Walk, text: str, begins: int, part: Part) -> Suspect:
+    if part.kind is Kind.PLAIN and part.form == UNREADABLE and _QUOTE.search(text, part.start, part.end):
+        return Suspect(begins)  # a quote to come may show that what seems to end it stands in a string
     if part.kind is Kind.PLAIN:
         return Suspect(begins, plain_to=part.end if part.end + _MARK <= len(text) else None)
     whole = part.kind is Kind.CALLS and not any(said.open for said in part.calls)

@@ -26,7 +26,7 @@ from forge_proxy.core.rescue.headers import MESSAGE_END, THINK_CLOSE, THINK_OPEN
 from forge_proxy.core.rescue.look import Look
 from forge_proxy.core.rescue.markup import ARGUMENT_TOKEN, INVOKE, MINIMAX, NOISE, OPENER
 from forge_proxy.core.rescue.openers import CALL_FENCE, openers
-from forge_proxy.core.rescue.parts import Kind, Part
+from forge_proxy.core.rescue.parts import UNREADABLE, Kind, Part
 from forge_proxy.core.rescue.pythonic import CALL
 from forge_proxy.core.rescue.shown import Data, is_set_apart, is_shown
 from forge_proxy.core.rescue.unread import past_brackets, past_code
@@ -310,7 +310,7 @@ class Walk:
             announced = self._text.startswith(("Action:", "Call:", "TOOL_CALL"), start)
             return Part(Kind.CALLS, start, body[1], tuple(body[0]), body[2], explicit=announced)
         end, meant = past_first_form(self._text, start, self._look)
-        return Part(Kind.BROKEN if meant else Kind.PLAIN, start, end) if end else None
+        return Part(Kind.BROKEN if meant else Kind.PLAIN, start, end, form=UNREADABLE) if end else None
 
     def _word(self, place: int) -> Part | int:
         text = self._text
