@@ -21,10 +21,12 @@ from forge_proxy.backends.config import BackendChoiceError
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.budget import Sizing
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
 from forge_proxy.engine.workshop import Workshop
 from forge_proxy.settings import Settings
@@ -78,7 +80,10 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
         # A llama-server takes no object as tool_choice: it becomes auto, with no more than a line in its own log.
         llama = choice.kind in ("llama-server", "embedded")
         dialect = Dialect(reasoning=config.reasoning, choice_in_words=llama, llama_cpp=llama)
-        engine = Engine(backend, clock, observe, config.model, thorough, admission, dialect)
+        # Ollama's OpenAI-compatible route takes no window with a request, and cuts what is too long without a word.
+        sizing = Sizing(truncates=choice.kind == "ollama")
+        budgets = Budgets(backend, clock, observe, settings.budget, sizing)
+        engine = Engine(backend, clock, observe, config.model, thorough, admission, dialect, budgets)
         yield Assembled(choice, backend, engine, embedded)
     finally:
         await workshop.close()

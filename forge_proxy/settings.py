@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.config import BackendConfig
+from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.telemetry.config import LogConfig
 
@@ -42,6 +43,7 @@ class Settings(BaseSettings):
 
     server: ServerConfig = Field(default_factory=ServerConfig)
     backend: BackendConfig = Field(default_factory=BackendConfig)
+    budget: BudgetPolicy = Field(default_factory=BudgetPolicy)
     guardrails: GuardPolicy = Field(default_factory=GuardPolicy)
     log: LogConfig = Field(default_factory=LogConfig)
 

@@ -40,7 +40,7 @@ def create_app(engine: Engine, backend: Backend, policy: GuardPolicy, config: Se
     app = FastAPI(title="forge-proxy", docs_url=None, redoc_url=None, openapi_url=None)
     chat, models, health = (
         ChatCompletions(engine, policy, config),
-        ModelList(engine.models),
+        ModelList(engine.models, engine.budgets),
         HealthChecks(backend),
     )
     # Plain routes: the bodies are read in `wire`, so FastAPI's own reading of parameters would only cost time.

@@ -27,6 +27,8 @@ from forge_proxy.core.errors import (
     BackendFault,
     BackendTimeout,
     BackendUnreachable,
+    BudgetUnchanged,
+    ContextBudgetExceeded,
     ContextOverflow,
     EmptyAnswer,
     ForgeError,
@@ -51,6 +53,8 @@ class Rendered(NamedTuple):
 
 _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     InvalidRequest: (400, "invalid_request_error", None),
+    ContextBudgetExceeded: (400, "invalid_request_error", "context_length_exceeded"),
+    BudgetUnchanged: (502, "server_error", "budget_unchanged"),
     UnknownModel: (404, "invalid_request_error", "model_not_found"),
     Overloaded: (429, "rate_limit_error", "rate_limit_exceeded"),
     BackendUnreachable: (502, "server_error", "backend_unreachable"),
@@ -77,6 +81,7 @@ def render(error: ForgeError) -> Rendered:
         return _backend_error(error)
     status, kind, code = next(_TABLE[cls] for cls in type(error).__mro__ if cls in _TABLE)
     param = error.at if isinstance(error, InvalidRequest) else None
+    param = "messages" if isinstance(error, ContextBudgetExceeded) else param
     return Rendered(status, encode_error(str(error), kind, code, param), _headers_for(error))
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from forge_proxy import daemon
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.config import BackendConfig
+from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import GuardPolicy, read_switches
@@ -114,6 +115,7 @@ async def _try_all() -> list[Tried]:
     settings = Settings.model_construct(
         server=ServerConfig(),
         backend=BackendConfig(kind="embedded"),
+        budget=BudgetPolicy(),
         guardrails=GuardPolicy(text_answers="nudge"),
         log=LogConfig(),
     )

@@ -182,6 +182,34 @@ class ToolsRefused(BackendError):
         self.offered = offered
 
 
+class ContextBudgetExceeded(ForgeError):
+    """A prompt of `tokens` is over the budget of `budget`; `because` says why it is that. `exact` unless estimated."""
+
+    def __init__(self, tokens: int, budget: int, because: str, *, exact: bool) -> None:
+        counted = f"{tokens}" if exact else f"about {tokens}"
+        super().__init__(
+            f"This model's maximum context length is {budget} tokens. However, your messages resulted in {counted} "
+            f"tokens. Please reduce the length of the messages. (The budget: {because}.)"
+        )
+        self.tokens = tokens
+        self.budget = budget
+
+    @property
+    def summary(self) -> str:
+        return f"a prompt of {self.tokens} tokens is over the budget of {self.budget}"
+
+
+class BudgetUnchanged(ForgeError):
+    """The budget could not be switched; what it was before holds on. `why` is the reason."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the budget stays as it was: {why}")
+
+    @property
+    def summary(self) -> str:
+        return str(self)
+
+
 class EmptyAnswer(ForgeError):
     """The model answered with nothing, neither text nor call, in every attempt."""
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.dialect import AS_SENT, Dialect
-from forge_proxy.core.errors import ContextOverflow, ForgeError, UnreadCall
+from forge_proxy.core.errors import ContextBudgetExceeded, ContextOverflow, ForgeError, UnreadCall
 from forge_proxy.core.guardrails import (
     CallsForbidden,
     GuardPolicy,
@@ -29,6 +29,7 @@ from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.accommodate import Accommodating
 from forge_proxy.engine.admission import Admission, Slot
 from forge_proxy.engine.attempt import Attempt, Settlement
+from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.events import Abandoned, Answered, Failed, Looped, Retried, Unchecked
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.own_prompt import OwnPrompt
@@ -56,6 +57,7 @@ class Engine:
         thorough: ThoroughReader | None = None,
         admission: Admission | None = None,
         dialect: Dialect = AS_SENT,
+        budgets: Budgets | None = None,
     ) -> None:
         self._backend = Accommodating(backend, observe, dialect)
         self._own_prompt = OwnPrompt(self._backend)
@@ -65,6 +67,7 @@ class Engine:
         self._admission = admission or Admission(backend, clock, observe)
         self._tool_sets = ToolSets()
         self.models = Models(backend, clock, default_model)
+        self.budgets = budgets or Budgets(backend, clock, observe)
         self.text_answers = TextAnswers()
 
     async def answer(
@@ -72,9 +75,9 @@ class Engine:
     ) -> AsyncGenerator[AnswerEvent]:
         """Chunks of the answer as they may leave, then a `Report`. Closing it stops the generation.
 
-        Slots are shared fairly between clients, whom any string names. Raises `Overloaded`, a `BackendFault`,
-        `ToolChoiceUnsatisfied`, `ToolCallInvalid` or `EmptyAnswer`; after chunks have been yielded the answer is then
-        incomplete.
+        Slots are shared fairly between clients, whom any string names. Raises `Overloaded`, `ContextBudgetExceeded`, a
+        `BackendFault`, `ToolChoiceUnsatisfied`, `ToolCallInvalid` or `EmptyAnswer`; after chunks have been yielded the
+        answer is then incomplete.
         """
         began = self._clock.now()
         slot = self._admission.slot(client)
@@ -110,6 +113,7 @@ class Engine:
         model = await self.models.name_for(request.model)
         forbidden = CallsForbidden() if request.tools and policy.enabled.any else None
         call = ModelCall(request, stream=request.stream, model=model, verbatim=forbidden is None)
+        await self.budgets.admit(call, self._backend.count_tokens)
         async with aclosing(self._backend.stream(call)) as chunks:
             async for chunk in chunks:
                 yield forbidden.take(chunk) if forbidden else chunk
@@ -125,8 +129,10 @@ class Engine:
             self._observe(Unchecked(turn.request_id, unchecked))
         while True:
             attempt = Attempt(turn, request.choices)
+            call = _call(request, turn, model)
             try:
-                async with aclosing(self._backend.stream(_call(request, turn, model))) as chunks:
+                await self.budgets.admit(call, self._backend.count_tokens)
+                async with aclosing(self._backend.stream(call)) as chunks:
                     async for chunk in chunks:
                         if (out := attempt.take(chunk)) is not None:
                             yield out
@@ -144,7 +150,7 @@ class Engine:
                 if retry is None:
                     raise
                 verdict = retry
-            except ContextOverflow:
+            except (ContextOverflow, ContextBudgetExceeded):
                 if not turn.added or attempt.left:
                     raise
                 self._observe(Retried(turn.request_id, turn.attempt, Fault.NO_ROOM))

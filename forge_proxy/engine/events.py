@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from forge_proxy.core.budget import Budget
 from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.engine.report import Report
@@ -15,6 +16,14 @@ class SlotsFound:
     """The backend was asked how many requests it works on at a time, for the first time or with a new answer."""
 
     slots: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetChosen:
+    """The context budget of a model, for the first time or another than before."""
+
+    model: str | None
+    budget: Budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,4 +92,6 @@ class Abandoned:
     queued: float
 
 
-Event: TypeAlias = SlotsFound | Unchecked | Accommodated | Retried | Looped | Answered | Failed | Abandoned
+Event: TypeAlias = (
+    SlotsFound | BudgetChosen | Unchecked | Accommodated | Retried | Looped | Answered | Failed | Abandoned
+)

@@ -14,6 +14,7 @@ from forge_proxy.engine.events import (
     Abandoned,
     Accommodated,
     Answered,
+    BudgetChosen,
     Event,
     Failed,
     Looped,
@@ -63,6 +64,9 @@ class LogObserver:
         match event:
             case SlotsFound(slots):
                 self._log.info("backend slots", slots=slots, told=slots is not None)
+            case BudgetChosen(model, budget):
+                mode, tokens = budget.mode.value, budget.tokens
+                self._log.info("budget", model=model, mode=mode, tokens=tokens, because=budget.because)
             case Unchecked(request_id, tools):
                 self._log.warning("schemas that cannot be used", request_id=request_id, tools=tools)
             case Accommodated(model, changes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 
@@ -225,6 +226,25 @@ def test_health_is_told_and_never_raised(adapter: Adapter, status: int, body: by
     adapter.http.says([body], JSON, status)
 
     assert adapter.runner.run(adapter.backend.health()) == health
+
+
+@pytest.mark.parametrize(
+    ("said", "model", "window"),
+    [
+        ({"default_generation_settings": {"n_ctx": 2048}, "total_slots": 2}, "any", 2048),
+        ({"default_generation_settings": {"n_ctx": 0}, "data": [{"id": "a", "max_model_len": 4096}]}, None, 4096),
+        ({"data": [{"id": "a", "max_model_len": 4096}, {"id": "b"}]}, "a", 4096),
+        ({"data": [{"id": "a", "max_model_len": 4096}, {"id": "b"}]}, "b", None),
+        ({"data": [{"id": "a", "max_model_len": 4096}, {"id": "b"}]}, None, None),
+        ({}, "a", None),
+    ],
+)
+def test_the_window_is_that_of_a_slot_else_that_of_the_list(
+    adapter: Adapter, said: dict[str, Any], model: str | None, window: int | None
+) -> None:
+    adapter.http.says([json.dumps(said).encode()], JSON)  # to whatever it is asked
+
+    assert adapter.runner.run(adapter.backend.context_window(model)) == window
 
 
 def test_the_models_are_those_that_the_server_lists(adapter: Adapter) -> None:

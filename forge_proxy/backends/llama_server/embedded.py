@@ -99,6 +99,10 @@ class EmbeddedLlama:
         """See `engine.ports.Backend`. As many as it is started with, so this need not wait for the model."""
         return self._config.slots
 
+    async def context_window(self, model: str | None = None) -> int | None:
+        """See `engine.ports.Backend`."""
+        return await self._running().context_window(model)
+
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`."""
         return await self._running().count_tokens(call)
