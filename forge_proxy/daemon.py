@@ -29,6 +29,7 @@ from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
 from forge_proxy.engine.workshop import Workshop
+from forge_proxy.hardware.machine import Machine
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
 
@@ -50,6 +51,7 @@ class Assembled:
     choice: Choice
     backend: Backend
     engine: Engine
+    machine: Machine
     embedded: EmbeddedLlama | None = None
 
     async def load(self) -> None:
@@ -64,6 +66,7 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
     config = settings.backend
     http = AioHttp(connect_seconds=config.connect_seconds, silence_seconds=config.silence_seconds)
     workshop = Workshop()
+    machine = Machine()
     embedded: EmbeddedLlama | None = None
     try:
         choice = await choose(config, http)
@@ -82,10 +85,11 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
         dialect = Dialect(reasoning=config.reasoning, choice_in_words=llama, llama_cpp=llama)
         # Ollama's OpenAI-compatible route takes no window with a request, and cuts what is too long without a word.
         sizing = Sizing(truncates=choice.kind == "ollama")
-        budgets = Budgets(backend, clock, observe, settings.budget, sizing)
+        budgets = Budgets(backend, clock, observe, settings.budget, sizing, hardware=machine)
         engine = Engine(backend, clock, observe, config.model, thorough, admission, dialect, budgets)
-        yield Assembled(choice, backend, engine, embedded)
+        yield Assembled(choice, backend, engine, machine, embedded)
     finally:
+        await machine.close()
         await workshop.close()
         if embedded is not None:
             await embedded.stop()
@@ -126,6 +130,13 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
 async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) -> None:
     """Answer while the model is being loaded: health says so, requests wait. Raises what loading fails with."""
 
+    log = structlog.get_logger()
+
+    async def tell_hardware() -> None:
+        found = await parts.machine.profile()
+        gpus = [f"{gpu.name}, {gpu.vram_mb or '?'} MiB" for gpu in found.gpus]
+        log.info("hardware", gpus=gpus, ram_mb=found.ram_mb, cores=found.cores, because=found.because)
+
     async def load() -> None:
         try:
             await parts.load()
@@ -133,7 +144,6 @@ async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) ->
             server.handle_exit(signal.SIGTERM, None)
             raise
         health = await parts.backend.health()
-        log = structlog.get_logger()
         if health.status == "ok":
             log.info("ready")
         else:
@@ -141,8 +151,9 @@ async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) ->
 
     gc.collect()
     gc.freeze()  # what there is now stays: the collector need not look at it again
-    loading = asyncio.create_task(load())
+    telling, loading = asyncio.create_task(tell_hardware()), asyncio.create_task(load())
     await server.serve(sockets=[listener])
+    telling.cancel()
     loading.cancel()
     with suppress(asyncio.CancelledError):
         await loading
