@@ -7,14 +7,17 @@ import gc
 import signal
 import socket
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import structlog
 import uvloop
 
+from forge_proxy.api.admin.compaction import CompactionPolicy
+from forge_proxy.api.admin.parts import AdminParts, BackendAbout
 from forge_proxy.api.app import create_app
+from forge_proxy.api.auth import Door
 from forge_proxy.api.server import HttpServer, address, is_open_to_all, leads_to, listen
 from forge_proxy.backends.choose import Choice, choose, refuse_contradictions
 from forge_proxy.backends.config import BackendChoiceError
@@ -24,12 +27,15 @@ from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.budget import Sizing
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.budgets import Budgets
+from forge_proxy.engine.held import Held
 from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
 from forge_proxy.engine.workshop import Workshop
 from forge_proxy.hardware.machine import Machine
+from forge_proxy.reload import LiveSettings, Reloads
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
 
@@ -96,8 +102,8 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
         await http.close()
 
 
-async def serve(settings: Settings, listener: socket.socket) -> None:
-    """Run the daemon on a socket that listens already, until a signal ends it."""
+async def serve(settings: Settings, listener: socket.socket, read: Callable[[], Settings]) -> None:
+    """Run the daemon on a socket that listens already, until a signal ends it. `read` reads the settings again."""
     logs.configure(settings.log)
     log = structlog.get_logger()
     async with assemble(settings, logs.LogObserver()) as parts:
@@ -110,7 +116,11 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
         log.info("backend", kind=choice.kind, url=choice.url, model_file=model_file, because=choice.because)
         if choice.gguf == TINY_MODEL:
             log.warning("test model", note="it understands a few phrases: for trying the daemon, not for work")
-        app = create_app(parts.engine, parts.backend, settings.guardrails, settings.server)
+        door, guardrails = Door(settings.server), Held(settings.guardrails)
+        live = LiveSettings(settings, read, guardrails, parts.engine.budgets, door)
+        reloads = Reloads(live)
+        admin = _admin_parts(parts, guardrails, live)
+        app = create_app(parts.engine, parts.backend, guardrails, settings.server, admin, door)
         server = HttpServer(app, settings.server)
 
         def stop(signum: int) -> None:
@@ -120,11 +130,32 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
 
         for signum in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(signum, stop, signum)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloads.request)
         log.info("listening", url=address(*listener.getsockname()[:2]))
         if is_open_to_all(settings.server, listener):
             log.warning("no keys", note="anyone who reaches it may use it: server.allow_public_without_keys")
         await _run(server, listener, parts)
+        await reloads.close()
         log.info("stopped")
+
+
+def _admin_parts(parts: Assembled, guardrails: Held[GuardPolicy], live: LiveSettings) -> AdminParts:
+    choice = parts.choice
+    unmanaged = (
+        "the embedded llama.cpp is started and stopped with the daemon"
+        if choice.kind == "embedded"
+        else f"the {choice.kind} at {parts.backend.url} was started elsewhere"
+    )
+    return AdminParts(
+        parts.engine,
+        parts.backend,
+        BackendAbout(choice.kind, choice.because, unmanaged),
+        guardrails,
+        Held(CompactionPolicy()),
+        configuration=live,
+        hardware=parts.machine,
+        clock=MonotonicClock(),
+    )
 
 
 async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) -> None:
@@ -159,8 +190,9 @@ async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) ->
         await loading
 
 
-def run(settings: Settings) -> None:
-    """Run the daemon in this process, until a signal ends it. Raises as `listen` and `assemble`."""
+def run(read: Callable[[], Settings]) -> None:
+    """Run the daemon in this process, until a signal ends it. Raises as `read`, `listen` and `assemble`."""
+    settings = read()
     refuse_contradictions(settings.backend)  # before anything is taken or started
     listener = listen(settings.server)
 
@@ -169,7 +201,7 @@ def run(settings: Settings) -> None:
         assert task is not None  # noqa: S101  # a coroutine runs in a task
         for signum in STOP_SIGNALS:  # while a backend is being looked for; `serve` then has its own way to stop
             asyncio.get_running_loop().add_signal_handler(signum, task.cancel)
-        await serve(settings, listener)
+        await serve(settings, listener, read)
 
     with listener, suppress(asyncio.CancelledError), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())

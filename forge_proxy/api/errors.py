@@ -10,9 +10,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
+from forge_proxy.api.admin.ports import NotManaged, WrongSettings
 from forge_proxy.api.disconnect import Stopping
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.api.refusals import (
+    AdminClosed,
     BodyTooLarge,
     ForeignHost,
     ForeignOrigin,
@@ -70,6 +72,9 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     BodyTooLarge: (413, "invalid_request_error", "body_too_large"),
     HeadTooLarge: (431, "invalid_request_error", "headers_too_large"),
     NotHttp: (400, "invalid_request_error", None),
+    AdminClosed: (403, "invalid_request_error", "admin_closed"),
+    NotManaged: (409, "invalid_request_error", "backend_not_managed"),
+    WrongSettings: (400, "invalid_request_error", "wrong_settings"),
     Stopping: (503, "server_error", "stopping"),
     ForgeError: (500, "server_error", "internal_error"),
 }

@@ -33,7 +33,7 @@ class OpenAICompatible:
     def __init__(
         self, url: str, http: HttpClient, *, api_key: str | None = None, health_path: str | None = None
     ) -> None:
-        self.url = _shown(url)
+        self.url = without_credentials(url)
         self._base = base_url(url)
         self._root = urlunsplit((*urlsplit(url)[:2], "", "", ""))
         self._http = http
@@ -172,7 +172,7 @@ def base_url(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, parts.path or "/v1", "", ""))
 
 
-def _shown(url: str) -> str:
+def without_credentials(url: str) -> str:
     """The URL without a user name and password, for messages and logs."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]

@@ -89,7 +89,7 @@ def serve(
 
     said = _said(host, port, backend, backend_url, gguf, model)
     try:
-        daemon.run(load(config, said))
+        daemon.run(lambda: load(config, said))
     except BackendChoiceError as error:
         if set_by_file(config, said, "backend"):
             raise SettingsError(f"{config}: {error}") from error

@@ -127,10 +127,8 @@ def _within(wish: BudgetPolicy, window: int | None) -> tuple[int | None, str]:
         case BudgetMode.FORGE_FAST:
             if window is None:
                 return None, "half of a window that the model server does not tell, so nothing is enforced"
-            because = (
-                f"half of the model server's {window} tokens; it was not started by forge-proxy and keeps its window"
-            )
-            return _half(window), f"{because}, so it keeps its window and longer prompts are refused"
+            because = f"half of the model server's {window} tokens; its window cannot be changed from here"
+            return _half(window), f"{because}, so longer prompts are only refused"
         case _:
             assert_never(wish.mode)
 

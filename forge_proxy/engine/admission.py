@@ -40,7 +40,7 @@ class Admission:
         self._backend = backend
         self._clock = clock
         self._observe = observe
-        self._queue = FairQueue(slots, limit)
+        self.queue = FairQueue(slots, limit)
         self._calls: dict[Place, asyncio.Future[None]] = {}
         self._believed_until = math.inf if slots is not None else -math.inf
         self._asked_before = False
@@ -55,9 +55,9 @@ class Admission:
         """Wait for a slot. Raises `Overloaded`, or `BackendUnreachable` where the backend has to be asked first."""
         if self._clock.now() > self._believed_until:
             await self._find_slots()
-        place = self._queue.enter(client)
+        place = self.queue.enter(client)
         if place is None:
-            raise Overloaded(self._queue.waiting, self._seconds_until_a_slot())
+            raise Overloaded(self.queue.waiting, self._seconds_until_a_slot())
         if place.state is State.WAITING:
             call = self._calls[place] = asyncio.get_running_loop().create_future()
             try:
@@ -71,7 +71,7 @@ class Admission:
 
     def leave(self, place: Place) -> None:
         """Give a place up; the next ones are called."""
-        self._call(self._queue.leave(place))
+        self._call(self.queue.leave(place))
 
     def note(self, seconds: float, error: BaseException | None) -> None:
         """Learn from a request that has run: how long it took, and whether the backend may be another one by now."""
@@ -93,15 +93,15 @@ class Admission:
         except BackendError:  # loading, perhaps: it says so at once, so it is asked again by the next
             return
         except BackendFault:  # it may say nothing for long, and that is not to hold up everyone
-            slots = self._queue.slots
+            slots = self.queue.slots
         finally:
             self._asking.set()
             self._asking = None
         self._believed_until = self._clock.now() + _BELIEVED_FOR
-        if slots != self._queue.slots or not self._asked_before:
+        if slots != self.queue.slots or not self._asked_before:
             self._observe(SlotsFound(slots))
         self._asked_before = True
-        self._call(self._queue.resize(slots))
+        self._call(self.queue.resize(slots))
 
     def _call(self, started: list[Place]) -> None:
         for place in started:
@@ -109,7 +109,7 @@ class Admission:
                 call.set_result(None)
 
     def _seconds_until_a_slot(self) -> int:
-        return min(max(1, math.ceil(self._mean_seconds / (self._queue.slots or 1))), _LONGEST_WAIT)
+        return min(max(1, math.ceil(self._mean_seconds / (self.queue.slots or 1))), _LONGEST_WAIT)
 
 
 class Slot:

@@ -25,6 +25,7 @@ from forge_proxy.core.guardrails import (
 )
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.guardrails.usage import Spent
+from forge_proxy.core.queueing import FairQueue
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.accommodate import Accommodating
 from forge_proxy.engine.admission import Admission, Slot
@@ -69,6 +70,11 @@ class Engine:
         self.models = Models(backend, clock, default_model)
         self.budgets = budgets or Budgets(backend, clock, observe)
         self.text_answers = TextAnswers()
+
+    @property
+    def queue(self) -> FairQueue:
+        """Who runs and who waits, to look at."""
+        return self._admission.queue
 
     async def answer(
         self, request: ChatRequest, policy: GuardPolicy, *, request_id: str, client: str = ""

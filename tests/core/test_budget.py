@@ -47,7 +47,7 @@ def test_a_window_that_cannot_be_changed_bounds_the_budget_and_what_is_less_we_e
 
 
 def test_half_of_a_window_that_we_cannot_change_says_that_it_is_only_enforced() -> None:
-    assert "not started by forge-proxy" in fit_budget(FAST, Window(8192), FIXED).because
+    assert "cannot be changed from here" in fit_budget(FAST, Window(8192), FIXED).because
 
 
 @pytest.mark.parametrize(
