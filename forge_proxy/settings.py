@@ -24,6 +24,8 @@ from forge_proxy.telemetry.config import LogConfig
 
 PREFIX = "FORGE_PROXY_"
 _NESTED = "__"
+_OF_COMMANDS = {f"{PREFIX}URL", f"{PREFIX}KEY"}
+"""Variables that say to commands where a daemon is: no settings of one."""
 
 
 class SettingsError(Exception):
@@ -132,7 +134,7 @@ def _holds(values: object, at: Sequence[str | int]) -> bool:
 
 
 def _refuse_unknown_variables() -> None:
-    known = {_variable(name) for name in names()}
+    known = {_variable(name) for name in names()} | _OF_COMMANDS
     unknown = [name for name in os.environ if name.startswith(PREFIX) and name.upper() not in known]
     if unknown:
         raise SettingsError(

@@ -11,6 +11,9 @@ import typer
 from forge_proxy import __version__
 from forge_proxy.api.config import ServerConfigError
 from forge_proxy.backends.config import BackendChoiceError, Kind
+from forge_proxy.cli.admin import add_admin_commands
+from forge_proxy.cli.config import config as config_commands
+from forge_proxy.cli.connect.command import connect
 from forge_proxy.cli.rescue import Finish, InputError
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.settings import SettingsError, load, set_by_file
@@ -94,6 +97,11 @@ def serve(
         if set_by_file(config, said, "backend"):
             raise SettingsError(f"{config}: {error}") from error
         raise
+
+
+add_admin_commands(app)
+app.add_typer(config_commands)
+app.command()(connect)
 
 
 @app.command()
