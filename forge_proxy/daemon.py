@@ -24,6 +24,7 @@ from forge_proxy.backends.config import BackendChoiceError
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.backends.sampling import read_recommendations
 from forge_proxy.core.budget import Sizing
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.errors import ForgeError
@@ -33,6 +34,7 @@ from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.held import Held
 from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
+from forge_proxy.engine.sampling import Sampling
 from forge_proxy.engine.workshop import Workshop
 from forge_proxy.hardware.machine import Machine
 from forge_proxy.reload import LiveSettings, Reloads
@@ -92,7 +94,8 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
         # Ollama's OpenAI-compatible route takes no window with a request, and cuts what is too long without a word.
         sizing = Sizing(truncates=choice.kind == "ollama")
         budgets = Budgets(backend, clock, observe, settings.budget, sizing, hardware=machine)
-        engine = Engine(backend, clock, observe, config.model, thorough, admission, dialect, budgets)
+        sampling = Sampling(observe, read_recommendations(), settings.sampling)
+        engine = Engine(backend, clock, observe, config.model, thorough, admission, dialect, budgets, sampling)
         yield Assembled(choice, backend, engine, machine, embedded)
     finally:
         await machine.close()
@@ -117,7 +120,7 @@ async def serve(settings: Settings, listener: socket.socket, read: Callable[[], 
         if choice.gguf == TINY_MODEL:
             log.warning("test model", note="it understands a few phrases: for trying the daemon, not for work")
         door, guardrails = Door(settings.server), Held(settings.guardrails)
-        live = LiveSettings(settings, read, guardrails, parts.engine.budgets, door)
+        live = LiveSettings(settings, read, guardrails, parts.engine, door)
         reloads = Reloads(live)
         admin = _admin_parts(parts, guardrails, live)
         app = create_app(parts.engine, parts.backend, guardrails, settings.server, admin, door)

@@ -16,12 +16,12 @@ from forge_proxy.backends.openai_compatible import without_credentials
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.jsontypes import JsonObject
-from forge_proxy.engine.budgets import Budgets
+from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.held import Held
 from forge_proxy.settings import Settings, SettingsError
 
 _KEYS = ("api_keys", "api_keys_file", "admin_keys", "admin_keys_file", "allow_public_without_keys")
-_LIVE = ("guardrails.", "budget.", *(f"server.{name}" for name in _KEYS))
+_LIVE = ("guardrails.", "budget.", "sampling.", *(f"server.{name}" for name in _KEYS))
 
 
 class LiveSettings:
@@ -32,20 +32,22 @@ class LiveSettings:
         settings: Settings,
         read: Callable[[], Settings],
         guardrails: Held[GuardPolicy],
-        budgets: Budgets,
+        engine: Engine,
         door: Door,
     ) -> None:
         self._started_with = settings
         self._read = read
         self._guardrails = guardrails
-        self._budgets = budgets
+        self._budgets = engine.budgets
+        self._sampling = engine.sampling
         self._door = door
         self._one_at_a_time = asyncio.Lock()
 
     @property
     def now(self) -> Settings:
         """Those that hold, with what was changed since the start."""
-        return self._started_with.model_copy(update={"guardrails": self._guardrails.now, "budget": self._budgets.wish})
+        live = {"guardrails": self._guardrails.now, "budget": self._budgets.wish, "sampling": self._sampling.policy}
+        return self._started_with.model_copy(update=live)
 
     def shown(self) -> JsonObject:
         """See `api.admin.ports.Configuration`."""
@@ -64,6 +66,7 @@ class LiveSettings:
             if written.budget != before.budget:
                 await self._budgets.switch(written.budget)
             self._guardrails.now = written.guardrails
+            self._sampling.policy = written.sampling
             self._door.renew(server)
             self._started_with = self._started_with.model_copy(update={"server": server})
             changed = list(_changed(before.model_dump(), written.model_dump()))

@@ -20,6 +20,7 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.config import BackendConfig
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.telemetry.config import LogConfig
 
 PREFIX = "FORGE_PROXY_"
@@ -46,6 +47,7 @@ class Settings(BaseSettings):
     server: ServerConfig = Field(default_factory=ServerConfig)
     backend: BackendConfig = Field(default_factory=BackendConfig)
     budget: BudgetPolicy = Field(default_factory=BudgetPolicy)
+    sampling: SamplingPolicy = Field(default_factory=SamplingPolicy)
     guardrails: GuardPolicy = Field(default_factory=GuardPolicy)
     log: LogConfig = Field(default_factory=LogConfig)
 

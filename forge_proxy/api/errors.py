@@ -42,6 +42,7 @@ from forge_proxy.core.errors import (
     UnknownModel,
 )
 from forge_proxy.core.jsontypes import JsonObject, is_object
+from forge_proxy.core.sampling import UnsupportedModelError
 from forge_proxy.wire.openai.errors import encode_error
 
 
@@ -57,6 +58,7 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     InvalidRequest: (400, "invalid_request_error", None),
     ContextBudgetExceeded: (400, "invalid_request_error", "context_length_exceeded"),
     BudgetUnchanged: (502, "server_error", "budget_unchanged"),
+    UnsupportedModelError: (400, "invalid_request_error", "unsupported_model"),
     UnknownModel: (404, "invalid_request_error", "model_not_found"),
     Overloaded: (429, "rate_limit_error", "rate_limit_exceeded"),
     BackendUnreachable: (502, "server_error", "backend_unreachable"),

@@ -20,6 +20,7 @@ from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import GuardPolicy, read_switches
 from forge_proxy.core.guardrails.schema import faults_in
 from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.core.stream import Chunk, CompletionBuilder, Reply
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import Event
@@ -116,6 +117,7 @@ async def _try_all() -> list[Tried]:
         server=ServerConfig(),
         backend=BackendConfig(kind="embedded"),
         budget=BudgetPolicy(),
+        sampling=SamplingPolicy(),
         guardrails=GuardPolicy(text_answers="nudge"),
         log=LogConfig(),
     )

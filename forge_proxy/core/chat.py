@@ -114,6 +114,8 @@ class ModelCall:
     """How the backend wants it written."""
     room: int | None = None
     """Completion tokens that the window has room for, where the caller asked for more; 0 leaves that to the backend."""
+    sampling: JsonObject = field(default_factory=no_fields)
+    """What is filled in where the caller leaves it open, by llama.cpp's names."""
     verbatim: bool = False
     """Whether the answer is only passed on: its chunks then need to hold no more than `as_sent`, after the first."""
 

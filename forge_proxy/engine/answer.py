@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TypeAlias
 
 from forge_proxy.core.chat import ChatRequest, ModelCall
@@ -37,6 +38,7 @@ from forge_proxy.engine.own_prompt import OwnPrompt
 from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
 from forge_proxy.engine.readings import readings_of
 from forge_proxy.engine.report import Report
+from forge_proxy.engine.sampling import Sampling
 from forge_proxy.engine.text_answers import TextAnswers
 from forge_proxy.engine.tool_sets import ToolSets
 
@@ -59,6 +61,7 @@ class Engine:
         admission: Admission | None = None,
         dialect: Dialect = AS_SENT,
         budgets: Budgets | None = None,
+        sampling: Sampling | None = None,
     ) -> None:
         self._backend = Accommodating(backend, observe, dialect)
         self._own_prompt = OwnPrompt(self._backend)
@@ -69,6 +72,7 @@ class Engine:
         self._tool_sets = ToolSets()
         self.models = Models(backend, clock, default_model)
         self.budgets = budgets or Budgets(backend, clock, observe)
+        self.sampling = sampling or Sampling(observe)
         self.text_answers = TextAnswers()
 
     @property
@@ -81,9 +85,9 @@ class Engine:
     ) -> AsyncGenerator[AnswerEvent]:
         """Chunks of the answer as they may leave, then a `Report`. Closing it stops the generation.
 
-        Slots are shared fairly between clients, whom any string names. Raises `Overloaded`, `ContextBudgetExceeded`, a
-        `BackendFault`, `ToolChoiceUnsatisfied`, `ToolCallInvalid` or `EmptyAnswer`; after chunks have been yielded the
-        answer is then incomplete.
+        Slots are shared fairly between clients, whom any string names. Raises `Overloaded`, `ContextBudgetExceeded`,
+        `UnsupportedModelError`, a `BackendFault`, `ToolChoiceUnsatisfied`, `ToolCallInvalid` or `EmptyAnswer`; after
+        chunks have been yielded the answer is then incomplete.
         """
         began = self._clock.now()
         slot = self._admission.slot(client)
@@ -117,8 +121,9 @@ class Engine:
     async def _relay(self, request: ChatRequest, policy: GuardPolicy, slot: Slot) -> AsyncGenerator[AnswerEvent]:
         """A request with nothing to guard but that no call comes, asked and answered the way its caller asked."""
         model = await self.models.name_for(request.model)
+        sampling = self.sampling.values_for(self.models.served_as(request.model))
         forbidden = CallsForbidden() if request.tools and policy.enabled.any else None
-        call = ModelCall(request, stream=request.stream, model=model, verbatim=forbidden is None)
+        call = ModelCall(request, stream=request.stream, model=model, sampling=sampling, verbatim=forbidden is None)
         await self.budgets.admit(call, self._backend.count_tokens)
         async with aclosing(self._backend.stream(call)) as chunks:
             async for chunk in chunks:
@@ -130,12 +135,13 @@ class Engine:
     async def _guard(self, request: ChatRequest, turn: Turn, slot: Slot) -> AsyncGenerator[AnswerEvent]:
         """The attempts of a guarded request, until one is an answer. All have the same slot."""
         model = await self.models.name_for(request.model)
+        sampling = self.sampling.values_for(self.models.served_as(request.model))
         spent = Spent()
         if unchecked := self._tool_sets.unchecked(turn):
             self._observe(Unchecked(turn.request_id, unchecked))
         while True:
             attempt = Attempt(turn, request.choices)
-            call = _call(request, turn, model)
+            call = replace(_call(request, turn, model), sampling=sampling)
             try:
                 await self.budgets.admit(call, self._backend.count_tokens)
                 async with aclosing(self._backend.stream(call)) as chunks:

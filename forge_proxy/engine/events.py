@@ -27,6 +27,15 @@ class BudgetChosen:
 
 
 @dataclass(frozen=True, slots=True)
+class BetterSamplingKnown:
+    """The makers of a model recommend sampling values, and they are not used. Told once for each model."""
+
+    model: str
+    family: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unchecked:
     """Tools whose arguments are not checked, since their schemas cannot be used. Told once for each set of tools."""
 
@@ -93,5 +102,14 @@ class Abandoned:
 
 
 Event: TypeAlias = (
-    SlotsFound | BudgetChosen | Unchecked | Accommodated | Retried | Looped | Answered | Failed | Abandoned
+    SlotsFound
+    | BudgetChosen
+    | BetterSamplingKnown
+    | Unchecked
+    | Accommodated
+    | Retried
+    | Looped
+    | Answered
+    | Failed
+    | Abandoned
 )

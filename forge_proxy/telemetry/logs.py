@@ -14,6 +14,7 @@ from forge_proxy.engine.events import (
     Abandoned,
     Accommodated,
     Answered,
+    BetterSamplingKnown,
     BudgetChosen,
     Event,
     Failed,
@@ -67,6 +68,9 @@ class LogObserver:
             case BudgetChosen(model, budget):
                 mode, tokens = budget.mode.value, budget.tokens
                 self._log.info("budget", model=model, mode=mode, tokens=tokens, because=budget.because)
+            case BetterSamplingKnown(model, family, source):
+                note = "sampling.defaults: on would use what its makers recommend"
+                self._log.info("sampling", model=model, family=family, source=source, note=note)
             case Unchecked(request_id, tools):
                 self._log.warning("schemas that cannot be used", request_id=request_id, tools=tools)
             case Accommodated(model, changes):

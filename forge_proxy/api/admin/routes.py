@@ -13,6 +13,7 @@ from forge_proxy.api.admin.budget import BudgetSwitch
 from forge_proxy.api.admin.compaction import CompactionChoice
 from forge_proxy.api.admin.guardrails import GuardrailsSwitch
 from forge_proxy.api.admin.parts import AdminParts
+from forge_proxy.api.admin.sampling import SamplingChoice
 from forge_proxy.api.admin.settings import SettingsDesk
 from forge_proxy.api.admin.status import StatusBoard
 from forge_proxy.api.admin.text_answers import TextAnswerFigures
@@ -91,6 +92,9 @@ def add_admin_routes(app: FastAPI, parts: AdminParts) -> None:
     compaction = CompactionChoice(parts.compaction)
     add("GET", "/compaction", compaction.read, "How histories are shortened")
     add("PUT", "/compaction", compaction.choose, "Choose how histories are shortened")
+    sampling = SamplingChoice(parts.engine.sampling)
+    add("GET", "/sampling", sampling.read, "What the makers of models recommend")
+    add("PUT", "/sampling", sampling.choose, "Use it, or not")
     learned = TextAnswerFigures(parts.engine.text_answers, parts.guardrails)
     add("GET", "/text-answers", learned.read, "What was learned of bare text")
     add("DELETE", "/text-answers", learned.forget_all, "Begin anew")

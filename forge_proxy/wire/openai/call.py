@@ -10,6 +10,7 @@ from forge_proxy.wire.openai.history import healed
 from forge_proxy.wire.openai.roles import in_dialect, with_thoughts
 
 _LIMITS = ("max_tokens", "max_completion_tokens", "n_predict")
+_NAMES_ELSEWHERE = {"repeat_penalty": "repetition_penalty"}
 
 
 def encode_call(call: ModelCall) -> dict[str, Json]:
@@ -30,6 +31,10 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
         body["tools"] = [*_as_list(body.get("tools")), _encode_tool(call.respond)]
     if dialect.plain_schemas and is_list(tools := body.get("tools")):
         body["tools"] = [_plain(tool) for tool in tools]
+    for name, value in call.sampling.items():
+        known = name if dialect.llama_cpp else _NAMES_ELSEWHERE.get(name, name)
+        if body.get(known) is None:
+            body[known] = value
     if dialect.llama_cpp and request.stream and call.stream:
         body.setdefault("return_progress", True)
     if dialect.choice_in_words and is_object(said := body.get("tool_choice")) and said.get("type") != "custom":

@@ -16,10 +16,12 @@ from forge_proxy.api.admin.ports import BackendControl, ServerState, ServerStatu
 from forge_proxy.api.app import create_app
 from forge_proxy.api.auth import Door
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.backends.sampling import read_recommendations
 from forge_proxy.core.errors import UnknownModel
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.held import Held
+from forge_proxy.engine.sampling import Sampling
 from forge_proxy.hardware.machine import Machine
 from forge_proxy.reload import LiveSettings
 from forge_proxy.settings import Settings, load
@@ -79,9 +81,10 @@ async def world(
     observe = (heard if heard is not None else []).append
     backend = OpenAICompatible("http://scripted", ScriptedHttp(script))
     budgets = Budgets(backend, StillClock(), observe, now.budget)
-    engine = Engine(backend, StillClock(), observe, budgets=budgets)
+    sampling = Sampling(observe, read_recommendations(), now.sampling)
+    engine = Engine(backend, StillClock(), observe, budgets=budgets, sampling=sampling)
     guardrails, door = Held(now.guardrails), Door(now.server)
-    live = LiveSettings(now, read or written(**settings), guardrails, budgets, door)
+    live = LiveSettings(now, read or written(**settings), guardrails, engine, door)
     admin = AdminParts(
         engine,
         backend,
