@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run demo test lint check format bench nudges fuzz harness clean
+.PHONY: run demo test lint check format bench nudges fuzz schemas harness clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -35,6 +35,9 @@ nudges: $(VENV)/.developed       ## how often the tiny model recovers, by nudge 
 
 fuzz: $(VENV)/.developed         ## random texts against the rescue, ARGS="--minutes 10"
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+schemas: $(VENV)/.developed      ## made-up requests to every described route, ARGS="--examples 500"
+	$(BIN)/python -m tests.schemas $(ARGS)
 
 harness: $(VENV)/.developed      ## real clients from PyPI and npm, ARGS="--only aider"
 	$(BIN)/python -m tests.harness $(ARGS)

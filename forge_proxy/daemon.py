@@ -40,6 +40,7 @@ from forge_proxy.hardware.machine import Machine
 from forge_proxy.reload import LiveSettings, Reloads
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
+from forge_proxy.telemetry.systemd import Systemd
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -121,13 +122,15 @@ async def serve(settings: Settings, listener: socket.socket, read: Callable[[], 
             log.warning("test model", note="it understands a few phrases: for trying the daemon, not for work")
         door, guardrails = Door(settings.server), Held(settings.guardrails)
         live = LiveSettings(settings, read, guardrails, parts.engine, door)
-        reloads = Reloads(live)
+        systemd = Systemd()
+        reloads = Reloads(live, systemd)
         admin = _admin_parts(parts, guardrails, live)
         app = create_app(parts.engine, parts.backend, guardrails, settings.server, admin, door)
         server = HttpServer(app, settings.server)
 
         def stop(signum: int) -> None:
             if not server.should_exit:
+                systemd.stopping()
                 log.info("stopping", answers_may_take=settings.server.drain_seconds, note="stop again to cut them off")
             server.handle_exit(signum, None)
 
@@ -137,8 +140,13 @@ async def serve(settings: Settings, listener: socket.socket, read: Callable[[], 
         log.info("listening", url=address(*listener.getsockname()[:2]))
         if is_open_to_all(settings.server, listener):
             log.warning("no keys", note="anyone who reaches it may use it: server.allow_public_without_keys")
-        await _run(server, listener, parts)
-        await reloads.close()
+        systemd.ready(f"listening at {address(*listener.getsockname()[:2])}")
+        watchdog = asyncio.create_task(_give_signs_of_life(systemd))
+        try:
+            await _run(server, listener, parts)
+        finally:
+            watchdog.cancel()
+            await reloads.close()
         log.info("stopped")
 
 
@@ -159,6 +167,13 @@ def _admin_parts(parts: Assembled, guardrails: Held[GuardPolicy], live: LiveSett
         hardware=parts.machine,
         clock=MonotonicClock(),
     )
+
+
+async def _give_signs_of_life(systemd: Systemd) -> None:
+    """As long as the event loop turns, which is what a watchdog is to find out."""
+    while systemd.watchdog_seconds is not None:
+        systemd.alive()
+        await asyncio.sleep(systemd.watchdog_seconds)
 
 
 async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) -> None:

@@ -19,6 +19,7 @@ from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.held import Held
 from forge_proxy.settings import Settings, SettingsError
+from forge_proxy.telemetry.systemd import Systemd
 
 _KEYS = ("api_keys", "api_keys_file", "admin_keys", "admin_keys_file", "allow_public_without_keys")
 _LIVE = ("guardrails.", "budget.", "sampling.", *(f"server.{name}" for name in _KEYS))
@@ -77,8 +78,9 @@ class LiveSettings:
 class Reloads:
     """SIGHUP: the settings are read again, one time after the other, and the log says what came of it."""
 
-    def __init__(self, live: LiveSettings) -> None:
+    def __init__(self, live: LiveSettings, systemd: Systemd) -> None:
         self._live = live
+        self._systemd = systemd
         self._tasks: set[asyncio.Task[None]] = set()
 
     def request(self) -> None:
@@ -95,12 +97,15 @@ class Reloads:
 
     async def _reload(self) -> None:
         log = structlog.get_logger()
+        self._systemd.reloading()
         try:
             done = await self._live.reload()
         except ForgeError as error:
             log.warning("not reloaded", error=error.summary)
         else:
             log.info("reloaded", applied=done.applied, needs_restart=done.needs_restart)
+        finally:
+            self._systemd.ready("the settings were read again")
 
 
 def masked(settings: Settings) -> JsonObject:

@@ -74,12 +74,15 @@ async def world(
     read: Callable[[], Settings] | None = None,
     control: BackendControl | None = None,
     heard: list[Any] | None = None,
+    says: Sequence[Said] = (),
     **settings: Any,
 ) -> AsyncGenerator[httpx.AsyncClient]:
-    """The application with these settings; `read` reads them again. Its one model is called `scripted`."""
+    """The application with these settings; `read` reads them again. What its one model, `scripted`, says is a `script`,
+    or whatever `says` gives.
+    """
     now = load(None, settings)
     observe = (heard if heard is not None else []).append
-    backend = OpenAICompatible("http://scripted", ScriptedHttp(script))
+    backend = OpenAICompatible("http://scripted", ScriptedHttp(script or says))
     budgets = Budgets(backend, StillClock(), observe, now.budget)
     sampling = Sampling(observe, read_recommendations(), now.sampling)
     engine = Engine(backend, StillClock(), observe, budgets=budgets, sampling=sampling)
