@@ -27,7 +27,7 @@ from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.backends.sampling import read_recommendations
 from forge_proxy.core.budget import Sizing
 from forge_proxy.core.dialect import Dialect
-from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.errors import BackendFault, ForgeError
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
@@ -176,6 +176,14 @@ async def _give_signs_of_life(systemd: Systemd) -> None:
         await asyncio.sleep(systemd.watchdog_seconds)
 
 
+async def _settle(engine: Engine) -> None:
+    """Find out the budget, which is logged with its reason, and give the model server the window for it."""
+    try:
+        await engine.budgets.settle()
+    except BackendFault as fault:
+        structlog.get_logger().warning("the budget could not be had", error=fault.summary)
+
+
 async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) -> None:
     """Answer while the model is being loaded: health says so, requests wait. Raises what loading fails with."""
 
@@ -195,6 +203,7 @@ async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) ->
         health = await parts.backend.health()
         if health.status == "ok":
             log.info("ready")
+            await _settle(parts.engine)
         else:
             log.warning("backend does not answer yet", status=health.status, detail=health.detail)
 

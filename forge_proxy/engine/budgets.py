@@ -21,6 +21,7 @@ from forge_proxy.engine.ports import Backend, Clock, HardwareSource, Observer, R
 
 _KEPT_FOR = 30.0
 """Seconds for which a window is believed, as long as the list of models."""
+_KEPT_AFTER_A_FAULT = 1.0
 _REMEMBERED = 256
 _FIXED = Sizing()
 
@@ -85,8 +86,8 @@ class Budgets:
     async def admit(self, call: ModelCall, count: Count) -> None:
         """Let a call pass whose prompt is within the budget. Raises `ContextBudgetExceeded`.
 
-        No prompt has more tokens than its JSON has bytes, so most calls cost no more than measuring that; and nothing
-        at all where the backend itself refuses what is too long.
+        A token is a byte at least, and the JSON around the texts is more than what a template puts there; so most calls
+        cost no more than measuring that, and nothing at all where the backend itself refuses what is too long.
         """
         if self.wish.overflow == "forward" or not self._may_enforce:
             return
@@ -122,18 +123,16 @@ class Budgets:
         until, window = self._windows.get(model, (float("-inf"), Window()))
         if told is None and self._clock.now() <= until:
             return window
-        now = told if told is not None else await self._ask(model)
-        window = Window(now, now if self._given is None and now is not None else window.most)
-        self._windows[model] = (self._clock.now() + _KEPT_FOR, window)
+        kept_for = _KEPT_FOR
+        try:
+            now = told if told is not None else await self._backend.context_window(model)
+            window = Window(now, now if self._given is None and now is not None else window.most)
+        except BackendFault:  # loading, perhaps, or gone: what was known is believed a little longer
+            kept_for = _KEPT_AFTER_A_FAULT
+        self._windows[model] = (self._clock.now() + kept_for, window)
         if len(self._windows) > _REMEMBERED:
             self._windows.popitem(last=False)
         return window
-
-    async def _ask(self, model: str | None) -> int | None:
-        try:
-            return await self._backend.context_window(model)
-        except BackendFault:  # loading, perhaps, or gone: nothing is known, and nothing enforced
-            return None
 
 
 def _prompt(call: ModelCall) -> tuple[Json, ...]:

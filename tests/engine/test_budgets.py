@@ -110,6 +110,20 @@ async def test_a_server_that_cannot_be_asked_has_no_budget_and_that_is_no_error(
     await budgets.admit(call("x" * 100_000), Server().count_tokens)
 
 
+async def test_what_was_known_of_a_server_holds_while_it_cannot_be_asked() -> None:
+    server, clock = Server(), SetClock()
+    budgets, heard = made(server, FAST, clock=clock)
+
+    before = await budgets.of()
+    server.fault, clock.time = DOWN, 31.0
+    meanwhile = await budgets.of()
+    server.fault, server.window, clock.time = None, 4096, 33.0
+    after = await budgets.of()
+
+    assert (before.tokens, meanwhile.tokens, after.tokens) == (4096, 4096, 2048)
+    assert len(heard) == 2
+
+
 async def test_cards_are_given_the_budget_for_a_window() -> None:
     server = Server()
     budgets, _ = made(server, FAST)

@@ -48,6 +48,8 @@ def try_out(application: Application, operation: Operation, examples: int, *, se
             made += 1
             check(application.ask(case))
 
+        if mode is GenerationMode.NEGATIVE and not (operation.body or [*operation.iter_parameters()]):
+            continue
         try:
             one()
         except Unsatisfiable:  # there is nothing that could be wrong with it
