@@ -1,6 +1,7 @@
 """What each client has to be told, as values. Pure; where the files are and how they are merged is in `write.py`.
 
-The fields are those that the clients' own documentation names; which of them were tried is in docs/harness.md.
+The fields are those that the clients' own documentation names. `tests/harness` runs opencode and aider with fields of
+these kinds; the windows, and the other clients' files, have not been tried in the clients themselves.
 """
 
 from __future__ import annotations
