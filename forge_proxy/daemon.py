@@ -19,13 +19,16 @@ from forge_proxy.api.server import HttpServer, address, is_open_to_all, leads_to
 from forge_proxy.backends.choose import Choice, choose, refuse_contradictions
 from forge_proxy.backends.config import BackendChoiceError
 from forge_proxy.backends.http import AioHttp
-from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
+from forge_proxy.backends.llama_server.managed import ManagedLlama
+from forge_proxy.backends.llama_server.manager import ServerManager
+from forge_proxy.backends.llama_server.programs import TINY_MODEL
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
+from forge_proxy.engine.switching import Switching
 from forge_proxy.engine.workshop import Workshop
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
@@ -48,12 +51,16 @@ class Assembled:
     choice: Choice
     backend: Backend
     engine: Engine
-    embedded: EmbeddedLlama | None = None
+    admission: Admission
+    manager: ServerManager | None = None
+    switching: Switching | None = None
+    """Exchanges the server while requests come and go; there where the server is ours."""
 
     async def load(self) -> None:
-        """Load the model, where that is ours to do. Raises `EmbeddedUnavailable`."""
-        if self.embedded is not None:
-            await self.embedded.start()
+        """Load the model, where that is ours to do; requests wait in line. Raises `CannotStart`."""
+        if self.manager is not None:
+            async with self.admission.paused():
+                await self.manager.start()
 
 
 @asynccontextmanager
@@ -62,28 +69,30 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
     config = settings.backend
     http = AioHttp(connect_seconds=config.connect_seconds, silence_seconds=config.silence_seconds)
     workshop = Workshop()
-    embedded: EmbeddedLlama | None = None
+    clock: Clock = MonotonicClock()
+    manager: ServerManager | None = None
     try:
         choice = await choose(config, http)
         backend: Backend
-        if choice.gguf is not None:
-            backend = embedded = EmbeddedLlama(choice.gguf, config.embedded, http)
+        if choice.launch is not None:
+            manager = ServerManager(choice.launch, config.llama_server, http, clock, observe)
+            backend = ManagedLlama(manager)
         else:
             key = config.api_key.get_secret_value() if config.api_key else None
             health = "/health" if choice.kind == "llama-server" else None
             backend = OpenAICompatible(choice.url or "", http, api_key=key, health_path=health)
-        clock: Clock = MonotonicClock()
         thorough: ThoroughReader = workshop
         admission = Admission(backend, clock, observe, slots=config.slots, limit=config.queue_limit)
         # A llama-server takes no object as tool_choice: it becomes auto, with no more than a line in its own log.
-        llama = choice.kind in ("llama-server", "embedded")
+        llama = choice.launch is not None or choice.kind == "llama-server"
         dialect = Dialect(reasoning=config.reasoning, choice_in_words=llama, llama_cpp=llama)
         engine = Engine(backend, clock, observe, config.model, thorough, admission, dialect)
-        yield Assembled(choice, backend, engine, embedded)
+        switching = Switching(admission, engine.models) if manager else None
+        yield Assembled(choice, backend, engine, admission, manager, switching)
     finally:
         await workshop.close()
-        if embedded is not None:
-            await embedded.stop()
+        if manager is not None:
+            await manager.close()
         await http.close()
 
 

@@ -18,6 +18,15 @@ class SlotsFound:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerTurned:
+    """A model server of ours is in another state now, or says more of how it gets on. `detail` is of its own words."""
+
+    server: str
+    state: str
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Unchecked:
     """Tools whose arguments are not checked, since their schemas cannot be used. Told once for each set of tools."""
 
@@ -40,6 +49,14 @@ class Retried:
     request_id: str
     attempt: int
     fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAnew:
+    """The model server ended before anything of the answer had left, and the same is asked of the next one."""
+
+    request_id: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,4 +100,6 @@ class Abandoned:
     queued: float
 
 
-Event: TypeAlias = SlotsFound | Unchecked | Accommodated | Retried | Looped | Answered | Failed | Abandoned
+Event: TypeAlias = (
+    SlotsFound | ServerTurned | Unchecked | Accommodated | Retried | AskedAnew | Looped | Answered | Failed | Abandoned
+)

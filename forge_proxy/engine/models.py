@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge_proxy.core.chat import ModelCard
-from forge_proxy.core.errors import BackendFault, BackendUnreachable, UnknownModel
+from forge_proxy.core.errors import BackendDown, BackendFault, BackendNotReady, BackendUnreachable, UnknownModel
 from forge_proxy.engine.ports import Backend, Clock
 
 _KEPT_FOR = 30.0
@@ -30,6 +30,10 @@ class Models:
         self._until = self._clock.now() + _KEPT_FOR
         return self._cards
 
+    def forget(self) -> None:
+        """The backend is another one now, or serves with another window: it is asked before the next request."""
+        self._until = float("-inf")
+
     async def get(self, name: str) -> ModelCard:
         """One model by its name. Raises `UnknownModel` or `BackendFault`."""
         for card in await self.list():
@@ -41,13 +45,14 @@ class Models:
         """The name to send in place of the one asked for; None to send that one.
 
         A name that the backend does not know becomes the configured default, or the one model there is. With several
-        and no default it is sent as it is: the backend knows best what to say about it. Raises `BackendUnreachable`.
+        and no default it is sent as it is: the backend knows best what to say about it. Raises `BackendUnreachable`,
+        `BackendNotReady` or `BackendDown`.
         """
         if self._clock.now() > self._until:
             try:
                 await self.list()
-            except BackendUnreachable:  # nor will the request itself be answered, and once is enough to wait for that
-                raise
+            except (BackendUnreachable, BackendNotReady, BackendDown):
+                raise  # nor will the request itself be answered, and once is enough to wait for that
             except BackendFault:  # a server without a model list
                 self._until = self._clock.now() + _KEPT_FOR
         return self._stand_in(asked)

@@ -14,16 +14,19 @@ from forge_proxy.engine.events import (
     Abandoned,
     Accommodated,
     Answered,
+    AskedAnew,
     Event,
     Failed,
     Looped,
     Retried,
+    ServerTurned,
     SlotsFound,
     Unchecked,
 )
 from forge_proxy.engine.report import as_fits
 from forge_proxy.telemetry.config import LogConfig
 
+_BAD = ("failed", "crash-loop")
 _ROOM = 4000
 """Characters of a line for what was done to the calls."""
 
@@ -63,12 +66,17 @@ class LogObserver:
         match event:
             case SlotsFound(slots):
                 self._log.info("backend slots", slots=slots, told=slots is not None)
+            case ServerTurned(server, state, detail):
+                tell = self._log.warning if state in _BAD else self._log.info
+                tell("model server", server=server, state=state, **({"detail": detail} if detail else {}))
             case Unchecked(request_id, tools):
                 self._log.warning("schemas that cannot be used", request_id=request_id, tools=tools)
             case Accommodated(model, changes):
                 self._log.info("the model server wants requests written differently", model=model, changes=changes)
             case Retried(request_id, attempt, fault):
                 self._log.info("retried", request_id=request_id, attempt=attempt, fault=fault.value)
+            case AskedAnew(request_id, error):
+                self._log.warning("asked anew", request_id=request_id, error=error)
             case Looped(request_id, attempt, loop, cut):
                 self._log.warning(
                     "loop",

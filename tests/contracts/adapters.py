@@ -7,13 +7,17 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
-from forge_proxy.backends.config import EmbeddedConfig
-from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
+from forge_proxy.backends.config import BackendConfig
+from forge_proxy.backends.llama_server.launch import LaunchSpec
+from forge_proxy.backends.llama_server.managed import ManagedLlama
+from forge_proxy.backends.llama_server.manager import ServerManager
+from forge_proxy.backends.llama_server.programs import TINY_MODEL, embedded, launch_spec
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.stream import Chunk, Completion, CompletionBuilder
 from forge_proxy.engine.ports import Backend
 from tests.fakes.literal import EVENTS, JSON, LiteralHttp
+from tests.fakes.scripted import StillClock
 
 
 @dataclass
@@ -57,16 +61,22 @@ def openai_compatible() -> Generator[Adapter]:
 
 
 @contextmanager
-def embedded() -> Generator[Adapter]:
-    """Its child process is a real one; only what would be said to it goes elsewhere."""
-    http = LiteralHttp()
-    llama = EmbeddedLlama(TINY_MODEL, EmbeddedConfig(threads=1), http)
+def managed() -> Generator[Adapter]:
+    """Its server is a real process; only what would be said to it goes elsewhere."""
+    http, config = LiteralHttp(), BackendConfig()
+    spec = launch_spec(config, embedded(), TINY_MODEL)
     with asyncio.Runner() as runner:
-        runner.run(llama.start())
+        manager = runner.run(started(spec, config, http))
         try:
-            yield Adapter(llama, http, runner)
+            yield Adapter(ManagedLlama(manager), http, runner)
         finally:
-            runner.run(llama.stop())
+            runner.run(manager.close())
 
 
-ADAPTERS: tuple[Callable[[], AbstractContextManager[Adapter]], ...] = (openai_compatible, embedded)
+async def started(spec: LaunchSpec, config: BackendConfig, http: LiteralHttp) -> ServerManager:
+    manager = ServerManager(spec, config.llama_server, http, StillClock(), lambda _: None)
+    await manager.start()
+    return manager
+
+
+ADAPTERS: tuple[Callable[[], AbstractContextManager[Adapter]], ...] = (openai_compatible, managed)
