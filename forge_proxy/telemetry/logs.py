@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import os
 import sys
-from typing import assert_never
+from contextlib import suppress
+from typing import Any, BinaryIO, assert_never, cast
 
 import orjson
 import structlog
 from structlog.typing import FilteringBoundLogger
+from typing_extensions import Buffer
 
 from forge_proxy.engine.events import (
     Abandoned,
@@ -35,7 +39,6 @@ def configure(config: LogConfig) -> None:
     """Set up logging for the whole process."""
     console = config.format == "console" or (config.format == "auto" and sys.stderr.isatty())
     renderer = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer(orjson.dumps)
-    factory = structlog.PrintLoggerFactory(sys.stderr) if console else structlog.BytesLoggerFactory(sys.stderr.buffer)
     level = logging.getLevelNamesMapping()[config.level.upper()]
     structlog.configure(
         processors=[
@@ -43,9 +46,10 @@ def configure(config: LogConfig) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             renderer,
+            _as_bytes,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=factory,
+        logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", _Stderr())),
         cache_logger_on_first_use=True,
     )
     handler = _ToStructlog()
@@ -53,6 +57,19 @@ def configure(config: LogConfig) -> None:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(max(level, logging.WARNING))
+
+
+class _Stderr(io.RawIOBase):
+    """Standard error, where a line that cannot be written is dropped: a full disk is no reason to fail a request."""
+
+    def write(self, data: Buffer, /) -> int:
+        with suppress(OSError):
+            os.write(sys.stderr.fileno(), data)
+        return memoryview(data).nbytes
+
+
+def _as_bytes(_: object, __: str, line: Any) -> bytes:
+    return line.encode("utf-8", "replace") if isinstance(line, str) else line
 
 
 class LogObserver:

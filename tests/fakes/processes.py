@@ -46,19 +46,19 @@ def command(*words: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT,
 class Process:
     """A running Python module whose lines on stdout and stderr are kept."""
 
-    def __init__(self, module: str, *words: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, module: str, *words: str, env: Mapping[str, str] | None = None, stderr: IO[str] | None = None
+    ) -> None:
         self._popen = subprocess.Popen(
             [sys.executable, "-m", module, *words],
-            cwd=ROOT, env=_environment(env), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=ROOT, env=_environment(env), stdout=subprocess.PIPE, stderr=stderr or subprocess.PIPE,
+            text=True,
         )  # fmt: skip
         self._changed = threading.Condition()
         self._lines: list[str] = []
-        self._open = 2
-        assert self._popen.stdout
-        assert self._popen.stderr
-        self._readers = [
-            threading.Thread(target=self._read, args=(pipe,)) for pipe in (self._popen.stdout, self._popen.stderr)
-        ]
+        pipes = [pipe for pipe in (self._popen.stdout, self._popen.stderr) if pipe]
+        self._open = len(pipes)
+        self._readers = [threading.Thread(target=self._read, args=(pipe,)) for pipe in pipes]
         for reader in self._readers:
             reader.start()
         self.url = ""

@@ -47,7 +47,7 @@ async def wait_until_loaded(
         if growth.exceeds(furthest):
             furthest, moved = growth, now
         elif now - moved >= silence:
-            said = " | ".join(line for line in log.last(_LINES_SHOWN) if line.strip())
+            said = " | ".join(log.latest_words(_LINES_SHOWN)) or "(nothing)"
             raise LoadFailed(f"it hangs: for {silence:g} s it has neither said nor read anything; its log ends: {said}")
         tell(Progress(now - began, log.latest, growth.read, growth.resident))
         await _sleep_or_end(process, pause)

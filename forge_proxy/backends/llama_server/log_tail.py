@@ -50,7 +50,11 @@ class LogTail:
     @property
     def latest(self) -> str:
         """The last line of this server that is not empty."""
-        return next((line.strip() for line in reversed(self._said()) if line.strip()), "")
+        return "".join(self.latest_words(1))
+
+    def latest_words(self, count: int) -> list[str]:
+        """The last lines of this server that are not empty, oldest first."""
+        return [line.strip() for line in self._said() if line.strip()][-count:]
 
     def faults(self) -> Sequence[str]:
         """What this server called an error, oldest first: the first is the cause, those after it are its callers'."""
