@@ -167,6 +167,16 @@ def test_while_a_model_loads_health_says_how_far_it_is_and_requests_wait_kept_al
     assert text(rest) == "one two three"
 
 
+def test_a_daemon_that_is_told_to_stop_while_a_model_loads_ends_at_once(fake: Fake) -> None:
+    fake.behaves("loads when told")
+    with over(fake, ready=False) as proxy:
+        until(lambda: len(fake.starts) == 1, "the server is started")
+
+        code = proxy.stop()
+
+    assert (code, has_ended(fake.pid)) == (0, True)
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_nothing_outlives_the_daemon_not_even_what_a_wrapper_script_has_started(fake: Fake, number: int) -> None:
     fake.behind('"$REAL" "$@"; true')

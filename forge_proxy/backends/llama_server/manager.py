@@ -134,7 +134,8 @@ class ServerManager:
         finally:
             self._uses -= 1
             self._used_at = self._clock.now()
-            self._stirred.set()
+            if self._uses == 0:
+                self._stirred.set()
 
     async def ready(self, *, wake: bool) -> Run:
         """The server once it is ready. Raises as `use`; without `wake` also where it is asleep."""
@@ -281,10 +282,11 @@ class ServerManager:
         before, proven = self._status, self._proven
         ran = self._run is not None or before.state in COMING
         await self._halt(drain)
+        undone = proven is not None and proven != spec
         try:
-            await self._start(spec)
+            await self._start(spec, undone=undone)
         except CannotStart as fault:
-            if proven is None or proven == spec:
+            if proven is None or not undone:
                 raise
             if not ran:
                 self._turn(before.state, spec=proven)
@@ -298,14 +300,17 @@ class ServerManager:
             raise SwitchFailed(spec, f"{fault.why}; it runs as before again", restored=True) from fault
         return "switched" if ran else "started"
 
-    async def _start(self, spec: LaunchSpec) -> None:
-        """Start it because somebody said so: what fails is told, and not tried again."""
+    async def _start(self, spec: LaunchSpec, *, undone: bool = False) -> None:
+        """Start it because somebody said so: what fails is told, and not tried again.
+
+        A failure that is going to be `undone` is none of the server's states: those who wait do so still.
+        """
         self._crashes = Crashes()
         self._turn("starting", spec=spec)
         try:
             await self._unless_overruled(self._bring_up(spec))
         except CannotStart as fault:
-            self._turn("failed", error=str(fault))
+            self._turn("starting" if undone else "failed", error=str(fault))
             raise
 
     async def _recover(self, why: str | None) -> None:

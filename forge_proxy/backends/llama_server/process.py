@@ -39,10 +39,13 @@ class ServerProcess:
     async def start(cls, command: Sequence[str], environment: Mapping[str, str], log: LogTail) -> ServerProcess:
         """Start it. Raises `NotExecutable`."""
         # A session of its own: Ctrl-C in the terminal is for us, and the server ends after the last answer has left.
-        launcher = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), *command,
-            stdin=PIPE, stdout=PIPE, stderr=PIPE, env=dict(environment), start_new_session=True,
-        )  # fmt: skip
+        try:
+            launcher = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), *command,
+                stdin=PIPE, stdout=PIPE, stderr=PIPE, env=dict(environment), start_new_session=True,
+            )  # fmt: skip
+        except OSError as exc:  # no memory or no file handle left for a process
+            raise NotExecutable(f"no process can be started: {exc.strerror or exc}") from exc
         process = cls(launcher, log)
         try:
             await process._hear()  # our own

@@ -16,7 +16,7 @@ from forge_proxy.backends.llama_server.launch import LaunchSpec, arguments, envi
 from forge_proxy.backends.llama_server.loading import LoadFailed, wait_until_loaded
 from forge_proxy.backends.llama_server.log_tail import LogTail
 from forge_proxy.backends.llama_server.model_file import model_fault
-from forge_proxy.backends.llama_server.ports import HOST, PortTaken, claim
+from forge_proxy.backends.llama_server.ports import HOST, NoPort, claim
 from forge_proxy.backends.llama_server.process import NotExecutable, ServerProcess
 from forge_proxy.backends.llama_server.status import Progress
 from forge_proxy.backends.openai_compatible import OpenAICompatible
@@ -85,7 +85,7 @@ async def bring_up(
     for left in reversed(range(_PORTS_TRIED)):
         try:
             port = claim(spec.port)
-        except PortTaken as exc:
+        except NoPort as exc:
             raise CannotStart(spec, f"{exc}; stop what listens there, or set backend.llama_server.port") from exc
         try:
             return await _on_port(port, spec, config, http, clock, log, tell)

@@ -181,9 +181,14 @@ async def test_a_switch_that_fails_goes_back_and_says_so(fake: Fake) -> None:
     async with managed(fake) as manager:
         await manager.start()
 
+        async with manager.use():
+            switching = asyncio.create_task(manager.ensure(fake.spec(context=666)))
+            await comes_to(manager, "draining")
+            waiting = asyncio.create_task(manager.ready(wake=True))
         with pytest.raises(SwitchFailed) as fault:
-            await manager.ensure(fake.spec(context=666))
+            await switching
 
+        assert (await waiting).spec == fake.spec()
         assert fault.value.restored
         assert "failed to allocate buffer for kv cache; it runs as before again" in str(fault.value)
         assert (manager.status().state, manager.status().spec) == ("ready", fake.spec())
