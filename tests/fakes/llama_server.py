@@ -36,7 +36,7 @@ main(Path(__file__).parent, sys.argv[1:])
 class Fake:
     """The program in a folder, and what is known of its starts."""
 
-    def __init__(self, folder: Path, name: str = "llama-server") -> None:
+    def __init__(self, folder: Path, name: str = "llama-server", version: str = "version: 1234 (abcdef)") -> None:
         self.folder = folder
         self.path = folder / name
         self.path.write_text(_PROGRAM.format(python=sys.executable, root=str(ROOT)))
@@ -44,6 +44,7 @@ class Fake:
         self.model = folder / "model.gguf"
         self.model.write_bytes(b"GGUF and nothing else")
         (folder / "asked").touch()
+        (folder / "version").write_text(version)
         self.behaves("well")
 
     def asked(self, model: str) -> int:
@@ -85,7 +86,7 @@ class Fake:
 def main(folder: Path, words: Sequence[str]) -> None:
     """Start as the script says."""
     if list(words) == ["--version"]:
-        sys.stdout.write("llamafile v0.9.3" if "llamafile" in sys.argv[0] else "version: 1234 (abcdef)")
+        sys.stdout.write((folder / "version").read_text())
         return
     starts = folder / "starts"
     script = (folder / "script").read_text().splitlines()

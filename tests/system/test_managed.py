@@ -63,7 +63,7 @@ def test_the_one_on_path_is_taken_and_embedded_forces_the_wheel(fake: Fake, tmp_
 
 
 def test_a_llamafile_beside_the_model_is_taken_and_started_its_own_way(tmp_path: Path) -> None:
-    fake = Fake(tmp_path, "tool.llamafile")
+    fake = Fake(tmp_path, "tool.llamafile", version="llamafile v0.9.3")
     fake.behind('exec "$REAL" "$@"')
 
     found = command("check", "--gguf", str(fake.model), "--port", "0", env={"PATH": "/usr/bin:/bin"})

@@ -71,6 +71,8 @@ def _end_with(daemon: int) -> None:
     while os.getppid() == daemon and os.read(0, 1000):
         pass
     _kill_all()
+    if not _LINUX:
+        os.killpg(0, signal.SIGKILL)
 
 
 def _wait_for(server: int) -> int:
@@ -87,9 +89,8 @@ def _kill_all() -> None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(_DYING_SECONDS)
-    if not _LINUX:
-        with suppress(ProcessLookupError):
-            os.killpg(0, signal.SIGKILL)
+    if not _LINUX:  # there is no list of them, and this process is in the group itself
+        os.killpg(0, signal.SIGTERM)
 
 
 def _descendants() -> list[int]:

@@ -16,6 +16,7 @@ from forge_proxy.backends.llama_server.log_tail import LogTail
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _PIECE = 64 * 1024
+_DYING_SECONDS = 30.0
 _OF_ITSELF = ("ASSERT", "out of memory", "OutOfDeviceMemory", "failed to allocate", "CUDA error")
 """Words of errors that are of a server itself and never of a request."""
 
@@ -91,10 +92,14 @@ class ServerProcess:
         await self.kill()
 
     async def kill(self) -> None:
-        """End it now, and all it has started."""
+        """End it now, and all it has started. One that even so does not end, in its driver perhaps, is left to the
+        launcher, which goes on killing it.
+        """
         assert self._launcher.stdin is not None  # noqa: S101  # it is a pipe
         self._launcher.stdin.close()
-        await self.ended()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DYING_SECONDS):
+                await self.ended()
 
     async def _hear(self) -> None:
         """What the launcher says of how it went."""
