@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 import uvloop
@@ -17,7 +18,7 @@ import uvloop
 from forge_proxy.api.app import create_app
 from forge_proxy.api.server import HttpServer, address, is_open_to_all, leads_to, listen
 from forge_proxy.backends.choose import Choice, choose, refuse_contradictions
-from forge_proxy.backends.config import BackendChoiceError
+from forge_proxy.backends.config import BackendChoiceError, BackendConfig
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
@@ -29,6 +30,9 @@ from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
 from forge_proxy.engine.workshop import Workshop
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
+
+if TYPE_CHECKING:
+    from forge_proxy.backends.anthropic import AnthropicMessages
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -63,11 +67,14 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
     http = AioHttp(connect_seconds=config.connect_seconds, silence_seconds=config.silence_seconds)
     workshop = Workshop()
     embedded: EmbeddedLlama | None = None
+    messages: AnthropicMessages | None = None
     try:
         choice = await choose(config, http)
         backend: Backend
         if choice.gguf is not None:
             backend = embedded = EmbeddedLlama(choice.gguf, config.embedded, http)
+        elif choice.kind == "anthropic":
+            backend = messages = _messages_api(choice, config)
         else:
             key = config.api_key.get_secret_value() if config.api_key else None
             health = "/health" if choice.kind == "llama-server" else None
@@ -82,9 +89,22 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
         yield Assembled(choice, backend, engine, embedded)
     finally:
         await workshop.close()
+        if messages is not None:
+            await messages.close()
         if embedded is not None:
             await embedded.stop()
         await http.close()
+
+
+def _messages_api(choice: Choice, config: BackendConfig) -> AnthropicMessages:
+    from forge_proxy.backends.anthropic import AnthropicMessages  # more than a second, which only its users shall wait
+
+    return AnthropicMessages(
+        choice.url or "",
+        api_key=config.api_key.get_secret_value() if config.api_key else "",
+        connect_seconds=config.connect_seconds,
+        silence_seconds=config.silence_seconds,
+    )
 
 
 async def serve(settings: Settings, listener: socket.socket) -> None:

@@ -23,6 +23,8 @@ class Need(StrEnum):
     NO_SYSTEM = "no system message"
     ALTERNATION = "roles alternate"
     CHOICE_IN_WORDS = "tool_choice in words"
+    FREE_CHOICE = "tool_choice auto"
+    NO_SAMPLING = "no sampling"
     PLAIN_SCHEMAS = "plain tool schemas"
     """The tools, or the grammar it made of them."""
     UNCLEAR = "unclear"
@@ -47,6 +49,10 @@ class Dialect:
     """Whether neighbours of one role have to be one message."""
     choice_in_words: bool = False
     """Whether `tool_choice` is a word and never an object. Which tool an object names is then ours to see to."""
+    forced_choice: bool = True
+    """Whether a call can be demanded by `tool_choice`. Where it cannot, that one comes is ours to see to."""
+    sampling: bool = True
+    """Whether it takes a temperature and the like; models of late choose for themselves."""
     llama_cpp: bool = False
     """Whether it is a llama-server, which understands fields of its own."""
     plain_schemas: bool = False
@@ -61,6 +67,8 @@ class Dialect:
             "system as user": self.system == "never",
             "neighbours of one role merged": self.alternating,
             "tool_choice in words": self.choice_in_words,
+            "no tool_choice": not self.forced_choice,
+            "no temperature": not self.sampling,
             "plain tool schemas": self.plain_schemas,
         }
         return tuple(words for words, holds in changes.items() if holds)
@@ -79,6 +87,10 @@ class Dialect:
                 return replace(self, alternating=True, system=first)
             case Need.CHOICE_IN_WORDS:
                 return replace(self, choice_in_words=True)
+            case Need.FREE_CHOICE:
+                return replace(self, forced_choice=False)
+            case Need.NO_SAMPLING:
+                return replace(self, sampling=False)
             case Need.PLAIN_SCHEMAS | Need.UNCLEAR:
                 return replace(self, plain_schemas=True)
             case _:

@@ -6,14 +6,20 @@ import asyncio
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+import httpx2
+
+from forge_proxy.backends.anthropic import AnthropicMessages
 from forge_proxy.backends.config import EmbeddedConfig
 from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.stream import Chunk, Completion, CompletionBuilder
 from forge_proxy.engine.ports import Backend
-from tests.fakes.literal import EVENTS, JSON, LiteralHttp
+from tests.contracts.messages_recordings import MESSAGES_RECORDINGS
+from tests.contracts.recordings import RECORDINGS, Recording
+from tests.fakes.literal import EVENTS, JSON, LiteralHttp, LiteralTransport
 
 
 @dataclass
@@ -69,4 +75,33 @@ def embedded() -> Generator[Adapter]:
             runner.run(llama.stop())
 
 
-ADAPTERS: tuple[Callable[[], AbstractContextManager[Adapter]], ...] = (openai_compatible, embedded)
+@contextmanager
+def anthropic_messages() -> Generator[Adapter]:
+    """The real SDK stands between."""
+    transport = LiteralTransport()
+    with asyncio.Runner() as runner:
+        http = httpx2.AsyncClient(transport=transport)
+        backend = AnthropicMessages("http://model", api_key="k", connect_seconds=5, silence_seconds=5, http=http)
+        yield Adapter(backend, transport, runner)
+        runner.run(backend.close())
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """An adapter, and what the servers say that it is for. `relays` is whether it passes on what they sent."""
+
+    run: Callable[[], AbstractContextManager[Adapter]]
+    recordings: tuple[Recording, ...]
+    models: dict[str, Any]
+    """A list of a model "one" with a window of 2048 tokens, of one "two" and of something without a name."""
+    relays: bool = True
+
+
+_OPENAI = {"object": "list", "data": [{"id": "one", "meta": {"n_ctx": 2048}}, {"id": "two"}, {"name": "no id"}]}
+_ANTHROPIC = {"data": [{"id": "one", "max_input_tokens": 2048}, {"id": "two"}, {"name": "no id"}], "has_more": False}
+
+ADAPTERS = (
+    Dialect(openai_compatible, RECORDINGS, _OPENAI),
+    Dialect(embedded, RECORDINGS, _OPENAI),
+    Dialect(anthropic_messages, MESSAGES_RECORDINGS, _ANTHROPIC, relays=False),
+)

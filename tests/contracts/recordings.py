@@ -24,6 +24,8 @@ class Recording:
     whole: bytes
     reply: Reply
     tokens: int | None
+    ends: bytes = b'finish_reason":"'
+    """What begins the value that says that the answer is complete."""
 
 
 def _answer(reply: Reply, tokens: int | None, **head: Any) -> bytes:

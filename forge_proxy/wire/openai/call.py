@@ -9,6 +9,7 @@ from forge_proxy.core.projection import plain
 from forge_proxy.wire.openai.history import healed
 from forge_proxy.wire.openai.roles import in_dialect, with_thoughts
 
+SAMPLING = ("temperature", "top_p", "top_k")
 _LIMITS = ("max_tokens", "max_completion_tokens", "n_predict")
 
 
@@ -37,18 +38,23 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
     if call.demanded:
         body |= _held_to_a_call(call.demanded, dialect)
     if "messages" in body:
-        body["messages"] = _messages(call, dialect)
+        messages = conversation(call)
+        natural = dialect.developer and dialect.system == "anywhere" and not dialect.alternating
+        body["messages"] = messages if natural else in_dialect(messages, dialect)
     if call.room is not None:
         _keep_within(body, call.room)
+    if not dialect.sampling:
+        for key in SAMPLING:
+            body.pop(key, None)
+    if not dialect.forced_choice and body.get("tool_choice") != "none":
+        body.pop("tool_choice", None)
     return body
 
 
-def _messages(call: ModelCall, dialect: Dialect) -> list[Json]:
-    messages = with_thoughts(healed(_as_list(call.request.body.get("messages"))), dialect.reasoning)
-    messages += map(_encode_message, call.added)
-    if dialect.developer and dialect.system == "anywhere" and not dialect.alternating:
-        return messages
-    return in_dialect(messages, dialect)
+def conversation(call: ModelCall) -> list[Json]:
+    """The messages of a call, ours included: healed, with the thoughts that shall be passed on."""
+    messages = healed(_as_list(call.request.body.get("messages")))
+    return [*with_thoughts(messages, call.dialect.reasoning), *map(_encode_message, call.added)]
 
 
 def _held_to_a_call(tools: tuple[ToolSpec, ...], dialect: Dialect) -> dict[str, Json]:

@@ -24,8 +24,10 @@ _NEEDS = {
     Need.NO_DEVELOPER: r"(?:unknown|unsupported|invalid|unexpected)[^\n]{0,40}\bdeveloper\b"
     r"|\bdeveloper\b[^\n]{0,40}\bnot\b|unexpected message role|'system', 'user', 'assistant'",
     Need.CHOICE_IN_WORDS: r"\btool_choice\b[^\n]{0,40}\b(?:object|string)\b",
-    Need.PLAIN_SCHEMAS: r"grammar|json.?schema|schema conversion|failed to parse tools|invalid schema for function"
-    r"|(?:invalid|unsupported) (?:regex|pattern|schema)|compile (?:the )?regex",
+    Need.FREE_CHOICE: r"\btool_choice\b[^\n]{0,40}\bforces? tool use",
+    Need.NO_SAMPLING: r"\b(?:temperature|top_p|top_k)\b[^\n]{0,60}\b(?:deprecated|may only be|support|both)",
+    Need.PLAIN_SCHEMAS: r"grammar|json.?schema|input_schema|schema conversion|failed to parse tools"
+    r"|invalid schema for function|(?:invalid|unsupported) (?:regex|pattern|schema)|compile (?:the )?regex",
     Need.UNCLEAR: r"jinja|chat.template|generate parser for this template|while executing \w+ at line",
 }
 _PATTERNS = tuple((need, re.compile(pattern, re.IGNORECASE)) for need, pattern in _NEEDS.items())
