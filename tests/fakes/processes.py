@@ -145,6 +145,17 @@ def model_server(slots: int | None = None) -> Generator[Process]:
 
 
 @contextmanager
+def messages_server() -> Generator[Process]:
+    """The program `tests.fakes.messages_server`, listening."""
+    process = Process("tests.fakes.messages_server")
+    try:
+        process.url = str(process.wait_for("listening")["url"])
+        yield process
+    finally:
+        process.stop()
+
+
+@contextmanager
 def closed_port() -> Generator[int]:
     """A port that refuses connections and that nobody else can take meanwhile."""
     with socket.socket() as held:

@@ -13,13 +13,10 @@ from dataclasses import dataclass, field
 
 from forge_proxy.core.dialect import Reasoning
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, read_object
+from forge_proxy.core.stream import THOUGHTS
 from forge_proxy.wire.anthropic.blocks import CACHE, Block, blocks_of, text_block
 from forge_proxy.wire.anthropic.tools import ToolNames
 
-THOUGHTS = "thinking_blocks"
-"""The field of a message that carries thoughts with their signatures, as LiteLLM's and OpenRouter's clients send them
-back. Thoughts without a signature are not taken by the server.
-"""
 _NOT_RUN = "[NotRun] This call was not run."
 _ORPHAN = "[The result of a call that is not in this conversation]"
 _BEGIN = "Go on."
@@ -164,10 +161,10 @@ class _Writer:
 
 
 def _signed(thoughts: Json) -> list[Block]:
-    """The thoughts that the server takes back: as it gave them, signed or encrypted."""
+    """The thoughts that the server takes back: as it gave them, signed or encrypted. Others it refuses."""
     blocks = [block for block in thoughts if is_object(block)] if is_list(thoughts) else []
     return [
-        block
+        {key: value for key, value in block.items() if key != "index"}
         for block in blocks
         if (block.get("type") == "thinking" and block.get("signature"))
         or (block.get("type") == "redacted_thinking" and block.get("data"))

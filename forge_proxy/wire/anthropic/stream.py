@@ -5,8 +5,7 @@ from __future__ import annotations
 import orjson
 
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object
-from forge_proxy.core.stream import CallDelta, Chunk, Delta
-from forge_proxy.wire.anthropic.history import THOUGHTS
+from forge_proxy.core.stream import THOUGHTS, CallDelta, Chunk, Delta
 from forge_proxy.wire.anthropic.tools import ToolNames
 from forge_proxy.wire.openai.answer import UnreadableAnswer
 from forge_proxy.wire.sse import BOM, SseError, SseReader
@@ -107,7 +106,7 @@ class MessageReader:
                 return _chunk(block.add(delta)) if block is not None else None
             case {"type": "content_block_stop", "index": int(index)}:
                 block = self._blocks.pop(index, None)
-                return _chunk(block.end()) if block is not None else None
+                return _chunk(block.end(index)) if block is not None else None
             case {"type": "message_delta", "delta": {**delta}}:
                 return self._finish(delta, event.get("usage"))
             case {"type": "message_stop"}:
@@ -173,7 +172,7 @@ class _Block:
                 pass
         return None
 
-    def end(self) -> Delta | None:
+    def end(self, index: int) -> Delta | None:
         """What its end adds: arguments that came whole, a thought with the signature that lets it be sent back."""
         if self.call is not None:
             given = self._said.get("input")
@@ -181,9 +180,9 @@ class _Block:
             return None if self._parts else Delta(calls=(CallDelta(self.call, arguments=whole),))
         kind = self._said.get("type")
         if kind == "redacted_thinking":
-            return Delta(extra={THOUGHTS: [{"type": kind, "data": self._said.get("data")}]})
+            return Delta(extra={THOUGHTS: [{"index": index, "type": kind, "data": self._said.get("data")}]})
         if kind == "thinking" and self._signature:
-            block: Json = {"type": kind, "thinking": "".join(self._parts), "signature": self._signature}
+            block: Json = {"index": index, "type": kind, "thinking": "".join(self._parts), "signature": self._signature}
             return Delta(extra={THOUGHTS: [block]})
         return None
 

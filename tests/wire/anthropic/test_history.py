@@ -132,7 +132,9 @@ SEALED = {"type": "redacted_thinking", "data": "x"}
     ],
 )
 def test_thoughts_go_back_only_with_their_signature(reasoning: str, thoughts: list[Any], kept: list[Any]) -> None:
-    message = says("assistant", "a", reasoning_content="hm", thinking_blocks=thoughts)
+    message = says(
+        "assistant", "a", reasoning_content="hm", thinking_blocks=[{"index": 0, **block} for block in thoughts]
+    )
 
     assert written(says("user", "u"), message, reasoning=reasoning)[1][1] == ("assistant", [*kept, text("a")])
 

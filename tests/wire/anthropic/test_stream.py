@@ -94,8 +94,8 @@ def test_thoughts_come_with_what_lets_them_be_sent_back() -> None:
     reply = got.replies[0]
     assert (reply.reasoning, reply.text) == ("hm", "a")
     assert reply.extra["thinking_blocks"] == [
-        {"type": "thinking", "thinking": "hm", "signature": "sign"},
-        {"type": "redacted_thinking", "data": "x"},
+        {"index": 0, "type": "thinking", "thinking": "hm", "signature": "sign"},
+        {"index": 1, "type": "redacted_thinking", "data": "x"},
     ]
 
 
