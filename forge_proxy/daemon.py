@@ -84,7 +84,7 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
         admission = Admission(backend, clock, observe, slots=config.slots, limit=config.queue_limit)
         # A llama-server takes no object as tool_choice: it becomes auto, with no more than a line in its own log.
         llama = choice.kind in ("llama-server", "embedded")
-        dialect = Dialect(reasoning=config.reasoning, choice_in_words=llama, llama_cpp=llama)
+        dialect = Dialect(config.reasoning, config.tools, choice_in_words=llama, llama_cpp=llama)
         engine = Engine(backend, clock, observe, config.model, thorough, admission, dialect)
         yield Assembled(choice, backend, engine, embedded)
     finally:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
-from forge_proxy.core.dialect import Reasoning
+from forge_proxy.core.dialect import Reasoning, ToolMode
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.admission import QUEUE_LIMIT
 
@@ -92,5 +92,10 @@ class BackendConfig(BaseModel):
         default="as-sent",
         description="Thoughts in the history that a caller sends: left as-sent, none, keep-last (since the last user"
         " message), or all. Those kept are sent as reasoning_content and as reasoning.",
+    )
+    tools: ToolMode = Field(
+        default="auto",
+        description="How the model is told of tools: native (in the request), prompt (as text, for chat templates"
+        " without tools), or auto: native until the server or a self-test says that it knows none.",
     )
     embedded: EmbeddedConfig = Field(default_factory=EmbeddedConfig)

@@ -15,6 +15,12 @@ kept stand under both names that servers read, `reasoning_content` and `reasonin
 """
 
 
+ToolMode: TypeAlias = Literal["native", "prompt", "auto"]
+"""Where the tools are told: in the request, or in the prompt, which is for servers and chat templates that know none.
+`auto` is native until a server says that it takes no tools.
+"""
+
+
 class Need(StrEnum):
     """What a server said that it cannot take."""
 
@@ -23,6 +29,7 @@ class Need(StrEnum):
     NO_SYSTEM = "no system message"
     ALTERNATION = "roles alternate"
     CHOICE_IN_WORDS = "tool_choice in words"
+    NO_TOOLS = "no tools"
     FREE_CHOICE = "tool_choice auto"
     NO_SAMPLING = "no sampling"
     PLAIN_SCHEMAS = "plain tool schemas"
@@ -41,6 +48,7 @@ class Dialect:
     """What is written differently. The default changes nothing."""
 
     reasoning: Reasoning = "as-sent"
+    tools: ToolMode = "auto"
     developer: bool = True
     """Whether there is a role `developer`; else it is `system`."""
     system: Literal["anywhere", "first", "never"] = "anywhere"
@@ -66,6 +74,7 @@ class Dialect:
             "system messages first": self.system == "first",
             "system as user": self.system == "never",
             "neighbours of one role merged": self.alternating,
+            "tools in the prompt": self.tools == "prompt",
             "tool_choice in words": self.choice_in_words,
             "no tool_choice": not self.forced_choice,
             "no temperature": not self.sampling,
@@ -87,6 +96,8 @@ class Dialect:
                 return replace(self, alternating=True, system=first)
             case Need.CHOICE_IN_WORDS:
                 return replace(self, choice_in_words=True)
+            case Need.NO_TOOLS:
+                return replace(self, tools="prompt") if self.tools == "auto" else self
             case Need.FREE_CHOICE:
                 return replace(self, forced_choice=False)
             case Need.NO_SAMPLING:

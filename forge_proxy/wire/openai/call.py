@@ -7,9 +7,11 @@ from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.jsontypes import Json, is_list, is_object
 from forge_proxy.core.projection import plain
 from forge_proxy.wire.openai.history import healed
+from forge_proxy.wire.openai.prompted import tools_text, with_tools
 from forge_proxy.wire.openai.roles import in_dialect, with_thoughts
 
 SAMPLING = ("temperature", "top_p", "top_k")
+_TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls")
 _LIMITS = ("max_tokens", "max_completion_tokens", "n_predict")
 
 
@@ -27,7 +29,11 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
     if call.usage and call.stream:  # a guarded answer accounts for each attempt
         options = body.get("stream_options")
         body["stream_options"] = {**(options if is_object(options) else {}), "include_usage": True}
-    if call.respond is not None:
+    prompted = dialect.tools == "prompt"
+    if prompted:
+        for key in _TOOL_FIELDS:
+            body.pop(key, None)
+    elif call.respond is not None:
         body["tools"] = [*_as_list(body.get("tools")), _encode_tool(call.respond)]
     if dialect.plain_schemas and is_list(tools := body.get("tools")):
         body["tools"] = [_plain(tool) for tool in tools]
@@ -37,6 +43,8 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
         body["tool_choice"] = request.tool_choice.mode
     if call.demanded:
         body |= _held_to_a_call(call.demanded, dialect)
+        if prompted:  # without tools some servers refuse any choice of them
+            del body["tool_choice"]
     if "messages" in body:
         messages = conversation(call)
         natural = dialect.developer and dialect.system == "anywhere" and not dialect.alternating
@@ -52,9 +60,17 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
 
 
 def conversation(call: ModelCall) -> list[Json]:
-    """The messages of a call, ours included: healed, with the thoughts that shall be passed on."""
-    messages = healed(_as_list(call.request.body.get("messages")))
-    return [*with_thoughts(messages, call.dialect.reasoning), *map(_encode_message, call.added)]
+    """The messages of a call, ours included: healed, with the thoughts that shall be passed on, and with the tools
+    where these are told in the prompt.
+    """
+    request, dialect = call.request, call.dialect
+    messages = healed(_as_list(request.body.get("messages")))
+    messages = [*with_thoughts(messages, dialect.reasoning), *map(_encode_message, call.added)]
+    if dialect.tools != "prompt":
+        return messages
+    # With `none` no call shall come, and there is no other way to forbid it.
+    tools = _as_list(request.body.get("tools")) if request.body.get("tool_choice") != "none" else []
+    return with_tools(messages, tools_text(tools, call.respond, simple=dialect.plain_schemas))
 
 
 def _held_to_a_call(tools: tuple[ToolSpec, ...], dialect: Dialect) -> dict[str, Json]:
