@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import socket
 import time
@@ -17,6 +18,7 @@ import uvloop
 
 from forge_proxy.api.app import create_app
 from forge_proxy.api.server import HttpServer, address, is_open_to_all, leads_to, listen
+from forge_proxy.backends.cards import CardFile, state_folder
 from forge_proxy.backends.choose import Choice, choose, refuse_contradictions
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig
 from forge_proxy.backends.http import AioHttp
@@ -85,7 +87,8 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
         # A llama-server takes no object as tool_choice: it becomes auto, with no more than a line in its own log.
         llama = choice.kind in ("llama-server", "embedded")
         dialect = Dialect(config.reasoning, config.tools, choice_in_words=llama, llama_cpp=llama)
-        engine = Engine(backend, clock, observe, config.model, thorough, admission, dialect)
+        cards = CardFile(state_folder(os.environ), choice.url or f"embedded {choice.gguf}")
+        engine = Engine(backend, clock, observe, config.model, thorough, admission, dialect, cards)
         yield Assembled(choice, backend, engine, embedded)
     finally:
         await workshop.close()
@@ -134,11 +137,23 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
         log.info("listening", url=address(*listener.getsockname()[:2]))
         if is_open_to_all(settings.server, listener):
             log.warning("no keys", note="anyone who reaches it may use it: server.allow_public_without_keys")
-        await _run(server, listener, parts)
+        await _run(server, listener, parts, self_test=settings.backend.self_test == "on-load")
         log.info("stopped")
 
 
-async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) -> None:
+async def _self_test(parts: Assembled) -> None:
+    """Test the model that answers by default, and say what was found."""
+    log = structlog.get_logger()
+    try:
+        name = await parts.engine.models.usual()
+        card = await parts.engine.capabilities.test(name)
+    except ForgeError as error:
+        log.warning("self-test", failed=error.summary)
+    else:
+        log.info("self-test", **card.as_json())
+
+
+async def _run(server: HttpServer, listener: socket.socket, parts: Assembled, *, self_test: bool = False) -> None:
     """Answer while the model is being loaded: health says so, requests wait. Raises what loading fails with."""
 
     async def load() -> None:
@@ -151,6 +166,8 @@ async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) ->
         log = structlog.get_logger()
         if health.status == "ok":
             log.info("ready")
+            if self_test:
+                await _self_test(parts)
         else:
             log.warning("backend does not answer yet", status=health.status, detail=health.detail)
 

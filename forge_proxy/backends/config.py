@@ -32,6 +32,10 @@ def _read_auto(value: object) -> object:
     return None if value == "auto" else value
 
 
+def _read_off(value: object) -> object:
+    return "off" if value is False else value  # which is how YAML reads the word
+
+
 Kind = Literal["embedded", "openai", "llama-server", "ollama", "anthropic"]
 
 
@@ -92,6 +96,11 @@ class BackendConfig(BaseModel):
         default="as-sent",
         description="Thoughts in the history that a caller sends: left as-sent, none, keep-last (since the last user"
         " message), or all. Those kept are sent as reasoning_content and as reasoning.",
+    )
+    self_test: Annotated[Literal["off", "on-load"], BeforeValidator(_read_off)] = Field(
+        default="off",
+        description="Whether the model is asked a few short questions once it is loaded: how it is best told of tools,"
+        " and what else works. 'forge-proxy check --self-test' asks them at any time.",
     )
     tools: ToolMode = Field(
         default="auto",

@@ -29,10 +29,11 @@ from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.accommodate import Accommodating
 from forge_proxy.engine.admission import Admission, Slot
 from forge_proxy.engine.attempt import Attempt, Settlement
+from forge_proxy.engine.capabilities import Capabilities
 from forge_proxy.engine.events import Abandoned, Answered, Failed, Looped, Retried, Unchecked
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.own_prompt import OwnPrompt
-from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
+from forge_proxy.engine.ports import Backend, CardStore, Clock, Observer, ThoroughReader
 from forge_proxy.engine.readings import readings_of
 from forge_proxy.engine.report import Report
 from forge_proxy.engine.text_answers import TextAnswers
@@ -56,6 +57,7 @@ class Engine:
         thorough: ThoroughReader | None = None,
         admission: Admission | None = None,
         dialect: Dialect = AS_SENT,
+        cards: CardStore | None = None,
     ) -> None:
         self._backend = Accommodating(backend, observe, dialect)
         self._own_prompt = OwnPrompt(self._backend)
@@ -66,6 +68,7 @@ class Engine:
         self._tool_sets = ToolSets()
         self.models = Models(backend, clock, default_model)
         self.text_answers = TextAnswers()
+        self.capabilities = Capabilities(backend, self._backend, dialect, cards)
 
     async def answer(
         self, request: ChatRequest, policy: GuardPolicy, *, request_id: str, client: str = ""

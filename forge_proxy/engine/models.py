@@ -52,6 +52,14 @@ class Models:
                 self._until = self._clock.now() + _KEPT_FOR
         return self._stand_in(asked)
 
+    async def usual(self) -> str:
+        """The model for requests that name none: the default, else the first. Raises `UnknownModel`, `BackendFault`."""
+        if self._default is not None:
+            return self._default
+        for card in await self.list():
+            return card.id
+        raise UnknownModel("", [])
+
     def served_as(self, asked: str | None) -> str:
         """The model that a name means, as far as is known without asking: what is learned of it is kept under this."""
         return self._stand_in(asked) or asked or ""
