@@ -30,6 +30,7 @@ class Need(StrEnum):
     ALTERNATION = "roles alternate"
     CHOICE_IN_WORDS = "tool_choice in words"
     NO_TOOLS = "no tools"
+    USER_LAST = "a user message last"
     FREE_CHOICE = "tool_choice auto"
     NO_SAMPLING = "no sampling"
     PLAIN_SCHEMAS = "plain tool schemas"
@@ -55,6 +56,8 @@ class Dialect:
     """Where system messages may stand; elsewhere they become user messages."""
     alternating: bool = False
     """Whether neighbours of one role have to be one message."""
+    prefill: bool = True
+    """Whether it goes on with an answer that the conversation ends with."""
     choice_in_words: bool = False
     """Whether `tool_choice` is a word and never an object. Which tool an object names is then ours to see to."""
     forced_choice: bool = True
@@ -74,6 +77,7 @@ class Dialect:
             "system messages first": self.system == "first",
             "system as user": self.system == "never",
             "neighbours of one role merged": self.alternating,
+            "a user message last": not self.prefill,
             "tools in the prompt": self.tools == "prompt",
             "tool_choice in words": self.choice_in_words,
             "no tool_choice": not self.forced_choice,
@@ -96,6 +100,8 @@ class Dialect:
                 return replace(self, alternating=True, system=first)
             case Need.CHOICE_IN_WORDS:
                 return replace(self, choice_in_words=True)
+            case Need.USER_LAST:
+                return replace(self, prefill=False)
             case Need.NO_TOOLS:
                 return replace(self, tools="prompt") if self.tools == "auto" else self
             case Need.FREE_CHOICE:

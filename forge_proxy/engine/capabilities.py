@@ -31,7 +31,7 @@ class Capabilities:
         return self._cards
 
     async def test(self, model: str) -> CapabilityCard:
-        """Test a model and keep its card. Raises `BackendUnreachable`."""
+        """Test a model and keep its card. Raises `BackendFault`."""
         card = await self_test(self._backend, model, self._dialect)
         self._keep(card)
         if self._store is not None:

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.chat import ChatRequest, ModelCall, ToolChoice, ToolSpec
 from forge_proxy.core.dialect import Dialect, ToolMode
-from forge_proxy.core.errors import BackendError, BackendUnreachable
+from forge_proxy.core.errors import BackendError, BackendTimeout, UnreadCall
 from forge_proxy.core.guardrails import GuardPolicy, Outcome, open_turn
 from forge_proxy.core.guardrails.check import check
 from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.guardrails.policy import Switches
 from forge_proxy.core.guardrails.reading import Reading, read
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
-from forge_proxy.core.stream import Completion, CompletionBuilder
+from forge_proxy.core.stream import Completion, CompletionBuilder, Reply
 from forge_proxy.engine.accommodate import Accommodating
 from forge_proxy.engine.events import Event
 from forge_proxy.engine.ports import Backend
@@ -25,6 +25,8 @@ _SECONDS = 60.0
 """For each question: a small model on slow hardware answers in less."""
 _LIMIT = 512
 """Completion tokens of an answer: room for some thinking, an end to running on."""
+_REFUSALS = frozenset({400, 422, 500, 501})
+"""Statuses with which servers refuse tools. Others are about something else, of which no card can be made."""
 _SCHEMA: JsonObject = {
     "type": "object",
     "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
@@ -75,12 +77,13 @@ class _Heard:
 
 
 async def self_test(backend: Backend, model: str, dialect: Dialect) -> CapabilityCard:
-    """The card of a model; half a dozen short generations, one after another. Raises `BackendUnreachable`."""
+    """The card of a model; half a dozen short generations, one after another. Raises `BackendFault`."""
     return await _SelfTest(backend, model, dialect).run()
 
 
 class _SelfTest:
     def __init__(self, backend: Backend, model: str, dialect: Dialect) -> None:
+        self._url = backend.url
         self._model = model
         # Roles and schemas are written as the server takes them, which is not what the test is about.
         self._ways: dict[ToolMode, Accommodating] = {
@@ -143,23 +146,27 @@ class _SelfTest:
         return more > less if more is not None and less is not None else None
 
     async def _ask(self, mode: ToolMode, words: str, *, choice: str = "auto", tools: bool = True) -> _Heard | None:
-        """The answer to one question; None where the server refuses it, or takes too long."""
+        """The answer to one question; None where the server refuses it."""
         call = self._call(words, choice=choice, tools=tools)
         builder = CompletionBuilder()
         try:
             async with asyncio.timeout(_SECONDS), aclosing(self._ways[mode].stream(call)) as chunks:
                 async for chunk in chunks:
                     builder.add(chunk)
-        except BackendUnreachable:
-            raise
-        except (BackendError, TimeoutError):
+        except TimeoutError as exc:  # which says nothing of what it can
+            raise BackendTimeout(self._url, _SECONDS) from exc
+        except UnreadCall:  # a call that its own parser failed at is an answer, if no valid one
+            pass
+        except BackendError as refusal:
+            if refusal.status not in _REFUSALS:
+                raise
             return None
         completion = builder.completion()
         request = call.request if tools else replace(call.request, tools=(_TOOL,))
         turn = open_turn(request, _POLICY, request_id="self-test", nudge_text=False)
-        if turn is None or not completion.replies:
+        if turn is None:
             return None
-        reading = read(turn, completion.replies[0])
+        reading = read(turn, completion.replies[0] if completion.replies else Reply())
         valid = sum(not isinstance(check(turn, one), Problem) for one in reading.calls)
         return _Heard(completion, reading, valid)
 

@@ -13,7 +13,7 @@ from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.capability import CapabilityCard, read_card
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.dialect import Dialect
-from forge_proxy.core.errors import BackendUnreachable
+from forge_proxy.core.errors import BackendFault, BackendUnreachable
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.self_test import self_test
@@ -71,6 +71,12 @@ def has_no_system(body: JsonDict) -> Said:
     return refuses_tools(body)
 
 
+def fails_at_its_own_calls(body: JsonDict) -> Said:
+    if body.get("tools"):
+        return Said(status=500, body={"error": {"message": "Failed to parse input at pos 3"}})
+    return Said("I cannot do that.")
+
+
 def only_talks(_: JsonDict) -> Said:
     return Said("Hello.")
 
@@ -86,6 +92,7 @@ def only_talks(_: JsonDict) -> Said:
         ),
         (refuses_tools, {"tools": "prompt", "calls": True, "because": "the server takes no tools"}),
         (has_no_system, {"tools": "prompt", "calls": True, "because": "the server takes no tools"}),
+        (fails_at_its_own_calls, {"tools": "native", "calls": False, "because": "it made no call either way"}),
         (only_talks, {"tools": "prompt", "calls": False, "required": None}),
     ],
 )
@@ -119,10 +126,13 @@ async def test_whether_a_prompt_was_cached_is_as_the_server_tells(told: JsonDict
     assert (await self_test(backend, "m", Dialect())).prefix_cache is cached
 
 
-async def test_a_server_that_is_gone_gets_no_card() -> None:
-    backend = OpenAICompatible("http://m", Answering(answer=lambda _: BackendUnreachable("http://m", "refused")))
+@pytest.mark.parametrize(
+    "said", [BackendUnreachable("http://m", "refused"), Said(status=429, body={"error": {"message": "slow down"}})]
+)
+async def test_a_server_that_cannot_be_asked_now_gets_no_card(said: Said | Exception) -> None:
+    backend = OpenAICompatible("http://m", Answering(answer=lambda _: said))
 
-    with pytest.raises(BackendUnreachable):
+    with pytest.raises(BackendFault):
         await self_test(backend, "m", Dialect())
 
 

@@ -10,6 +10,7 @@ from forge_proxy.wire.openai.history import healed
 from forge_proxy.wire.openai.prompted import tools_text, with_tools
 from forge_proxy.wire.openai.roles import in_dialect, with_thoughts
 
+_GO_ON = "Go on."
 SAMPLING = ("temperature", "top_p", "top_k")
 _TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls")
 _LIMITS = ("max_tokens", "max_completion_tokens", "n_predict")
@@ -60,12 +61,15 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
 
 
 def conversation(call: ModelCall) -> list[Json]:
-    """The messages of a call, ours included: healed, with the thoughts that shall be passed on, and with the tools
-    where these are told in the prompt.
+    """The messages of a call, ours included: healed, with the thoughts that shall be passed on, with the tools where
+    these are told in the prompt, and ending with a user where that is wanted.
     """
     request, dialect = call.request, call.dialect
     messages = healed(_as_list(request.body.get("messages")))
     messages = [*with_thoughts(messages, dialect.reasoning), *map(_encode_message, call.added)]
+    last = messages[-1] if messages else None
+    if not dialect.prefill and is_object(last) and last.get("role") == "assistant" and not last.get("tool_calls"):
+        messages.append({"role": "user", "content": _GO_ON})
     if dialect.tools != "prompt":
         return messages
     # With `none` no call shall come, and there is no other way to forbid it.

@@ -24,6 +24,7 @@ _NEEDS = {
     Need.NO_DEVELOPER: r"(?:unknown|unsupported|invalid|unexpected)[^\n]{0,40}\bdeveloper\b"
     r"|\bdeveloper\b[^\n]{0,40}\bnot\b|unexpected message role|'system', 'user', 'assistant'",
     Need.CHOICE_IN_WORDS: r"\btool_choice\b[^\n]{0,40}\b(?:object|string)\b",
+    Need.USER_LAST: r"\bprefill\b|conversation must end with a user message",
     Need.NO_TOOLS: r"\bnot support (?:tools|tool (?:use|calling)|function calling)|tools param requires --jinja"
     r"|unsupported param: tools|requires --enable-auto-tool-choice|\btool (?:use|calling) is not (?:supported|enabled)",
     Need.FREE_CHOICE: r"\btool_choice\b[^\n]{0,40}\bforces? tool use",

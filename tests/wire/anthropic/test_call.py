@@ -221,6 +221,16 @@ def test_what_a_model_refuses_is_left_out(need: Need, absent: str) -> None:
     assert absent not in encode_call(replace(said, dialect=Dialect().meeting(need)), ModelFacts())[0]
 
 
+def test_an_answer_that_a_model_does_not_go_on_with_is_followed_by_a_user() -> None:
+    said = call(
+        {"messages": [USER, {"role": "assistant", "content": "It is"}]}, dialect=Dialect().meeting(Need.USER_LAST)
+    )
+
+    messages: Any = encode_call(said, ModelFacts())[0]["messages"]
+
+    assert [message["role"] for message in messages] == ["user", "assistant", "user"]
+
+
 def test_facts_are_read_from_the_model_list() -> None:
     yes, no = {"supported": True}, {"supported": False}
     told = {

@@ -24,6 +24,10 @@ REFUSALS = [
     ("Unexpected message role.", Need.NO_DEVELOPER),
     ("Input should be 'system', 'user', 'assistant' or 'tool'", Need.NO_DEVELOPER),
     ("Invalid tool_choice type: 'object'. Supported string values: none, auto, required", Need.CHOICE_IN_WORDS),
+    (
+        "This model does not support assistant message prefill. The conversation must end with a user message.",
+        Need.USER_LAST,
+    ),
     ("registry.ollama.ai/library/gemma3:1b does not support tools", Need.NO_TOOLS),
     ("tools param requires --jinja flag", Need.NO_TOOLS),
     ("Unsupported param: tools", Need.NO_TOOLS),
