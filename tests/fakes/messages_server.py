@@ -135,6 +135,14 @@ async def overflows(_: Answer) -> web.StreamResponse:
     raise Refusal(400, "invalid_request_error", "prompt is too long: 205000 tokens > 200000 maximum")
 
 
+async def has_little_room(answer: Answer) -> web.StreamResponse:
+    limit = answer.body["max_tokens"]
+    if limit > 1000:
+        words = f"input length and `max_tokens` exceed context limit: 199000 + {limit} > 200000, decrease either"
+        raise Refusal(400, "invalid_request_error", words)
+    return await says(answer)
+
+
 async def is_busy(_: Answer) -> web.StreamResponse:
     raise Refusal(429, "rate_limit_error", "slow down")
 
@@ -148,7 +156,17 @@ async def is_overloaded_midway(answer: Answer) -> web.StreamResponse:
 
 MODELS: dict[str, Callable[[Answer], Awaitable[web.StreamResponse]]] = {
     model.__name__.replace("_", "-"): model
-    for model in (says, calls, stalls, hangs, has_no_temperature, overflows, is_busy, is_overloaded_midway)
+    for model in (
+        says,
+        calls,
+        stalls,
+        hangs,
+        has_no_temperature,
+        has_little_room,
+        overflows,
+        is_busy,
+        is_overloaded_midway,
+    )
 }
 
 

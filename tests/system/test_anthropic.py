@@ -99,6 +99,15 @@ def test_a_temperature_that_a_model_refuses_is_left_out(proxy: Process, client: 
     assert proxy.wait_for(event, model="has-no-temperature")["changes"] == ["no temperature"]
 
 
+def test_a_limit_that_the_window_has_no_room_for_is_lowered_to_what_there_is(
+    server: Process, client: openai.OpenAI
+) -> None:
+    answer = final(client, stream=False, model="has-little-room", messages=[USER])
+
+    assert answer.choices[0].message.content == "one two"
+    assert '"max_tokens": 1000' in server.printed
+
+
 @both
 @pytest.mark.parametrize(
     ("model", "status", "code", "words"),
