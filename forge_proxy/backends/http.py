@@ -11,16 +11,18 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from functools import partial
-from types import SimpleNamespace
-from typing import Protocol
+from contextvars import ContextVar
+from functools import lru_cache, partial
+from typing import Any, Protocol
 
 import aiohttp
+from yarl import URL
 
 from forge_proxy.core.errors import BackendBroke, BackendTimeout, BackendUnreachable
 
 _MAX_ERROR_BODY = 1024 * 1024
 _END_SECONDS = 0.02
+_parsed = lru_cache(URL)
 
 
 class HttpResponse(Protocol):
@@ -67,15 +69,19 @@ class HttpClient(Protocol):
 _CLOSED_MEANWHILE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 
 
-def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
-    async def note_reuse(_: object, context: SimpleNamespace, __: object) -> None:
-        context.trace_request_ctx.add("reused")
+_made_anew: ContextVar[list[bool]] = ContextVar("_made_anew")
+"""Of the request that is being sent: filled when a connection is made for it, empty when a kept one is used."""
 
-    trace = aiohttp.TraceConfig()
-    trace.on_connection_reuseconn.append(note_reuse)
+
+def _new_socket(address: tuple[Any, ...]) -> socket.socket:
+    _made_anew.get([]).append(True)
+    return socket.socket(*address[:3])  # its family, kind and protocol
+
+
+def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
     # A compressed stream would arrive in blocks rather than as it is written.
     headers = {"Accept-Encoding": "identity"}
-    return aiohttp.ClientSession(connector=connector, headers=headers, trace_configs=[trace])
+    return aiohttp.ClientSession(connector=connector, headers=headers)
 
 
 class AioHttp:
@@ -84,14 +90,18 @@ class AioHttp:
     def __init__(self, *, connect_seconds: float, silence_seconds: float) -> None:
         self._connect = connect_seconds
         self._silence = silence_seconds
+        self._unbounded = self._timeout(None)
         # llama.cpp closes an idle connection after 5 s: ours are let go before that.
-        self._kept = _session(aiohttp.TCPConnector(limit=0, keepalive_timeout=4))
+        self._kept = _session(aiohttp.TCPConnector(limit=0, keepalive_timeout=4, socket_factory=_new_socket))
         self._fresh = _session(aiohttp.TCPConnector(limit=0, force_close=True))
 
     async def close(self) -> None:
         """Close all connections."""
         await self._kept.close()
         await self._fresh.close()
+
+    def _timeout(self, seconds: float | None) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(total=seconds, sock_connect=self._connect, sock_read=self._silence)
 
     @asynccontextmanager
     async def open(
@@ -113,23 +123,23 @@ class AioHttp:
     async def _send(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], seconds: float | None
     ) -> aiohttp.ClientResponse:
-        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=self._connect, sock_read=self._silence)
-        noted: set[str] = set()
+        timeout = self._unbounded if seconds is None else self._timeout(seconds)
+        anew: list[bool] = []
+        _made_anew.set(anew)
         ask = partial(
             aiohttp.ClientSession.request,
             method=method,
-            url=url,
+            url=_parsed(url),
             data=body,
             headers=headers,
             timeout=timeout,
             allow_redirects=False,
-            trace_request_ctx=noted,
         )
         try:
             try:
                 return await ask(self._kept)
             except _CLOSED_MEANWHILE:
-                if "reused" not in noted:
+                if anew:
                     raise
                 # A kept connection that the server closed just now: nothing was answered, so it is sent once more.
                 return await ask(self._fresh)

@@ -130,7 +130,7 @@ class Engine:
                     async for chunk in chunks:
                         if (out := attempt.take(chunk)) is not None:
                             yield out
-                        if attempt.is_over or attempt.hopeless:
+                        if attempt.is_over:
                             break
                 for loop in attempt.loops:
                     self._observe(Looped(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))

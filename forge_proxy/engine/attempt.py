@@ -10,7 +10,7 @@ from forge_proxy.core.guardrails import Accept, Gate, GiveUp, Retry, Settled, Tu
 from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.reading import Reading
 from forge_proxy.core.jsontypes import Json, JsonObject
-from forge_proxy.core.stream import Chunk, Reply
+from forge_proxy.core.stream import Chunk, Delta, Reply
 
 _COMMON = ("id", "created", "model", "system_fingerprint")
 """Fields of the head that every chunk carries; the others are told at the end, for the attempt that is delivered."""
@@ -42,20 +42,27 @@ class Attempt:
         first, self._begun = not self._begun, True
         self._head.update(chunk.head)
         self.usage = chunk.usage or self.usage
-        deltas = tuple(
-            out
-            for delta in chunk.deltas
-            if delta.choice in self._gates and (out := self._gates[delta.choice].take(delta))
-        )
+        deltas: list[Delta] = []
+        for delta in chunk.deltas:
+            gate = self._gates.get(delta.choice)
+            if gate is not None and (out := gate.take(delta)) is not None:
+                deltas.append(out)
         if not deltas and not first:
             return None
-        return Chunk(deltas, head={key: chunk.head[key] for key in _COMMON if key in chunk.head})
+        return Chunk(tuple(deltas), head={key: chunk.head[key] for key in _COMMON if key in chunk.head})
 
     @property
     def is_over(self) -> bool:
-        """Whether a loop was cut and nothing more can come: the generation is of no use to anybody."""
-        gates = self._gates.values()
-        return any(gate.is_cut for gate in gates) and all(gate.is_cut or gate.is_finished for gate in gates)
+        """Whether nothing that may still come is of use to anybody: of the choices that have not ended, each was cut in
+        a loop or goes on without the call that is demanded.
+        """
+        over = False
+        for gate in self._gates.values():
+            if gate.is_cut or gate.wanders:
+                over = True
+            elif not gate.is_finished:
+                return False
+        return over
 
     @property
     def loops(self) -> list[Loop]:
@@ -66,11 +73,6 @@ class Attempt:
     def left(self) -> str:
         """Text that has left already, of any choice."""
         return "".join(gate.left for gate in self._gates.values())
-
-    @property
-    def hopeless(self) -> bool:
-        """Whether nothing that may still come is worth waiting for."""
-        return all(gate.wanders for gate in self._gates.values())
 
     def replies(self) -> list[Reply]:
         """The replies to the choices that there are, as far as they were taken in."""
