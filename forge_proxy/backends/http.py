@@ -9,8 +9,8 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import Any, Protocol
@@ -26,7 +26,7 @@ _parsed = lru_cache(URL)
 
 
 class HttpResponse(Protocol):
-    """An answer whose status and headers have arrived. Header names are lower case."""
+    """An answer whose status and headers have arrived. Header names are found however they are spelled."""
 
     @property
     def status(self) -> int: ...
@@ -103,8 +103,7 @@ class AioHttp:
     def _timeout(self, seconds: float | None) -> aiohttp.ClientTimeout:
         return aiohttp.ClientTimeout(total=seconds, sock_connect=self._connect, sock_read=self._silence)
 
-    @asynccontextmanager
-    async def open(
+    def open(
         self,
         method: str,
         url: str,
@@ -112,13 +111,9 @@ class AioHttp:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         seconds: float | None = None,
-    ) -> AsyncGenerator[HttpResponse]:
+    ) -> AbstractAsyncContextManager[HttpResponse]:
         """See `HttpClient.open`."""
-        response = await self._send(method, url, body, headers or {}, seconds)
-        try:
-            yield _Response(response, url, self._silence)
-        finally:
-            response.close()
+        return _Exchange(self._send(method, url, body, headers or {}, seconds), url, self._silence)
 
     async def _send(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], seconds: float | None
@@ -151,33 +146,61 @@ class AioHttp:
             raise BackendBroke(url, "it closed the connection without an answer") from exc
 
 
+class _Exchange(AbstractAsyncContextManager[HttpResponse]):
+    """One request and its answer: a class, as a generator takes longer, and this is done for each request."""
+
+    def __init__(self, sending: Coroutine[None, None, aiohttp.ClientResponse], url: str, silence: float) -> None:
+        self._sending = sending
+        self._url = url
+        self._silence = silence
+        self._response: aiohttp.ClientResponse | None = None
+
+    async def __aenter__(self) -> HttpResponse:
+        self._response = await self._sending
+        return _Response(self._response, self._url, self._silence)
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._response is not None:
+            self._response.close()
+
+
 class _Response:
-    """`HttpResponse` on aiohttp."""
+    """`HttpResponse` on aiohttp. Iterated over, it gives the pieces of its body."""
 
     def __init__(self, response: aiohttp.ClientResponse, url: str, silence: float) -> None:
-        self._response = response
+        self._content = response.content
         self._url = url
         self._silence = silence
         self.status = response.status
-        self.headers = {name.lower(): value for name, value in response.headers.items()}
+        self.headers = response.headers
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    def pieces(self) -> AsyncIterator[bytes]:
+        return self
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
         try:
-            async for piece in self._response.content.iter_any():
-                yield piece
+            piece = await self._content.readany()
         except (aiohttp.ServerTimeoutError, TimeoutError) as exc:
             raise BackendTimeout(self._url, self._silence) from exc
         except (aiohttp.ClientError, OSError) as exc:
             raise BackendBroke(self._url, str(exc) or type(exc).__name__) from exc
+        if not piece:
+            raise StopAsyncIteration
+        return piece
 
     async def read(self) -> bytes:
-        return b"".join([piece async for piece in self.pieces()])
+        return b"".join([piece async for piece in self])
 
     async def finish(self) -> None:
+        if self._content.is_eof():
+            return
         # Some servers keep the connection open after the last event; waiting for them would hold up our caller.
         with suppress(TimeoutError, aiohttp.ClientError, OSError):
             async with asyncio.timeout(_END_SECONDS):
-                async for _ in self._response.content.iter_any():
+                while await self._content.readany():
                     pass
 
 

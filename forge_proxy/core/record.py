@@ -1,4 +1,4 @@
-"""Frozen values of which there is one for each token."""
+"""Frozen values of which there are many: one for each token, or several for each request."""
 
 from __future__ import annotations
 
