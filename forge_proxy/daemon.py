@@ -25,6 +25,7 @@ from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.events import Event
 from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
 from forge_proxy.engine.workshop import Workshop
 from forge_proxy.settings import Settings
@@ -91,7 +92,7 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
     """Run the daemon on a socket that listens already, until a signal ends it."""
     logs.configure(settings.log)
     log = structlog.get_logger()
-    async with assemble(settings, logs.LogObserver()) as parts:
+    async with assemble(settings, _in_next_turn(logs.LogObserver())) as parts:
         choice = parts.choice
         if choice.url is not None and await leads_to(choice.url, listener):
             raise BackendChoiceError(
@@ -118,6 +119,15 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
         log.info("stopped")
 
 
+def _in_next_turn(observe: Observer) -> Observer:
+    """Tell it what happened once the answer has left that it is about."""
+
+    def later(event: Event, /) -> None:
+        asyncio.get_running_loop().call_soon(observe, event)
+
+    return later
+
+
 async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) -> None:
     """Answer while the model is being loaded: health says so, requests wait. Raises what loading fails with."""
 
@@ -135,6 +145,7 @@ async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) ->
             log.warning("backend does not answer yet", status=health.status, detail=health.detail)
 
     gc.collect()
+    gc.set_threshold(20_000, 20, 20)  # a parsed request alone is thousands of objects, and none of them is in a cycle
     gc.freeze()  # what there is now stays: the collector need not look at it again
     loading = asyncio.create_task(load())
     await server.serve(sockets=[listener])

@@ -12,8 +12,8 @@ _HEAD = b"HTTP/1."
 
 
 class Corked(asyncio.Transport):
-    """Holds a head, and what is written within the same millisecond as the last, until more is sent or until the loop's
-    next turn, which is before it waits for anything. A piece that comes by itself leaves at once.
+    """Holds a head until more is written, and what is written within the same millisecond as the last; neither longer
+    than until the loop's next turn, which is before it waits for anything. A piece that comes by itself leaves at once.
 
     Everything else is the transport's own. What is held is no more than one turn of the loop writes.
     """
@@ -23,15 +23,19 @@ class Corked(asyncio.Transport):
         self._transport = transport
         self._loop = loop
         self._held: list[bytes | bytearray | memoryview] = []
-        self._wrote_at = 0.0
+        self._holds_head: bool = False
+        self._wrote_at: float = 0.0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send this in its order. A body that looks like a head is none the worse for it."""
-        if self._held:
-            self._held.append(data)
-            return
         now = self._loop.time()  # of uvloop: when this turn began, in milliseconds
-        if now == self._wrote_at or (isinstance(data, bytes) and data.startswith(_HEAD)):
+        if self._holds_head:
+            self._held.append(data)
+            self._send()
+        elif self._held:
+            self._held.append(data)
+        elif now == self._wrote_at or (isinstance(data, bytes) and data.startswith(_HEAD)):
+            self._holds_head = now != self._wrote_at
             self._held.append(data)
             self._loop.call_soon(self._send)
         else:
@@ -65,6 +69,6 @@ class Corked(asyncio.Transport):
         return self._transport.get_extra_info(name, default)
 
     def _send(self) -> None:
-        held, self._held = self._held, []
+        held, self._held, self._holds_head = self._held, [], False
         if held:
             self._transport.write(held[0] if len(held) == 1 else b"".join(held))

@@ -18,7 +18,7 @@ Schema: TypeAlias = JsonObject | bool
 """A JSON Schema as the caller sent it: an object, or `True` for "anything"."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolSpec:
     """A function tool that is offered to the model."""
 
