@@ -153,11 +153,11 @@ class _Exchange(AbstractAsyncContextManager[HttpResponse]):
         self._sending = sending
         self._url = url
         self._silence = silence
-        self._response: aiohttp.ClientResponse | None = None
+        self._response: _Response | None = None
 
     async def __aenter__(self) -> HttpResponse:
-        self._response = await self._sending
-        return _Response(self._response, self._url, self._silence)
+        self._response = _Response(await self._sending, self._url, self._silence)
+        return self._response
 
     async def __aexit__(self, *_: object) -> None:
         if self._response is not None:
@@ -165,14 +165,30 @@ class _Exchange(AbstractAsyncContextManager[HttpResponse]):
 
 
 class _Response:
-    """`HttpResponse` on aiohttp. Iterated over, it gives the pieces of its body."""
+    """`HttpResponse` on aiohttp. Iterated over, it gives the pieces of its body.
+
+    It looks out for silence itself: aiohttp sets a timer anew for each piece that comes, which takes longer than all
+    else that is done with one.
+    """
 
     def __init__(self, response: aiohttp.ClientResponse, url: str, silence: float) -> None:
+        self.status = response.status
+        self.headers = response.headers
+        self._response = response
         self._content = response.content
         self._url = url
         self._silence = silence
-        self.status = response.status
-        self.headers = response.headers
+        self._loop = asyncio.get_running_loop()
+        self._waiting_since: float | None = None
+        self._is_silent = False
+        self._timer = self._loop.call_later(silence, self._look)
+        if response.connection is not None and response.connection.protocol is not None:
+            response.connection.protocol.read_timeout = None
+
+    def close(self) -> None:
+        """Give the connection back, or close it where the body was not read to its end."""
+        self._timer.cancel()
+        self._response.close()
 
     def pieces(self) -> AsyncIterator[bytes]:
         return self
@@ -181,12 +197,14 @@ class _Response:
         return self
 
     async def __anext__(self) -> bytes:
+        self._waiting_since = self._loop.time()
         try:
             piece = await self._content.readany()
-        except (aiohttp.ServerTimeoutError, TimeoutError) as exc:
-            raise BackendTimeout(self._url, self._silence) from exc
-        except (aiohttp.ClientError, OSError) as exc:
+        except (aiohttp.ClientError, OSError) as exc:  # those of time among them
+            if self._is_silent or isinstance(exc, TimeoutError):
+                raise BackendTimeout(self._url, self._silence) from exc
             raise BackendBroke(self._url, str(exc) or type(exc).__name__) from exc
+        self._waiting_since = None
         if not piece:
             raise StopAsyncIteration
         return piece
@@ -202,6 +220,19 @@ class _Response:
             async with asyncio.timeout(_END_SECONDS):
                 while await self._content.readany():
                     pass
+
+    def _look(self) -> None:
+        """Close the connection after as long a silence as is allowed; before that, look again when it will be so long.
+
+        While nobody waits for a piece it is our caller who is slow.
+        """
+        now = self._loop.time()
+        left = self._silence - (now - self._waiting_since if self._waiting_since is not None else 0)
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._look)
+            return
+        self._is_silent = True
+        self._response.close()
 
 
 def _cause(exc: Exception, seconds: float) -> str:
