@@ -121,10 +121,11 @@ class Engine:
         """The attempts of a guarded request, until one is an answer. All have the same slot."""
         model = await self.models.name_for(request.model)
         spent = Spent()
+        attempt: Attempt | None = None
         if unchecked := self._tool_sets.unchecked(turn):
             self._observe(Unchecked(turn.request_id, unchecked))
         while True:
-            attempt = Attempt(turn, request.choices)
+            attempt = Attempt(turn, request.choices, after=attempt)
             try:
                 async with aclosing(self._backend.stream(_call(request, turn, model))) as chunks:
                     async for chunk in chunks:

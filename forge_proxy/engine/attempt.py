@@ -27,8 +27,11 @@ class Settlement:
 class Attempt:
     """Takes the chunks of one attempt, gives out what may leave, and is judged at the end."""
 
-    def __init__(self, turn: Turn, choices: int) -> None:
+    def __init__(self, turn: Turn, choices: int, after: Attempt | None = None) -> None:
         self._turn = turn
+        self.has_thought = after is not None and after.has_thought
+        """Whether reasoning has left, of this attempt or of those before it."""
+        self._stands_apart = not self.has_thought
         self._gates = {index: Gate(turn, index) for index in range(choices)}
         self._head: dict[str, Json] = {}
         self._begun = False
@@ -46,7 +49,7 @@ class Attempt:
         for delta in chunk.deltas:
             gate = self._gates.get(delta.choice)
             if gate is not None and (out := gate.take(delta)) is not None:
-                deltas.append(out)
+                deltas.append(self._apart(out) if out.reasoning else out)
         if not deltas and not first:
             return None
         return Chunk(tuple(deltas), head={key: chunk.head[key] for key in _COMMON if key in chunk.head})
@@ -93,12 +96,22 @@ class Attempt:
                 case GiveUp(error=ForgeError() as error):
                     raise error
                 case Accept(settled) | GiveUp(settled=Settled() as settled):
-                    chunks += gate.rest(settled)
+                    chunks += [Chunk(tuple(map(self._apart, chunk.deltas))) for chunk in gate.rest(settled)]
                     answers.append(settled)
                 case GiveUp():
                     raise AssertionError("a verdict that gives up has an answer or an error")
         chunks[-1] = replace(chunks[-1], head=self._head)  # timings and the like, which are known at the end
         return Settlement(chunks, answers)
+
+    def _apart(self, delta: Delta) -> Delta:
+        """The delta, the first reasoning of an attempt set apart from that of the one before."""
+        if not delta.reasoning:
+            return delta
+        self.has_thought = True
+        if self._stands_apart:
+            return delta
+        self._stands_apart = True
+        return replace(delta, reasoning=f"\n\n{delta.reasoning}")
 
     def _answered(self) -> list[Gate]:
         gates = [*self._gates.values()]
