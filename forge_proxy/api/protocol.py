@@ -2,7 +2,7 @@
 writes that leave together.
 
 Its parser, httptools, buffers a head of any length, and skips the body of a request that offers an upgrade. Java's own
-client offers one to HTTP/2 with every first request.
+client offers one to HTTP/2 with every first request. Tried with uvicorn 0.38, 0.46 and 0.54.
 """
 
 from __future__ import annotations
