@@ -20,6 +20,7 @@ from forge_proxy.backends.choose import Choice, choose, refuse_contradictions
 from forge_proxy.backends.config import BackendChoiceError
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
+from forge_proxy.backends.ollama import Ollama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.errors import ForgeError
@@ -67,10 +68,12 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
     try:
         choice = await choose(config, http)
         backend: Backend
+        key = config.api_key.get_secret_value() if config.api_key else None
         if choice.gguf is not None:
             backend = embedded = EmbeddedLlama(choice.gguf, config.embedded, http)
+        elif choice.kind == "ollama":
+            backend = Ollama(choice.url or "", http, config.ollama, observe, api_key=key)
         else:
-            key = config.api_key.get_secret_value() if config.api_key else None
             health = "/health" if choice.kind == "llama-server" else None
             backend = OpenAICompatible(choice.url or "", http, api_key=key, health_path=health)
         clock: Clock = MonotonicClock()

@@ -37,13 +37,14 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
     if call.demanded:
         body |= _held_to_a_call(call.demanded, dialect)
     if "messages" in body:
-        body["messages"] = _messages(call, dialect)
+        body["messages"] = messages_of(call, dialect)
     if call.room is not None:
         _keep_within(body, call.room)
     return body
 
 
-def _messages(call: ModelCall, dialect: Dialect) -> list[Json]:
+def messages_of(call: ModelCall, dialect: Dialect) -> list[Json]:
+    """The caller's messages and ours, healed where they need it, and in the roles that `dialect` knows."""
     messages = with_thoughts(healed(_as_list(call.request.body.get("messages"))), dialect.reasoning)
     messages += map(_encode_message, call.added)
     if dialect.developer and dialect.system == "anywhere" and not dialect.alternating:
@@ -57,6 +58,18 @@ def _held_to_a_call(tools: tuple[ToolSpec, ...], dialect: Dialect) -> dict[str, 
     The tools stay offered, so the prompt up to here is the one it has read before; `none` keeps the server's own
     grammar for calls out of the way.
     """
+    schema: Json = {"name": "tool_call", "strict": True, "schema": call_schema(tools)}
+    fields: dict[str, Json] = {
+        "tool_choice": "none",
+        "response_format": {"type": "json_schema", "json_schema": schema},
+    }
+    if dialect.llama_cpp:  # else a thought may come before the JSON, and be what holds the call
+        fields["reasoning_format"] = "none"
+    return fields
+
+
+def call_schema(tools: tuple[ToolSpec, ...]) -> Json:
+    """The JSON Schema of a call of one of these tools, written as text."""
     calls: list[Json] = [
         {
             "type": "object",
@@ -66,14 +79,7 @@ def _held_to_a_call(tools: tuple[ToolSpec, ...], dialect: Dialect) -> dict[str, 
         }
         for tool in tools
     ]
-    schema: Json = {"name": "tool_call", "strict": True, "schema": {"anyOf": calls}}
-    fields: dict[str, Json] = {
-        "tool_choice": "none",
-        "response_format": {"type": "json_schema", "json_schema": schema},
-    }
-    if dialect.llama_cpp:  # else a thought may come before the JSON, and be what holds the call
-        fields["reasoning_format"] = "none"
-    return fields
+    return {"anyOf": calls}
 
 
 def _keep_within(body: dict[str, Json], room: int) -> None:
