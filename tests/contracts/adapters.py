@@ -6,13 +6,17 @@ import asyncio
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from forge_proxy.backends.config import EmbeddedConfig
+from forge_proxy.backends.config import EmbeddedConfig, OllamaConfig
 from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
+from forge_proxy.backends.ollama import Ollama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.stream import Chunk, Completion, CompletionBuilder
 from forge_proxy.engine.ports import Backend
+from tests.contracts.ollama_recordings import OLLAMA_RECORDINGS
+from tests.contracts.recordings import RECORDINGS, Recording
 from tests.fakes.literal import EVENTS, JSON, LiteralHttp
 
 
@@ -23,6 +27,13 @@ class Adapter:
     backend: Backend
     http: LiteralHttp
     runner: asyncio.Runner
+    recordings: tuple[Recording, ...] = RECORDINGS
+    lines: bool = False
+    """Whether its stream is lines of JSON, else server-sent events."""
+
+    def event(self, data: bytes) -> bytes:
+        """One event of its stream."""
+        return data + b"\n" if self.lines else b"data: " + data + b"\n\n"
 
     def chunks(self, sent: list[bytes], *, stream: bool, verbatim: bool = False) -> list[Chunk]:
         """What it makes of a stream, or of a whole answer, that comes in these pieces."""
@@ -69,4 +80,21 @@ def embedded() -> Generator[Adapter]:
             runner.run(llama.stop())
 
 
-ADAPTERS: tuple[Callable[[], AbstractContextManager[Adapter]], ...] = (openai_compatible, embedded)
+@contextmanager
+def ollama() -> Generator[Adapter]:
+    http = LiteralHttp()
+    with asyncio.Runner() as runner:
+        backend = Ollama("http://model", http, OllamaConfig(), lambda _: None)
+        yield Adapter(backend, http, runner, OLLAMA_RECORDINGS, lines=True)
+
+
+MakeAdapter: TypeAlias = Callable[[], AbstractContextManager[Adapter]]
+
+OPENAI_ADAPTERS: tuple[MakeAdapter, ...] = (openai_compatible, embedded)
+ADAPTERS: tuple[MakeAdapter, ...] = (*OPENAI_ADAPTERS, ollama)
+
+RECORDED: tuple[tuple[MakeAdapter, Recording], ...] = (
+    *((adapter, recording) for adapter in OPENAI_ADAPTERS for recording in RECORDINGS),
+    *((ollama, recording) for recording in OLLAMA_RECORDINGS),
+)
+"""Each adapter with each answer of the servers that it is for."""

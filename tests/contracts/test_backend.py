@@ -9,13 +9,25 @@ import pytest
 
 from forge_proxy.core.errors import BackendBroke, BackendError, ContextOverflow
 from forge_proxy.core.health import Health
-from tests.contracts.adapters import ADAPTERS, Adapter, put_together
-from tests.contracts.recordings import RECORDINGS, Recording
+from tests.contracts.adapters import ADAPTERS, OPENAI_ADAPTERS, RECORDED, Adapter, put_together
+from tests.contracts.recordings import Recording
 from tests.fakes.literal import EVENTS, JSON
 
-recorded = pytest.mark.parametrize("said", RECORDINGS, ids=lambda said: said.name)
+
+def in_words(value: object) -> str:
+    return value.name if isinstance(value, Recording) else getattr(value, "__name__", str(value))
+
+
+recorded = pytest.mark.parametrize(("adapter", "said"), RECORDED, indirect=["adapter"], ids=in_words, scope="module")
+recorded_openai = pytest.mark.parametrize(
+    ("adapter", "said"),
+    [pair for pair in RECORDED if pair[0] in OPENAI_ADAPTERS],
+    indirect=["adapter"],
+    ids=in_words,
+    scope="module",
+)
+openai_only = pytest.mark.parametrize("adapter", OPENAI_ADAPTERS, indirect=True, ids=in_words, scope="module")
 both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-FINISHED = b'finish_reason":"'
 OVERFLOW = b"""{"error":{"code":400,"message":"too much","type":"exceed_context_size_error",\
 "n_prompt_tokens":9,"n_ctx":4}}"""
 
@@ -53,10 +65,10 @@ def test_a_whole_answer_says_what_its_stream_says(adapter: Adapter, said: Record
     assert one.calls == other.calls == said.reply.calls
     assert (one.text or "", one.reasoning, one.finish) == (other.text or "", other.reasoning, other.finish)
     assert (whole.usage or {}).get("total_tokens") == (streamed.usage or {}).get("total_tokens")
-    assert whole.head["id"] == streamed.head["id"]
+    assert whole.head.get("id") == streamed.head.get("id")
 
 
-@recorded
+@recorded_openai
 def test_what_is_only_passed_on_is_passed_on_byte_for_byte(adapter: Adapter, said: Recording) -> None:
     sent = [event for event in said.events if event != b"[DONE]"]
     for pieces in every_cut(said.streamed):
@@ -73,7 +85,7 @@ def test_what_is_only_passed_on_is_passed_on_byte_for_byte(adapter: Adapter, sai
 def test_a_stream_that_ends_early_is_never_taken_for_a_whole_one(
     adapter: Adapter, said: Recording, verbatim: bool
 ) -> None:
-    complete = said.streamed.index(b"}", said.streamed.index(FINISHED))
+    complete = said.streamed.index(b"}", said.streamed.index(said.finished))
 
     for length in range(complete):
         with pytest.raises(BackendBroke):
@@ -82,7 +94,7 @@ def test_a_stream_that_ends_early_is_never_taken_for_a_whole_one(
 
 @recorded
 def test_an_answer_whose_end_got_lost_behind_its_finish_reason_is_whole(adapter: Adapter, said: Recording) -> None:
-    complete = said.streamed.index(b"\n", said.streamed.index(FINISHED))
+    complete = said.streamed.index(b"\n", said.streamed.index(said.finished))
 
     for length in range(complete, len(said.streamed)):
         got = put_together(adapter.chunks([said.streamed[:length]], stream=True))
@@ -117,13 +129,11 @@ def test_a_refusal_keeps_its_status_its_words_and_when_to_come_again(
 
 
 @both
-@pytest.mark.parametrize(
-    ("kind", "body"), [(JSON, OVERFLOW), (EVENTS, b"data: " + OVERFLOW + b"\n\n")], ids=["JSON", "events"]
-)
+@pytest.mark.parametrize("kind", [JSON, EVENTS], ids=["JSON", "events"])
 def test_an_error_under_a_200_is_what_it_would_have_been_under_its_own_status(
-    adapter: Adapter, stream: bool, kind: str, body: bytes
+    adapter: Adapter, stream: bool, kind: str
 ) -> None:
-    adapter.http.says([body], kind)
+    adapter.http.says([OVERFLOW if kind == JSON else adapter.event(OVERFLOW)], kind)
 
     with pytest.raises(ContextOverflow) as caught:
         adapter.answer(stream=stream)
@@ -132,16 +142,35 @@ def test_an_error_under_a_200_is_what_it_would_have_been_under_its_own_status(
 
 
 @both
+@pytest.mark.parametrize("kind", [JSON, EVENTS], ids=["JSON", "events"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        b'{"error":"out of memory"}',
+        b'{"error":{"message":"out of memory"}}',
+        b'{"object":"error","message":"out of memory","type":"InternalServerError","code":500}',
+    ],
+)
+def test_an_error_under_a_200_is_never_an_answer(adapter: Adapter, stream: bool, kind: str, error: bytes) -> None:
+    adapter.http.says([error if kind == JSON else adapter.event(error)], kind)
+
+    with pytest.raises(BackendError) as caught:
+        adapter.answer(stream=stream)
+
+    assert caught.value.status >= 500
+    assert caught.value.words == "out of memory"
+
+
+@both
+@openai_only
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
-        (JSON, b'{"error":"out of memory"}'),
-        (JSON, b'{"object":"error","message":"out of memory","type":"InternalServerError","code":500}'),
         (EVENTS, b'data: {"object":"error","message":"out of memory","code":500}\n\ndata: [DONE]\n\n'),
         (EVENTS, b'event: error\ndata: {"error":{"message":"out of memory"}}\n\ndata: [DONE]\n\n'),
     ],
 )
-def test_an_error_under_a_200_is_never_an_answer(adapter: Adapter, stream: bool, kind: str, body: bytes) -> None:
+def test_an_error_event_is_never_an_answer(adapter: Adapter, stream: bool, kind: str, body: bytes) -> None:
     adapter.http.says([body], kind)
 
     with pytest.raises(BackendError) as caught:
@@ -180,6 +209,7 @@ def test_what_is_no_answer_is_never_taken_for_one(
         adapter.answer(stream=stream, verbatim=verbatim)
 
 
+@openai_only
 @pytest.mark.parametrize("verbatim", [False, True], ids=["read", "verbatim"])
 @pytest.mark.parametrize("garbage", [b"data: nonsense\n\n", b'data: {"choices":[{"ind\n\n', b"data: 7\n\n"])
 def test_garbage_in_the_middle_is_passed_on_to_nobody(adapter: Adapter, verbatim: bool, garbage: bytes) -> None:
@@ -199,7 +229,7 @@ def test_garbage_in_the_middle_is_passed_on_to_nobody(adapter: Adapter, verbatim
 
 @both
 def test_whoever_leaves_closes_the_exchange(adapter: Adapter, stream: bool) -> None:
-    said = RECORDINGS[0]
+    said = adapter.recordings[0]
     adapter.http.says([said.streamed] if stream else [said.whole], EVENTS if stream else JSON)
 
     async def leave_after_the_first_chunk() -> int:
@@ -227,6 +257,7 @@ def test_health_is_told_and_never_raised(adapter: Adapter, status: int, body: by
     assert adapter.runner.run(adapter.backend.health()) == health
 
 
+@openai_only
 def test_the_models_are_those_that_the_server_lists(adapter: Adapter) -> None:
     listed = {"object": "list", "data": [{"id": "one", "meta": {"n_ctx": 2048}}, {"id": "two"}, {"name": "no id"}]}
     adapter.http.says([json.dumps(listed).encode()], JSON)
