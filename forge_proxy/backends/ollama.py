@@ -14,13 +14,13 @@ from forge_proxy.backends.http import HttpClient, HttpResponse, read_capped
 from forge_proxy.core.chat import ModelCall, ModelCard
 from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault, ContextOverflow, InvalidRequest
 from forge_proxy.core.health import Health
-from forge_proxy.core.jsontypes import Json
-from forge_proxy.core.stream import Chunk
+from forge_proxy.core.jsontypes import Json, is_object
+from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine.events import LeftOut, PromptCut
 from forge_proxy.engine.ports import Observer
 from forge_proxy.wire.ollama.answer import UnreadableLine
 from forge_proxy.wire.ollama.call import Terms, encode_call, encode_loading, encode_unloading, prompt_bytes
-from forge_proxy.wire.ollama.errors import ThinkRefused, read_error, status_in
+from forge_proxy.wire.ollama.errors import ThinkRefused, is_cut_call, read_error, status_in
 from forge_proxy.wire.ollama.models import (
     Listed,
     Loaded,
@@ -131,7 +131,8 @@ class Ollama:
         reader = StreamReader(call.request.model if call.model is not None else None)
         async with self._http.open("POST", f"{self._base}/api/chat", body=body, headers=self._headers) as response:
             if response.status >= 400:
-                raise await self._error(response)
+                yield self._cut(encoded, await self._error(response))
+                return
             async for piece in response.pieces():
                 for chunk in reader.feed(piece):
                     yield chunk
@@ -141,7 +142,8 @@ class Ollama:
                 for chunk in reader.end():
                     yield chunk
             if reader.fault is not None:
-                raise self._unreadable(reader.fault) from reader.fault
+                yield self._cut(encoded, self._unreadable(reader.fault))
+                return
             if not reader.done:
                 raise BackendBroke(self.url, "the stream ended without its last line")
             await response.finish()
@@ -222,6 +224,13 @@ class Ollama:
             if response.status >= 400:
                 raise await self._error(response)
             return _parsed(await response.read())
+
+    def _cut(self, encoded: Mapping[str, Json], fault: BackendFault) -> Chunk:
+        """The end of an answer that was cut off at its limit inside a call. Raises every other fault."""
+        options = encoded.get("options")
+        if isinstance(fault, BackendError) and is_cut_call(fault) and is_object(options) and "num_predict" in options:
+            return Chunk((Delta(finish="length"),))
+        raise fault
 
     def _unreadable(self, fault: UnreadableLine) -> BackendFault:
         """What it means that a line cannot be read: the server's own error, or that it broke off."""

@@ -140,11 +140,11 @@ class Engine:
                 readings = await readings_of(turn, attempt.replies(), self._thorough)
                 self.text_answers.saw(self.models.served_as(request.model), readings)
                 verdict = attempt.judge(readings)
-            except UnreadCall:
-                retry = judge_unread(turn, attempt.left)
-                if retry is None:
+            except UnreadCall as unread:
+                settled = attempt.rescue(unread.written) or judge_unread(turn, attempt.left)
+                if settled is None:
                     raise
-                verdict = retry
+                verdict = settled
             except ContextOverflow:
                 if not turn.added or attempt.left:
                     raise

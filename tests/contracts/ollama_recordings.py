@@ -1,4 +1,4 @@
-"""Answers of Ollama's `/api/chat`, as their bytes. The first three were recorded from a real one, 0.34.4, and shortened;
+"""Answers of Ollama's `/api/chat`, as their bytes. The first three were recorded from a real 0.34.4 and shortened;
 the others are written after its documentation and its source.
 """
 

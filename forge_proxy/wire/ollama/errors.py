@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from forge_proxy.core.dialect import Need
-from forge_proxy.core.errors import BackendError, Refused, words_of
+from forge_proxy.core.errors import BackendError, Refused, UnreadCall, words_of
 from forge_proxy.core.jsontypes import Json, is_integer, is_object, read_object
 from forge_proxy.wire.openai.refusals import read_fault
 
@@ -15,6 +15,7 @@ _LONGEST = 4000
 _NOT_THERE = re.compile(r"model ['\"](?P<model>[^'\"]{1,200})['\"] not found")
 _NO_THINKING = re.compile(r"does not support thinking|invalid think value|think value .{0,80}not supported")
 _WRONG_OPTION = re.compile(r"option .{1,80} must be of (?:type|an array)")
+_TEMPLATE = re.compile(r"template: .{0,80}: executing ")
 _UNREAD_SCHEMA = re.compile(r"cannot unmarshal .{0,200}api\.(?:Tool|PropertyType)", re.DOTALL)
 
 
@@ -34,6 +35,8 @@ def read_error(url: str, status: int, body: Json, headers: Mapping[str, str] | N
         status = 400  # it says 500, as if it were worth trying again
     if status == 400 and _NO_THINKING.search(words):
         return ThinkRefused(url, status, body, headers)
+    if status >= 500 and _TEMPLATE.search(words):
+        return Refused(url, status, body, headers, need=Need.UNCLEAR)
     if status == 400 and _UNREAD_SCHEMA.search(words):
         return Refused(url, status, body, headers, need=Need.PLAIN_SCHEMAS)
     return read_fault(url, status, body, headers)
@@ -51,3 +54,8 @@ def status_in(body: Json) -> int:
     error = body.get("error") if is_object(body) else None
     told = (body.get("status") if is_object(body) else None, error.get("code") if is_object(error) else None)
     return next((code for code in told if is_integer(code) and 400 <= code < 600), 500)
+
+
+def is_cut_call(error: BackendError) -> bool:
+    """Whether it is that a call ended in the middle: as one does at the limit of completion tokens."""
+    return isinstance(error, UnreadCall) and "unexpected end of JSON input" in error.words
