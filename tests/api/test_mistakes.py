@@ -377,7 +377,7 @@ async def test_a_call_that_the_server_could_not_parse_and_quotes_is_read_here(st
 
     answer = await chat([error], ASK, stream=stream)
 
-    assert (answer.calls, answer.finish, answer.outcome) == ([("get_weather", PARIS)], "tool_calls", "rescued")
+    assert (answer.calls, answer.finish, answer.outcome) == ([("get_weather", PARIS)], "tool_calls", "repaired")
 
 
 @both

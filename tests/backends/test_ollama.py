@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,11 +26,15 @@ LONG = "word " * 4000
 """20,000 bytes: 3,333 tokens at least."""
 
 
+def says_hi(_: JsonDict) -> tuple[int, JsonDict]:
+    return 200, DONE
+
+
 @dataclass
 class FakeOllama:
     """`HttpClient` of an Ollama that answers by path; a chat by what it is asked. `asked` are the chats."""
 
-    chat: Any = field(default_factory=lambda: lambda _: (200, DONE))
+    chat: Callable[[JsonDict], tuple[int, JsonDict]] = says_hi
     answers: dict[str, JsonDict] = field(default_factory=dict[str, JsonDict])
     asked: list[JsonDict] = field(default_factory=list[JsonDict])
     paths: list[str] = field(default_factory=list[str])
@@ -201,7 +205,11 @@ async def test_a_call_that_the_callers_limit_cut_is_an_answer_that_ended_there(
     limit: JsonDict, finish: str | None
 ) -> None:
     words = 'llama-server returned invalid tool call arguments for "f": unexpected end of JSON input'
-    fake = FakeOllama(lambda _: (500, {"error": words}))
+
+    def fails(_: JsonDict) -> tuple[int, JsonDict]:
+        return 500, {"error": words}
+
+    fake = FakeOllama(fails)
 
     if finish is None:
         with pytest.raises(BackendError):
