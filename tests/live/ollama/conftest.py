@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.processes import Process, daemon
-from tests.live.ollama.server import ollama
+from tests.live.ollama.server import Running, ollama
 
-NUM_CTX = 1536
+NUM_CTX = 2048
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,10 +21,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", params=[False, True], ids=["gguf-template", "go-template"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    """The URL of an Ollama."""
-    with ollama(tmp_path_factory.mktemp("ollama"), go_template=request.param) as url:
-        yield url
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
+    with ollama(tmp_path_factory.mktemp("ollama"), go_template=request.param) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def server(running: Running) -> str:
+    """Its URL."""
+    return running.url
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,14 @@ from tests.live.weather import MODEL
 _HERE = Path(__file__).parent
 BINARY = ROOT / ".ollama" / "bin" / "ollama"
 """Where `make system-ollama` puts what it builds."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """An Ollama that runs. What it and its llama-server print goes to `log`."""
+
+    url: str
+    log: Path
 
 
 class NotBuilt(Exception):
@@ -40,8 +49,8 @@ def ask(url: str, path: str, body: dict[str, Any] | None = None) -> Any:
 
 
 @contextmanager
-def ollama(folder: Path, *, go_template: bool) -> Generator[str]:
-    """The URL of an Ollama with the tiny model. With `go_template` it writes prompts and reads calls by itself; else
+def ollama(folder: Path, *, go_template: bool) -> Generator[Running]:
+    """An Ollama with the tiny model. With `go_template` it writes prompts and reads calls by itself; else
     the llama-server below does, by the template in the model file.
     """
     if not BINARY.exists():
@@ -65,7 +74,7 @@ def ollama(folder: Path, *, go_template: bool) -> Generator[str]:
             until(lambda: _answers(host), "an Ollama that answers")
             command = [program, "create", MODEL, "-f", folder / "Modelfile"]
             subprocess.run(command, env=env, cwd=folder, check=True, capture_output=True, timeout=60)
-            yield f"http://{host}"
+            yield Running(f"http://{host}", folder / "log")
         finally:
             server.terminate()
             server.wait(20)
