@@ -157,4 +157,4 @@ async def test_who_leaves_ends_what_ollama_does(running: Running, backend: Ollam
 
     await chunks.aclose()
 
-    until(lambda: running.log.read_text().count("cancel task") > cancelled, "a cancelled task")
+    await asyncio.to_thread(until, lambda: running.log.read_text().count("cancel task") > cancelled, "a cancelled task")
