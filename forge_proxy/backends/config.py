@@ -59,6 +59,8 @@ def _read_switch(value: object) -> object:
 
 
 def _check_duration(value: str | int) -> str | int:
+    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):  # from the environment
+        return int(value)
     if isinstance(value, str) and not re.fullmatch(r"-?(?:\d+(?:\.\d+)?(?:ms|s|m|h))+", value):
         raise ValueError("expected a duration such as 30m, or a number of seconds; -1 for as long as it runs")
     return value
