@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from urllib.parse import urlsplit, urlunsplit
-
-import orjson
 
 from forge_proxy.backends.config import OllamaConfig
-from forge_proxy.backends.http import HttpClient, HttpResponse, read_capped
+from forge_proxy.backends.http import HttpClient
+from forge_proxy.backends.ollama_api import OllamaApi
 from forge_proxy.core.chat import ModelCall, ModelCard
-from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault, ContextOverflow, InvalidRequest
+from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault, ContextOverflow
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, is_object
 from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine.events import LeftOut, PromptCut
 from forge_proxy.engine.ports import Observer
-from forge_proxy.wire.ollama.answer import UnreadableLine
 from forge_proxy.wire.ollama.call import Terms, encode_call, encode_loading, encode_unloading, prompt_bytes
-from forge_proxy.wire.ollama.errors import ThinkRefused, is_cut_call, read_error, status_in
+from forge_proxy.wire.ollama.errors import ThinkRefused, is_cut_call
 from forge_proxy.wire.ollama.models import (
     Listed,
     Loaded,
@@ -35,9 +32,6 @@ from forge_proxy.wire.ollama.models import (
 from forge_proxy.wire.ollama.options import Think, left_out, think_of
 from forge_proxy.wire.ollama.stream import StreamReader
 
-_KEPT_HEADERS = ("retry-after", "retry-after-ms")
-_SHORT = 5.0
-"""Seconds for a question that needs no model."""
 _SHOWN_AT_ONCE = 8
 _REMEMBERED = 256
 _BYTES_PER_TOKEN = 6
@@ -50,21 +44,15 @@ class Ollama:
     def __init__(
         self, url: str, http: HttpClient, config: OllamaConfig, observe: Observer, *, api_key: str | None = None
     ) -> None:
-        parts = urlsplit(url)
-        path = parts.path.rstrip("/").removesuffix("/v1").removesuffix("/api")
-        self.url = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], path, "", ""))
+        self._api = OllamaApi(url, http, api_key)
+        self.url = self._api.url
         self.terms = Terms(config.num_ctx, config.keep_alive)
-        self._base = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
         self._think = config.think
-        self._http = http
         self._observe = observe
-        self._headers = {"Content-Type": "application/json"}
-        if api_key is not None:
-            self._headers["Authorization"] = f"Bearer {api_key}"
         self._shown: dict[str, tuple[str, Shown]] = {}
         """By name: the digest of the model that was looked at, and what it is."""
-        self._thoughtless: set[str | None] = set()
-        """Models that refused to think."""
+        self._thoughtless: set[str] = set()
+        """Models that refused to think, by name."""
         self._left_out: set[str] = set()
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
@@ -77,7 +65,7 @@ class Ollama:
         except ThinkRefused:  # an answer to the request itself, so nothing has been given out
             if self._think != "auto" and think_of(call.request.body) is None:
                 raise
-            self._thoughtless.add(_model(call))
+            self._thoughtless.add(with_tag(_model(call) or ""))
         else:
             return
         async with aclosing(self._ask(call, None)) as chunks:
@@ -86,22 +74,22 @@ class Ollama:
 
     async def models(self) -> Sequence[ModelCard]:
         """See `engine.ports.Backend`."""
-        listed = decode_tags(await self._get("tags"))
+        listed = decode_tags(await self._api.get("tags"))
         loaded = {model.name: model for model in await self.loaded()}
         shown = await self._look_at(listed)
         return [card_of(model, shown[model.name], loaded.get(model.name), self.terms.num_ctx) for model in listed]
 
     async def loaded(self) -> Sequence[Loaded]:
         """The models that are in memory. Raises like `stream`."""
-        return decode_loaded(await self._get("ps"))
+        return decode_loaded(await self._api.get("ps"))
 
     async def load(self, model: str) -> None:
         """Load a model, and wait for it. Raises like `stream`."""
-        await self._post("chat", dict(encode_loading(model, self.terms)), seconds=None)
+        await self._api.post("chat", encode_loading(model, self.terms), seconds=None)
 
     async def unload(self, model: str) -> None:
         """Take a model out of memory; answers it is giving go on to their end. Raises like `stream`."""
-        await self._post("chat", encode_unloading(model))
+        await self._api.post("chat", encode_unloading(model))
 
     async def slots(self) -> int | None:
         """See `engine.ports.Backend`. It tells none."""
@@ -114,7 +102,7 @@ class Ollama:
     async def health(self) -> Health:
         """See `engine.ports.Backend`. Asks for the version, which wakes no model."""
         try:
-            await self._get("version")
+            await self._api.get("version")
         except BackendError as error:
             return Health("loading" if error.status == 503 else "down", error.words)
         except BackendFault as fault:
@@ -123,15 +111,11 @@ class Ollama:
 
     async def _ask(self, call: ModelCall, think: Think | None) -> AsyncGenerator[Chunk]:
         encoded = encode_call(call, self.terms, think)
-        try:
-            body = orjson.dumps(encoded)
-        except TypeError as exc:  # it reads deeper nesting than it writes
-            raise InvalidRequest("body", f"cannot be passed on: {exc}") from exc
         self._tell_left_out(call)
         reader = StreamReader(call.request.model if call.model is not None else None)
-        async with self._http.open("POST", f"{self._base}/api/chat", body=body, headers=self._headers) as response:
+        async with self._api.chat(encoded) as response:
             if response.status >= 400:
-                yield self._cut(encoded, await self._error(response))
+                yield self._cut(encoded, await self._api.error(response))
                 return
             async for piece in response.pieces():
                 for chunk in reader.feed(piece):
@@ -142,7 +126,7 @@ class Ollama:
                 for chunk in reader.end():
                     yield chunk
             if reader.fault is not None:
-                yield self._cut(encoded, self._unreadable(reader.fault))
+                yield self._cut(encoded, self._api.fault(reader.fault))
                 return
             if not reader.done:
                 raise BackendBroke(self.url, "the stream ended without its last line")
@@ -153,11 +137,12 @@ class Ollama:
         """What this request says of thinking; None to say nothing."""
         said = think_of(call.request.body)
         think: Think | None = said if said is not None else {"on": True, "off": False}.get(self._think, self._think)
-        if _model(call) in self._thoughtless:
+        name = with_tag(_model(call) or "")
+        if name in self._thoughtless:
             return None
         if think != "auto":
             return think
-        _, shown = self._shown.get(with_tag(_model(call) or ""), ("", Shown()))
+        _, shown = self._shown.get(name, ("", Shown()))
         return True if "thinking" in shown.capabilities else None
 
     def _tell_left_out(self, call: ModelCall) -> None:
@@ -185,7 +170,7 @@ class Ollama:
     async def _refuses(self) -> bool:
         """Whether this version refuses what does not fit, as every request asks it to."""
         try:
-            return knows_truncate(await self._get("version"))
+            return knows_truncate(await self._api.get("version"))
         except BackendFault:
             return True  # nothing is known, and the answer is there
 
@@ -203,7 +188,7 @@ class Ollama:
         async def look_at(model: Listed) -> None:
             async with several:
                 try:
-                    shown = decode_show(await self._post("show", {"model": model.name}))
+                    shown = decode_show(await self._api.post("show", {"model": model.name}))
                 except BackendError:  # one that is damaged shall not hide the others
                     shown = Shown()
             self._shown[model.name] = model.digest, shown
@@ -212,43 +197,14 @@ class Ollama:
         await asyncio.gather(*map(look_at, new))
         return {model.name: self._shown[model.name][1] for model in listed}
 
-    async def _get(self, what: str) -> Json:
-        return await self._exchange("GET", what, None, _SHORT)
-
-    async def _post(self, what: str, said: Mapping[str, Json], *, seconds: float | None = _SHORT) -> Json:
-        return await self._exchange("POST", what, orjson.dumps(said), seconds)
-
-    async def _exchange(self, method: str, what: str, body: bytes | None, seconds: float | None) -> Json:
-        url = f"{self._base}/api/{what}"
-        async with self._http.open(method, url, body=body, headers=self._headers, seconds=seconds) as response:
-            if response.status >= 400:
-                raise await self._error(response)
-            return _parsed(await response.read())
-
     def _cut(self, encoded: Mapping[str, Json], fault: BackendFault) -> Chunk:
         """The end of an answer that was cut off at its limit inside a call. Raises every other fault."""
         options = encoded.get("options")
-        if isinstance(fault, BackendError) and is_cut_call(fault) and is_object(options) and "num_predict" in options:
+        limit = options.get("num_predict") if is_object(options) else None
+        if isinstance(limit, int | float) and limit > 0 and isinstance(fault, BackendError) and is_cut_call(fault):
             return Chunk((Delta(finish="length"),))
         raise fault
-
-    def _unreadable(self, fault: UnreadableLine) -> BackendFault:
-        """What it means that a line cannot be read: the server's own error, or that it broke off."""
-        if fault.error is None:
-            return BackendBroke(self.url, str(fault))
-        return read_error(self.url, status_in(fault.error), fault.error)
-
-    async def _error(self, response: HttpResponse) -> BackendError:
-        headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
-        return read_error(self.url, response.status, _parsed(await read_capped(response)), headers)
 
 
 def _model(call: ModelCall) -> str | None:
     return call.model or call.request.model
-
-
-def _parsed(raw: bytes) -> Json:
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        return raw.decode("utf-8", "replace")

@@ -13,14 +13,14 @@ from forge_proxy.wire.openai.refusals import read_fault
 _LONGEST = 4000
 """Characters of an error that are looked at."""
 _NOT_THERE = re.compile(r"model ['\"](?P<model>[^'\"]{1,200})['\"] not found")
-_NO_THINKING = re.compile(r"does not support thinking|invalid think value|think value .{0,80}not supported")
+_NO_THINKING = re.compile(r"does not support thinking")
 _WRONG_OPTION = re.compile(r"option .{1,80} must be of (?:type|an array)")
 _TEMPLATE = re.compile(r"template: .{0,80}: executing ")
 _UNREAD_SCHEMA = re.compile(r"cannot unmarshal .{0,200}api\.(?:Tool|PropertyType)", re.DOTALL)
 
 
 class ThinkRefused(BackendError):
-    """The model does not think, or not in the way it was asked to: the same may be asked without that."""
+    """The model does not think: the same may be asked without that."""
 
 
 def read_error(url: str, status: int, body: Json, headers: Mapping[str, str] | None = None) -> BackendError:

@@ -90,7 +90,12 @@ def think_of(body: JsonObject) -> Think | None:
 
 def left_out(body: JsonObject) -> tuple[str, ...]:
     """Names of the fields of a request that Ollama has no place for."""
-    return tuple(key for key, value in body.items() if value is not None and not _has_place(key, value))
+    fields = [key for key, value in body.items() if value is not None and not _has_place(key, value)]
+    messages = body.get("messages")
+    named = is_list(messages) and any(
+        is_object(message) and message.get("name") and message.get("role") != "tool" for message in messages
+    )
+    return (*fields, "messages[].name") if named else tuple(fields)
 
 
 def _has_place(key: str, value: Json) -> bool:

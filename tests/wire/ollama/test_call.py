@@ -215,9 +215,10 @@ def test_what_is_said_of_thinking(said: dict[str, Any], think: Any) -> None:
 
 
 def test_fields_without_a_place_are_known() -> None:
-    body = {
-        "model": "m", "messages": [], "n": 2, "logit_bias": {}, "user": "me", "temperature": 0, "tool_choice": "none",
-        "response_format": {"type": "grammar"}, "reasoning_effort": "low", "store": None, "stream_options": {},
+    messages = [{"role": "user", "name": "me"}, {"role": "tool", "name": "f"}]
+    body: dict[str, Any] = {
+        "model": "m", "messages": messages, "n": 2, "logit_bias": {}, "user": "me", "temperature": 0, "store": None,
+        "response_format": {"type": "grammar"}, "reasoning_effort": "low", "tool_choice": "none", "stream_options": {},
     }  # fmt: skip
 
-    assert left_out(body) == ("n", "logit_bias", "user", "response_format")
+    assert left_out(body) == ("n", "logit_bias", "user", "response_format", "messages[].name")

@@ -36,7 +36,7 @@ def test_a_model_that_is_not_there_comes_with_what_to_do() -> None:
     ("status", "words", "kind"),
     [
         (400, '"tiny" does not support thinking', ThinkRefused),
-        (400, 'invalid think value: "xhigh" (must be "high", "medium", "low", "max", true, or false)', ThinkRefused),
+        (400, 'invalid think value: "xhigh" (must be "high", "medium", "low", "max", true, or false)', BackendError),
         (400, "the input length exceeds the context length", ContextOverflow),
         (500, UNREAD, UnreadCall),
         (500, NO_ARGUMENTS + "invalid character 'w'", UnreadCall),
