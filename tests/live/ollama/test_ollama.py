@@ -78,6 +78,23 @@ def test_an_answer_is_held_to_a_schema(client: openai.OpenAI) -> None:
     assert json.loads(answer.choices[0].message.content or "") == {"n": 7}
 
 
+@pytest.mark.parametrize("running", [False], indirect=True, ids=["gguf-template"], scope="session")
+def test_thoughts_are_told_apart_from_the_answer(client: openai.OpenAI) -> None:
+    schema: Any = {"type": "array", "items": {"type": "integer"}}
+
+    answer = client.chat.completions.create(
+        model=MODEL,
+        messages=says("hi"),
+        temperature=0,
+        max_tokens=40,
+        response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema}},
+    )
+
+    message = answer.choices[0].message
+    assert (message.model_extra or {})["reasoning_content"] == "I need to call respond.\n"
+    assert (message.content or "").startswith("[")
+
+
 def test_log_probabilities_go_with_the_text(client: openai.OpenAI) -> None:
     answer = client.chat.completions.create(
         model=MODEL, messages=says("hi"), temperature=0, logprobs=True, top_logprobs=2, max_tokens=3
