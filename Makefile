@@ -2,9 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+GO ?= go
+OLLAMA_VERSION ?= v0.34.4
 ARGS ?=
 
-.PHONY: run demo test lint check format bench nudges fuzz harness clean
+.PHONY: run demo test lint check format bench nudges fuzz harness system-ollama clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -39,6 +41,13 @@ fuzz: $(VENV)/.developed         ## random texts against the rescue, ARGS="--min
 harness: $(VENV)/.developed      ## real clients from PyPI and npm, ARGS="--only aider"
 	$(BIN)/python -m tests.harness $(ARGS)
 
+system-ollama: $(VENV)/.developed .ollama/$(OLLAMA_VERSION)  ## a real Ollama, built with Go 1.26, on the embedded llama.cpp
+	$(BIN)/python -m pytest -m ollama tests/live/ollama $(ARGS)
+
+.ollama/$(OLLAMA_VERSION):
+	GOBIN=$(CURDIR)/.ollama/bin $(GO) install github.com/ollama/ollama@$(OLLAMA_VERSION)
+	@touch $@
+
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "forge-proxy needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 run"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
@@ -53,4 +62,4 @@ $(VENV)/.developed: pyproject.toml $(VENV)/.installed
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .harness .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .harness .ollama .pytest_cache .ruff_cache .hypothesis

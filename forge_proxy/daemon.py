@@ -23,11 +23,13 @@ from forge_proxy.backends.choose import Choice, choose, refuse_contradictions
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
+from forge_proxy.backends.ollama import Ollama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.events import Event
 from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
 from forge_proxy.engine.workshop import Workshop
 from forge_proxy.settings import Settings
@@ -73,12 +75,14 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
     try:
         choice = await choose(config, http)
         backend: Backend
+        key = config.api_key.get_secret_value() if config.api_key else None
         if choice.gguf is not None:
             backend = embedded = EmbeddedLlama(choice.gguf, config.embedded, http)
         elif choice.kind == "anthropic":
             backend = messages = _messages_api(choice, config)
+        elif choice.kind == "ollama":
+            backend = Ollama(choice.url or "", http, config.ollama, observe, api_key=key)
         else:
-            key = config.api_key.get_secret_value() if config.api_key else None
             health = "/health" if choice.kind == "llama-server" else None
             backend = OpenAICompatible(choice.url or "", http, api_key=key, health_path=health)
         clock: Clock = MonotonicClock()
@@ -114,7 +118,7 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
     """Run the daemon on a socket that listens already, until a signal ends it."""
     logs.configure(settings.log)
     log = structlog.get_logger()
-    async with assemble(settings, logs.LogObserver()) as parts:
+    async with assemble(settings, _in_next_turn(logs.LogObserver())) as parts:
         choice = parts.choice
         if choice.url is not None and await leads_to(choice.url, listener):
             raise BackendChoiceError(
@@ -139,6 +143,15 @@ async def serve(settings: Settings, listener: socket.socket) -> None:
             log.warning("no keys", note="anyone who reaches it may use it: server.allow_public_without_keys")
         await _run(server, listener, parts, self_test=settings.backend.self_test == "on-load")
         log.info("stopped")
+
+
+def _in_next_turn(observe: Observer) -> Observer:
+    """Tell it what happened once the answer has left that it is about."""
+
+    def later(event: Event, /) -> None:
+        asyncio.get_running_loop().call_soon(observe, event)
+
+    return later
 
 
 async def _self_test(parts: Assembled) -> None:
@@ -172,6 +185,7 @@ async def _run(server: HttpServer, listener: socket.socket, parts: Assembled, *,
             log.warning("backend does not answer yet", status=health.status, detail=health.detail)
 
     gc.collect()
+    gc.set_threshold(20_000, 20, 20)  # a parsed request alone is thousands of objects, and none of them is in a cycle
     gc.freeze()  # what there is now stays: the collector need not look at it again
     loading = asyncio.create_task(load())
     await server.serve(sockets=[listener])

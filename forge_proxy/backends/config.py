@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -57,6 +58,34 @@ class EmbeddedConfig(BaseModel):
     start_seconds: float = Field(default=600, gt=0, description="How long loading the model may take.")
 
 
+def _read_switch(value: object) -> object:
+    return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value  # YAML's on and off
+
+
+def _check_duration(value: str | int) -> str | int:
+    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):  # from the environment
+        return int(value)
+    if isinstance(value, str) and not re.fullmatch(r"-?(?:\d+(?:\.\d+)?(?:ms|s|m|h))+", value):
+        raise ValueError("expected a duration such as 30m, or a number of seconds; -1 for as long as it runs")
+    return value
+
+
+class OllamaConfig(BaseModel):
+    """What an Ollama is told with each request."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    num_ctx: int | None = Field(
+        default=None, ge=256, description="Tokens of the window. Default: the model's own, or Ollama's."
+    )
+    keep_alive: Annotated[str | int, AfterValidator(_check_duration)] | None = Field(
+        default=None, description="How long a model stays loaded after an answer. Default: Ollama's, 5 minutes."
+    )
+    think: Annotated[Literal["auto", "on", "off", "low", "medium", "high"], BeforeValidator(_read_switch)] = Field(
+        default="auto", description="Whether models think where a request does not say: auto where the model can."
+    )
+
+
 class BackendConfig(BaseModel):
     """Which model server answers. With nothing named, one that is already running is looked for."""
 
@@ -108,3 +137,4 @@ class BackendConfig(BaseModel):
         " without tools), or auto: native until the server or a self-test says that it knows none.",
     )
     embedded: EmbeddedConfig = Field(default_factory=EmbeddedConfig)
+    ollama: OllamaConfig = Field(default_factory=OllamaConfig)

@@ -79,7 +79,7 @@ class Accommodating:
         dialect = self._dialects.get(_model(call), self._usual)
         if self._plain and self._tools(call) in self._plain:
             dialect = replace(dialect, plain_schemas=True)
-        return replace(call, dialect=dialect)
+        return call if dialect is call.dialect else replace(call, dialect=dialect)
 
     async def _rewritten(self, call: ModelCall, refusal: BackendError) -> ModelCall:
         """The call in a dialect that meets what it was refused for. Raises the refusal where there is none."""

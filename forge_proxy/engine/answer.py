@@ -124,16 +124,17 @@ class Engine:
         """The attempts of a guarded request, until one is an answer. All have the same slot."""
         model = await self.models.name_for(request.model)
         spent = Spent()
+        attempt: Attempt | None = None
         if unchecked := self._tool_sets.unchecked(turn):
             self._observe(Unchecked(turn.request_id, unchecked))
         while True:
-            attempt = Attempt(turn, request.choices)
+            attempt = Attempt(turn, request.choices, after=attempt)
             try:
                 async with aclosing(self._backend.stream(_call(request, turn, model))) as chunks:
                     async for chunk in chunks:
                         if (out := attempt.take(chunk)) is not None:
                             yield out
-                        if attempt.is_over or attempt.hopeless:
+                        if attempt.is_over:
                             break
                 for loop in attempt.loops:
                     self._observe(Looped(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))
@@ -142,11 +143,11 @@ class Engine:
                 readings = await readings_of(turn, attempt.replies(), self._thorough)
                 self.text_answers.saw(self.models.served_as(request.model), readings)
                 verdict = attempt.judge(readings)
-            except UnreadCall:
-                retry = judge_unread(turn, attempt.left)
-                if retry is None:
+            except UnreadCall as unread:
+                settled = attempt.rescue(unread.written) or judge_unread(turn, attempt.left)
+                if settled is None:
                     raise
-                verdict = retry
+                verdict = settled
             except ContextOverflow:
                 if not turn.added or attempt.left:
                     raise

@@ -26,14 +26,14 @@ class Models:
     async def list(self) -> Sequence[ModelCard]:
         """The models now. Raises `BackendFault`."""
         self._cards = await self._backend.models()
-        self._names = frozenset(card.id for card in self._cards)
+        self._names = frozenset(name for card in self._cards for name in _names(card))
         self._until = self._clock.now() + _KEPT_FOR
         return self._cards
 
     async def get(self, name: str) -> ModelCard:
         """One model by its name. Raises `UnknownModel` or `BackendFault`."""
         for card in await self.list():
-            if card.id == name:
+            if name in _names(card):
                 return card
         raise UnknownModel(name, [card.id for card in self._cards])
 
@@ -70,3 +70,8 @@ class Models:
         if self._default is not None:
             return self._default
         return self._cards[0].id if len(self._cards) == 1 else None
+
+
+def _names(card: ModelCard) -> tuple[str, str]:
+    """What a model may be called: Ollama's usual tag may be left out."""
+    return card.id, card.id.removesuffix(":latest")

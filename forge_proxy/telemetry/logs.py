@@ -16,7 +16,9 @@ from forge_proxy.engine.events import (
     Answered,
     Event,
     Failed,
+    LeftOut,
     Looped,
+    PromptCut,
     Retried,
     SlotsFound,
     Unchecked,
@@ -67,6 +69,11 @@ class LogObserver:
                 self._log.warning("schemas that cannot be used", request_id=request_id, tools=tools)
             case Accommodated(model, changes):
                 self._log.info("the model server wants requests written differently", model=model, changes=changes)
+            case LeftOut(fields):
+                self._log.info("fields that the model server has no place for", fields=fields)
+            case PromptCut(model, read, least):
+                note = "the model server dropped the beginning of a prompt; a newer version would have refused it"
+                self._log.warning("prompt cut", model=model, tokens_read=read, tokens_at_least=least, note=note)
             case Retried(request_id, attempt, fault):
                 self._log.info("retried", request_id=request_id, attempt=attempt, fault=fault.value)
             case Looped(request_id, attempt, loop, cut):

@@ -11,13 +11,15 @@ from typing import Any
 import httpx2
 
 from forge_proxy.backends.anthropic import AnthropicMessages
-from forge_proxy.backends.config import EmbeddedConfig
+from forge_proxy.backends.config import EmbeddedConfig, OllamaConfig
 from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
+from forge_proxy.backends.ollama import Ollama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.stream import Chunk, Completion, CompletionBuilder
 from forge_proxy.engine.ports import Backend
 from tests.contracts.messages_recordings import MESSAGES_RECORDINGS
+from tests.contracts.ollama_recordings import OLLAMA_RECORDINGS
 from tests.contracts.recordings import RECORDINGS, Recording
 from tests.fakes.literal import EVENTS, JSON, LiteralHttp, LiteralTransport
 
@@ -27,7 +29,7 @@ class Adapter:
     """An adapter that runs, the HTTP it speaks, and the loop it lives in."""
 
     backend: Backend
-    http: LiteralHttp
+    http: LiteralHttp | LiteralTransport
     runner: asyncio.Runner
 
     def chunks(self, sent: list[bytes], *, stream: bool, verbatim: bool = False) -> list[Chunk]:
@@ -76,6 +78,14 @@ def embedded() -> Generator[Adapter]:
 
 
 @contextmanager
+def ollama() -> Generator[Adapter]:
+    http = LiteralHttp()
+    with asyncio.Runner() as runner:
+        backend = Ollama("http://model", http, OllamaConfig(), lambda _: None)
+        yield Adapter(backend, http, runner)
+
+
+@contextmanager
 def anthropic_messages() -> Generator[Adapter]:
     """The real SDK stands between."""
     transport = LiteralTransport()
@@ -92,16 +102,23 @@ class Dialect:
 
     run: Callable[[], AbstractContextManager[Adapter]]
     recordings: tuple[Recording, ...]
-    models: dict[str, Any]
+    models: dict[str, Any] | None = None
     """A list of a model "one" with a window of 2048 tokens, of one "two" and of something without a name."""
-    relays: bool = True
+    relays: bool = False
+    lines: bool = False
+    """Whether its stream is lines of JSON, else server-sent events."""
+
+    def event(self, data: bytes) -> bytes:
+        """One event of its stream."""
+        return data + b"\n" if self.lines else b"data: " + data + b"\n\n"
 
 
 _OPENAI = {"object": "list", "data": [{"id": "one", "meta": {"n_ctx": 2048}}, {"id": "two"}, {"name": "no id"}]}
 _ANTHROPIC = {"data": [{"id": "one", "max_input_tokens": 2048}, {"id": "two"}, {"name": "no id"}], "has_more": False}
 
 ADAPTERS = (
-    Dialect(openai_compatible, RECORDINGS, _OPENAI),
-    Dialect(embedded, RECORDINGS, _OPENAI),
-    Dialect(anthropic_messages, MESSAGES_RECORDINGS, _ANTHROPIC, relays=False),
+    Dialect(openai_compatible, RECORDINGS, _OPENAI, relays=True),
+    Dialect(embedded, RECORDINGS, _OPENAI, relays=True),
+    Dialect(ollama, OLLAMA_RECORDINGS, lines=True),
+    Dialect(anthropic_messages, MESSAGES_RECORDINGS, _ANTHROPIC),
 )

@@ -47,9 +47,7 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
         if prompted:  # without tools some servers refuse any choice of them
             del body["tool_choice"]
     if "messages" in body:
-        messages = conversation(call)
-        natural = dialect.developer and dialect.system == "anywhere" and not dialect.alternating
-        body["messages"] = messages if natural else in_dialect(messages, dialect)
+        body["messages"] = messages_of(call, dialect)
     if call.room is not None:
         _keep_within(body, call.room)
     if not dialect.sampling:
@@ -58,6 +56,13 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
     if not dialect.forced_choice and body.get("tool_choice") != "none":
         body.pop("tool_choice", None)
     return body
+
+
+def messages_of(call: ModelCall, dialect: Dialect) -> list[Json]:
+    """The messages of `conversation`, in the roles that `dialect` knows."""
+    messages = conversation(call)
+    natural = dialect.developer and dialect.system == "anywhere" and not dialect.alternating
+    return messages if natural else in_dialect(messages, dialect)
 
 
 def conversation(call: ModelCall) -> list[Json]:
@@ -83,6 +88,18 @@ def _held_to_a_call(tools: tuple[ToolSpec, ...], dialect: Dialect) -> dict[str, 
     The tools stay offered, so the prompt up to here is the one it has read before; `none` keeps the server's own
     grammar for calls out of the way.
     """
+    schema: Json = {"name": "tool_call", "strict": True, "schema": call_schema(tools)}
+    fields: dict[str, Json] = {
+        "tool_choice": "none",
+        "response_format": {"type": "json_schema", "json_schema": schema},
+    }
+    if dialect.llama_cpp:  # else a thought may come before the JSON, and be what holds the call
+        fields["reasoning_format"] = "none"
+    return fields
+
+
+def call_schema(tools: tuple[ToolSpec, ...]) -> Json:
+    """The JSON Schema of a call of one of these tools, written as text."""
     calls: list[Json] = [
         {
             "type": "object",
@@ -92,14 +109,7 @@ def _held_to_a_call(tools: tuple[ToolSpec, ...], dialect: Dialect) -> dict[str, 
         }
         for tool in tools
     ]
-    schema: Json = {"name": "tool_call", "strict": True, "schema": {"anyOf": calls}}
-    fields: dict[str, Json] = {
-        "tool_choice": "none",
-        "response_format": {"type": "json_schema", "json_schema": schema},
-    }
-    if dialect.llama_cpp:  # else a thought may come before the JSON, and be what holds the call
-        fields["reasoning_format"] = "none"
-    return fields
+    return {"anyOf": calls}
 
 
 def _keep_within(body: dict[str, Json], room: int) -> None:

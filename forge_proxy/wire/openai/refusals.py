@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from forge_proxy.core.dialect import Need
 from forge_proxy.core.errors import BackendError, ContextOverflow, LimitTooLarge, Refused, UnreadCall, words_of
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.wire.openai.errors import is_unread_call
+from forge_proxy.wire.openai.errors import is_unread_call, written_in
 from forge_proxy.wire.openai.overflow import read_overflow
 
 _NOT_OURS = frozenset({401, 403, 404, 408, 409, 429, 503, 504})
@@ -40,7 +40,7 @@ def read_fault(url: str, status: int, body: Json, headers: Mapping[str, str] | N
     """The error of the model server at `url`, as the most telling type there is for it."""
     words = words_of(body)
     if is_unread_call(body):
-        return UnreadCall(url, status, body, headers)
+        return UnreadCall(url, status, body, headers, written=written_in(body))
     if status in _NOT_OURS:
         return BackendError(url, status, body, headers)
     if overflow := read_overflow(body, words):
