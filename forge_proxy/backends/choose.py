@@ -98,5 +98,7 @@ def refuse_contradictions(config: BackendConfig) -> None:
         raise BackendChoiceError("the openai backend needs --backend-url: it may be any server")
     if kind == "anthropic" and config.api_key is None:
         raise BackendChoiceError("the anthropic backend needs backend.api_key (FORGE_PROXY_BACKEND__API_KEY)")
+    if kind == "anthropic" and config.tools == "prompt":
+        raise BackendChoiceError("backend.tools: prompt is for models without tools of their own; leave it out")
     if config.gguf is not None and (fault := model_fault(config.gguf)):
         raise BackendChoiceError(fault)

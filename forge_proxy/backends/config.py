@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -9,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 from forge_proxy.backends.llama_server.launch import CacheType, refuse_our_flags
-from forge_proxy.core.dialect import Reasoning
+from forge_proxy.core.dialect import Reasoning, ToolMode
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.admission import QUEUE_LIMIT
 
@@ -31,6 +32,10 @@ def _check_url(url: str) -> str:
 
 def _read_auto(value: object) -> object:
     return None if value == "auto" else value
+
+
+def _read_off(value: object) -> object:
+    return "off" if value is False else value  # which is how YAML reads the word
 
 
 Kind = Literal["embedded", "openai", "llama-server", "llamafile", "ollama", "anthropic"]
@@ -90,6 +95,34 @@ class LlamaServerConfig(BaseModel):
     )
 
 
+def _read_switch(value: object) -> object:
+    return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value  # YAML's on and off
+
+
+def _check_duration(value: str | int) -> str | int:
+    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):  # from the environment
+        return int(value)
+    if isinstance(value, str) and not re.fullmatch(r"-?(?:\d+(?:\.\d+)?(?:ms|s|m|h))+", value):
+        raise ValueError("expected a duration such as 30m, or a number of seconds; -1 for as long as it runs")
+    return value
+
+
+class OllamaConfig(BaseModel):
+    """What an Ollama is told with each request."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    num_ctx: int | None = Field(
+        default=None, ge=256, description="Tokens of the window. Default: the model's own, or Ollama's."
+    )
+    keep_alive: Annotated[str | int, AfterValidator(_check_duration)] | None = Field(
+        default=None, description="How long a model stays loaded after an answer. Default: Ollama's, 5 minutes."
+    )
+    think: Annotated[Literal["auto", "on", "off", "low", "medium", "high"], BeforeValidator(_read_switch)] = Field(
+        default="auto", description="Whether models think where a request does not say: auto where the model can."
+    )
+
+
 class BackendConfig(BaseModel):
     """Which model server answers. With nothing named, one that is already running is looked for."""
 
@@ -130,4 +163,15 @@ class BackendConfig(BaseModel):
         description="Thoughts in the history that a caller sends: left as-sent, none, keep-last (since the last user"
         " message), or all. Those kept are sent as reasoning_content and as reasoning.",
     )
+    self_test: Annotated[Literal["off", "on-load"], BeforeValidator(_read_off)] = Field(
+        default="off",
+        description="Whether the model is asked a few short questions once it is loaded: how it is best told of tools,"
+        " and what else works. 'forge-proxy check --self-test' asks them at any time.",
+    )
+    tools: ToolMode = Field(
+        default="auto",
+        description="How the model is told of tools: native (in the request), prompt (as text, for chat templates"
+        " without tools), or auto: native until the server or a self-test says that it knows none.",
+    )
     llama_server: LlamaServerConfig = Field(default_factory=LlamaServerConfig)
+    ollama: OllamaConfig = Field(default_factory=OllamaConfig)

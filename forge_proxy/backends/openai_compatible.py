@@ -1,4 +1,4 @@
-"""Any server with `/v1/chat/completions`: llama-server, vLLM, LM Studio, Ollama's own such route, and the rest."""
+"""Any server with `/v1/chat/completions`: llama-server, vLLM, LM Studio, and the rest."""
 
 from __future__ import annotations
 

@@ -43,6 +43,12 @@ Model = Annotated[
     str | None,
     typer.Option("--model", help="Stands in for names the server does not know; alone: an Ollama model."),
 ]
+SelfTest = Annotated[
+    bool,
+    typer.Option(
+        "--self-test", help="Ask the model (--model) a few short questions: which way it calls tools, and so on."
+    ),
+]
 
 
 def _said(
@@ -118,12 +124,13 @@ def demo() -> None:
 def check(
     config: ConfigFile = None, host: Host = None, port: Port = None, backend: BackendKind = None,
     backend_url: BackendUrl = None, gguf: Gguf = None, model: Model = None, llama_server: LlamaServer = None,
-    ctx: Context = None,
+    ctx: Context = None, self_test: SelfTest = False,
 ) -> None:  # fmt: skip
     """Read the settings, probe the backend, say what would be used. Exit code 0 if it would answer."""
     from forge_proxy.cli.check import run_check
 
-    if not run_check(load(config, _said(host, port, backend, backend_url, gguf, model, llama_server, ctx))):
+    said = _said(host, port, backend, backend_url, gguf, model, llama_server, ctx)
+    if not run_check(load(config, said), self_test=self_test):
         raise typer.Exit(FAILED)
 
 

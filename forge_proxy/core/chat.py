@@ -12,12 +12,13 @@ from typing import Literal, TypeAlias
 
 from forge_proxy.core.dialect import AS_SENT, Dialect
 from forge_proxy.core.jsontypes import Json, JsonObject, no_fields, read_object
+from forge_proxy.core.record import record
 
 Schema: TypeAlias = JsonObject | bool
 """A JSON Schema as the caller sent it: an object, or `True` for "anything"."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolSpec:
     """A function tool that is offered to the model."""
 
@@ -73,7 +74,7 @@ class Message:
     tool_call_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChatRequest:
     """One chat completion request, read at the door."""
 
@@ -94,7 +95,7 @@ class ChatRequest:
     """The caller's limit of completion tokens, the smaller one where two fields give one."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelCall:
     """What a backend is asked: the caller's request, and what we add to it for this attempt."""
 

@@ -146,7 +146,15 @@ class BackendError(BackendFault):
 
 
 class UnreadCall(BackendError):
-    """The model server could not read the call its own model wrote, and answered with an error in its place."""
+    """The model server could not read the call its own model wrote, and answered with an error in its place. `written`
+    is what the model wrote, empty where the server does not tell.
+    """
+
+    def __init__(
+        self, url: str, status: int, body: Json, headers: Mapping[str, str] | None = None, *, written: str = ""
+    ) -> None:
+        super().__init__(url, status, body, headers)
+        self.written = written
 
 
 class ContextOverflow(BackendError):

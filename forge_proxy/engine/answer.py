@@ -29,10 +29,11 @@ from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.accommodate import Accommodating
 from forge_proxy.engine.admission import Admission, Slot
 from forge_proxy.engine.attempt import Attempt, Settlement
+from forge_proxy.engine.capabilities import Capabilities
 from forge_proxy.engine.events import Abandoned, Answered, AskedAnew, Failed, Looped, Retried, Unchecked
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.own_prompt import OwnPrompt
-from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
+from forge_proxy.engine.ports import Backend, CardStore, Clock, Observer, ThoroughReader
 from forge_proxy.engine.readings import readings_of
 from forge_proxy.engine.report import Report
 from forge_proxy.engine.text_answers import TextAnswers
@@ -58,6 +59,7 @@ class Engine:
         thorough: ThoroughReader | None = None,
         admission: Admission | None = None,
         dialect: Dialect = AS_SENT,
+        cards: CardStore | None = None,
     ) -> None:
         self._backend = Accommodating(backend, observe, dialect)
         self._own_prompt = OwnPrompt(self._backend)
@@ -68,6 +70,7 @@ class Engine:
         self._tool_sets = ToolSets()
         self.models = Models(backend, clock, default_model)
         self.text_answers = TextAnswers()
+        self.capabilities = Capabilities(backend, self._backend, dialect, cards)
 
     async def answer(
         self, request: ChatRequest, policy: GuardPolicy, *, request_id: str, client: str = ""
@@ -133,16 +136,17 @@ class Engine:
         model = await self.models.name_for(request.model)
         spent = Spent()
         losses = 0
+        attempt: Attempt | None = None
         if unchecked := self._tool_sets.unchecked(turn):
             self._observe(Unchecked(turn.request_id, unchecked))
         while True:
-            attempt = Attempt(turn, request.choices)
+            attempt = Attempt(turn, request.choices, after=attempt)
             try:
                 async with aclosing(self._backend.stream(_call(request, turn, model))) as chunks:
                     async for chunk in chunks:
                         if (out := attempt.take(chunk)) is not None:
                             yield out
-                        if attempt.is_over or attempt.hopeless:
+                        if attempt.is_over:
                             break
                 for loop in attempt.loops:
                     self._observe(Looped(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))
@@ -154,11 +158,11 @@ class Engine:
             except BackendLost as lost:
                 losses = self._count_loss(turn.request_id, lost, losses, begun=bool(attempt.left))
                 continue
-            except UnreadCall:
-                retry = judge_unread(turn, attempt.left)
-                if retry is None:
+            except UnreadCall as unread:
+                settled = attempt.rescue(unread.written) or judge_unread(turn, attempt.left)
+                if settled is None:
                     raise
-                verdict = retry
+                verdict = settled
             except ContextOverflow:
                 if not turn.added or attempt.left:
                     raise

@@ -43,6 +43,25 @@ class Accommodated:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Fields of requests that the backend has no place for. Each is told once."""
+
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptCut:
+    """The backend read less of a prompt than there was, and said nothing of it; the answer had left by then.
+
+    `read` are the tokens that it tells, `least` those that the prompt had at least, by its length.
+    """
+
+    model: str | None
+    read: int
+    least: int
+
+
+@dataclass(frozen=True, slots=True)
 class Retried:
     """An attempt was no answer and the model is asked again."""
 
@@ -101,5 +120,16 @@ class Abandoned:
 
 
 Event: TypeAlias = (
-    SlotsFound | ServerTurned | Unchecked | Accommodated | Retried | AskedAnew | Looped | Answered | Failed | Abandoned
+    SlotsFound
+    | ServerTurned
+    | Unchecked
+    | Accommodated
+    | LeftOut
+    | PromptCut
+    | Retried
+    | AskedAnew
+    | Looped
+    | Answered
+    | Failed
+    | Abandoned
 )

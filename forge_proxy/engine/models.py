@@ -26,7 +26,7 @@ class Models:
     async def list(self) -> Sequence[ModelCard]:
         """The models now. Raises `BackendFault`."""
         self._cards = await self._backend.models()
-        self._names = frozenset(card.id for card in self._cards)
+        self._names = frozenset(name for card in self._cards for name in _names(card))
         self._until = self._clock.now() + _KEPT_FOR
         return self._cards
 
@@ -37,7 +37,7 @@ class Models:
     async def get(self, name: str) -> ModelCard:
         """One model by its name. Raises `UnknownModel` or `BackendFault`."""
         for card in await self.list():
-            if card.id == name:
+            if name in _names(card):
                 return card
         raise UnknownModel(name, [card.id for card in self._cards])
 
@@ -57,6 +57,14 @@ class Models:
                 self._until = self._clock.now() + _KEPT_FOR
         return self._stand_in(asked)
 
+    async def usual(self) -> str:
+        """The model for requests that name none: the default, else the first. Raises `UnknownModel`, `BackendFault`."""
+        if self._default is not None:
+            return self._default
+        for card in await self.list():
+            return card.id
+        raise UnknownModel("", [])
+
     def served_as(self, asked: str | None) -> str:
         """The model that a name means, as far as is known without asking: what is learned of it is kept under this."""
         return self._stand_in(asked) or asked or ""
@@ -67,3 +75,8 @@ class Models:
         if self._default is not None:
             return self._default
         return self._cards[0].id if len(self._cards) == 1 else None
+
+
+def _names(card: ModelCard) -> tuple[str, str]:
+    """What a model may be called: Ollama's usual tag may be left out."""
+    return card.id, card.id.removesuffix(":latest")

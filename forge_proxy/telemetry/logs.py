@@ -21,7 +21,9 @@ from forge_proxy.engine.events import (
     AskedAnew,
     Event,
     Failed,
+    LeftOut,
     Looped,
+    PromptCut,
     Retried,
     ServerTurned,
     SlotsFound,
@@ -90,6 +92,11 @@ class LogObserver:
                 self._log.warning("schemas that cannot be used", request_id=request_id, tools=tools)
             case Accommodated(model, changes):
                 self._log.info("the model server wants requests written differently", model=model, changes=changes)
+            case LeftOut(fields):
+                self._log.info("fields that the model server has no place for", fields=fields)
+            case PromptCut(model, read, least):
+                note = "the model server dropped the beginning of a prompt; a newer version would have refused it"
+                self._log.warning("prompt cut", model=model, tokens_read=read, tokens_at_least=least, note=note)
             case Retried(request_id, attempt, fault):
                 self._log.info("retried", request_id=request_id, attempt=attempt, fault=fault.value)
             case AskedAnew(request_id, error):

@@ -145,6 +145,17 @@ def model_server(slots: int | None = None) -> Generator[Process]:
 
 
 @contextmanager
+def messages_server() -> Generator[Process]:
+    """The program `tests.fakes.messages_server`, listening."""
+    process = Process("tests.fakes.messages_server")
+    try:
+        process.url = str(process.wait_for("listening")["url"])
+        yield process
+    finally:
+        process.stop()
+
+
+@contextmanager
 def closed_port() -> Generator[int]:
     """A port that refuses connections and that nobody else can take meanwhile."""
     with socket.socket() as held:
@@ -178,7 +189,8 @@ def until(happened: Callable[[], bool], what: str) -> None:
 def _environment(added: Mapping[str, str] | None) -> dict[str, str]:
     """The environment without settings of ours in it, and with these."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FORGE_PROXY_")}
-    return {**kept, "PYTHONUNBUFFERED": "1", **(added or {})}
+    # What a daemon of this user's has found out about models is none of a test's.
+    return {**kept, "PYTHONUNBUFFERED": "1", "XDG_STATE_HOME": "/nonexistent", **(added or {})}
 
 
 def _as_json(line: str) -> JsonDict:
