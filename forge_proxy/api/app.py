@@ -25,6 +25,7 @@ from forge_proxy.api.limits import LimitBody
 from forge_proxy.api.openai.chat import ChatCompletions
 from forge_proxy.api.openai.models import ModelList
 from forge_proxy.api.origins import CheckOrigin, OwnNames
+from forge_proxy.api.shortcut import Endpoint, Shortcut
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
@@ -63,8 +64,9 @@ def create_app(
         HealthChecks(backend),
     )
     # Plain routes: the bodies are read in `wire`, so FastAPI's own reading of parameters would only cost time.
-    for path in ("/v1/chat/completions", "/chat/completions"):
-        app.add_route(path, chat.create, methods=["POST"])
+    hot: dict[str, Endpoint] = {"/v1/chat/completions": chat.create, "/chat/completions": chat.create}
+    for path, endpoint in hot.items():
+        app.add_route(path, endpoint, methods=["POST"])
     app.add_route("/v1/models", models.all, methods=["GET"])
     app.add_route("/v1/models/{name:path}", models.one, methods=["GET"])
     descriptions = Descriptions(app)
@@ -79,6 +81,7 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _wrong_field)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _own_error)
+    app.add_middleware(Shortcut, endpoints=hot)
     _put_door_before(app, config, door or Door(config))
     return app
 

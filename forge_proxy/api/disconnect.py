@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 from starlette.types import Receive
 
 from forge_proxy.core.errors import ForgeError
+
+_WATCHED_AFTER = 0.02
+"""Seconds. One who left before that is noticed then."""
 
 
 class Stopping(ForgeError):
@@ -18,29 +20,44 @@ class Stopping(ForgeError):
         super().__init__("forge-proxy is being stopped; ask again when it is back")
 
 
-@asynccontextmanager
-async def leaving_cancels(receive: Receive) -> AsyncGenerator[None]:
+def leaving_cancels(receive: Receive) -> AbstractAsyncContextManager[None]:
     """Cancels the block when the caller disconnects, and swallows just that cancellation; another raises `Stopping`.
 
     The request's body must have been read: from then on `receive` only tells of the disconnect.
     """
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101  # a coroutine runs in a task
-    left = False
+    return _Watched(receive)
 
-    async def watch() -> None:
-        nonlocal left
-        while (await receive())["type"] != "http.disconnect":
+
+class _Watched(AbstractAsyncContextManager[None]):
+    """The block. Most answers of fast servers are over before it costs them a task."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._left = False
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  # a coroutine runs in a task
+        self._task = task
+        self._timer = asyncio.get_running_loop().call_later(_WATCHED_AFTER, self._begin)
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        self._timer.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
+        if not isinstance(error, asyncio.CancelledError):
+            return False
+        if not self._left:
+            raise Stopping from error
+        self._task.uncancel()
+        return True
+
+    def _begin(self) -> None:
+        self._watcher = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
             pass
-        left = True
-        task.cancel()
-
-    watcher = asyncio.create_task(watch())
-    try:
-        yield
-    except asyncio.CancelledError as exc:
-        if not left:
-            raise Stopping from exc
-        task.uncancel()
-    finally:
-        watcher.cancel()
+        self._left = True
+        self._task.cancel()

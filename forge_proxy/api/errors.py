@@ -25,8 +25,11 @@ from forge_proxy.api.refusals import (
 )
 from forge_proxy.core.errors import (
     BackendBroke,
+    BackendDown,
     BackendError,
     BackendFault,
+    BackendLost,
+    BackendNotReady,
     BackendTimeout,
     BackendUnreachable,
     BudgetUnchanged,
@@ -64,6 +67,9 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     BackendUnreachable: (502, "server_error", "backend_unreachable"),
     BackendTimeout: (504, "server_error", "backend_timeout"),
     BackendBroke: (502, "server_error", "backend_broke_off"),
+    BackendLost: (503, "server_error", "backend_restarting"),
+    BackendNotReady: (503, "server_error", "backend_loading"),
+    BackendDown: (503, "server_error", "backend_down"),
     BackendFault: (502, "server_error", "backend_error"),
     ToolChoiceUnsatisfied: (502, "server_error", "tool_choice_unsatisfied"),
     ToolCallInvalid: (502, "server_error", "tool_call_invalid"),
@@ -93,8 +99,10 @@ def render(error: ForgeError) -> Rendered:
 
 
 def _headers_for(error: ForgeError) -> Mapping[str, str]:
-    if isinstance(error, Overloaded):
+    if isinstance(error, Overloaded | BackendLost | BackendNotReady):
         return {"retry-after": str(error.seconds)}
+    if isinstance(error, BackendDown):  # until somebody does something about it
+        return {"x-should-retry": "false"}
     if isinstance(error, ToolChoiceUnsatisfied | ToolCallInvalid | EmptyAnswer):
         # The model was asked again already; openai's SDKs would start it all over, twice, but for this header.
         return {"x-forge-attempts": str(error.attempts), "x-should-retry": "false"}

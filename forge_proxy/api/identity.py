@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import re
-import uuid
 
 from starlette.requests import Request
 
@@ -13,13 +13,13 @@ _USABLE = re.compile(r"[\x21-\x7e]{1,128}")
 
 def request_id_of(request: Request) -> str:
     """The id under which this request is answered, logged and recorded."""
-    given = request.headers.get("x-request-id")
+    given = _header(request, b"x-request-id")
     return given if given and _USABLE.fullmatch(given) else new_request_id()
 
 
 def new_request_id() -> str:
-    """An id of our own."""
-    return f"req_{uuid.uuid4().hex}"
+    """An id of our own: nothing is kept safe by its being hard to guess."""
+    return f"req_{random.getrandbits(128):032x}"
 
 
 def client_of(request: Request) -> str:
@@ -28,6 +28,11 @@ def client_of(request: Request) -> str:
     That is its key, at the address it comes from. Where no keys are checked many clients give the same made-up one; and
     one client has a connection for each request that is under way, so its port says nothing.
     """
-    key = request.headers.get("authorization") or request.headers.get("x-api-key") or ""
+    key = _header(request, b"authorization") or _header(request, b"x-api-key") or ""
     host = request.client.host if request.client else ""
     return hashlib.blake2b(f"{host} {key}".encode(), digest_size=8).hexdigest()
+
+
+def _header(request: Request, name: bytes) -> str | None:
+    headers: list[tuple[bytes, bytes]] = request.scope["headers"]
+    return next((value.decode("latin-1") for key, value in headers if key == name), None)

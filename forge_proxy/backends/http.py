@@ -9,22 +9,24 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from functools import partial
-from types import SimpleNamespace
-from typing import Protocol
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from contextvars import ContextVar
+from functools import lru_cache, partial
+from typing import Any, Protocol
 
 import aiohttp
+from yarl import URL
 
 from forge_proxy.core.errors import BackendBroke, BackendTimeout, BackendUnreachable
 
 _MAX_ERROR_BODY = 1024 * 1024
 _END_SECONDS = 0.02
+_parsed = lru_cache(URL)
 
 
 class HttpResponse(Protocol):
-    """An answer whose status and headers have arrived. Header names are lower case."""
+    """An answer whose status and headers have arrived. Header names are found however they are spelled."""
 
     @property
     def status(self) -> int: ...
@@ -67,15 +69,19 @@ class HttpClient(Protocol):
 _CLOSED_MEANWHILE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 
 
-def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
-    async def note_reuse(_: object, context: SimpleNamespace, __: object) -> None:
-        context.trace_request_ctx.add("reused")
+_made_anew: ContextVar[list[bool]] = ContextVar("_made_anew")
+"""Of the request that is being sent: filled when a connection is made for it, empty when a kept one is used."""
 
-    trace = aiohttp.TraceConfig()
-    trace.on_connection_reuseconn.append(note_reuse)
+
+def _new_socket(address: tuple[Any, ...]) -> socket.socket:
+    _made_anew.get([]).append(True)
+    return socket.socket(*address[:3])  # its family, kind and protocol
+
+
+def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
     # A compressed stream would arrive in blocks rather than as it is written.
     headers = {"Accept-Encoding": "identity"}
-    return aiohttp.ClientSession(connector=connector, headers=headers, trace_configs=[trace])
+    return aiohttp.ClientSession(connector=connector, headers=headers)
 
 
 class AioHttp:
@@ -84,8 +90,9 @@ class AioHttp:
     def __init__(self, *, connect_seconds: float, silence_seconds: float) -> None:
         self._connect = connect_seconds
         self._silence = silence_seconds
+        self._unbounded = self._timeout(None)
         # llama.cpp closes an idle connection after 5 s: ours are let go before that.
-        self._kept = _session(aiohttp.TCPConnector(limit=0, keepalive_timeout=4))
+        self._kept = _session(aiohttp.TCPConnector(limit=0, keepalive_timeout=4, socket_factory=_new_socket))
         self._fresh = _session(aiohttp.TCPConnector(limit=0, force_close=True))
 
     async def close(self) -> None:
@@ -93,8 +100,10 @@ class AioHttp:
         await self._kept.close()
         await self._fresh.close()
 
-    @asynccontextmanager
-    async def open(
+    def _timeout(self, seconds: float | None) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(total=seconds, sock_connect=self._connect, sock_read=self._silence)
+
+    def open(
         self,
         method: str,
         url: str,
@@ -102,34 +111,30 @@ class AioHttp:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         seconds: float | None = None,
-    ) -> AsyncGenerator[HttpResponse]:
+    ) -> AbstractAsyncContextManager[HttpResponse]:
         """See `HttpClient.open`."""
-        response = await self._send(method, url, body, headers or {}, seconds)
-        try:
-            yield _Response(response, url, self._silence)
-        finally:
-            response.close()
+        return _Exchange(self._send(method, url, body, headers or {}, seconds), url, self._silence)
 
     async def _send(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], seconds: float | None
     ) -> aiohttp.ClientResponse:
-        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=self._connect, sock_read=self._silence)
-        noted: set[str] = set()
+        timeout = self._unbounded if seconds is None else self._timeout(seconds)
+        anew: list[bool] = []
+        _made_anew.set(anew)
         ask = partial(
             aiohttp.ClientSession.request,
             method=method,
-            url=url,
+            url=_parsed(url),
             data=body,
             headers=headers,
             timeout=timeout,
             allow_redirects=False,
-            trace_request_ctx=noted,
         )
         try:
             try:
                 return await ask(self._kept)
             except _CLOSED_MEANWHILE:
-                if "reused" not in noted:
+                if anew:
                     raise
                 # A kept connection that the server closed just now: nothing was answered, so it is sent once more.
                 return await ask(self._fresh)
@@ -141,34 +146,93 @@ class AioHttp:
             raise BackendBroke(url, "it closed the connection without an answer") from exc
 
 
-class _Response:
-    """`HttpResponse` on aiohttp."""
+class _Exchange(AbstractAsyncContextManager[HttpResponse]):
+    """One request and its answer: a class, as a generator takes longer, and this is done for each request."""
 
-    def __init__(self, response: aiohttp.ClientResponse, url: str, silence: float) -> None:
-        self._response = response
+    def __init__(self, sending: Coroutine[None, None, aiohttp.ClientResponse], url: str, silence: float) -> None:
+        self._sending = sending
         self._url = url
         self._silence = silence
-        self.status = response.status
-        self.headers = {name.lower(): value for name, value in response.headers.items()}
+        self._response: _Response | None = None
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def __aenter__(self) -> HttpResponse:
+        self._response = _Response(await self._sending, self._url, self._silence)
+        return self._response
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._response is not None:
+            self._response.close()
+
+
+class _Response:
+    """`HttpResponse` on aiohttp. Iterated over, it gives the pieces of its body.
+
+    It looks out for silence itself: aiohttp sets a timer anew for each piece that comes, which takes longer than all
+    else that is done with one.
+    """
+
+    def __init__(self, response: aiohttp.ClientResponse, url: str, silence: float) -> None:
+        self.status = response.status
+        self.headers = response.headers
+        self._response = response
+        self._content = response.content
+        self._url = url
+        self._silence = silence
+        self._loop = asyncio.get_running_loop()
+        self._waiting_since: float | None = None
+        self._is_silent = False
+        self._timer = self._loop.call_later(silence, self._look)
+        if response.connection is not None and response.connection.protocol is not None:
+            response.connection.protocol.read_timeout = None
+
+    def close(self) -> None:
+        """Give the connection back, or close it where the body was not read to its end."""
+        self._timer.cancel()
+        self._response.close()
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        return self
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        self._waiting_since = self._loop.time()
         try:
-            async for piece in self._response.content.iter_any():
-                yield piece
-        except (aiohttp.ServerTimeoutError, TimeoutError) as exc:
-            raise BackendTimeout(self._url, self._silence) from exc
-        except (aiohttp.ClientError, OSError) as exc:
+            piece = await self._content.readany()
+        except (aiohttp.ClientError, OSError) as exc:  # those of time among them
+            if self._is_silent or isinstance(exc, TimeoutError):
+                raise BackendTimeout(self._url, self._silence) from exc
             raise BackendBroke(self._url, str(exc) or type(exc).__name__) from exc
+        self._waiting_since = None
+        if not piece:
+            raise StopAsyncIteration
+        return piece
 
     async def read(self) -> bytes:
-        return b"".join([piece async for piece in self.pieces()])
+        return b"".join([piece async for piece in self])
 
     async def finish(self) -> None:
+        if self._content.is_eof():
+            return
         # Some servers keep the connection open after the last event; waiting for them would hold up our caller.
         with suppress(TimeoutError, aiohttp.ClientError, OSError):
             async with asyncio.timeout(_END_SECONDS):
-                async for _ in self._response.content.iter_any():
+                while await self._content.readany():
                     pass
+
+    def _look(self) -> None:
+        """Close the connection after as long a silence as is allowed; before that, look again when it will be so long.
+
+        While nobody waits for a piece it is our caller who is slow.
+        """
+        now = self._loop.time()
+        left = self._silence - (now - self._waiting_since if self._waiting_since is not None else 0)
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._look)
+            return
+        self._is_silent = True
+        self._response.close()
 
 
 def _cause(exc: Exception, seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Any server with `/v1/chat/completions`: llama-server, vLLM, LM Studio, Ollama's own such route, and the rest."""
+"""Any server with `/v1/chat/completions`: llama-server, vLLM, LM Studio, and the rest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 import orjson
 
 from forge_proxy.backends.http import HttpClient, HttpResponse, read_capped
-from forge_proxy.core.chat import ModelCall, ModelCard
+from forge_proxy.core.chat import ModelCall, ModelCard, window_of
 from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault, InvalidRequest
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
@@ -92,10 +92,7 @@ class OpenAICompatible:
         window = settings.get("n_ctx") if is_object(settings) else None
         if is_integer(window) and window > 0:
             return window
-        cards = await self.models()
-        if model is None:
-            return cards[0].window if len(cards) == 1 else None
-        return next((card.window for card in cards if card.id == model), None)
+        return window_of(await self.models(), model)
 
     async def _props(self) -> JsonObject:
         """What a llama-server tells of itself; nothing where there is no such route."""

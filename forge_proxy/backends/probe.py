@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,10 +58,10 @@ async def identify(url: str, http: HttpClient) -> ServerKind | None:
     return "openai"
 
 
-async def _ask(url: str, http: HttpClient) -> tuple[int, dict[str, str], bytes] | None:
+async def _ask(url: str, http: HttpClient) -> tuple[int, Mapping[str, str], bytes] | None:
     try:
         async with http.open("GET", url, seconds=_SECONDS) as response:
-            return response.status, dict(response.headers), await response.read()
+            return response.status, response.headers, await response.read()
     except BackendFault:
         return None
 

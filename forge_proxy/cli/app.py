@@ -37,10 +37,20 @@ BackendKind = Annotated[
     Kind | None, typer.Option("--backend", help="Kind of model server; 'openai' is any compatible one.")
 ]
 BackendUrl = Annotated[str | None, typer.Option("--backend-url", help="Base URL of a running model server.")]
-Gguf = Annotated[Path | None, typer.Option("--gguf", help="Model file for the embedded llama.cpp.")]
+Gguf = Annotated[Path | None, typer.Option("--gguf", help="Model file, for a server that is started for it.")]
+LlamaServer = Annotated[
+    Path | None, typer.Option("--llama-server", help="The llama-server or llamafile to start, if not the one found.")
+]
+Context = Annotated[int | None, typer.Option("--ctx", help="Tokens of context for each slot of a server of ours.")]
 Model = Annotated[
     str | None,
     typer.Option("--model", help="Stands in for names the server does not know; alone: an Ollama model."),
+]
+SelfTest = Annotated[
+    bool,
+    typer.Option(
+        "--self-test", help="Ask the model (--model) a few short questions: which way it calls tools, and so on."
+    ),
 ]
 
 
@@ -51,6 +61,8 @@ def _said(
     url: str | None,
     gguf: Path | None,
     model: str | None,
+    llama_server: Path | None,
+    context: int | None,
 ) -> dict[str, Any]:
     """What the options set: one that names a backend replaces what the file says of that, and adds nothing to it."""
     server = {"host": host, "port": port}
@@ -60,6 +72,9 @@ def _said(
         backend = {**replaced, **({"model": model} if model is not None else {})}
     else:
         backend = {"model": model} if model is not None else {}
+    ours = {"binary": llama_server, "context": context}
+    if started := {key: value for key, value in ours.items() if value is not None}:
+        backend["llama_server"] = started
     said: dict[str, Any] = {
         "server": {key: value for key, value in server.items() if value is not None},
         "backend": backend,
@@ -85,12 +100,13 @@ def _options(  # pyright: ignore[reportUnusedFunction]
 @app.command()
 def serve(
     config: ConfigFile = None, host: Host = None, port: Port = None, backend: BackendKind = None,
-    backend_url: BackendUrl = None, gguf: Gguf = None, model: Model = None,
+    backend_url: BackendUrl = None, gguf: Gguf = None, model: Model = None, llama_server: LlamaServer = None,
+    ctx: Context = None,
 ) -> None:  # fmt: skip
     """Run the daemon."""
     from forge_proxy import daemon  # the help text needs no web server
 
-    said = _said(host, port, backend, backend_url, gguf, model)
+    said = _said(host, port, backend, backend_url, gguf, model, llama_server, ctx)
     try:
         daemon.run(lambda: load(config, said))
     except BackendChoiceError as error:
@@ -115,12 +131,14 @@ def demo() -> None:
 @app.command()
 def check(
     config: ConfigFile = None, host: Host = None, port: Port = None, backend: BackendKind = None,
-    backend_url: BackendUrl = None, gguf: Gguf = None, model: Model = None,
+    backend_url: BackendUrl = None, gguf: Gguf = None, model: Model = None, llama_server: LlamaServer = None,
+    ctx: Context = None, self_test: SelfTest = False,
 ) -> None:  # fmt: skip
     """Read the settings, probe the backend, say what would be used. Exit code 0 if it would answer."""
     from forge_proxy.cli.check import run_check
 
-    if not run_check(load(config, _said(host, port, backend, backend_url, gguf, model))):
+    said = _said(host, port, backend, backend_url, gguf, model, llama_server, ctx)
+    if not run_check(load(config, said), self_test=self_test):
         raise typer.Exit(FAILED)
 
 

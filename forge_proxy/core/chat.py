@@ -6,18 +6,20 @@ fields, because what we do not own is passed on as it came.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
 from forge_proxy.core.dialect import AS_SENT, Dialect
 from forge_proxy.core.jsontypes import Json, JsonObject, no_fields, read_object
+from forge_proxy.core.record import record
 
 Schema: TypeAlias = JsonObject | bool
 """A JSON Schema as the caller sent it: an object, or `True` for "anything"."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolSpec:
     """A function tool that is offered to the model."""
 
@@ -73,7 +75,7 @@ class Message:
     tool_call_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChatRequest:
     """One chat completion request, read at the door."""
 
@@ -94,7 +96,7 @@ class ChatRequest:
     """The caller's limit of completion tokens, the smaller one where two fields give one."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelCall:
     """What a backend is asked: the caller's request, and what we add to it for this attempt."""
 
@@ -127,3 +129,10 @@ class ModelCard:
     id: str
     window: int | None = None
     details: JsonObject = field(default_factory=no_fields)
+
+
+def window_of(cards: Sequence[ModelCard], model: str | None) -> int | None:
+    """The window of a model, by the list of all; that of the only one where none is named."""
+    if model is None:
+        return cards[0].window if len(cards) == 1 else None
+    return next((card.window for card in cards if card.id == model), None)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, no_fields
+from forge_proxy.core.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallDelta:
     """What one chunk adds to the call at `index`."""
 
@@ -23,7 +24,7 @@ class CallDelta:
     arguments: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Delta:
     """What one chunk adds to one choice. None means that the chunk does not speak of it."""
 
@@ -46,7 +47,7 @@ class Progress:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chunk:
     """One event of an answer. `head` holds its other top-level fields: id, created, model, timings, ….
 
@@ -185,6 +186,10 @@ def chunks_of(completion: Completion) -> Iterable[Chunk]:
     yield Chunk(tuple(deltas_of(reply) for reply in completion.replies), completion.usage, completion.head)
 
 
+THOUGHTS = "thinking_blocks"
+"""The field of a message, among the `extra` ones, that carries thoughts with the signatures that let them be sent back:
+a list of objects, each with an `index`, as every list in a delta has to be for openai's SDKs.
+"""
 _REPLACED = frozenset({"role", "type", "id", "object", "index", "name", "format"})
 """Fields that say the same thing each time; every other text in a delta continues the one before it."""
 

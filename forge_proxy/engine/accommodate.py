@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Literal
 
 import orjson
 
@@ -63,6 +64,12 @@ class Accommodating:
             else:
                 return
 
+    def tell_tools(self, model: str, mode: Literal["native", "prompt"]) -> None:
+        """From now on tell this model of tools in this way, where the settings leave that open."""
+        if self._usual.tools == "auto":
+            known = self._dialects.get(model, self._usual)
+            self._keep_dialect(model, replace(known, tools="auto" if mode == "native" else mode))
+
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`."""
         return await self._backend.count_tokens(self._written(call))
@@ -72,7 +79,7 @@ class Accommodating:
         dialect = self._dialects.get(_model(call), self._usual)
         if self._plain and self._tools(call) in self._plain:
             dialect = replace(dialect, plain_schemas=True)
-        return replace(call, dialect=dialect)
+        return call if dialect is call.dialect else replace(call, dialect=dialect)
 
     async def _rewritten(self, call: ModelCall, refusal: BackendError) -> ModelCall:
         """The call in a dialect that meets what it was refused for. Raises the refusal where there is none."""
@@ -98,10 +105,13 @@ class Accommodating:
             return
         if call.dialect.plain_schemas and not began_with.plain_schemas:
             self._keep_plain(self._tools(call), None)
-        self._dialects[_model(call)] = replace(call.dialect, plain_schemas=False)
+        self._keep_dialect(_model(call), replace(call.dialect, plain_schemas=False))
+        self._observe(Accommodated(_model(call), call.dialect.changes))
+
+    def _keep_dialect(self, model: str | None, dialect: Dialect) -> None:
+        self._dialects[model] = dialect
         if len(self._dialects) > _REMEMBERED:
             self._dialects.popitem(last=False)
-        self._observe(Accommodated(_model(call), call.dialect.changes))
 
     def _keep_plain(self, tools: bytes, blame: Blame | None) -> None:
         self._plain[tools] = blame

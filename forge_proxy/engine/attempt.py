@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import Accept, Gate, GiveUp, Retry, Settled, Turn, judge
 from forge_proxy.core.guardrails.loops import Loop
-from forge_proxy.core.guardrails.reading import Reading
+from forge_proxy.core.guardrails.reading import Reading, read
 from forge_proxy.core.jsontypes import Json, JsonObject
-from forge_proxy.core.stream import Chunk, Reply
+from forge_proxy.core.stream import Chunk, Delta, Reply
 
 _COMMON = ("id", "created", "model", "system_fingerprint")
 """Fields of the head that every chunk carries; the others are told at the end, for the attempt that is delivered."""
@@ -27,8 +27,11 @@ class Settlement:
 class Attempt:
     """Takes the chunks of one attempt, gives out what may leave, and is judged at the end."""
 
-    def __init__(self, turn: Turn, choices: int) -> None:
+    def __init__(self, turn: Turn, choices: int, after: Attempt | None = None) -> None:
         self._turn = turn
+        self.has_thought = after is not None and after.has_thought
+        """Whether reasoning has left, of this attempt or of those before it."""
+        self._stands_apart = not self.has_thought
         self._gates = {index: Gate(turn, index) for index in range(choices)}
         self._head: dict[str, Json] = {}
         self._begun = False
@@ -42,20 +45,27 @@ class Attempt:
         first, self._begun = not self._begun, True
         self._head.update(chunk.head)
         self.usage = chunk.usage or self.usage
-        deltas = tuple(
-            out
-            for delta in chunk.deltas
-            if delta.choice in self._gates and (out := self._gates[delta.choice].take(delta))
-        )
+        deltas: list[Delta] = []
+        for delta in chunk.deltas:
+            gate = self._gates.get(delta.choice)
+            if gate is not None and (out := gate.take(delta)) is not None:
+                deltas.append(self._apart(out) if out.reasoning else out)
         if not deltas and not first:
             return None
-        return Chunk(deltas, head={key: chunk.head[key] for key in _COMMON if key in chunk.head})
+        return Chunk(tuple(deltas), head={key: chunk.head[key] for key in _COMMON if key in chunk.head})
 
     @property
     def is_over(self) -> bool:
-        """Whether a loop was cut and nothing more can come: the generation is of no use to anybody."""
-        gates = self._gates.values()
-        return any(gate.is_cut for gate in gates) and all(gate.is_cut or gate.is_finished for gate in gates)
+        """Whether nothing that may still come is of use to anybody: of the choices that have not ended, each was cut in
+        a loop or goes on without the call that is demanded.
+        """
+        over = False
+        for gate in self._gates.values():
+            if gate.is_cut or gate.wanders:
+                over = True
+            elif not gate.is_finished:
+                return False
+        return over
 
     @property
     def loops(self) -> list[Loop]:
@@ -66,11 +76,6 @@ class Attempt:
     def left(self) -> str:
         """Text that has left already, of any choice."""
         return "".join(gate.left for gate in self._gates.values())
-
-    @property
-    def hopeless(self) -> bool:
-        """Whether nothing that may still come is worth waiting for."""
-        return all(gate.wanders for gate in self._gates.values())
 
     def replies(self) -> list[Reply]:
         """The replies to the choices that there are, as far as they were taken in."""
@@ -91,12 +96,37 @@ class Attempt:
                 case GiveUp(error=ForgeError() as error):
                     raise error
                 case Accept(settled) | GiveUp(settled=Settled() as settled):
-                    chunks += gate.rest(settled)
+                    chunks += [Chunk(tuple(map(self._apart, chunk.deltas))) for chunk in gate.rest(settled)]
                     answers.append(settled)
                 case GiveUp():
                     raise AssertionError("a verdict that gives up has an answer or an error")
         chunks[-1] = replace(chunks[-1], head=self._head)  # timings and the like, which are known at the end
         return Settlement(chunks, answers)
+
+    def _apart(self, delta: Delta) -> Delta:
+        """The delta, the first reasoning of an attempt set apart from that of the one before."""
+        if not delta.reasoning:
+            return delta
+        self.has_thought = True
+        if self._stands_apart:
+            return delta
+        self._stands_apart = True
+        return replace(delta, reasoning=f"\n\n{delta.reasoning}")
+
+    def rescue(self, written: str) -> Settlement | None:
+        """The end of the request, where a call that the backend could not read can be read here: `written` is what it
+        quotes of it. Never what is no call: the words of an error are not shown as text.
+        """
+        gate = self._gates[0]
+        if not written or self.left or len(self._gates) > 1:
+            return None
+        reply = replace(gate.reply(), text=written, finish="stop")
+        match judge(self._turn, reply, "", read(self._turn, reply), ()):
+            case Accept(Settled(calls=[_, *_]) as settled):
+                chunks = gate.rest(settled)
+                return Settlement([*chunks[:-1], replace(chunks[-1], head=self._head)], [settled])
+            case _:
+                return None
 
     def _answered(self) -> list[Gate]:
         gates = [*self._gates.values()]

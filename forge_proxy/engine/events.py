@@ -36,6 +36,15 @@ class BetterSamplingKnown:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerTurned:
+    """A model server of ours is in another state now, or says more of how it gets on. `detail` is of its own words."""
+
+    server: str
+    state: str
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Unchecked:
     """Tools whose arguments are not checked, since their schemas cannot be used. Told once for each set of tools."""
 
@@ -52,12 +61,39 @@ class Accommodated:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Fields of requests that the backend has no place for. Each is told once."""
+
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptCut:
+    """The backend read less of a prompt than there was, and said nothing of it; the answer had left by then.
+
+    `read` are the tokens that it tells, `least` those that the prompt had at least, by its length.
+    """
+
+    model: str | None
+    read: int
+    least: int
+
+
+@dataclass(frozen=True, slots=True)
 class Retried:
     """An attempt was no answer and the model is asked again."""
 
     request_id: str
     attempt: int
     fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAnew:
+    """The model server ended before anything of the answer had left, and the same is asked of the next one."""
+
+    request_id: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +141,13 @@ Event: TypeAlias = (
     SlotsFound
     | BudgetChosen
     | BetterSamplingKnown
+    | ServerTurned
     | Unchecked
     | Accommodated
+    | LeftOut
+    | PromptCut
     | Retried
+    | AskedAnew
     | Looped
     | Answered
     | Failed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
+from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.chat import ModelCall, ModelCard
 from forge_proxy.core.guardrails.reading import Reading
 from forge_proxy.core.guardrails.turn import Turn
@@ -86,6 +87,18 @@ class ThoroughReader(Protocol):
 
     async def read(self, turn: Turn, reply: Reply) -> Reading | None:
         """What a thorough reading finds; None when none can be had in time. Raises nothing."""
+        ...
+
+
+class CardStore(Protocol):
+    """Keeps what was found out about the models of one server."""
+
+    def load(self) -> Sequence[CapabilityCard]:
+        """The cards that are kept. Raises nothing."""
+        ...
+
+    def keep(self, card: CapabilityCard) -> None:
+        """Keep a card in place of the model's earlier one, if that is possible. Raises nothing."""
         ...
 
 

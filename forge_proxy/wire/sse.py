@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 class SseError(ValueError):
     """The stream is no event stream that can be read on."""
@@ -11,6 +13,9 @@ BOM = b"\xef\xbb\xbf"
 """A mark that some servers on Windows put before the first line; it belongs to none."""
 MAX_EVENT = 64 * 1024 * 1024
 """Bytes held for one unfinished line; a stream that never ends its line is not an event stream."""
+
+_WHOLE = re.compile(rb"(?:data: [^\r\n]+\n\n)+")
+"""Whole events of one line each: what servers nearly always send."""
 
 
 class SseReader:
@@ -29,6 +34,8 @@ class SseReader:
 
     def feed(self, piece: bytes) -> list[bytes]:
         """The data of the events that `piece` completes."""
+        if self._begun and not self._parts and not self._data and _WHOLE.fullmatch(piece):
+            return [event[6:] for event in piece[:-2].split(b"\n\n")]
         if self._after_cr and piece.startswith(b"\n"):
             piece = piece[1:]  # the second half of a CRLF that was cut between two pieces
             self._after_cr = False

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jsontypes import JsonObject
 
-ServerState = Literal["stopped", "starting", "running", "stopping", "crashed"]
+ServerState = Literal["starting", "loading", "ready", "draining", "stopped", "asleep", "crash-loop", "failed"]
 
 
 class NotManaged(ForgeError):

@@ -70,8 +70,7 @@ class LiveAnswer(Response):
                 self._started = True
                 await error_response(error, self._ours)(scope, receive, send)
             elif self._config.stream_errors == "event":
-                await self._send(send, event(orjson.dumps(render(error).body)))
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                await self._send(send, event(orjson.dumps(render(error).body)), more=False)
             # Otherwise the response is left incomplete: the server then cuts the connection, and the client knows.
 
     async def _run(self, send: Send) -> None:
@@ -110,14 +109,13 @@ class LiveAnswer(Response):
         data = DONE
         if report.outcome is not Outcome.PASSTHROUGH:
             data = comment(outcome_comment(report)) + data
-        await self._send(send, data)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await self._send(send, data, more=False)
 
-    async def _send(self, send: Send, data: bytes) -> None:
+    async def _send(self, send: Send, data: bytes, *, more: bool = True) -> None:
         if not self._started:
             await self._start(send)
         self._sent_at = time.monotonic()
-        await send({"type": "http.response.body", "body": data, "more_body": True})
+        await send({"type": "http.response.body", "body": data, "more_body": more})
 
     async def _start(self, send: Send) -> None:
         self._started = True

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 
 from forge_proxy.core.chat import ChatRequest, Message, ToolCall, ToolChoice, ToolSpec
 from forge_proxy.core.guardrails.policy import GuardPolicy
 from forge_proxy.core.guardrails.respond import respond_tool
 from forge_proxy.core.jsontypes import is_list, is_object
+from forge_proxy.core.record import record
 
 
 class Fault(StrEnum):
@@ -55,7 +55,7 @@ class Outcome(StrEnum):
         return max(outcomes, key=order.index)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Turn:
     """One guarded request between two attempts. Serialisable: only plain values inside."""
 

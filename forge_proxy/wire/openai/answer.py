@@ -8,10 +8,6 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is
 from forge_proxy.core.stream import CallDelta, Chunk, Delta, Progress
 from forge_proxy.wire.sse import BOM
 
-_CHUNK_FIELDS = frozenset({"choices", "usage", "object"})
-_CHOICE_FIELDS = frozenset({"index", "delta", "message", "finish_reason"})
-_DELTA_FIELDS = frozenset({"content", "tool_calls", "reasoning_content", "reasoning"})
-
 
 class UnreadableAnswer(ValueError):
     """What the backend sent is no chunk and no completion. `error` is its error object, if it sent one."""
@@ -40,16 +36,13 @@ def decode_answer(raw: bytes, *, model: str | None = None) -> Chunk:
     if model is not None and "model" in value:
         value["model"] = model
         raw = orjson.dumps(value)
-    choices = value.get("choices")
-    usage = value.get("usage")
-    return Chunk(
-        deltas=tuple(_delta(choice, i) for i, choice in enumerate(choices) if is_object(choice))
-        if is_list(choices)
-        else (),
-        usage=usage if is_object(usage) else None,
-        head={key: item for key, item in value.items() if key not in _CHUNK_FIELDS},
-        as_sent=raw,
-    )
+    choices = value.pop("choices", None)
+    usage = value.pop("usage", None)
+    value.pop("object", None)
+    deltas: tuple[Delta, ...] = ()
+    if is_list(choices):
+        deltas = tuple([_delta(choice, i) for i, choice in enumerate(choices) if is_object(choice)])
+    return Chunk(deltas, usage if is_object(usage) else None, head=value, as_sent=raw)
 
 
 def progress_of(chunk: Chunk) -> Progress | None:
@@ -61,22 +54,25 @@ def progress_of(chunk: Chunk) -> Progress | None:
             return None
 
 
-def _delta(choice: JsonObject, place: int) -> Delta:
-    said = choice.get("delta") or choice.get("message")
-    fields: JsonObject = said if is_object(said) else {}
-    text, finish, index = fields.get("content"), choice.get("finish_reason"), choice.get("index")
-    reasoning = fields.get("reasoning_content")
+def _delta(choice: dict[str, Json], place: int) -> Delta:
+    """Takes out what it knows; what is left is what else was said."""
+    index, finish = choice.pop("index", None), choice.pop("finish_reason", None)
+    said, message = choice.pop("delta", None), choice.pop("message", None)
+    fields = said or message
+    if not is_object(fields):
+        fields = {}
+    text, calls = fields.pop("content", None), fields.pop("tool_calls", None)
+    reasoning, other = fields.pop("reasoning_content", None), fields.pop("reasoning", None)
     if reasoning is None:
-        reasoning = fields.get("reasoning")
-    calls = fields.get("tool_calls")
+        reasoning = other
     return Delta(
-        choice=index if is_integer(index) else place,
-        text=text if isinstance(text, str) else _joined(text),
-        reasoning=reasoning if isinstance(reasoning, str) else None,
-        calls=tuple(_call(call, i) for i, call in enumerate(calls) if is_object(call)) if is_list(calls) else (),
-        finish=finish if isinstance(finish, str) else None,
-        extra={key: item for key, item in fields.items() if key not in _DELTA_FIELDS},
-        beside={key: item for key, item in choice.items() if key not in _CHOICE_FIELDS and item is not None},
+        index if is_integer(index) else place,
+        text if text is None or isinstance(text, str) else _joined(text),
+        reasoning if isinstance(reasoning, str) else None,
+        tuple([_call(call, i) for i, call in enumerate(calls) if is_object(call)]) if is_list(calls) else (),
+        finish if isinstance(finish, str) else None,
+        fields,
+        {key: item for key, item in choice.items() if item is not None} if choice else choice,
     )
 
 

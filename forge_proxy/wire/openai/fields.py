@@ -64,11 +64,10 @@ def objects(body: JsonObject, key: str, at: str) -> list[JsonObject]:
         return []
     if not is_list(value):
         refuse(at, "a list", value)
-    found: list[JsonObject] = []
-    for index, item in enumerate(value):
-        if not is_object(item):
-            refuse(f"{at}[{index}]", "an object", item)
-        found.append(item)
+    found: list[JsonObject] = [item for item in value if is_object(item)]
+    if len(found) < len(value):
+        index = next(index for index, item in enumerate(value) if not is_object(item))
+        refuse(f"{at}[{index}]", "an object", value[index])
     return found
 
 

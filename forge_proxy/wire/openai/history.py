@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import is_not
 
 import orjson
 
@@ -32,17 +33,15 @@ def healed(messages: Sequence[Json]) -> list[Json]:
     for place, message in enumerate(messages):
         if not is_object(message):
             continue
-        match message.get("role"):
-            case "assistant":
-                out[place] = mended = _assistant(message, place)
-                if ids := _ids(mended.get("tool_calls")):
-                    seen.update(ids)
-                    named = _named(messages, place + 1)
-                    free = [identity for identity in ids if identity not in named]
-            case "tool":
-                out[place] = _result(message, seen, free)
-            case _:
-                pass
+        role = message.get("role")
+        if role == "assistant":
+            out[place] = mended = _assistant(message, place)
+            if ids := _ids(mended.get("tool_calls")):
+                seen.update(ids)
+                named = _named(messages, place + 1)
+                free = [identity for identity in ids if identity not in named]
+        elif role == "tool":
+            out[place] = _result(message, seen, free)
     return out
 
 
@@ -50,8 +49,7 @@ def _assistant(message: JsonObject, place: int) -> JsonObject:
     calls = message.get("tool_calls")
     if is_list(calls) and calls:
         mended = [_call(call, place, number) for number, call in enumerate(calls)]
-        same = all(new is old for new, old in zip(mended, calls, strict=True))
-        return message if same else {**message, "tool_calls": mended}
+        return {**message, "tool_calls": mended} if any(map(is_not, mended, calls)) else message
     # An empty answer, written by a client that leaves out what is null.
     return message if any(key in message for key in _SAYS) else {**message, "content": ""}
 
@@ -100,7 +98,8 @@ def _ids(calls: Json) -> list[str]:
 def _named(messages: Sequence[Json], start: int) -> set[str]:
     """The ids that the results from `start` on name."""
     named: set[str] = set()
-    for message in messages[start:]:
+    for place in range(start, len(messages)):
+        message = messages[place]
         if not is_object(message) or message.get("role") != "tool":
             break
         if isinstance(identity := message.get("tool_call_id"), str):

@@ -20,6 +20,8 @@ class CallPlaces:
 
     def place(self, chunk: Chunk) -> Chunk:
         """The chunk with its calls at their places; the same one where they stand there already, as they mostly do."""
+        if len(chunk.deltas) == 1 and self._stands(chunk.deltas[0]):
+            return chunk
         moved: dict[int, Delta] = {}
         for at, delta in enumerate(chunk.deltas):
             if delta.calls:
@@ -29,6 +31,14 @@ class CallPlaces:
         if not moved:
             return chunk
         return replace(chunk, deltas=tuple(moved.get(at, delta) for at, delta in enumerate(chunk.deltas)))
+
+    def _stands(self, delta: Delta) -> bool:
+        """Whether it says no more than how calls go on that stand at their places: nearly all deltas do."""
+        for piece in delta.calls:
+            begun = self._begun.get((delta.choice, piece.index))
+            if piece.id or piece.name or begun is None or begun.index != piece.index:
+                return False
+        return True
 
     def _moved(self, choice: int, piece: CallDelta) -> CallDelta:
         key = choice, piece.index

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import orjson
 
-from forge_proxy.core.chat import ChatRequest, Schema, ToolChoice, ToolSpec
+from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.wire.openai import fields
@@ -56,40 +56,47 @@ def _messages(body: JsonObject) -> list[JsonObject]:
     if not messages:
         raise InvalidRequest("messages", "expected at least one message")
     for index, message in enumerate(messages):
-        at = f"messages[{index}]"
-        fields.text(message, "role", f"{at}.role")  # which roles there are is for the model's template to say
-        content = message.get("content")
-        if is_list(content):
-            for number, part in enumerate(content):
-                if not is_object(part) and not isinstance(part, str):
-                    fields.refuse(f"{at}.content[{number}]", "a content part", part)
-        elif content is not None and not isinstance(content, str):
-            fields.refuse(f"{at}.content", "text, a list of parts, or null", content)
-        fields.objects(message, "tool_calls", f"{at}.tool_calls")
+        content, role = message.get("content"), message.get("role")
+        if not (role and isinstance(role, str) and isinstance(content, str) and "tool_calls" not in message):
+            _check_message(message, f"messages[{index}]")
     return messages
+
+
+def _check_message(message: JsonObject, at: str) -> None:
+    fields.text(message, "role", f"{at}.role")  # which roles there are is for the model's template to say
+    content = message.get("content")
+    if is_list(content):
+        for number, part in enumerate(content):
+            if not is_object(part) and not isinstance(part, str):
+                fields.refuse(f"{at}.content[{number}]", "a content part", part)
+    elif content is not None and not isinstance(content, str):
+        fields.refuse(f"{at}.content", "text, a list of parts, or null", content)
+    fields.objects(message, "tool_calls", f"{at}.tool_calls")
 
 
 def _tools(body: JsonObject) -> list[ToolSpec]:
     """The function tools. Tools of other types are not ours to judge: a request with one of them passes through."""
     tools: list[ToolSpec] = []
     for index, tool in enumerate(fields.objects(body, "tools", "tools")):
-        at = f"tools[{index}]"
-        if fields.text(tool, "type", f"{at}.type") != "function":
+        if tool.get("type") != "function":
+            fields.text(tool, "type", f"tools[{index}].type")
             return []
-        function = fields.obj(tool, "function", f"{at}.function")
-        name = fields.text(function, "name", f"{at}.function.name")
-        description = function.get("description")
-        tools.append(ToolSpec(name, _schema(function, at), description if isinstance(description, str) else ""))
+        tools.append(_tool(tool, index))
     return tools
 
 
-def _schema(function: JsonObject, at: str) -> Schema:
-    schema = function.get("parameters")
+def _tool(tool: JsonObject, index: int) -> ToolSpec:
+    function = tool.get("function")
+    if not is_object(function):
+        function = fields.obj(tool, "function", f"tools[{index}].function")
+    name, description, schema = function.get("name"), function.get("description"), function.get("parameters")
+    if not isinstance(name, str) or not name:
+        name = fields.text(function, "name", f"tools[{index}].function.name")
     if schema is None:
-        return True
-    if not is_object(schema) and not isinstance(schema, bool):
-        fields.refuse(f"{at}.function.parameters", "a JSON Schema", schema)
-    return schema
+        schema = True
+    elif not is_object(schema) and not isinstance(schema, bool):
+        fields.refuse(f"tools[{index}].function.parameters", "a JSON Schema", schema)
+    return ToolSpec(name, schema, description if isinstance(description, str) else "")
 
 
 def _tool_choice(body: JsonObject, tools: tuple[ToolSpec, ...]) -> ToolChoice:

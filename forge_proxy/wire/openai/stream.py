@@ -58,8 +58,8 @@ class StreamReader:
             if event == _DONE:
                 self.done = True
                 break
-            self.finished = self.finished or _FINISHED.search(event) is not None
             if self._verbatim and self.begun and _looks_right(event):
+                self.finished = self.finished or _FINISHED.search(event) is not None
                 chunks.append(Chunk(as_sent=event))
                 continue
             try:
@@ -71,8 +71,12 @@ class StreamReader:
                 progress.append(Chunk(progress=read, as_sent=chunk.as_sent))
                 continue
             self.begun = True
+            for delta in chunk.deltas:
+                self.finished = self.finished or delta.finish is not None
             chunks.append(self._places.place(chunk))
-        return [*progress, _joined(chunks)] if len(chunks) > 1 else progress + chunks
+        if len(chunks) > 1:
+            chunks = [_joined(chunks)]
+        return progress + chunks if progress else chunks
 
 
 def _looks_right(event: bytes) -> bool:

@@ -124,7 +124,7 @@ async def test_a_server_of_ours_is_stopped_started_restarted_and_given_another_m
         logs = (await client.get(f"{ADMIN}/backend/logs", params={"lines": 2})).json()
 
     assert managed.did == ["stop", "start", "restart"]
-    assert (stopped["state"], started["state"]) == ("stopped", "running")
+    assert (stopped["state"], started["state"]) == ("stopped", "ready")
     assert (other["managed"], other["server"]["model"], other["server"]["pid"]) == (True, "second", 4711)
     assert error(unknown) == (404, "model_not_found", None)
     assert logs == {"lines": ["line 3", "line 4"]}

@@ -36,7 +36,7 @@ ADMIN = "/admin/v1"
 class Managed:
     """A model server that is ours."""
 
-    state: ServerState = "running"
+    state: ServerState = "ready"
     model: str = "first"
     did: list[str] = field(default_factory=list[str])
 
@@ -45,7 +45,7 @@ class Managed:
 
     async def start(self) -> None:
         self.did.append("start")
-        self.state = "running"
+        self.state = "ready"
 
     async def stop(self) -> None:
         self.did.append("stop")

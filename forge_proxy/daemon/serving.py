@@ -1,4 +1,4 @@
-"""The one place that knows every concrete class: builds them, starts them in order, stops them in the other order."""
+"""Starts and stops the daemon, in order: the socket, the backend, the application, the model."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import asyncio
 import gc
 import signal
 import socket
-import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 import uvloop
@@ -19,24 +17,16 @@ from forge_proxy.api.admin.parts import AdminParts, BackendAbout
 from forge_proxy.api.app import create_app
 from forge_proxy.api.auth import Door
 from forge_proxy.api.server import HttpServer, address, is_open_to_all, leads_to, listen
-from forge_proxy.backends.choose import Choice, choose, refuse_contradictions
+from forge_proxy.backends.choose import refuse_contradictions
 from forge_proxy.backends.config import BackendChoiceError
-from forge_proxy.backends.http import AioHttp
-from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
-from forge_proxy.backends.openai_compatible import OpenAICompatible
-from forge_proxy.backends.sampling import read_recommendations
-from forge_proxy.core.budget import Sizing
-from forge_proxy.core.dialect import Dialect
+from forge_proxy.backends.llama_server.programs import TINY_MODEL
 from forge_proxy.core.errors import BackendFault, ForgeError
 from forge_proxy.core.guardrails import GuardPolicy
-from forge_proxy.engine.admission import Admission
+from forge_proxy.daemon.assembly import Assembled, MonotonicClock, assemble
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.budgets import Budgets
+from forge_proxy.engine.events import Event
 from forge_proxy.engine.held import Held
-from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
-from forge_proxy.engine.sampling import Sampling
-from forge_proxy.engine.workshop import Workshop
-from forge_proxy.hardware.machine import Machine
+from forge_proxy.engine.ports import Observer
 from forge_proxy.reload import LiveSettings, Reloads
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
@@ -45,72 +35,11 @@ from forge_proxy.telemetry.systemd import Systemd
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class MonotonicClock:
-    """`Clock` by the operating system."""
-
-    def now(self) -> float:
-        """See `engine.ports.Clock`."""
-        return time.monotonic()
-
-
-@dataclass(frozen=True, slots=True)
-class Assembled:
-    """A backend and the engine over it, and why it is this backend. One of ours has still to be loaded."""
-
-    choice: Choice
-    backend: Backend
-    engine: Engine
-    machine: Machine
-    embedded: EmbeddedLlama | None = None
-
-    async def load(self) -> None:
-        """Load the model, where that is ours to do. Raises `EmbeddedUnavailable`."""
-        if self.embedded is not None:
-            await self.embedded.start()
-
-
-@asynccontextmanager
-async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Assembled]:
-    """Choose a backend, build the engine over it, and stop both at the end. Raises `BackendChoiceError`."""
-    config = settings.backend
-    http = AioHttp(connect_seconds=config.connect_seconds, silence_seconds=config.silence_seconds)
-    workshop = Workshop()
-    machine = Machine()
-    embedded: EmbeddedLlama | None = None
-    try:
-        choice = await choose(config, http)
-        backend: Backend
-        if choice.gguf is not None:
-            backend = embedded = EmbeddedLlama(choice.gguf, config.embedded, http)
-        else:
-            key = config.api_key.get_secret_value() if config.api_key else None
-            health = "/health" if choice.kind == "llama-server" else None
-            backend = OpenAICompatible(choice.url or "", http, api_key=key, health_path=health)
-        clock: Clock = MonotonicClock()
-        thorough: ThoroughReader = workshop
-        admission = Admission(backend, clock, observe, slots=config.slots, limit=config.queue_limit)
-        # A llama-server takes no object as tool_choice: it becomes auto, with no more than a line in its own log.
-        llama = choice.kind in ("llama-server", "embedded")
-        dialect = Dialect(reasoning=config.reasoning, choice_in_words=llama, llama_cpp=llama)
-        # Ollama's OpenAI-compatible route takes no window with a request, and cuts what is too long without a word.
-        sizing = Sizing(truncates=choice.kind == "ollama")
-        budgets = Budgets(backend, clock, observe, settings.budget, sizing, hardware=machine)
-        sampling = Sampling(observe, read_recommendations(), settings.sampling)
-        engine = Engine(backend, clock, observe, config.model, thorough, admission, dialect, budgets, sampling)
-        yield Assembled(choice, backend, engine, machine, embedded)
-    finally:
-        await machine.close()
-        await workshop.close()
-        if embedded is not None:
-            await embedded.stop()
-        await http.close()
-
-
 async def serve(settings: Settings, listener: socket.socket, read: Callable[[], Settings]) -> None:
     """Run the daemon on a socket that listens already, until a signal ends it. `read` reads the settings again."""
     logs.configure(settings.log)
     log = structlog.get_logger()
-    async with assemble(settings, logs.LogObserver()) as parts:
+    async with assemble(settings, _in_next_turn(logs.LogObserver())) as parts:
         choice = parts.choice
         if choice.url is not None and await leads_to(choice.url, listener):
             raise BackendChoiceError(
@@ -143,7 +72,7 @@ async def serve(settings: Settings, listener: socket.socket, read: Callable[[], 
         systemd.ready(f"listening at {address(*listener.getsockname()[:2])}")
         watchdog = asyncio.create_task(_give_signs_of_life(systemd))
         try:
-            await _run(server, listener, parts)
+            await _run(server, listener, parts, self_test=settings.backend.self_test == "on-load")
         finally:
             watchdog.cancel()
             await reloads.close()
@@ -152,11 +81,7 @@ async def serve(settings: Settings, listener: socket.socket, read: Callable[[], 
 
 def _admin_parts(parts: Assembled, guardrails: Held[GuardPolicy], live: LiveSettings) -> AdminParts:
     choice = parts.choice
-    unmanaged = (
-        "the embedded llama.cpp is started and stopped with the daemon"
-        if choice.kind == "embedded"
-        else f"the {choice.kind} at {parts.backend.url} was started elsewhere"
-    )
+    unmanaged = "" if parts.control else f"the {choice.kind} at {parts.backend.url} was started elsewhere"
     return AdminParts(
         parts.engine,
         parts.backend,
@@ -166,6 +91,7 @@ def _admin_parts(parts: Assembled, guardrails: Held[GuardPolicy], live: LiveSett
         configuration=live,
         hardware=parts.machine,
         clock=MonotonicClock(),
+        control=parts.control,
     )
 
 
@@ -184,7 +110,28 @@ async def _settle(engine: Engine) -> None:
         structlog.get_logger().warning("the budget could not be had", error=fault.summary)
 
 
-async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) -> None:
+def _in_next_turn(observe: Observer) -> Observer:
+    """Tell it what happened once the answer has left that it is about."""
+
+    def later(event: Event, /) -> None:
+        asyncio.get_running_loop().call_soon(observe, event)
+
+    return later
+
+
+async def _self_test(parts: Assembled) -> None:
+    """Test the model that answers by default, and say what was found."""
+    log = structlog.get_logger()
+    try:
+        name = await parts.engine.models.usual()
+        card = await parts.engine.capabilities.test(name)
+    except ForgeError as error:
+        log.warning("self-test", failed=error.summary)
+    else:
+        log.info("self-test", **card.as_json())
+
+
+async def _run(server: HttpServer, listener: socket.socket, parts: Assembled, *, self_test: bool = False) -> None:
     """Answer while the model is being loaded: health says so, requests wait. Raises what loading fails with."""
 
     log = structlog.get_logger()
@@ -204,10 +151,13 @@ async def _run(server: HttpServer, listener: socket.socket, parts: Assembled) ->
         if health.status == "ok":
             log.info("ready")
             await _settle(parts.engine)
+            if self_test:
+                await _self_test(parts)
         else:
             log.warning("backend does not answer yet", status=health.status, detail=health.detail)
 
     gc.collect()
+    gc.set_threshold(20_000, 20, 20)  # a parsed request alone is thousands of objects, and none of them is in a cycle
     gc.freeze()  # what there is now stays: the collector need not look at it again
     telling, loading = asyncio.create_task(tell_hardware()), asyncio.create_task(load())
     await server.serve(sockets=[listener])

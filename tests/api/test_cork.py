@@ -1,0 +1,84 @@
+"""What is written at one time leaves together, in order and without loss."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import uvloop
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forge_proxy.api.cork import Corked
+
+HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
+
+
+class Wire(asyncio.Transport):
+    """Notes what is done to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        self.sent.append(bytes(data))
+
+    def close(self) -> None:
+        self.sent.append(b"closed")
+
+    def abort(self) -> None:
+        self.sent.append(b"aborted")
+
+
+async def written(turns: list[list[bytes]], apart: float = 0.002) -> list[bytes]:
+    """What is sent of pieces that are written in so many turns of the loop."""
+    wire = Wire()
+    corked = Corked(wire, asyncio.get_running_loop())
+    for turn in turns:
+        for piece in turn:
+            corked.write(piece)
+        await asyncio.sleep(apart)
+    return wire.sent
+
+
+def run(turns: list[list[bytes]]) -> list[bytes]:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(written(turns))
+
+
+def test_a_head_leaves_with_its_body() -> None:
+    assert run([[HEAD, b"body"]]) == [HEAD + b"body"]
+
+
+def test_a_head_with_nothing_behind_it_leaves_in_the_next_turn() -> None:
+    assert run([[HEAD], [b"first"], [b"second"]]) == [HEAD, b"first", b"second"]
+
+
+def test_pieces_that_come_by_themselves_leave_by_themselves() -> None:
+    assert run([[b"one"], [b"two"], [b"three"]]) == [b"one", b"two", b"three"]
+
+
+def test_what_is_written_in_one_turn_takes_two_writes_at_most() -> None:
+    assert run([[b"a", b"b", b"c", b"d"], [b"e"]]) == [b"a", b"bcd", b"e"]
+
+
+@pytest.mark.parametrize("end", ["close", "abort"])
+def test_nothing_written_is_lost_at_the_end(end: str) -> None:
+    async def end_at_once() -> list[bytes]:
+        wire = Wire()
+        corked = Corked(wire, asyncio.get_running_loop())
+        corked.write(HEAD)
+        corked.write(b"part")
+        getattr(corked, end)()
+        await asyncio.sleep(0)
+        return wire.sent
+
+    assert asyncio.run(end_at_once()) == [HEAD + b"part", f"{end}ed".encode().replace(b"ee", b"e")]
+
+
+@given(st.lists(st.lists(st.sampled_from([HEAD, b"x", b"yy", b"HTTP/1.", b""])), max_size=6))
+def test_the_bytes_are_the_same_in_the_same_order(turns: list[list[bytes]]) -> None:
+    sent = asyncio.run(written(turns, apart=0))
+    assert b"".join(sent) == b"".join(piece for turn in turns for piece in turn)
