@@ -54,7 +54,11 @@ class Budgets:
         self.wish = wish or BudgetPolicy()
 
     async def of(self, model: str | None = None, told: int | None = None) -> Budget:
-        """The budget of a model, whose window `told` is, where it is known already. Raises nothing."""
+        """The budget of a model, whose window `told` is, where it is known already. Raises nothing.
+
+        Of a server that is restarted for it the budget is that of all its names.
+        """
+        model = None if self._restarts else model
         budget = await self._made(self.wish, await self._window(model, told))
         if self._told.get(model) != budget:
             if len(self._told) >= _REMEMBERED:
@@ -101,6 +105,10 @@ class Budgets:
         tokens = estimate_tokens(*_prompt(call)) if exact is None else exact
         if tokens > budget.tokens:
             raise ContextBudgetExceeded(tokens, budget.tokens, budget.because, exact=exact is not None)
+
+    @property
+    def _restarts(self) -> bool:
+        return self._resizer is not None and self._sizing.by == "restart"
 
     @property
     def _may_enforce(self) -> bool:

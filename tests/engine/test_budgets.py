@@ -206,6 +206,16 @@ async def test_a_switch_restarts_a_server_of_ours_and_back() -> None:
     assert budgets.wish is FULL
 
 
+async def test_a_name_first_asked_for_after_a_switch_has_the_budget_of_the_server() -> None:
+    server = Server()
+    budgets, heard = made(server, FULL, Sizing("restart"))
+    await budgets.switch(FAST)
+
+    assert (await budgets.of("tiny", told=4096)).tokens == 4096
+    assert (await budgets.of("other")).tokens == 4096
+    assert [event.model for event in heard if isinstance(event, BudgetChosen)] == [None]  # it is told once
+
+
 async def test_a_wish_that_was_there_from_the_start_is_given_to_the_server_when_it_is_there() -> None:
     server = Server()
     budgets, _ = made(server, FAST, Sizing("restart"))
