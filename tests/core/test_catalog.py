@@ -1,0 +1,35 @@
+"""Which model a name means."""
+
+from __future__ import annotations
+
+import pytest
+
+from forge_proxy.core.catalog import Catalog
+from forge_proxy.core.errors import UnknownModel
+
+ALIASES = {"gpt-4o": "large"}
+
+
+@pytest.mark.parametrize(
+    ("names", "default", "asked", "found"),
+    [
+        (("small", "large"), None, "large", "large"),
+        (("small", "large"), None, "gpt-4o", "large"),
+        (("small", "large"), "small", "gpt-4o", "large"),
+        (("small", "large"), "large", "anything", "large"),
+        (("small", "large"), None, None, "small"),
+        (("small", "large"), "large", None, "large"),
+        (("large",), None, "anything", "large"),
+    ],
+)
+def test_a_name_then_an_alias_then_the_default_then_the_only_one(
+    names: tuple[str, ...], default: str | None, asked: str | None, found: str
+) -> None:
+    assert Catalog(names, ALIASES, default).find(asked) == found
+
+
+def test_a_name_that_leads_nowhere_is_told_the_names() -> None:
+    with pytest.raises(UnknownModel) as caught:
+        Catalog(("small", "large"), ALIASES).find("anything")
+
+    assert caught.value.known == ("small", "large")
