@@ -38,6 +38,7 @@ from forge_proxy.core.errors import (
     EmptyAnswer,
     ForgeError,
     InvalidRequest,
+    ModelNotLoaded,
     Overloaded,
     ToolCallInvalid,
     ToolChoiceUnsatisfied,
@@ -70,6 +71,7 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     BackendLost: (503, "server_error", "backend_restarting"),
     BackendNotReady: (503, "server_error", "backend_loading"),
     BackendDown: (503, "server_error", "backend_down"),
+    ModelNotLoaded: (503, "server_error", "model_not_loaded"),
     BackendFault: (502, "server_error", "backend_error"),
     ToolChoiceUnsatisfied: (502, "server_error", "tool_choice_unsatisfied"),
     ToolCallInvalid: (502, "server_error", "tool_call_invalid"),
@@ -99,7 +101,7 @@ def render(error: ForgeError) -> Rendered:
 
 
 def _headers_for(error: ForgeError) -> Mapping[str, str]:
-    if isinstance(error, Overloaded | BackendLost | BackendNotReady):
+    if isinstance(error, Overloaded | BackendLost | BackendNotReady | ModelNotLoaded):
         return {"retry-after": str(error.seconds)}
     if isinstance(error, BackendDown):  # until somebody does something about it
         return {"x-should-retry": "false"}

@@ -44,7 +44,7 @@ async def _look(settings: Settings, *, self_test: bool) -> tuple[list[tuple[str,
             rows.append(("models", models))
             good = health.status == "ok" and answers and free
             if self_test and good:
-                rows += _on_card(await parts.engine.capabilities.test(await parts.engine.models.usual()))
+                rows += _on_card(await parts.engine.test(await parts.engine.models.usual()))
             rows.append(("result", "ready" if good else "not ready"))
             return rows, good
     except ForgeError as error:

@@ -125,6 +125,15 @@ class BackendDown(BackendFault):
         super().__init__(why, url=url)
 
 
+class ModelNotLoaded(BackendFault):
+    """One model of several could not be loaded, the others are served on. It is tried again after `seconds`."""
+
+    def __init__(self, model: str, why: str, seconds: int) -> None:
+        super().__init__(f"the model {model!r} could not be loaded: {why}; it is tried again in {seconds} s", url=model)
+        self.model = model
+        self.seconds = seconds
+
+
 class BackendError(BackendFault):
     """The model server answered with an HTTP error. `body` is what it said, parsed if it was JSON."""
 

@@ -124,7 +124,7 @@ async def _self_test(parts: Assembled) -> None:
     log = structlog.get_logger()
     try:
         name = await parts.engine.models.usual()
-        card = await parts.engine.capabilities.test(name)
+        card = await parts.engine.test(name)
     except ForgeError as error:
         log.warning("self-test", failed=error.summary)
     else:

@@ -11,6 +11,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeAlias
 
+from forge_proxy.core.capability import CapabilityCard
+from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.dialect import AS_SENT, Dialect
 from forge_proxy.core.errors import BackendLost, ContextBudgetExceeded, ContextOverflow, ForgeError, UnreadCall
@@ -66,6 +68,7 @@ class Engine:
         cards: CardStore | None = None,
         budgets: Budgets | None = None,
         sampling: Sampling | None = None,
+        catalog: Catalog | None = None,
     ) -> None:
         self._backend = Accommodating(backend, observe, dialect)
         self._own_prompt = OwnPrompt(self._backend)
@@ -74,7 +77,7 @@ class Engine:
         self._thorough = thorough
         self._admission = admission or Admission(backend, clock, observe)
         self._tool_sets = ToolSets()
-        self.models = Models(backend, clock, default_model)
+        self.models = Models(backend, clock, default_model, catalog)
         self.budgets = budgets or Budgets(backend, clock, observe)
         self.sampling = sampling or Sampling(observe)
         self.text_answers = TextAnswers()
@@ -85,14 +88,19 @@ class Engine:
         """Who runs and who waits, to look at."""
         return self._admission.queue
 
+    async def test(self, model: str) -> CapabilityCard:
+        """Test a model, in a slot like a request's, and keep what is found. Raises `BackendFault` or `Overloaded`."""
+        async with self._admission.slot("self-test", model):
+            return await self.capabilities.test(model)
+
     async def answer(
         self, request: ChatRequest, policy: GuardPolicy, *, request_id: str, client: str = ""
     ) -> AsyncGenerator[AnswerEvent]:
         """Chunks of the answer as they may leave, then a `Report`. Closing it stops the generation.
 
         Slots are shared fairly between clients, whom any string names. Raises `Overloaded`, `ContextBudgetExceeded`,
-        `UnsupportedModelError`, a `BackendFault`, `ToolChoiceUnsatisfied`, `ToolCallInvalid` or `EmptyAnswer`; after
-        chunks have been yielded the answer is then incomplete.
+        `UnknownModel`, `UnsupportedModelError`, a `BackendFault`, `ToolChoiceUnsatisfied`, `ToolCallInvalid` or
+        `EmptyAnswer`; after chunks have been yielded the answer is then incomplete.
         """
         began = self._clock.now()
         slot = self._admission.slot(client)
@@ -102,7 +110,7 @@ class Engine:
 
         done = False
         try:
-            served = self.models.served_as(request.model)
+            slot.model = served = self.models.served_as(request.model)
             turn = open_turn(
                 request, policy, request_id=request_id,
                 nudge_text=self.text_answers.should_nudge(policy, served),

@@ -107,6 +107,24 @@ class Looped:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelSwapped:
+    """Another model of the catalog was loaded, in so many `seconds`. `before` is the one that gave way to it."""
+
+    model: str
+    before: str | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailed:
+    """A model of the catalog could not be loaded: its requests are refused for so many `seconds`."""
+
+    model: str
+    why: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
     """A request was answered. `seconds` from its arrival, of which it was `queued` for so many."""
 
@@ -149,6 +167,8 @@ Event: TypeAlias = (
     | Retried
     | AskedAnew
     | Looped
+    | ModelSwapped
+    | ModelFailed
     | Answered
     | Failed
     | Abandoned

@@ -1,9 +1,13 @@
-"""Which model a request means: the names a backend serves, kept for a while, and the name to send for one asked for."""
+"""Which model a request means: the names a backend serves, kept for a while, and the name to send for one asked for.
+
+With a catalog the names are those of the catalog, and a request that means none of them is refused.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.chat import ModelCard
 from forge_proxy.core.errors import BackendDown, BackendFault, BackendNotReady, BackendUnreachable, UnknownModel
 from forge_proxy.engine.ports import Backend, Clock
@@ -13,12 +17,17 @@ _KEPT_FOR = 30.0
 
 
 class Models:
-    """The models of one backend. `default` stands in for names that the backend does not know."""
+    """The models of one backend. `default` stands in for names that the backend does not know, where there is no
+    catalog, which has a default itself.
+    """
 
-    def __init__(self, backend: Backend, clock: Clock, default: str | None = None) -> None:
+    def __init__(
+        self, backend: Backend, clock: Clock, default: str | None = None, catalog: Catalog | None = None
+    ) -> None:
         self._backend = backend
         self._clock = clock
         self._default = default
+        self._catalog = catalog
         self._cards: Sequence[ModelCard] = ()
         self._names: frozenset[str] = frozenset()
         self._until = float("-inf")
@@ -35,7 +44,9 @@ class Models:
         self._until = float("-inf")
 
     async def get(self, name: str) -> ModelCard:
-        """One model by its name. Raises `UnknownModel` or `BackendFault`."""
+        """One model by its name, or alias. Raises `UnknownModel` or `BackendFault`."""
+        if self._catalog is not None:
+            name = self._catalog.known(name) or name
         for card in await self.list():
             if name in _names(card):
                 return card
@@ -46,8 +57,10 @@ class Models:
 
         A name that the backend does not know becomes the configured default, or the one model there is. With several
         and no default it is sent as it is: the backend knows best what to say about it. Raises `BackendUnreachable`,
-        `BackendNotReady` or `BackendDown`.
+        `BackendNotReady` or `BackendDown`, and with a catalog `UnknownModel`.
         """
+        if self._catalog is not None:
+            return self._stand_in(asked)
         if self._clock.now() > self._until:
             try:
                 await self.list()
@@ -59,6 +72,8 @@ class Models:
 
     async def usual(self) -> str:
         """The model for requests that name none: the default, else the first. Raises `UnknownModel`, `BackendFault`."""
+        if self._catalog is not None:
+            return self._catalog.first
         if self._default is not None:
             return self._default
         for card in await self.list():
@@ -66,10 +81,16 @@ class Models:
         raise UnknownModel("", [])
 
     def served_as(self, asked: str | None) -> str:
-        """The model that a name means, as far as is known without asking: what is learned of it is kept under this."""
+        """The model that a name means, as far as is known without asking: what is learned of it is kept under this.
+
+        Raises `UnknownModel` where a catalog has no such name.
+        """
         return self._stand_in(asked) or asked or ""
 
     def _stand_in(self, asked: str | None) -> str | None:
+        if self._catalog is not None:
+            found = self._catalog.find(asked)
+            return None if found == asked else found
         if asked in self._names:
             return None
         if self._default is not None:

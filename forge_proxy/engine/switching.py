@@ -23,8 +23,9 @@ class Switching:
         self._forget = forget
         self._turn = asyncio.Lock()
 
-    async def switch(self, exchange: Callable[[], Awaitable[_T]], *, drain_seconds: float) -> _T:
-        """What `exchange` gives, which is made when no request runs any more, or after so many seconds.
+    async def switch(self, exchange: Callable[[], Awaitable[_T]], *, drain_seconds: float | None) -> _T:
+        """What `exchange` gives, which is made when no request runs any more, or after so many seconds; None waits for
+        every answer.
 
         Whatever becomes of it, also when it raises or this is cancelled, those who wait then go on.
         """

@@ -25,6 +25,8 @@ from forge_proxy.engine.events import (
     Failed,
     LeftOut,
     Looped,
+    ModelFailed,
+    ModelSwapped,
     PromptCut,
     Retried,
     ServerTurned,
@@ -120,6 +122,10 @@ class LogObserver:
                     end=loop.end,
                     cut=cut,
                 )
+            case ModelSwapped(model, before, seconds):
+                self._log.info("model swapped", model=model, before=before, seconds=round(seconds, 3))
+            case ModelFailed(model, why, seconds):
+                self._log.warning("model not loaded", model=model, error=why, refused_seconds=round(seconds))
             case Answered(request_id, model, report, seconds, queued):
                 self._log.info(
                     "answered",
