@@ -128,8 +128,8 @@ def _with_keys_of(written: ServerConfig, held: ServerConfig) -> ServerConfig:
 
 def _changed(before: dict[str, Any], after: dict[str, Any], prefix: str = "") -> Iterator[str]:
     """The dotted names of settings that differ."""
-    for name, value in after.items():
-        old = before[name]
+    for name in {**before, **after}:  # of what is named by the user, as models are, there may be more or fewer
+        old, value = before.get(name), after.get(name)
         if isinstance(value, dict) and isinstance(old, dict):
             yield from _changed(old, value, f"{prefix}{name}.")  # pyright: ignore[reportUnknownArgumentType]
         elif value != old:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from forge_proxy.api.config import ServerConfig
+from forge_proxy.backends.catalog import Models
 from forge_proxy.backends.config import BackendConfig
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.guardrails import GuardPolicy
@@ -46,6 +47,7 @@ class Settings(BaseSettings):
 
     server: ServerConfig = Field(default_factory=ServerConfig)
     backend: BackendConfig = Field(default_factory=BackendConfig)
+    models: Models = Field(default_factory=dict, description="Several models, by name; with none it is the backend's.")
     budget: BudgetPolicy = Field(default_factory=BudgetPolicy)
     sampling: SamplingPolicy = Field(default_factory=SamplingPolicy)
     guardrails: GuardPolicy = Field(default_factory=GuardPolicy)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from forge_proxy.backends.catalog import ModelEntry, catalog_of, launch_specs, refuse_wrong_models
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig, Kind
 from forge_proxy.backends.http import HttpClient
 from forge_proxy.backends.llama_server.launch import LaunchSpec
@@ -31,6 +33,8 @@ class Choice:
     because: str
     url: str | None = None
     launch: LaunchSpec | None = None
+    specs: Mapping[str, LaunchSpec] = field(default_factory=dict[str, LaunchSpec])
+    """How each of several models is served by one of ours; `launch` is the first of them."""
 
     @property
     def gguf(self) -> Path | None:
@@ -38,9 +42,14 @@ class Choice:
         return self.launch.model if self.launch else None
 
 
-async def choose(config: BackendConfig, http: HttpClient) -> Choice:
+_NO_MODELS: Mapping[str, ModelEntry] = {}
+
+
+async def choose(config: BackendConfig, http: HttpClient, models: Mapping[str, ModelEntry] = _NO_MODELS) -> Choice:
     """The backend that the settings mean. Raises `BackendChoiceError`."""
-    refuse_contradictions(config)
+    refuse_contradictions(config, models)
+    if (catalog := catalog_of(models, config.model)) is not None:
+        return await _with_models(config, models, catalog.first)
     if config.url is not None:
         return await _at_url(config, config.url, http)
     if config.gguf is not None:
@@ -56,6 +65,15 @@ async def choose(config: BackendConfig, http: HttpClient) -> Choice:
     if found and found.kind in ("llama-server", "ollama"):
         return Choice(found.kind, "nothing is named, and it is running", url=found.url)
     return _with_test_model(config, "nothing is named and no server is running, so it is the test model")
+
+
+async def _with_models(config: BackendConfig, models: Mapping[str, ModelEntry], first: str) -> Choice:
+    file = models[first].gguf
+    if file is None:
+        return Choice("ollama", "its models are listed", url=config.url or OLLAMA)
+    program, because = await asyncio.to_thread(find_program, config, file)
+    specs = launch_specs(config, program, models)
+    return Choice(program.kind, because, launch=specs[first], specs=specs)
 
 
 def _with_test_model(config: BackendConfig, because: str) -> Choice:
@@ -77,9 +95,11 @@ async def _at_url(config: BackendConfig, url: str, http: HttpClient) -> Choice:
     return Choice(kind, f"its URL is named and {kind} answers there", url=url)
 
 
-def refuse_contradictions(config: BackendConfig) -> None:
+def refuse_contradictions(config: BackendConfig, models: Mapping[str, ModelEntry] = _NO_MODELS) -> None:
     """Raise `BackendChoiceError` where the settings exclude each other or lack something."""
     kind = config.kind
+    refuse_wrong_models(config, models)
+    is_file_named = config.gguf is not None or any(entry.gguf is not None for entry in models.values())
     if config.gguf is not None and config.url is not None:
         raise BackendChoiceError(
             "backend.gguf and backend.url exclude each other: a running server has its model already"
@@ -88,9 +108,9 @@ def refuse_contradictions(config: BackendConfig) -> None:
         raise BackendChoiceError("backend.url names a running server; leave it out for the embedded backend")
     if config.gguf is not None and kind not in (None, *_OURS):
         raise BackendChoiceError(f"backend.gguf is for a server that forge-proxy starts; {kind} has its own models")
-    if config.gguf is None and kind == "llamafile":
+    if not is_file_named and kind == "llamafile":
         raise BackendChoiceError("a llamafile needs --gguf, the model that it shall serve")
-    if config.llama_server.binary is not None and (config.gguf is None or kind == "embedded"):
+    if config.llama_server.binary is not None and (not is_file_named or kind == "embedded"):
         raise BackendChoiceError(
             "backend.llama_server.binary is the program for a model file: it needs --gguf, and no other kind"
         )

@@ -72,6 +72,11 @@ class LlamaServerConfig(BaseModel):
     threads: int | None = Field(default=None, ge=1, description="CPU threads. Default: llama.cpp's choice.")
     cache_type_k: CacheType | None = Field(default=None, description="How the KV cache keeps its keys. Default: f16.")
     cache_type_v: CacheType | None = Field(default=None, description="How the KV cache keeps its values. Default: f16.")
+    swap_after_seconds: float = Field(
+        default=30,
+        gt=0,
+        description="With several models: how long requests for others wait before the loaded one takes no more.",
+    )
     port: int = Field(default=0, ge=0, le=65535, description="The port it listens on; 0 takes a free one.")
     extra: Annotated[list[str], AfterValidator(_check_extra)] = Field(
         default_factory=list, description="More flags for it, each word an item. Those that are set here are refused."

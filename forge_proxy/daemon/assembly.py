@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator
@@ -10,23 +11,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forge_proxy.backends.cards import CardFile, state_folder
+from forge_proxy.backends.catalog import catalog_of
 from forge_proxy.backends.choose import Choice, choose
 from forge_proxy.backends.config import BackendConfig
-from forge_proxy.backends.http import AioHttp
+from forge_proxy.backends.http import AioHttp, HttpClient
+from forge_proxy.backends.llama_server.catalog import CatalogLlama
 from forge_proxy.backends.llama_server.managed import ManagedLlama
 from forge_proxy.backends.llama_server.manager import ServerManager
 from forge_proxy.backends.ollama import Ollama
-from forge_proxy.backends.ollama_window import OllamaWindow
+from forge_proxy.backends.ollama_catalog import Entry, OllamaCatalog
+from forge_proxy.backends.ollama_window import OllamaWindow, OllamaWindows
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.backends.sampling import read_recommendations
 from forge_proxy.core.budget import Sizing
 from forge_proxy.core.dialect import Dialect
+from forge_proxy.core.scheduling import Schedule
+from forge_proxy.daemon.catalog_server import CatalogServer
 from forge_proxy.daemon.own_server import OwnServer
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.ports import Backend, Clock, Observer, Resizer, ThoroughReader
-from forge_proxy.engine.sampling import Sampling
+from forge_proxy.engine.sampling import OwnSampling, Sampling
+from forge_proxy.engine.scheduler import Scheduler
 from forge_proxy.engine.switching import Switching
 from forge_proxy.engine.workshop import Workshop
 from forge_proxy.hardware.machine import Machine
@@ -61,7 +68,10 @@ class Assembled:
 
     async def load(self) -> None:
         """Load the model, where that is ours to do; requests wait in line. Raises `CannotStart`."""
-        if self.manager is not None:
+        control, first = self.control, self.choice.launch
+        if isinstance(control, CatalogServer) and first is not None:
+            await self.switching.switch(lambda: control.load(first.alias), drain_seconds=0)
+        elif self.manager is not None:
             async with self.admission.paused():
                 await self.manager.start()
 
@@ -76,38 +86,65 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
     clock: Clock = MonotonicClock()
     manager: ServerManager | None = None
     messages: AnthropicMessages | None = None
+    ollamas: dict[str, Entry] = {}
+    swapping: asyncio.Task[None] | None = None
     try:
-        choice = await choose(config, http)
+        choice = await choose(config, http, settings.models)
         backend: Backend
         key = config.api_key.get_secret_value() if config.api_key else None
         if choice.launch is not None:
             manager = ServerManager(choice.launch, config.llama_server, http, clock, observe)
-            backend = ManagedLlama(manager)
+            backend = CatalogLlama(manager, choice.specs) if choice.specs else ManagedLlama(manager)
         elif choice.kind == "anthropic":
             backend = messages = _messages_api(choice, config)
         elif choice.kind == "ollama":
-            backend = Ollama(choice.url or "", http, config.ollama, observe, api_key=key)
+            ollamas = _ollamas(choice, settings, http, observe)
+            backend = OllamaCatalog(ollamas) if settings.models else ollamas[""].ollama
         else:
             health = "/health" if choice.kind == "llama-server" else None
             backend = OpenAICompatible(choice.url or "", http, api_key=key, health_path=health)
         thorough: ThoroughReader = workshop
-        admission = Admission(backend, clock, observe, slots=config.slots, limit=config.queue_limit)
+        schedule = Schedule(config.llama_server.swap_after_seconds) if choice.specs else None
+        admission = Admission(backend, clock, observe, slots=config.slots, limit=config.queue_limit, schedule=schedule)
         # A llama-server takes no object as tool_choice: it becomes auto, with no more than a line in its own log.
         llama = choice.launch is not None or choice.kind == "llama-server"
         dialect = Dialect(config.reasoning, config.tools, choice_in_words=llama, llama_cpp=llama)
         switching = Switching(admission, lambda: engine.models.forget())  # there is one by then
         drain = config.llama_server.drain_seconds
-        control = OwnServer(manager, switching, drain) if manager else None
+        catalog = catalog_of(settings.models, config.model)
+        control: OwnServer | None = None
+        if manager is not None and catalog is not None:
+            swapper = control = CatalogServer(
+                manager,
+                switching,
+                drain,
+                admission,
+                catalog,
+                choice.specs,
+                lambda name, start: budgets.load(name, start),
+            )
+            swapping = asyncio.create_task(Scheduler(admission, switching, swapper.load, clock, observe).run())
+        elif manager is not None:
+            control = OwnServer(manager, switching, drain)
         resizer: Resizer | None = control
         sizing = Sizing("restart") if control else Sizing()
-        if isinstance(backend, Ollama):
-            resizer, sizing = OllamaWindow(backend, switching, drain), Sizing("request", truncates=True)
-        budgets = Budgets(backend, clock, observe, settings.budget, sizing, resizer, machine)
-        sampling = Sampling(observe, read_recommendations(), settings.sampling)
-        cards = CardFile(state_folder(os.environ), choice.url or f"managed {choice.gguf}")
-        engine = Engine(backend, clock, observe, config.model, thorough, admission, dialect, cards, budgets, sampling)
+        if choice.kind == "ollama":
+            sizing = Sizing("request", truncates=True)
+            windows = {name: OllamaWindow(one.ollama, switching, drain, one.model) for name, one in ollamas.items()}
+            resizer = OllamaWindows(windows) if settings.models else windows[""]
+        own = {name: entry.budget for name, entry in settings.models.items() if entry.budget is not None}
+        budgets = Budgets(backend, clock, observe, settings.budget, sizing, resizer, machine, own)
+        sampling = Sampling(observe, read_recommendations(), settings.sampling, _own_sampling(settings))
+        files = {name: str(spec.model) for name, spec in choice.specs.items()} or choice.gguf
+        cards = CardFile(state_folder(os.environ), choice.url or f"managed {files}")
+        engine = Engine(
+            backend, clock, observe, config.model, thorough, admission, dialect, cards, budgets, sampling, catalog
+        )
         yield Assembled(choice, backend, engine, machine, admission, switching, manager, control)
     finally:
+        if swapping is not None:
+            swapping.cancel()
+            await asyncio.wait([swapping])
         await machine.close()
         await workshop.close()
         if messages is not None:
@@ -115,6 +152,29 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
         if manager is not None:
             await manager.close()
         await http.close()
+
+
+def _ollamas(choice: Choice, settings: Settings, http: HttpClient, observe: Observer) -> dict[str, Entry]:
+    """An adapter for each model of the catalog; without one a single one, under no name."""
+    config = settings.backend
+    key = config.api_key.get_secret_value() if config.api_key else None
+
+    def adapter(context: int | None) -> Ollama:
+        terms = config.ollama if context is None else config.ollama.model_copy(update={"num_ctx": context})
+        return Ollama(choice.url or "", http, terms, observe, api_key=key)
+
+    listed = {name: Entry(entry.ollama or name, adapter(entry.context)) for name, entry in settings.models.items()}
+    return listed or {"": Entry(None, adapter(None))}
+
+
+def _own_sampling(settings: Settings) -> dict[str, OwnSampling]:
+    return {
+        name: OwnSampling(
+            {str(key): value for key, value in entry.sampling.items()},
+            entry.gguf.stem if entry.gguf is not None else entry.ollama,
+        )
+        for name, entry in settings.models.items()
+    }
 
 
 def _messages_api(choice: Choice, config: BackendConfig) -> AnthropicMessages:

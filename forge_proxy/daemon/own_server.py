@@ -48,7 +48,11 @@ class OwnServer:
         """See `api.admin.ports.BackendControl`."""
         return self._manager.logs(lines)
 
-    async def resize(self, tokens: int | None) -> None:
+    def served(self) -> Sequence[str | None]:
+        """See `engine.ports.Resizer`."""
+        return (None,)
+
+    async def resize(self, tokens: int | None, model: str | None = None) -> None:
         """See `engine.ports.Resizer`."""
         spec = replace(self._manager.status().spec, context=self._usual if tokens is None else tokens)
         await self._exchange(lambda: self._manager.ensure(spec, drain_seconds=0))

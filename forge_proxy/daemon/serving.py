@@ -46,7 +46,8 @@ async def serve(settings: Settings, listener: socket.socket, read: Callable[[], 
                 f"backend.url {choice.url} is where this daemon itself listens; name the model server or another --port"
             )
         model_file = str(choice.gguf) if choice.gguf else None
-        log.info("backend", kind=choice.kind, url=choice.url, model_file=model_file, because=choice.because)
+        listed = {"models": list(settings.models)} if settings.models else {}
+        log.info("backend", kind=choice.kind, url=choice.url, model_file=model_file, because=choice.because, **listed)
         if choice.gguf == TINY_MODEL:
             log.warning("test model", note="it understands a few phrases: for trying the daemon, not for work")
         door, guardrails = Door(settings.server), Held(settings.guardrails)
@@ -170,7 +171,7 @@ async def _run(server: HttpServer, listener: socket.socket, parts: Assembled, *,
 def run(read: Callable[[], Settings]) -> None:
     """Run the daemon in this process, until a signal ends it. Raises as `read`, `listen` and `assemble`."""
     settings = read()
-    refuse_contradictions(settings.backend)  # before anything is taken or started
+    refuse_contradictions(settings.backend, settings.models)  # before anything is taken or started
     listener = listen(settings.server)
 
     async def main() -> None:

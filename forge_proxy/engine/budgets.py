@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import orjson
@@ -24,12 +25,16 @@ _KEPT_FOR = 30.0
 _KEPT_AFTER_A_FAULT = 1.0
 _REMEMBERED = 256
 _FIXED = Sizing()
+_NONE: Mapping[str, BudgetPolicy] = {}
 
 Count = Callable[[ModelCall], Awaitable[int | None]]
 
 
 class Budgets:
-    """One writer of the wish; `of` makes a model's budget of it. Without a `Resizer` the backend's window is fixed."""
+    """One writer of the wish; `of` makes a model's budget of it, or of the model's `own` wish where it has one.
+
+    Without a `Resizer` the backend's window is fixed.
+    """
 
     def __init__(
         self,
@@ -40,6 +45,7 @@ class Budgets:
         sizing: Sizing = _FIXED,
         resizer: Resizer | None = None,
         hardware: HardwareSource | None = None,
+        own: Mapping[str, BudgetPolicy] = _NONE,
     ) -> None:
         self._backend = backend
         self._clock = clock
@@ -47,7 +53,8 @@ class Budgets:
         self._sizing = sizing
         self._resizer = resizer
         self._hardware = hardware
-        self._given: int | None = None
+        self._own = own
+        self._given: dict[str | None, int | None] = {}
         self._windows: OrderedDict[str | None, tuple[float, Window]] = OrderedDict()
         self._told: dict[str | None, Budget] = {}
         self._switching = asyncio.Lock()
@@ -56,16 +63,21 @@ class Budgets:
     async def of(self, model: str | None = None, told: int | None = None) -> Budget:
         """The budget of a model, whose window `told` is, where it is known already. Raises nothing.
 
-        Of a server that is restarted for it the budget is that of all its names.
+        Of a server that is restarted for it the budget is that of all its names, or that of a model of a catalog; then
+        None is the loaded one.
         """
-        model = None if self._restarts else model
-        budget = await self._made(self.wish, await self._window(model, told))
+        model = self._key(model)
+        budget = await self._made(self.wish_of(model), await self._window(model, told))
         if self._told.get(model) != budget:
             if len(self._told) >= _REMEMBERED:
                 self._told.clear()
             self._told[model] = budget
             self._observe(BudgetChosen(model, budget))
         return budget
+
+    def wish_of(self, model: str | None) -> BudgetPolicy:
+        """What its budget is made of."""
+        return self.wish if model is None else self._own.get(model, self.wish)
 
     async def advertised(self, cards: Sequence[ModelCard]) -> list[ModelCard]:
         """The cards, each with its budget for a window: that is what clients may count on."""
@@ -74,18 +86,40 @@ class Budgets:
     async def settle(self) -> None:
         """Give the backend the window that the wish wants, once it is there. Raises `BackendFault`."""
         async with self._switching:
-            await self._resize((await self.of()).given)
+            await self._fit(self.wish)
+            for model in self._served():
+                await self.of(model)
 
     async def switch(self, wish: BudgetPolicy) -> Budget:
         """Make another wish, and give the backend the window for it. Raises `BudgetUnchanged`: the old one holds."""
         async with self._switching:
-            budget = await self._made(wish, await self._window(None))
             try:
-                await self._resize(budget.given)
+                await self._fit(wish)
             except BackendFault as fault:
+                with suppress(BackendFault):  # of several models some may have it already
+                    await self._fit(self.wish)
                 raise BudgetUnchanged(str(fault)) from fault
             self.wish = wish
             return await self.of()
+
+    async def load(self, model: str, start: Callable[[int | None], Awaitable[object]]) -> None:
+        """Have a model of a catalog started with the window that its budget wants, None for its own.
+
+        Half of a window is known once it has run with the whole; then it is started twice. Raises what `start` does.
+        """
+        tokens = (await self._made(self.wish_of(model), await self._window(model))).given
+        await start(tokens)
+        self._gave(model, tokens)
+        better = (await self.of(model)).given
+        if better == tokens:
+            return
+        try:
+            await start(better)
+        except BackendFault:
+            if model not in self._served():
+                raise
+        else:
+            self._gave(model, better)
 
     async def admit(self, call: ModelCall, count: Count) -> None:
         """Let a call pass whose prompt is within the budget. Raises `ContextBudgetExceeded`.
@@ -93,9 +127,11 @@ class Budgets:
         A token is a byte at least, and the JSON around the texts is more than what a template puts there; so most calls
         cost no more than measuring that, and nothing at all where the backend itself refuses what is too long.
         """
-        if self.wish.overflow == "forward" or not self._may_enforce:
+        model = call.model or call.request.model
+        wish = self.wish_of(model)
+        if wish.overflow == "forward" or not self._may_enforce(wish):
             return
-        budget = await self.of(call.model or call.request.model)
+        budget = await self.of(model)
         if not budget.enforced or budget.tokens is None or _bytes(call) <= budget.tokens:
             return
         try:
@@ -106,21 +142,46 @@ class Budgets:
         if tokens > budget.tokens:
             raise ContextBudgetExceeded(tokens, budget.tokens, budget.because, exact=exact is not None)
 
-    @property
-    def _restarts(self) -> bool:
-        return self._resizer is not None and self._sizing.by == "restart"
+    def _served(self) -> Sequence[str | None]:
+        return self._resizer.served() if self._resizer else (None,)
 
-    @property
-    def _may_enforce(self) -> bool:
-        ours = self.wish.mode in (BudgetMode.MANUAL, BudgetMode.FORGE_FAST)
+    def _key(self, model: str | None) -> str | None:
+        """The name under which a model's window is kept."""
+        if self._resizer is None or self._sizing.by != "restart":
+            return model
+        served = self._served()
+        if None in served:
+            return None
+        return served[0] if model is None and served else model
+
+    def _may_enforce(self, wish: BudgetPolicy) -> bool:
+        ours = wish.mode in (BudgetMode.MANUAL, BudgetMode.FORGE_FAST)
         return self._sizing.truncates or (self._resizer is None and ours)
 
-    async def _resize(self, tokens: int | None) -> None:
-        if self._resizer is None or tokens == self._given:
+    async def _fit(self, wish: BudgetPolicy) -> None:
+        """Give the models that are served the windows for a wish; again, where others are served meanwhile."""
+        fitted: Sequence[str | None] | None = None
+        while fitted != (served := self._served()):
+            fitted = served
+            for model in served:
+                own = wish if model is None else self._own.get(model, wish)
+                await self._resize(model, (await self._made(own, await self._window(model))).given)
+
+    async def _resize(self, model: str | None, tokens: int | None) -> None:
+        if self._resizer is None or tokens == self._given.get(model):
             return
-        await self._resizer.resize(tokens)
-        self._given = tokens
-        self._windows = OrderedDict((name, (float("-inf"), window)) for name, (_, window) in self._windows.items())
+        await self._resizer.resize(tokens, model)
+        self._gave(model, tokens)
+
+    def _gave(self, model: str | None, tokens: int | None) -> None:
+        """It has this window from now on, so it is asked for it anew."""
+        self._given[model] = tokens
+        gone = [name for name in self._windows if model is None or name == model]
+        for name in gone:
+            self._windows[name] = float("-inf"), self._windows[name][1]
+
+    def _given_to(self, model: str | None) -> int | None:
+        return self._given.get(model, self._given.get(None))
 
     async def _made(self, wish: BudgetPolicy, window: Window) -> Budget:
         sizing = self._sizing if self._resizer is not None else replace(self._sizing, by="fixed")
@@ -134,7 +195,7 @@ class Budgets:
         kept_for = _KEPT_FOR
         try:
             now = told if told is not None else await self._backend.context_window(model)
-            window = Window(now, now if self._given is None and now is not None else window.most)
+            window = Window(now, now if self._given_to(model) is None and now is not None else window.most)
         except BackendFault:  # loading, perhaps, or gone: what was known is believed a little longer
             kept_for = _KEPT_AFTER_A_FAULT
         self._windows[model] = (self._clock.now() + kept_for, window)

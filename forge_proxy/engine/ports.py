@@ -57,8 +57,15 @@ class Backend(Protocol):
 class Resizer(Protocol):
     """Gives a model server another window: `-c` of one that is ours, `num_ctx` of an Ollama."""
 
-    async def resize(self, tokens: int | None) -> None:
-        """That many tokens for one request from now on; None leaves it to the server.
+    def served(self) -> Sequence[str | None]:
+        """The models that can be given a window now: of a catalog those that are served now, else None, which stands
+        for all that there are.
+        """
+        ...
+
+    async def resize(self, tokens: int | None, model: str | None = None) -> None:
+        """That many tokens for one request to this model from now on; None leaves it to the server. Nothing where the
+        model is not served any more.
 
         Answers that are under way end before, requests that come wait. On failure the server is as it was before.
         Raises `BackendFault`.

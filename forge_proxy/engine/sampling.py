@@ -1,8 +1,12 @@
-"""Sampling values for what callers leave open: on request of the settings, never by itself."""
+"""Sampling values for what callers leave open: on request of the settings, never by itself.
+
+Those that are set for a model of a catalog go before those that are recommended for its family.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.sampling import Recommendation, SamplingPolicy, UnsupportedModelError, find_recommendation
@@ -13,26 +17,49 @@ _REMEMBERED = 256
 _NONE: Mapping[str, Json] = {}
 
 
+@dataclass(frozen=True, slots=True)
+class OwnSampling:
+    """What is set for a model. `known_as` is the name by which its family is found: our own says little of it."""
+
+    values: Mapping[str, Json]
+    known_as: str | None = None
+
+
+_NOTHING = OwnSampling({})
+
+
 class Sampling:
     """What is recommended, and whether it is used. Where it is not, it says so once for each model."""
 
     def __init__(
-        self, observe: Observer, known: Sequence[Recommendation] = (), policy: SamplingPolicy | None = None
+        self,
+        observe: Observer,
+        known: Sequence[Recommendation] = (),
+        policy: SamplingPolicy | None = None,
+        own: Mapping[str, OwnSampling] | None = None,
     ) -> None:
         self._observe = observe
         self._told: set[str] = set()
+        self._own = own or {}
         self.known = known
         self.policy = policy or SamplingPolicy()
 
     def values_for(self, model: str) -> Mapping[str, Json]:
         """What to fill in for a model. Raises `UnsupportedModelError` where that is asked for and nothing is known."""
+        own = self._own.get(model, _NOTHING)
         if self.policy.defaults == "on":
-            found = find_recommendation(model, self.known)
-            if found is None:
+            found = self._find(model, own)
+            if found is None and not own.values:
                 raise UnsupportedModelError(model, [one.family for one in self.known])
-            return {str(name): value for name, value in found.values.items()}
+            recommended = {str(name): value for name, value in found.values.items()} if found else {}
+            return {**recommended, **own.values}
+        if own.values:
+            return own.values
         if model not in self._told and len(self._told) < _REMEMBERED:
             self._told.add(model)
-            if found := find_recommendation(model, self.known):
+            if found := self._find(model, own):
                 self._observe(BetterSamplingKnown(model, found.family, found.source))
         return _NONE
+
+    def _find(self, model: str, own: OwnSampling) -> Recommendation | None:
+        return find_recommendation(own.known_as or model, self.known)

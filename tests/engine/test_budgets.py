@@ -39,7 +39,10 @@ class Server:
             raise self.fault
         return self.window
 
-    async def resize(self, tokens: int | None) -> None:
+    def served(self) -> Sequence[str | None]:
+        return (None,)
+
+    async def resize(self, tokens: int | None, model: str | None = None) -> None:
         if self.fault:
             raise self.fault
         self.window = tokens or self.own

@@ -91,10 +91,10 @@ class StatusBoard:
     async def models(self) -> ModelsNow:
         """The models, each with its budget."""
         engine = self._parts.engine
-        wish = engine.budgets.wish
+        wish_of = engine.budgets.wish_of
         cards = await engine.models.list()
         budgets = [(card.id, await engine.budgets.of(card.id, card.window)) for card in cards]
-        return ModelsNow(data=[ModelNow(id=name, budget=shown(budget, wish)) for name, budget in budgets])
+        return ModelsNow(data=[ModelNow(id=name, budget=shown(budget, wish_of(name))) for name, budget in budgets])
 
     async def _hardware(self) -> HardwareNow:
         found = await self._parts.hardware.profile()

@@ -32,6 +32,7 @@ class ManagedLlama:
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         """See `engine.ports.Backend`. Raises `BackendLost`, `BackendNotReady` and `BackendDown` as well."""
         async with self._manager.use() as run:
+            self._refuse_other(run, call)
             try:
                 async with aclosing(run.server.stream(call)) as chunks:
                     async for chunk in chunks:
@@ -76,6 +77,7 @@ class ManagedLlama:
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`."""
         async with self._manager.use() as run:
+            self._refuse_other(run, call)
             return await run.server.count_tokens(call)
 
     async def health(self) -> Health:
@@ -88,6 +90,9 @@ class ManagedLlama:
         if status.state == "asleep":
             return Health("ok", "asleep; the next request wakes it")
         return Health("down", status.last_error or status.state)
+
+    def _refuse_other(self, run: Run, call: ModelCall) -> None:
+        """Raise `BackendNotReady` where this server cannot answer this call: there is but one model here."""
 
 
 async def _raise_if_lost(run: Run, fault: BackendFault) -> None:

@@ -49,15 +49,18 @@ def embedded() -> Program:
     return Program("embedded", (sys.executable, "-P", "-m", "forge_proxy.backends.llama_server.embedded_child"))
 
 
-def launch_spec(config: BackendConfig, program: Program, model: Path) -> LaunchSpec:
-    """How the settings have a model served. Raises `BackendChoiceError`."""
+def launch_spec(config: BackendConfig, program: Program, model: Path, alias: str | None = None) -> LaunchSpec:
+    """How the settings have a model served, under the name of its file unless another is given.
+
+    Raises `BackendChoiceError`.
+    """
     said, tiny = config.llama_server, model == TINY_MODEL
     if program.kind == "embedded" and said.extra:
         raise BackendChoiceError("backend.llama_server.extra is for a llama-server: the embedded llama.cpp takes none")
     return LaunchSpec(
         program,
         model.absolute(),
-        alias="tiny-tools" if tiny else model.stem,
+        alias=alias or ("tiny-tools" if tiny else model.stem),
         context=said.context or (_TINY_CONTEXT if tiny else None),
         slots=said.slots or (_EMBEDDED_SLOTS if program.kind == "embedded" else None),
         gpu_layers=said.gpu_layers,

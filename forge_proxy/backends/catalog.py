@@ -1,0 +1,119 @@
+"""The `models` section of the configuration: several models behind one daemon, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from forge_proxy.backends.config import BackendChoiceError, BackendConfig
+from forge_proxy.backends.llama_server.launch import CacheType, LaunchSpec, Program, refuse_our_flags
+from forge_proxy.backends.llama_server.model_file import model_fault
+from forge_proxy.backends.llama_server.programs import launch_spec
+from forge_proxy.core.budget import BudgetPolicy
+from forge_proxy.core.catalog import Catalog
+from forge_proxy.core.sampling import Value
+
+_OF_LLAMA_CPP = ("slots", "gpu_layers", "threads", "cache_type_k", "cache_type_v")
+
+
+def _check_extra(extra: list[str]) -> list[str]:
+    refuse_our_flags(extra)
+    return extra
+
+
+class ModelEntry(BaseModel):
+    """One model. What is left out is as `backend.llama_server` or `backend.ollama` say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gguf: Path | None = Field(default=None, description="Its file, for a llama.cpp server of ours.")
+    ollama: str | None = Field(default=None, min_length=1, description="Or its name in the Ollama.")
+    aliases: list[str] = Field(default_factory=list, description="Other names under which requests may ask for it.")
+    budget: BudgetPolicy | None = Field(
+        default=None, description="Its own budget, in place of the section `budget`, which it then does not follow."
+    )
+    sampling: dict[Value, float | int] = Field(
+        default_factory=dict, description="Values for what callers leave open, before those of its makers."
+    )
+    context: int | None = Field(default=None, ge=256, description="Tokens for each slot; of an Ollama model num_ctx.")
+    slots: int | None = Field(default=None, ge=1, le=64, description="How many requests it works on at a time.")
+    gpu_layers: int | None = Field(default=None, ge=-1, description="Layers on the GPU.")
+    threads: int | None = Field(default=None, ge=1, description="CPU threads.")
+    cache_type_k: CacheType | None = Field(default=None, description="How the KV cache keeps its keys.")
+    cache_type_v: CacheType | None = Field(default=None, description="How the KV cache keeps its values.")
+    extra: Annotated[list[str], AfterValidator(_check_extra)] = Field(
+        default_factory=list, description="More flags for it, after those of backend.llama_server."
+    )
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> ModelEntry:
+        if (self.gguf is None) == (self.ollama is None):
+            raise ValueError("say where the model is: gguf (a file) or ollama (a name), one of them")
+        if self.ollama is not None:
+            wrong = [name for name in _OF_LLAMA_CPP if getattr(self, name) is not None] + ["extra"] * bool(self.extra)
+            if wrong:
+                raise ValueError(f"{wrong[0]} is for a gguf: an Ollama sees to that itself")
+        return self
+
+
+def _check_names(models: dict[str, ModelEntry]) -> dict[str, ModelEntry]:
+    if "" in models:
+        raise ValueError("a model needs a name")
+    if len({entry.ollama is None for entry in models.values()}) > 1:
+        raise ValueError("either all models are files (gguf) or all are an Ollama's: one backend serves them")
+    taken = dict.fromkeys(models, "a model's name")
+    for name, entry in models.items():
+        for alias in entry.aliases:
+            if alias in taken:
+                raise ValueError(f"the alias {alias!r} of {name} is {taken[alias]} already")
+            taken[alias] = f"an alias of {name}"
+    return models
+
+
+Models: TypeAlias = Annotated[dict[str, ModelEntry], AfterValidator(_check_names)]
+
+
+def catalog_of(models: Mapping[str, ModelEntry], default: str | None) -> Catalog | None:
+    """The names; None where nothing is listed. Raises `BackendChoiceError` for a default that is none of them."""
+    if not models:
+        return None
+    aliases = {alias: name for name, entry in models.items() for alias in entry.aliases}
+    named = Catalog(tuple(models), aliases)
+    known = None if default is None else named.known(default)
+    if default is not None and known is None:
+        raise BackendChoiceError(f"backend.model {default!r} is none of the models: {', '.join(models)}")
+    return Catalog(named.names, aliases, known)
+
+
+def refuse_wrong_models(config: BackendConfig, models: Mapping[str, ModelEntry]) -> None:
+    """Raise `BackendChoiceError` where the models do not go with the backend, or a file is none."""
+    if not models:
+        return
+    files = {name: entry.gguf for name, entry in models.items() if entry.gguf is not None}
+    if config.gguf is not None:
+        raise BackendChoiceError("backend.gguf (--gguf) and models exclude each other: list the file among the models")
+    if files and config.url is not None:
+        raise BackendChoiceError("backend.url names a running server, which has its models already; leave models out")
+    if files and config.kind not in (None, "llama-server", "llamafile", "embedded"):
+        raise BackendChoiceError(f"models with a gguf are for a server that forge-proxy starts, not for {config.kind}")
+    if not files and config.kind not in (None, "ollama"):
+        raise BackendChoiceError(f"models of an Ollama are not for the backend {config.kind}")
+    for name, file in files.items():
+        if fault := model_fault(file):
+            raise BackendChoiceError(f"models.{name}.gguf: {fault}")
+    catalog_of(models, config.model)
+
+
+def launch_specs(config: BackendConfig, program: Program, models: Mapping[str, ModelEntry]) -> dict[str, LaunchSpec]:
+    """How each model file is served. Raises `BackendChoiceError`."""
+    specs: dict[str, LaunchSpec] = {}
+    for name, entry in models.items():
+        if entry.gguf is None:
+            continue
+        own = {key: getattr(entry, key) for key in ("context", *_OF_LLAMA_CPP) if getattr(entry, key) is not None}
+        said = config.llama_server.model_copy(update={**own, "extra": [*config.llama_server.extra, *entry.extra]})
+        specs[name] = launch_spec(config.model_copy(update={"llama_server": said}), program, entry.gguf, alias=name)
+    return specs

@@ -1,0 +1,58 @@
+"""The `Backend` over a managed llama.cpp server that serves one of several models at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from forge_proxy.backends.llama_server.launch import LaunchSpec
+from forge_proxy.backends.llama_server.managed import ManagedLlama
+from forge_proxy.backends.llama_server.manager import ServerManager
+from forge_proxy.backends.llama_server.run import Run
+from forge_proxy.core.chat import ModelCall, ModelCard
+from forge_proxy.core.errors import BackendFault, BackendNotReady
+
+_COME_AGAIN = 5
+
+
+class CatalogLlama(ManagedLlama):
+    """A `Backend`. Of models that are not loaded it remembers what they told when they were; nothing is loaded here."""
+
+    def __init__(self, manager: ServerManager, specs: Mapping[str, LaunchSpec]) -> None:
+        super().__init__(manager)
+        self._specs = specs
+        self._cards: dict[str, ModelCard] = {}
+
+    async def models(self) -> Sequence[ModelCard]:
+        """See `engine.ports.Backend`. All of the catalog, at once also while one is being loaded."""
+        run = self._manager.current
+        if run is not None:
+            with suppress(BackendFault):  # it may be ending just now: then it is remembered like the others
+                run.models = await run.server.models()
+        self._remember()
+        return [self._card(name) for name in self._specs]
+
+    async def context_window(self, model: str | None = None) -> int | None:
+        """See `engine.ports.Backend`. That of a model that is not loaded is remembered, else as it is configured."""
+        self._remember()
+        name = model or self._manager.status().spec.alias
+        run = self._manager.current
+        if run is not None and run.spec.alias == name:
+            return await run.server.context_window(name)
+        return self._card(name).window
+
+    def _refuse_other(self, run: Run, call: ModelCall) -> None:
+        # Asked anew after its server was exchanged, which happens where it took longer than an exchange may wait.
+        asked = call.model or call.request.model
+        if asked != run.spec.alias:
+            raise BackendNotReady(self.url, f"{run.spec.alias} is served now, not {asked}", _COME_AGAIN)
+
+    def _remember(self) -> None:
+        latest = self._manager.latest
+        if latest is not None and latest.models:
+            self._cards[latest.spec.alias] = replace(latest.models[0], id=latest.spec.alias)
+
+    def _card(self, name: str) -> ModelCard:
+        spec = self._specs.get(name)
+        return self._cards.get(name) or ModelCard(name, spec.context if spec else None)

@@ -1,0 +1,64 @@
+"""The `Backend` over an Ollama whose models have names and terms of ours. It swaps by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from forge_proxy.backends.ollama import Ollama
+from forge_proxy.core.chat import ModelCall, ModelCard
+from forge_proxy.core.health import Health
+from forge_proxy.core.stream import Chunk
+from forge_proxy.wire.ollama.models import with_tag
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A model as Ollama calls it, or None for all that it has, and the adapter with its terms."""
+
+    model: str | None
+    ollama: Ollama
+
+
+class OllamaCatalog:
+    """A `Backend`. Models are asked for by the names of the catalog."""
+
+    def __init__(self, entries: Mapping[str, Entry]) -> None:
+        self._entries = entries
+        self._any = next(iter(entries.values())).ollama
+        self.url = self._any.url
+
+    async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
+        """See `engine.ports.Backend`."""
+        entry = self._entries[call.model or call.request.model or ""]
+        async with aclosing(entry.ollama.stream(replace(call, model=entry.model))) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def models(self) -> Sequence[ModelCard]:
+        """See `engine.ports.Backend`. One that has not been pulled is listed with what is configured."""
+        return await asyncio.gather(*(self._card(name, entry) for name, entry in self._entries.items()))
+
+    async def slots(self) -> int | None:
+        """See `engine.ports.Backend`."""
+        return await self._any.slots()
+
+    async def context_window(self, model: str | None = None) -> int | None:
+        """See `engine.ports.Backend`."""
+        entry = self._entries.get(model or "")
+        return await entry.ollama.context_window(entry.model) if entry else None
+
+    async def count_tokens(self, call: ModelCall) -> int | None:
+        """See `engine.ports.Backend`."""
+        return await self._any.count_tokens(call)
+
+    async def health(self) -> Health:
+        """See `engine.ports.Backend`."""
+        return await self._any.health()
+
+    async def _card(self, name: str, entry: Entry) -> ModelCard:
+        listed = await entry.ollama.models()
+        found = next((card for card in listed if card.id == with_tag(entry.model or name)), None)
+        return replace(found, id=name) if found else ModelCard(name, entry.ollama.terms.num_ctx)
