@@ -45,8 +45,9 @@ class Scheduler:
         before, began = schedule.loaded, self._clock.now()
         try:
             await self._load(model)
-        except BackendFault as fault:
-            failure = self._admission.refuse(model, fault.summary)
-            self._observe(ModelFailed(model, fault.summary, failure.until - self._clock.now() if failure else 0))
+        except Exception as error:  # noqa: BLE001  # whatever it is, those who wait must hear of it, and the others go on
+            why = error.summary if isinstance(error, BackendFault) else f"{type(error).__name__}: {error}"
+            failure = self._admission.refuse(model, why)
+            self._observe(ModelFailed(model, why, failure.until - self._clock.now() if failure else 0))
         else:
             self._observe(ModelSwapped(model, before, self._clock.now() - began))

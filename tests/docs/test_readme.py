@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from forge_proxy.backends.catalog import ModelEntry
 from forge_proxy.settings import Settings, load, names
 from tests.fakes.processes import daemon
 
@@ -102,6 +103,12 @@ def test_the_documented_configuration_holds_every_setting() -> None:
     walk(yaml.safe_load(CONFIG.read_text()), "")
 
     assert sorted(documented) == sorted(names(Settings))
+
+
+def test_the_documented_configuration_holds_every_setting_of_a_model() -> None:
+    (example,) = re.findall(r"^# models:\n((?:#.*\n)+)", CONFIG.read_text(), re.MULTILINE)
+
+    assert [name for name in ModelEntry.model_fields if not re.search(rf"\b{name}\b", example)] == []
 
 
 def test_every_setting_is_described() -> None:

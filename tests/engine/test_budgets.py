@@ -249,3 +249,108 @@ async def test_an_ollama_is_told_its_window_by_the_machine() -> None:
     budget: Budget = await budgets.switch(FULL)
 
     assert (budget.tokens, server.window) == (32_768, 32_768)
+
+
+@dataclass
+class Shelf(Server):
+    """One model at a time of several, by name and own window; `windows` are what each was last loaded with."""
+
+    loaded: str = "a"
+    windows: dict[str, int] = field(default_factory=dict[str, int])
+    starts: list[tuple[str, int | None]] = field(default_factory=list[tuple[str, int | None]])
+    too_much: int | None = None
+
+    async def context_window(self, model: str | None = None) -> int | None:
+        return self.windows.get(model or self.loaded)
+
+    def served(self) -> Sequence[str | None]:
+        return (self.loaded,)
+
+    async def resize(self, tokens: int | None, model: str | None = None) -> None:
+        assert model is not None
+        if model == self.loaded:
+            await self.start(model, tokens)
+
+    async def start(self, model: str, tokens: int | None) -> None:
+        self.starts.append((model, tokens))
+        if tokens is not None and tokens == self.too_much:
+            raise DOWN
+        self.loaded = model
+        self.windows[model] = tokens or self.own
+
+
+def shelf(wish: BudgetPolicy | None = None, own: BudgetPolicy | None = None) -> tuple[Shelf, Budgets]:
+    """It serves `a`; the wish of `b` may be its own."""
+    server = Shelf(windows={"a": 8192})
+    wishes = {"b": own} if own else {}
+    budgets = Budgets(server, SetClock(), [].append, wish, Sizing("restart"), server, Machine(), wishes)
+    return server, budgets
+
+
+async def loads(budgets: Budgets, server: Shelf, model: str) -> None:
+    await budgets.load(model, lambda tokens: server.start(model, tokens))
+
+
+async def test_a_model_is_loaded_with_the_window_of_its_own_wish_and_the_others_with_the_common_one() -> None:
+    server, budgets = shelf(FULL, own=BudgetPolicy(mode=BudgetMode.MANUAL, tokens=1024))
+
+    await loads(budgets, server, "b")
+    await loads(budgets, server, "a")
+
+    assert server.starts == [("b", 1024), ("a", None)]
+    assert [(await budgets.of(name)).tokens for name in ("a", "b")] == [8192, 1024]
+
+
+async def test_half_of_a_window_that_is_not_known_yet_is_found_by_loading_it_once_and_remembered() -> None:
+    server, budgets = shelf(own=FAST)
+
+    await loads(budgets, server, "b")
+    await loads(budgets, server, "a")
+    await loads(budgets, server, "b")
+
+    assert server.starts == [("b", None), ("b", 4096), ("a", None), ("b", 4096)]
+    assert (await budgets.of("b")).tokens == 4096
+
+
+async def test_a_window_that_cannot_be_had_leaves_a_model_with_the_one_it_has() -> None:
+    server, budgets = shelf(own=FAST)
+    server.too_much = 4096
+
+    await loads(budgets, server, "b")
+
+    assert (server.loaded, server.windows["b"]) == ("b", 8192)
+
+
+async def test_a_switch_is_for_the_loaded_model_now_and_for_the_others_when_they_are_loaded() -> None:
+    server, budgets = shelf(FULL)
+    await loads(budgets, server, "b")
+    await loads(budgets, server, "a")
+    server.starts.clear()
+
+    fast = await budgets.switch(FAST)
+    now = list(server.starts)
+    await loads(budgets, server, "b")
+
+    assert fast.tokens == 4096
+    assert (now, server.starts) == ([("a", 4096)], [("a", 4096), ("b", 4096)])
+    assert [(await budgets.of(name)).tokens for name in ("a", "b")] == [4096, 4096]
+
+
+async def test_a_model_with_a_wish_of_its_own_does_not_follow_a_switch() -> None:
+    server, budgets = shelf(FULL, own=FULL)
+    await loads(budgets, server, "b")
+
+    await budgets.switch(FAST)
+
+    assert server.starts == [("b", None)]
+
+
+async def test_what_is_forwarded_is_said_for_each_model() -> None:
+    server = Server(window=8192)
+    own = {"b": BudgetPolicy(mode=BudgetMode.FORGE_FAST, overflow="forward")}
+    budgets = Budgets(server, SetClock(), [].append, FAST, own=own)
+    long = call("x" * 5000)
+
+    await budgets.admit(ModelCall(long.request, stream=False, model="b"), server.count_tokens)
+    with pytest.raises(ContextBudgetExceeded):
+        await budgets.admit(ModelCall(long.request, stream=False, model="a"), server.count_tokens)

@@ -165,6 +165,19 @@ async def test_a_reload_changes_what_can_be_changed_and_names_the_rest() -> None
     assert again == {"applied": [], "needs_restart": ["server.port"]}
 
 
+BEFORE = {"changed": {"ollama": "y"}, "gone": {"ollama": "z"}}
+AFTER = {"changed": {"ollama": "y", "context": 4096}, "new": {"ollama": "z"}}
+
+
+async def test_a_reload_names_the_models_that_are_new_changed_or_gone() -> None:
+    now, then = ({**models, "same": {"ollama": "x"}} for models in (BEFORE, AFTER))
+
+    async with world(read=written(models=then), models=now) as client:
+        done = (await client.post(f"{ADMIN}/reload")).json()
+
+    assert sorted(done["needs_restart"]) == ["models.changed.context", "models.gone", "models.new"]
+
+
 async def test_a_reload_takes_back_what_was_changed_here() -> None:
     async with world() as client:
         await client.patch(f"{ADMIN}/guardrails", json={"on_loop": "report"})

@@ -10,7 +10,7 @@ from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import Recommendation, SamplingPolicy, UnsupportedModelError
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import BetterSamplingKnown, Event
-from forge_proxy.engine.sampling import Sampling
+from forge_proxy.engine.sampling import OwnSampling, Sampling
 from forge_proxy.wire.openai.request import decode_request
 from tests.api.admin.world import ADMIN, error, world
 from tests.api.test_mistakes import ASK, RIGHT
@@ -67,3 +67,21 @@ async def test_it_is_shown_and_switched_while_requests_are_answered() -> None:
     assert {"family", "match", "values", "source"} == set(before["known"][0])
     assert answered.status_code == 200
     assert error(refused) == (400, "unsupported_model", None)
+
+
+@pytest.mark.parametrize(
+    ("defaults", "values"),
+    [("off", {"temperature": 0.1}), ("on", {"temperature": 0.1, "top_k": 20})],
+)
+def test_what_is_set_for_a_model_goes_before_what_is_recommended(defaults: str, values: JsonDict) -> None:
+    policy = SamplingPolicy.model_validate({"defaults": defaults})
+    own = {
+        "fast": OwnSampling({"temperature": 0.1}, known_as="Scripted-4B-Q8"),
+        "odd": OwnSampling({"top_k": 1}, "odd"),
+    }
+    heard: list[Event] = []
+    sampling = Sampling(heard.append, KNOWN, policy, own)
+
+    assert sampling.values_for("fast") == values
+    assert sampling.values_for("odd") == {"top_k": 1}
+    assert heard == []

@@ -1,0 +1,104 @@
+"""The models that the settings list: what is refused, what is taken from the backend's settings, what is chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from forge_proxy.backends.catalog import ModelEntry, Models, catalog_of, launch_specs
+from forge_proxy.backends.choose import choose
+from forge_proxy.backends.config import BackendChoiceError, BackendConfig
+from forge_proxy.backends.llama_server.launch import Program
+from tests.fakes.ollama import FakeOllama
+
+READER: TypeAdapter[dict[str, ModelEntry]] = TypeAdapter(Models)
+SERVER = Program("llama-server", ("llama-server",))
+
+
+def models(**entries: Any) -> dict[str, ModelEntry]:
+    return READER.validate_python(entries)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"a": {}}, "gguf (a file) or ollama (a name), one of them"),
+        ({"a": {"gguf": "a.gguf", "ollama": "a"}}, "gguf (a file) or ollama (a name), one of them"),
+        ({"a": {"gguf": "a.gguf"}, "b": {"ollama": "b"}}, "either all models are files (gguf) or all are an Ollama's"),
+        ({"a": {"ollama": "a", "slots": 2}}, "slots is for a gguf"),
+        ({"a": {"ollama": "a", "extra": ["--mlock"]}}, "extra is for a gguf"),
+        ({"a": {"gguf": "a", "extra": ["-c", "1"]}}, "-c is set by forge-proxy"),
+        (
+            {"a": {"ollama": "a"}, "b": {"ollama": "b", "aliases": ["a"]}},
+            "the alias 'a' of b is a model's name already",
+        ),
+        (
+            {"a": {"ollama": "a", "aliases": ["x"]}, "b": {"ollama": "b", "aliases": ["x"]}},
+            "the alias 'x' of b is an alias of a already",
+        ),
+        ({"": {"ollama": "a"}}, "a model needs a name"),
+        ({"a": {"ollama": "a", "sampling": {"heat": 1}}}, "'temperature', 'top_p'"),
+    ],
+)
+def test_entries_that_cannot_be_meant_are_refused_in_words(entries: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        models(**entries)
+
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("backend", "entry", "said"),
+    [
+        ({"gguf": "b.gguf"}, {"gguf": "GOOD"}, "backend.gguf (--gguf) and models exclude each other"),
+        ({"url": "http://127.0.0.1:1"}, {"gguf": "GOOD"}, "backend.url names a running server"),
+        ({"kind": "ollama"}, {"gguf": "GOOD"}, "models with a gguf are for a server that forge-proxy starts"),
+        ({"kind": "embedded"}, {"ollama": "qwen3"}, "models of an Ollama are not for the backend embedded"),
+        ({}, {"gguf": "missing.gguf"}, "models.a.gguf: "),
+        ({"model": "other"}, {"gguf": "GOOD"}, "backend.model 'other' is none of the models: a"),
+    ],
+)
+async def test_models_that_do_not_go_with_the_backend_are_refused(
+    tmp_path: Path, backend: dict[str, Any], entry: dict[str, Any], said: str
+) -> None:
+    good = tmp_path / "a.gguf"
+    good.write_bytes(b"GGUF and nothing else")
+    entry = {key: str(good) if value == "GOOD" else value for key, value in entry.items()}
+
+    with pytest.raises(BackendChoiceError) as caught:
+        await choose(BackendConfig(**backend), FakeOllama(), models(a=entry))
+
+    assert str(caught.value).startswith(said)
+
+
+def test_what_an_entry_leaves_out_is_as_the_backend_says_and_flags_are_added() -> None:
+    config = BackendConfig.model_validate({"llama_server": {"context": 4096, "slots": 2, "extra": ["--mlock"]}})
+    listed = models(a={"gguf": "/x/one.gguf"}, b={"gguf": "/x/two.gguf", "context": 1024, "extra": ["--no-mmap"]})
+
+    specs = launch_specs(config, SERVER, listed)
+
+    assert [(name, spec.alias, spec.model.name) for name, spec in specs.items()] == [
+        ("a", "a", "one.gguf"),
+        ("b", "b", "two.gguf"),
+    ]
+    assert [(spec.context, spec.slots, spec.extra) for spec in specs.values()] == [
+        (4096, 2, ("--mlock",)),
+        (1024, 2, ("--mlock", "--no-mmap")),
+    ]
+
+
+def test_a_default_may_be_an_alias_and_without_models_there_is_no_catalog() -> None:
+    catalog = catalog_of(models(a={"ollama": "a"}, b={"ollama": "b", "aliases": ["best"]}), "best")
+
+    assert catalog is not None
+    assert (catalog.first, catalog.find("unknown"), catalog.find("a")) == ("b", "b", "a")
+    assert catalog_of({}, "anything") is None
+
+
+async def test_models_of_an_ollama_choose_it_at_its_usual_address() -> None:
+    choice = await choose(BackendConfig(), FakeOllama(), models(a={"ollama": "qwen3"}))
+
+    assert (choice.kind, choice.url) == ("ollama", "http://127.0.0.1:11434")

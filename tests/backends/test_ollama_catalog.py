@@ -1,0 +1,71 @@
+"""Models of one Ollama under names of ours, each with its terms. What the adapter itself does is in test_ollama.py."""
+
+from __future__ import annotations
+
+from forge_proxy.backends.ollama_catalog import Entry, OllamaCatalog
+from forge_proxy.backends.ollama_window import OllamaWindow, OllamaWindows
+from forge_proxy.core.chat import ModelCall
+from forge_proxy.core.jsontypes import Json
+from forge_proxy.engine.admission import Admission
+from forge_proxy.engine.switching import Switching
+from forge_proxy.wire.openai.request import decode_request
+from tests.engine.test_admission import SetClock
+from tests.fakes.ollama import FakeOllama
+
+FAKE_ANSWERS = {
+    "/api/tags": {"models": [{"name": "qwen3:8b", "digest": "1"}, {"name": "llama3:latest", "digest": "2"}]},
+    "/api/ps": {"models": [{"name": "qwen3:8b", "context_length": 8192}]},
+    "show qwen3:8b": {},
+    "show llama3:latest": {},
+}
+
+
+def catalog(fake: FakeOllama) -> dict[str, Entry]:
+    return {
+        "coder": Entry("qwen3:8b", fake.adapter(num_ctx=16384)),
+        "chat": Entry("llama3", fake.adapter()),
+        "absent": Entry("mistral", fake.adapter(num_ctx=2048)),
+    }
+
+
+async def test_a_name_is_asked_for_as_ollama_calls_it_with_its_terms_and_answered_as_the_caller_did() -> None:
+    fake = FakeOllama()
+    backend = OllamaCatalog(catalog(fake))
+    messages: list[Json] = [{"role": "user", "content": "hi"}]
+
+    for asked, name in (("gpt-4o", "coder"), ("chat", None)):
+        request = decode_request({"model": asked, "messages": messages})
+        chunks = [chunk async for chunk in backend.stream(ModelCall(request, stream=False, model=name))]
+        assert chunks[0].head["model"] == asked
+
+    assert [(asked["model"], asked.get("options", {}).get("num_ctx")) for asked in fake.asked] == [
+        ("qwen3:8b", 16384),
+        ("llama3", None),
+    ]
+
+
+async def test_the_list_is_ours_with_the_window_of_each() -> None:
+    backend = OllamaCatalog(catalog(FakeOllama(answers=FAKE_ANSWERS)))
+
+    cards = await backend.models()
+
+    assert [(card.id, card.window) for card in cards] == [("coder", 16384), ("chat", None), ("absent", 2048)]
+    assert await backend.context_window("coder") == 16384
+    assert await backend.context_window() is None
+
+
+async def test_another_window_is_for_one_model_which_alone_is_loaded_anew() -> None:
+    fake = FakeOllama(answers=FAKE_ANSWERS)
+    entries = catalog(fake)
+    admission = Admission(OllamaCatalog(entries), SetClock(), [].append)
+    switching = Switching(admission, lambda: None)
+    windows = OllamaWindows(
+        {name: OllamaWindow(entry.ollama, switching, 0, entry.model) for name, entry in entries.items()}
+    )
+
+    await windows.resize(4096, "coder")
+    await windows.resize(1024, "chat")
+
+    assert windows.served() == ("coder", "chat", "absent")
+    assert [entry.ollama.terms.num_ctx for entry in entries.values()] == [4096, 1024, 2048]
+    assert [(asked["model"], asked["options"]) for asked in fake.asked] == [("qwen3:8b", {"num_ctx": 4096})]
