@@ -199,11 +199,12 @@ class Engine:
                 break
             self._observe(Retried(turn.request_id, turn.attempt, verdict.fault))
             turn = verdict.turn
+        if (usage := spent.usage()) is not None and (request.include_usage or not request.stream):
+            # Counted in the slot: once that is left, the server may be on its way to another model.
+            usage = spent.usage(await self._own_prompt.added_to(_call(request, turn, model)))
         slot.leave()  # the backend is done, and nobody shall wait for a caller who reads slowly
         for chunk in verdict.chunks:
             yield chunk
-        if (usage := spent.usage()) is not None and (request.include_usage or not request.stream):
-            usage = spent.usage(await self._own_prompt.added_to(_call(request, turn, model)))
         yield Chunk(usage=usage)
         for settled in verdict.answers:
             self.text_answers.learn(self.models.served_as(request.model), turn.faults, settled)

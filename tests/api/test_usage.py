@@ -10,7 +10,7 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.guardrails import GuardPolicy
-from forge_proxy.core.stream import CompletionBuilder
+from forge_proxy.core.stream import Chunk, CompletionBuilder
 from forge_proxy.engine.answer import Engine
 from forge_proxy.wire.openai.request import decode_request
 from tests.api.test_mistakes import ASK, RIGHT, both
@@ -75,3 +75,24 @@ async def test_a_backend_asked_without_more_ado_gives_chunks_that_can_be_read() 
         builder.add(chunk)
 
     assert builder.completion().replies[0].text == "It is sunny."
+
+
+async def test_what_our_own_tool_adds_is_counted_before_another_request_or_model_has_the_slot() -> None:
+    running: list[int] = []
+
+    class Counting(OpenAICompatible):
+        async def count_tokens(self, call: ModelCall) -> int | None:
+            running.append(engine.queue.running)
+            return 8 if call.respond else 5
+
+    backend = Counting("http://scripted", ScriptedHttp([RIGHT]))
+    engine = Engine(backend, StillClock(), lambda _: None)
+
+    usage = [
+        event.usage
+        async for event in engine.answer(decode_request(ASK), GuardPolicy(), request_id="test")
+        if isinstance(event, Chunk) and event.usage
+    ]
+
+    assert running == [1, 1]
+    assert usage[-1]["prompt_tokens"] == 7
