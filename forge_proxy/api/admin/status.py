@@ -20,6 +20,7 @@ class QueueNow(BaseModel):
     running: int
     waiting: int
     limit: int = Field(description="How many may wait before others are a 429.")
+    paused: bool = Field(description="Whether all who come wait: the model server is loaded, stopped or exchanged.")
 
 
 class GpuNow(BaseModel):
@@ -83,7 +84,13 @@ class StatusBoard:
             uptime_seconds=round(parts.clock.now() - self._began, 3),
             backend=await self._desk.read(),
             budget=shown(await budgets.of(), budgets.wish),
-            queue=QueueNow(slots=queue.slots, running=queue.running, waiting=queue.waiting, limit=queue.limit),
+            queue=QueueNow(
+                slots=queue.slots,
+                running=queue.running,
+                waiting=queue.waiting,
+                limit=queue.limit,
+                paused=queue.paused,
+            ),
             guardrails=parts.guardrails.now,
             hardware=await self._hardware(),
         )
