@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -104,6 +105,8 @@ def serve(
     ctx: Context = None,
 ) -> None:  # fmt: skip
     """Run the daemon."""
+    # A reload that is asked for before the daemon can hear of it waits; unheard, the signal would end the process.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     from forge_proxy import daemon  # the help text needs no web server
 
     said = _said(host, port, backend, backend_url, gguf, model, llama_server, ctx)

@@ -66,6 +66,7 @@ async def serve(settings: Settings, listener: socket.socket, read: Callable[[], 
         for signum in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(signum, stop, signum)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloads.request)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # those from before this wait since the start
         log.info("listening", url=address(*listener.getsockname()[:2]))
         if is_open_to_all(settings.server, listener):
             log.warning("no keys", note="anyone who reaches it may use it: server.allow_public_without_keys")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.processes import Ended, Process, closed_port, command, daemon
+from tests.fakes.processes import Ended, Process, closed_port, command, daemon, until
 
 ADMIN, USER = "sk-admin", "sk-user"
 
@@ -131,6 +131,26 @@ def test_settings_are_read_again_on_sighup_and_a_mistake_changes_nothing(running
     assert (done["applied"], done["needs_restart"]) == (["guardrails.max_retries"], ["log.level"])
     assert "did you mean guardrails.max_retries?" in str(refused["error"])
     assert now["max_retries"] == 1
+
+
+def test_a_sighup_before_the_daemon_listens_is_no_end_but_a_reload(server: Process) -> None:
+    starting = Process("forge_proxy", "serve", "--port", "0", "--backend-url", server.url)
+    try:
+        until(lambda: holds_back_sighup(starting.pid), "it has begun")
+        starting.send_signal(signal.SIGHUP)
+
+        starting.wait_for("listening")
+        starting.wait_for("reloaded")
+    finally:
+        code = starting.stop()
+
+    assert code == 0
+
+
+def holds_back_sighup(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    blocked = next(line for line in status.splitlines() if line.startswith("SigBlk:"))
+    return bool(int(blocked.split()[1], 16) & 1 << signal.SIGHUP - 1)
 
 
 def test_settings_are_shown_without_secrets(running: Process, file: Path) -> None:

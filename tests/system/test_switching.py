@@ -172,7 +172,8 @@ def test_looking_does_not_wake_an_idle_server(fake: Fake) -> None:
 def test_a_prompt_over_an_enforced_budget_is_refused_with_the_numbers(
     server: Process, stream: bool, tools: JsonDict
 ) -> None:
-    long = {"messages": [{"role": "user", "content": "word " * 1000}], "user": f"over {stream} {bool(tools)}"}
+    user = f"over {stream} {bool(tools)}"
+    long = {"messages": [{"role": "user", "content": "word " * 1000}], "user": user}
     with daemon("--backend-url", server.url) as proxy:
         budget = put_budget(proxy, {"mode": "manual", "tokens": 512}).json()
         answer = httpx.post(proxy.url + PATH, json={**ask("says", stream=stream, **tools), **long}, timeout=10)
@@ -182,4 +183,4 @@ def test_a_prompt_over_an_enforced_budget_is_refused_with_the_numbers(
     assert (budget["enforced"], window) == (True, 512)
     assert (answer.status_code, said["code"], said["param"]) == (400, "context_length_exceeded", "messages")
     assert said["message"].startswith("This model's maximum context length is 512 tokens. However, your messages")
-    assert long["user"] not in server.printed
+    assert user not in server.printed
