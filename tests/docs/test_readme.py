@@ -71,7 +71,8 @@ def test_the_first_run_prints_what_it_says() -> None:
     """Each command in its turn, against a daemon as `make run` starts it."""
     (session,) = [block for block in blocks("") if "forge-proxy status" in block]
     make = subprocess.run(["make", "-n", "run"], cwd=ROOT, capture_output=True, text=True, check=True)
-    options = make.stdout.strip().splitlines()[-1].partition(" serve ")[2].split()
+    (serve,) = [line for line in make.stdout.splitlines() if "forge-proxy serve" in line]
+    options = serve.partition(" serve ")[2].split()
 
     with daemon(*options) as process:
         env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
