@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run demo test lint check format bench nudges fuzz harness clean
+.PHONY: run demo test lint check format bench nudges fuzz harness system-docker docker-base clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -38,6 +38,12 @@ fuzz: $(VENV)/.developed         ## random texts against the rescue, ARGS="--min
 
 harness: $(VENV)/.developed      ## real clients from PyPI and npm, ARGS="--only aider"
 	$(BIN)/python -m tests.harness $(ARGS)
+
+system-docker: $(VENV)/.developed  ## compose.yaml brought up for real; needs a Docker engine. PYTHON_IMAGE=... is what it builds on
+	$(BIN)/python -m pytest -m docker tests/system/docker $(ARGS)
+
+docker-base:                     ## as root, with debootstrap: a PYTHON_IMAGE called forge-base, where no registry is reached
+	tests/system/docker/base.sh forge-base
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "forge-proxy needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 run"; exit 1; }
