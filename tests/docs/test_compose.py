@@ -30,6 +30,7 @@ def test_each_profile_is_one_proxy_on_this_machine_and_at_most_one_model_server(
     assert proxy["ports"] == ["127.0.0.1:${FORGE_PORT:-8081}:8081"]
     assert [*proxy.get("depends_on", [])] == [name for name, service in chosen.items() if service is not proxy]
     assert len(chosen) <= 2
+    assert ["build" in service for service in chosen.values()].count(True) == 1
 
 
 @pytest.mark.parametrize("name", [name for name, service in SERVICES.items() if "ports" in service])

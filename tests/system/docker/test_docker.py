@@ -19,7 +19,7 @@ from forge_proxy.api.config import ServerConfig
 from tests.system.asking import PATH
 from tests.system.docker.compose import IMAGE, Stack, docker, running, until
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("stack")]
 
 PROXY, LLAMA = "forge-proxy", "llama-server"
 PUBLIC = "FORGE_PROXY_SERVER__ALLOW_PUBLIC_WITHOUT_KEYS"
@@ -115,7 +115,7 @@ def test_what_crashes_is_started_again(stack: Stack, service: str) -> None:
         assert called(client)
 
 
-def test_managed_replaces_the_pair_by_one_container(stack: Stack) -> None:
+def test_managed_replaces_the_pair_by_one_container() -> None:
     with running("managed") as managed, httpx.Client(base_url=managed.url, timeout=30) as client:
         assert managed.services() == ["forge-proxy-managed"]
         assert called(client)
@@ -123,7 +123,7 @@ def test_managed_replaces_the_pair_by_one_container(stack: Stack) -> None:
 
 # The admin API is not in yet: without this line the step is run.
 @pytest.mark.skipif("admin_keys" not in ServerConfig.model_fields, reason="there is no admin API yet")
-def test_the_budget_is_switched_while_it_runs(stack: Stack) -> None:
+def test_the_budget_is_switched_while_it_runs() -> None:
     with (
         running(added={"FORGE_PROXY_SERVER__ADMIN_KEYS": "made-up"}) as mine,
         httpx.Client(base_url=f"{mine.url}/admin/v1", headers={"Authorization": "Bearer made-up"}) as admin,
