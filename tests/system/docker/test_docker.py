@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import httpx
 import pytest
 
 from forge_proxy.api.config import ServerConfig
+from tests.docs.test_readme import blocks
 from tests.system.asking import PATH
 from tests.system.docker.compose import IMAGE, Stack, docker, running, until
 
@@ -52,6 +54,16 @@ def test_without_options_one_proxy_stands_beside_one_llama_server(stack: Stack) 
 
 def test_a_guarded_tool_call_comes_through(client: httpx.Client) -> None:
     assert called(client) == {"city": "Paris", "days": 3}
+
+
+def test_the_curl_line_of_readme_does_what_it_says(stack: Stack) -> None:
+    line = next(block for block in blocks("sh") if block.startswith("curl ")).replace(
+        "127.0.0.1:8081", f"127.0.0.1:{stack.port}"
+    )
+
+    done = subprocess.run(["sh", "-c", line], capture_output=True, check=True, timeout=30)
+
+    assert json.loads(done.stdout)["choices"][0]["finish_reason"] == "tool_calls"
 
 
 def test_it_is_published_on_this_machine_only(stack: Stack) -> None:
