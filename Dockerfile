@@ -27,6 +27,8 @@ RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin forge
 COPY --from=build /opt/forge /opt/forge
 COPY docker/llama-server docker/answers /app/
 ENV PATH=/opt/forge/bin:$PATH
+# Compiles what it uses of Python itself: the official images come without that, and later nobody may write it.
+RUN python3 -c 'import argparse, forge_proxy.cli.app, forge_proxy.daemon'
 # A number: Kubernetes cannot tell from a name that it is not root.
 USER 10001
 EXPOSE 8081
