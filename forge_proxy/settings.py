@@ -18,11 +18,15 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.config import BackendConfig
+from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.telemetry.config import LogConfig
 
 PREFIX = "FORGE_PROXY_"
 _NESTED = "__"
+_OF_COMMANDS = {f"{PREFIX}URL", f"{PREFIX}KEY"}
+"""Variables that say to commands where a daemon is: no settings of one."""
 
 
 class SettingsError(Exception):
@@ -42,6 +46,8 @@ class Settings(BaseSettings):
 
     server: ServerConfig = Field(default_factory=ServerConfig)
     backend: BackendConfig = Field(default_factory=BackendConfig)
+    budget: BudgetPolicy = Field(default_factory=BudgetPolicy)
+    sampling: SamplingPolicy = Field(default_factory=SamplingPolicy)
     guardrails: GuardPolicy = Field(default_factory=GuardPolicy)
     log: LogConfig = Field(default_factory=LogConfig)
 
@@ -130,7 +136,7 @@ def _holds(values: object, at: Sequence[str | int]) -> bool:
 
 
 def _refuse_unknown_variables() -> None:
-    known = {_variable(name) for name in names()}
+    known = {_variable(name) for name in names()} | _OF_COMMANDS
     unknown = [name for name in os.environ if name.startswith(PREFIX) and name.upper() not in known]
     if unknown:
         raise SettingsError(
@@ -148,7 +154,7 @@ def _in_words(error: Any) -> str:  # pydantic's own shape of an error
         return f"{path}: no such setting{_suggestion(path, names())}"
     if error["type"] == "model_type":
         return f"{path}: expected a section with settings in it"
-    shown = "" if "api_key" in path else f" (got {error['input']!r})"
+    shown = "" if "_key" in path else f" (got {error['input']!r})"
     return f"{path}: {error['msg'].removeprefix('Value error, ')}{shown}"
 
 

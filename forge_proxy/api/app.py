@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match, Route
 
-from forge_proxy.api.admin.text_answers import TextAnswerFigures
-from forge_proxy.api.auth import RequireKey, read_keys
+from forge_proxy.api.admin.parts import AdminParts
+from forge_proxy.api.admin.routes import add_admin_routes
+from forge_proxy.api.auth import Door, RequireKey
 from forge_proxy.api.config import ServerConfig
+from forge_proxy.api.docs import Descriptions
+from forge_proxy.api.errors import error_response
+from forge_proxy.api.fields import wrong_field
 from forge_proxy.api.health import HealthChecks
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.api.limits import LimitBody
@@ -20,8 +26,10 @@ from forge_proxy.api.openai.chat import ChatCompletions
 from forge_proxy.api.openai.models import ModelList
 from forge_proxy.api.origins import CheckOrigin, OwnNames
 from forge_proxy.api.shortcut import Endpoint, Shortcut
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.held import Held
 from forge_proxy.engine.ports import Backend
 from forge_proxy.wire.openai.errors import encode_error
 
@@ -36,12 +44,23 @@ _TOLD_TO_PAGES = (
 """What a page of an allowed origin can read of an answer's headers, beside those that any page can."""
 
 
-def create_app(engine: Engine, backend: Backend, policy: GuardPolicy, config: ServerConfig) -> FastAPI:
-    """The application over one engine and its backend. Raises `ServerConfigError` where the keys cannot be read."""
+def create_app(
+    engine: Engine,
+    backend: Backend,
+    policy: GuardPolicy | Held[GuardPolicy],
+    config: ServerConfig,
+    admin: AdminParts | None = None,
+    door: Door | None = None,
+) -> FastAPI:
+    """The application over one engine and its backend, with an admin API where there are parts for it.
+
+    Raises `ServerConfigError` where the keys cannot be read.
+    """
+    held = policy if isinstance(policy, Held) else Held(policy)
     app = FastAPI(title="forge-proxy", docs_url=None, redoc_url=None, openapi_url=None)
     chat, models, health = (
-        ChatCompletions(engine, policy, config),
-        ModelList(engine.models),
+        ChatCompletions(engine, held, config),
+        ModelList(engine.models, engine.budgets),
         HealthChecks(backend),
     )
     # Plain routes: the bodies are read in `wire`, so FastAPI's own reading of parameters would only cost time.
@@ -50,24 +69,27 @@ def create_app(engine: Engine, backend: Backend, policy: GuardPolicy, config: Se
         app.add_route(path, endpoint, methods=["POST"])
     app.add_route("/v1/models", models.all, methods=["GET"])
     app.add_route("/v1/models/{name:path}", models.one, methods=["GET"])
-    learned = TextAnswerFigures(engine.text_answers, policy)
-    app.add_route("/admin/v1/text-answers", learned.all, methods=["GET", "DELETE"])
-    app.add_route("/admin/v1/text-answers/{name:path}", learned.forget, methods=["DELETE"])
+    descriptions = Descriptions(app)
+    app.add_route("/openapi.json", descriptions.as_json, methods=["GET"])
+    app.add_route("/docs", descriptions.as_page, methods=["GET"])
+    if admin is not None:
+        add_admin_routes(app, admin)
     app.add_route("/health", health.health, methods=["GET"])
     app.add_route("/healthz", health.alive, methods=["GET"])
     app.add_route("/readyz", health.ready, methods=["GET"])
+    app.add_exception_handler(ForgeError, _forge_error)
+    app.add_exception_handler(RequestValidationError, _wrong_field)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _own_error)
     app.add_middleware(Shortcut, endpoints=hot)
-    _put_door_before(app, config)
+    _put_door_before(app, config, door or Door(config))
     return app
 
 
-def _put_door_before(app: FastAPI, config: ServerConfig) -> None:
+def _put_door_before(app: FastAPI, config: ServerConfig, door: Door) -> None:
     """What every request passes, on every route: the last one added is the first one met."""
     app.add_middleware(LimitBody, limit=int(config.max_body_mb * 1024 * 1024))
-    if keys := read_keys(config):
-        app.add_middleware(RequireKey, keys=keys)
+    app.add_middleware(RequireKey, door=door)
     if config.allowed_origins:  # before the keys: a browser asks whether it may ask, and sends no key with that
         app.add_middleware(
             CORSMiddleware,
@@ -80,13 +102,32 @@ def _put_door_before(app: FastAPI, config: ServerConfig) -> None:
     app.add_middleware(CheckOrigin, names=OwnNames(config))
 
 
+async def _forge_error(request: Request, exc: Exception) -> Response:
+    error = exc if isinstance(exc, ForgeError) else ForgeError(str(exc))
+    return error_response(error, {"x-request-id": request_id_of(request)})
+
+
+async def _wrong_field(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, RequestValidationError)  # noqa: S101  # it is registered for that
+    return await _forge_error(request, wrong_field(list(exc.errors())))
+
+
 async def _http_error(request: Request, exc: Exception) -> Response:
     """No such path, or not this method."""
     status = exc.status_code if isinstance(exc, HTTPException) else 500
     message = f"{request.method} {request.url.path}: {exc.detail if isinstance(exc, HTTPException) else exc}"
     kept: Mapping[str, str] = exc.headers if isinstance(exc, HTTPException) and exc.headers else {}
     headers = {**kept, "x-request-id": request_id_of(request)}
+    if status == 405:  # by the framework's word for it, only the first route of a path counts
+        headers["allow"] = ", ".join(sorted(_methods_of(request)))
     return JSONResponse(encode_error(message, "invalid_request_error", None), status, headers)
+
+
+def _methods_of(request: Request) -> set[str]:
+    """The methods that some route of the request's path takes."""
+    routes: list[Route] = [route for route in request.app.routes if isinstance(route, Route)]
+    fitting = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return {method for route in fitting for method in route.methods or ()}
 
 
 async def _own_error(request: Request, _: Exception) -> Response:

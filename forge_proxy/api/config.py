@@ -66,6 +66,14 @@ class ServerConfig(BaseModel):
     api_keys_file: Path | None = Field(
         default=None, description="File with more of them, one a line; lines that begin with # are comments."
     )
+    admin_keys: Annotated[
+        tuple[Annotated[SecretStr, AfterValidator(_check_secret)], ...], NoDecode, BeforeValidator(_split)
+    ] = Field(
+        default=(),
+        description="Keys of the admin API, which the others then do not open. None: the callers' keys do, and where"
+        " other machines reach the daemon the admin API is closed.",
+    )
+    admin_keys_file: Path | None = Field(default=None, description="File with more of these, one a line.")
     allow_public_without_keys: bool = Field(
         default=False,
         description="Listen where other machines reach it though there are no keys: something else keeps them out.",

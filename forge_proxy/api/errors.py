@@ -10,9 +10,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
+from forge_proxy.api.admin.ports import NotManaged, WrongSettings
 from forge_proxy.api.disconnect import Stopping
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.api.refusals import (
+    AdminClosed,
     BodyTooLarge,
     ForeignHost,
     ForeignOrigin,
@@ -23,10 +25,15 @@ from forge_proxy.api.refusals import (
 )
 from forge_proxy.core.errors import (
     BackendBroke,
+    BackendDown,
     BackendError,
     BackendFault,
+    BackendLost,
+    BackendNotReady,
     BackendTimeout,
     BackendUnreachable,
+    BudgetUnchanged,
+    ContextBudgetExceeded,
     ContextOverflow,
     EmptyAnswer,
     ForgeError,
@@ -38,6 +45,7 @@ from forge_proxy.core.errors import (
     UnknownModel,
 )
 from forge_proxy.core.jsontypes import JsonObject, is_object
+from forge_proxy.core.sampling import UnsupportedModelError
 from forge_proxy.wire.openai.errors import encode_error
 
 
@@ -51,11 +59,17 @@ class Rendered(NamedTuple):
 
 _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     InvalidRequest: (400, "invalid_request_error", None),
+    ContextBudgetExceeded: (400, "invalid_request_error", "context_length_exceeded"),
+    BudgetUnchanged: (502, "server_error", "budget_unchanged"),
+    UnsupportedModelError: (400, "invalid_request_error", "unsupported_model"),
     UnknownModel: (404, "invalid_request_error", "model_not_found"),
     Overloaded: (429, "rate_limit_error", "rate_limit_exceeded"),
     BackendUnreachable: (502, "server_error", "backend_unreachable"),
     BackendTimeout: (504, "server_error", "backend_timeout"),
     BackendBroke: (502, "server_error", "backend_broke_off"),
+    BackendLost: (503, "server_error", "backend_restarting"),
+    BackendNotReady: (503, "server_error", "backend_loading"),
+    BackendDown: (503, "server_error", "backend_down"),
     BackendFault: (502, "server_error", "backend_error"),
     ToolChoiceUnsatisfied: (502, "server_error", "tool_choice_unsatisfied"),
     ToolCallInvalid: (502, "server_error", "tool_call_invalid"),
@@ -66,6 +80,9 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     BodyTooLarge: (413, "invalid_request_error", "body_too_large"),
     HeadTooLarge: (431, "invalid_request_error", "headers_too_large"),
     NotHttp: (400, "invalid_request_error", None),
+    AdminClosed: (403, "invalid_request_error", "admin_closed"),
+    NotManaged: (409, "invalid_request_error", "backend_not_managed"),
+    WrongSettings: (400, "invalid_request_error", "wrong_settings"),
     Stopping: (503, "server_error", "stopping"),
     ForgeError: (500, "server_error", "internal_error"),
 }
@@ -77,12 +94,15 @@ def render(error: ForgeError) -> Rendered:
         return _backend_error(error)
     status, kind, code = next(_TABLE[cls] for cls in type(error).__mro__ if cls in _TABLE)
     param = error.at if isinstance(error, InvalidRequest) else None
+    param = "messages" if isinstance(error, ContextBudgetExceeded) else param
     return Rendered(status, encode_error(str(error), kind, code, param), _headers_for(error))
 
 
 def _headers_for(error: ForgeError) -> Mapping[str, str]:
-    if isinstance(error, Overloaded):
+    if isinstance(error, Overloaded | BackendLost | BackendNotReady):
         return {"retry-after": str(error.seconds)}
+    if isinstance(error, BackendDown):  # until somebody does something about it
+        return {"x-should-retry": "false"}
     if isinstance(error, ToolChoiceUnsatisfied | ToolCallInvalid | EmptyAnswer):
         # The model was asked again already; openai's SDKs would start it all over, twice, but for this header.
         return {"x-forge-attempts": str(error.attempts), "x-should-retry": "false"}

@@ -82,6 +82,11 @@ def is_loopback(address: str) -> bool:
     return (getattr(ip, "ipv4_mapped", None) or ip).is_loopback
 
 
+def is_private(host: str) -> bool:
+    """Whether what listens at a host is reached from this machine alone. Names that are not localhost may be more."""
+    return _is_loopback(host.lower())
+
+
 def _is_loopback(name: str) -> bool:
     """As a browser has it: names below localhost never leave the machine."""
     if _address(name) is not None:

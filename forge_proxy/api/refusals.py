@@ -14,14 +14,24 @@ class Refused(ForgeError):
 
 
 class WrongKey(Refused):
-    """The caller sent none of the keys of `server.api_keys`."""
+    """The caller sent none of the keys of the setting `wanted`."""
 
-    def __init__(self, *, sent: bool) -> None:
+    def __init__(self, *, sent: bool, wanted: str = "server.api_keys") -> None:
         super().__init__(
-            "the API key is none of this daemon's (server.api_keys); a key of the model server itself is the setting "
+            f"the API key is none of this daemon's ({wanted}); a key of the model server itself is the setting "
             "backend.api_key and is not sent by clients"
             if sent
-            else "an API key is needed: send one of server.api_keys as 'Authorization: Bearer KEY' or 'x-api-key: KEY'"
+            else f"an API key is needed: send one of {wanted} as 'Authorization: Bearer KEY' or 'x-api-key: KEY'"
+        )
+
+
+class AdminClosed(Refused):
+    """The daemon can be reached by other machines, and there is no key for its admin API."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the admin API is closed: the daemon listens where other machines reach it and has no admin keys; set "
+            "server.admin_keys or server.admin_keys_file"
         )
 
 

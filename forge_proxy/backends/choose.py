@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig, Kind
 from forge_proxy.backends.http import HttpClient
-from forge_proxy.backends.llama_server.embedded import TINY_MODEL
+from forge_proxy.backends.llama_server.launch import LaunchSpec
+from forge_proxy.backends.llama_server.model_file import model_fault
+from forge_proxy.backends.llama_server.programs import TINY_MODEL, embedded, find_program, launch_spec
 from forge_proxy.backends.probe import LLAMA_SERVER, OLLAMA, find_server, identify
 
 _URLS: dict[Kind, str] = {
@@ -17,14 +20,22 @@ _URLS: dict[Kind, str] = {
 }
 
 
+_OURS: tuple[Kind, ...] = ("llama-server", "llamafile", "embedded")
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The backend to use: a server at `url`, or the embedded llama.cpp with `gguf`. `because` is for the user."""
+    """The backend to use: a server at `url`, or one of ours to be started with `launch`. `because` is for the user."""
 
     kind: Kind
     because: str
     url: str | None = None
-    gguf: Path | None = None
+    launch: LaunchSpec | None = None
+
+    @property
+    def gguf(self) -> Path | None:
+        """The model file of a server of ours."""
+        return self.launch.model if self.launch else None
 
 
 async def choose(config: BackendConfig, http: HttpClient) -> Choice:
@@ -33,9 +44,10 @@ async def choose(config: BackendConfig, http: HttpClient) -> Choice:
     if config.url is not None:
         return await _at_url(config, config.url, http)
     if config.gguf is not None:
-        return Choice("embedded", "a model file is named", gguf=config.gguf)
+        program, because = await asyncio.to_thread(find_program, config, config.gguf)
+        return Choice(program.kind, because, launch=launch_spec(config, program, config.gguf))
     if config.kind == "embedded":
-        return Choice("embedded", "it is asked for; no model file is named, so it runs the test model", gguf=TINY_MODEL)
+        return _with_test_model(config, "it is asked for; no model file is named, so it runs the test model")
     if config.kind is not None:
         return Choice(config.kind, "it is asked for, at its usual address", url=_URLS[config.kind])
     if config.model is not None:
@@ -43,7 +55,11 @@ async def choose(config: BackendConfig, http: HttpClient) -> Choice:
     found = await find_server(http)
     if found and found.kind in ("llama-server", "ollama"):
         return Choice(found.kind, "nothing is named, and it is running", url=found.url)
-    return Choice("embedded", "nothing is named and no server is running, so it is the test model", gguf=TINY_MODEL)
+    return _with_test_model(config, "nothing is named and no server is running, so it is the test model")
+
+
+def _with_test_model(config: BackendConfig, because: str) -> Choice:
+    return Choice("embedded", because, launch=launch_spec(config, embedded(), TINY_MODEL))
 
 
 async def _at_url(config: BackendConfig, url: str, http: HttpClient) -> Choice:
@@ -70,11 +86,19 @@ def refuse_contradictions(config: BackendConfig) -> None:
         )
     if kind == "embedded" and config.url is not None:
         raise BackendChoiceError("backend.url names a running server; leave it out for the embedded backend")
-    if config.gguf is not None and kind not in (None, "embedded"):
-        raise BackendChoiceError(f"backend.gguf is for the embedded backend; {kind} is started with its own model")
+    if config.gguf is not None and kind not in (None, *_OURS):
+        raise BackendChoiceError(f"backend.gguf is for a server that forge-proxy starts; {kind} has its own models")
+    if config.gguf is None and kind == "llamafile":
+        raise BackendChoiceError("a llamafile needs --gguf, the model that it shall serve")
+    if config.llama_server.binary is not None and (config.gguf is None or kind == "embedded"):
+        raise BackendChoiceError(
+            "backend.llama_server.binary is the program for a model file: it needs --gguf, and no other kind"
+        )
     if kind == "openai" and config.url is None:
         raise BackendChoiceError("the openai backend needs --backend-url: it may be any server")
     if kind == "anthropic" and config.api_key is None:
         raise BackendChoiceError("the anthropic backend needs backend.api_key (FORGE_PROXY_BACKEND__API_KEY)")
-    if config.gguf is not None and not config.gguf.is_file():
-        raise BackendChoiceError(f"no model file at {config.gguf}")
+    if kind == "anthropic" and config.tools == "prompt":
+        raise BackendChoiceError("backend.tools: prompt is for models without tools of their own; leave it out")
+    if config.gguf is not None and (fault := model_fault(config.gguf)):
+        raise BackendChoiceError(fault)

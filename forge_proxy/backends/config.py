@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
-from forge_proxy.core.dialect import Reasoning
+from forge_proxy.backends.llama_server.launch import CacheType, refuse_our_flags
+from forge_proxy.core.dialect import Reasoning, ToolMode
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.jsontypes import Json
 from forge_proxy.engine.admission import QUEUE_LIMIT
 
 
@@ -32,25 +35,122 @@ def _read_auto(value: object) -> object:
     return None if value == "auto" else value
 
 
-Kind = Literal["embedded", "openai", "llama-server", "ollama", "anthropic"]
+def _read_off(value: object) -> object:
+    return "off" if value is False else value  # which is how YAML reads the word
 
 
-class EmbeddedConfig(BaseModel):
-    """How the embedded llama.cpp runs."""
+Kind = Literal["embedded", "openai", "llama-server", "llamafile", "ollama", "anthropic"]
+
+
+def _check_extra(extra: list[str]) -> list[str]:
+    refuse_our_flags(extra)
+    return extra
+
+
+class LlamaServerConfig(BaseModel):
+    """How a llama.cpp server of ours runs: llama-server, a llamafile, or the embedded one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    slots: int = Field(default=2, ge=1, le=64, description="How many requests it works on at a time.")
+    binary: Path | None = Field(
+        default=None, description="The llama-server or llamafile to start. Default: what is found."
+    )
     context: int | None = Field(
         default=None,
         ge=256,
-        description="Tokens for each slot. Default: what the model was trained with, as memory allows.",
+        description="Tokens for each slot. Default: llama.cpp's choice, what the model was trained with as memory"
+        " allows.",
+    )
+    slots: int | None = Field(
+        default=None,
+        ge=1,
+        le=64,
+        description="How many requests it works on at a time. Default: its own; embedded 2.",
+    )
+    gpu_layers: int | None = Field(
+        default=None, ge=-1, description="Layers on the GPU. Default: as many as fit. The embedded wheel is CPU only."
     )
     threads: int | None = Field(default=None, ge=1, description="CPU threads. Default: llama.cpp's choice.")
-    gpu_layers: int = Field(
-        default=-1, ge=-1, description="Layers on the GPU, -1 for as many as fit. The PyPI wheel is CPU only."
+    cache_type_k: CacheType | None = Field(default=None, description="How the KV cache keeps its keys. Default: f16.")
+    cache_type_v: CacheType | None = Field(default=None, description="How the KV cache keeps its values. Default: f16.")
+    port: int = Field(default=0, ge=0, le=65535, description="The port it listens on; 0 takes a free one.")
+    extra: Annotated[list[str], AfterValidator(_check_extra)] = Field(
+        default_factory=list, description="More flags for it, each word an item. Those that are set here are refused."
     )
-    start_seconds: float = Field(default=600, gt=0, description="How long loading the model may take.")
+    load_silence_seconds: float = Field(
+        default=300,
+        gt=0,
+        description="How long loading may go without a line, a byte read or memory taken. It may take any time else.",
+    )
+    wait_seconds: float = Field(
+        default=900, gt=0, description="How long a request waits for it to be ready. Then it is a 503."
+    )
+    drain_seconds: float = Field(
+        default=60, ge=0, description="How long answers may still take when it is restarted or exchanged."
+    )
+    stop_seconds: float = Field(default=10, ge=0, description="How long it has to end by itself. Then it is killed.")
+    idle_unload_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        description="After how long without a request it is ended, until the next one. Default: never.",
+    )
+
+
+def _read_switch(value: object) -> object:
+    return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value  # YAML's on and off
+
+
+def _check_duration(value: str | int) -> str | int:
+    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):  # from the environment
+        return int(value)
+    if isinstance(value, str) and not re.fullmatch(r"-?(?:\d+(?:\.\d+)?(?:ms|s|m|h))+", value):
+        raise ValueError("expected a duration such as 30m, or a number of seconds; -1 for as long as it runs")
+    return value
+
+
+class OllamaConfig(BaseModel):
+    """What an Ollama is told with each request."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    num_ctx: int | None = Field(
+        default=None, ge=256, description="Tokens of the window. Default: the model's own, or Ollama's."
+    )
+    keep_alive: Annotated[str | int, AfterValidator(_check_duration)] | None = Field(
+        default=None, description="How long a model stays loaded after an answer. Default: Ollama's, 5 minutes."
+    )
+    think: Annotated[Literal["auto", "on", "off", "low", "medium", "high"], BeforeValidator(_read_switch)] = Field(
+        default="auto", description="Whether models think where a request does not say: auto where the model can."
+    )
+
+
+class LlamaCppConfig(BaseModel):
+    """What a llama-server is told with each request, ours or not, where the caller does not say it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    think: Annotated[Literal["auto", "on", "off"], BeforeValidator(_read_switch)] = Field(
+        default="auto", description="Whether models think: as their chat template has it, or on, or off."
+    )
+    cache_prompt: bool | None = Field(
+        default=None, description="Whether what a prompt has in common with the one before is kept. Default: it is."
+    )
+    slot_id: int | None = Field(
+        default=None,
+        ge=0,
+        description="The slot that takes all requests, one at a time: for several daemons before one server.",
+    )
+
+    @property
+    def fields(self) -> dict[str, Json]:
+        """The fields that say so."""
+        told: dict[str, Json] = {"cache_prompt": self.cache_prompt, "id_slot": self.slot_id}
+        return {name: value for name, value in told.items() if value is not None}
+
+    @property
+    def thinks(self) -> bool | None:
+        """Whether models are told to think; None leaves it to them."""
+        return {"on": True, "off": False}.get(self.think)
 
 
 class BackendConfig(BaseModel):
@@ -64,7 +164,7 @@ class BackendConfig(BaseModel):
     url: Annotated[str, AfterValidator(_check_url)] | None = Field(
         default=None, description="Base URL of a running server, with or without /v1."
     )
-    gguf: Path | None = Field(default=None, description="A model file for the embedded llama.cpp.")
+    gguf: Path | None = Field(default=None, description="A model file, for a llama.cpp server of ours.")
     model: str | None = Field(
         default=None, min_length=1, description="The model that stands in for names the server does not know."
     )
@@ -93,4 +193,16 @@ class BackendConfig(BaseModel):
         description="Thoughts in the history that a caller sends: left as-sent, none, keep-last (since the last user"
         " message), or all. Those kept are sent as reasoning_content and as reasoning.",
     )
-    embedded: EmbeddedConfig = Field(default_factory=EmbeddedConfig)
+    self_test: Annotated[Literal["off", "on-load"], BeforeValidator(_read_off)] = Field(
+        default="off",
+        description="Whether the model is asked a few short questions once it is loaded: how it is best told of tools,"
+        " and what else works. 'forge-proxy check --self-test' asks them at any time.",
+    )
+    tools: ToolMode = Field(
+        default="auto",
+        description="How the model is told of tools: native (in the request), prompt (as text, for chat templates"
+        " without tools), or auto: native until the server or a self-test says that it knows none.",
+    )
+    llama_server: LlamaServerConfig = Field(default_factory=LlamaServerConfig)
+    llama_cpp: LlamaCppConfig = Field(default_factory=LlamaCppConfig)
+    ollama: OllamaConfig = Field(default_factory=OllamaConfig)

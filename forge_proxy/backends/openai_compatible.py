@@ -1,4 +1,4 @@
-"""Any server with `/v1/chat/completions`: llama-server, vLLM, LM Studio, Ollama's own such route, and the rest."""
+"""Any server with `/v1/chat/completions`: llama-server, vLLM, LM Studio, and the rest."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from urllib.parse import urlsplit, urlunsplit
 import orjson
 
 from forge_proxy.backends.http import HttpClient, HttpResponse, read_capped
-from forge_proxy.core.chat import ModelCall, ModelCard
+from forge_proxy.core.chat import ModelCall, ModelCard, window_of
 from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault, InvalidRequest
 from forge_proxy.core.health import Health
-from forge_proxy.core.jsontypes import Json, is_integer, is_object
+from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
 from forge_proxy.core.stream import Chunk
 from forge_proxy.wire.openai.answer import UnreadableAnswer, decode_answer
 from forge_proxy.wire.openai.call import encode_call
@@ -33,7 +33,7 @@ class OpenAICompatible:
     def __init__(
         self, url: str, http: HttpClient, *, api_key: str | None = None, health_path: str | None = None
     ) -> None:
-        self.url = _shown(url)
+        self.url = without_credentials(url)
         self._base = base_url(url)
         self._root = urlunsplit((*urlsplit(url)[:2], "", "", ""))
         self._http = http
@@ -83,14 +83,26 @@ class OpenAICompatible:
 
     async def slots(self) -> int | None:
         """See `engine.ports.Backend`. Known of a llama-server; in router mode it has none of its own."""
+        slots = (await self._props()).get("total_slots")
+        return slots if is_integer(slots) and slots > 0 else None
+
+    async def context_window(self, model: str | None = None) -> int | None:
+        """See `engine.ports.Backend`. A llama-server's is that of a slot; others tell it in their list of models."""
+        settings = (await self._props()).get("default_generation_settings")
+        window = settings.get("n_ctx") if is_object(settings) else None
+        if is_integer(window) and window > 0:
+            return window
+        return window_of(await self.models(), model)
+
+    async def _props(self) -> JsonObject:
+        """What a llama-server tells of itself; nothing where there is no such route."""
         try:
             props = await self._get(f"{self._root}/props")
         except BackendError as error:
             if error.status == 503:  # loading, as llama-server says it: it will tell later
                 raise
-            return None
-        slots = props.get("total_slots") if is_object(props) else None
-        return slots if is_integer(slots) and slots > 0 else None
+            return {}
+        return props if is_object(props) else {}
 
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`. A llama-server counts exactly, its template applied."""
@@ -157,7 +169,7 @@ def base_url(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, parts.path or "/v1", "", ""))
 
 
-def _shown(url: str) -> str:
+def without_credentials(url: str) -> str:
     """The URL without a user name and password, for messages and logs."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]

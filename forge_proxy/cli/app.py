@@ -11,6 +11,9 @@ import typer
 from forge_proxy import __version__
 from forge_proxy.api.config import ServerConfigError
 from forge_proxy.backends.config import BackendChoiceError, Kind
+from forge_proxy.cli.admin import add_admin_commands
+from forge_proxy.cli.config import config as config_commands
+from forge_proxy.cli.connect.command import connect
 from forge_proxy.cli.rescue import Finish, InputError
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.settings import SettingsError, load, set_by_file
@@ -34,10 +37,21 @@ BackendKind = Annotated[
     Kind | None, typer.Option("--backend", help="Kind of model server; 'openai' is any compatible one.")
 ]
 BackendUrl = Annotated[str | None, typer.Option("--backend-url", help="Base URL of a running model server.")]
-Gguf = Annotated[Path | None, typer.Option("--gguf", help="Model file for the embedded llama.cpp.")]
+Gguf = Annotated[Path | None, typer.Option("--gguf", help="Model file, for a server that is started for it.")]
+LlamaServer = Annotated[
+    Path | None, typer.Option("--llama-server", help="The llama-server or llamafile to start, if not the one found.")
+]
+Context = Annotated[int | None, typer.Option("--ctx", help="Tokens of context for each slot of a server of ours.")]
 Model = Annotated[
     str | None,
     typer.Option("--model", help="Stands in for names the server does not know; alone: an Ollama model."),
+]
+SelfTest = Annotated[
+    bool | None,
+    typer.Option(
+        "--self-test/--no-self-test",
+        help="Ask the model a few short questions: which way it calls tools, and so on. Done where --model names one.",
+    ),
 ]
 
 
@@ -48,6 +62,8 @@ def _said(
     url: str | None,
     gguf: Path | None,
     model: str | None,
+    llama_server: Path | None,
+    context: int | None,
 ) -> dict[str, Any]:
     """What the options set: one that names a backend replaces what the file says of that, and adds nothing to it."""
     server = {"host": host, "port": port}
@@ -57,6 +73,9 @@ def _said(
         backend = {**replaced, **({"model": model} if model is not None else {})}
     else:
         backend = {"model": model} if model is not None else {}
+    ours = {"binary": llama_server, "context": context}
+    if started := {key: value for key, value in ours.items() if value is not None}:
+        backend["llama_server"] = started
     said: dict[str, Any] = {
         "server": {key: value for key, value in server.items() if value is not None},
         "backend": backend,
@@ -82,18 +101,24 @@ def _options(  # pyright: ignore[reportUnusedFunction]
 @app.command()
 def serve(
     config: ConfigFile = None, host: Host = None, port: Port = None, backend: BackendKind = None,
-    backend_url: BackendUrl = None, gguf: Gguf = None, model: Model = None,
+    backend_url: BackendUrl = None, gguf: Gguf = None, model: Model = None, llama_server: LlamaServer = None,
+    ctx: Context = None,
 ) -> None:  # fmt: skip
     """Run the daemon."""
     from forge_proxy import daemon  # the help text needs no web server
 
-    said = _said(host, port, backend, backend_url, gguf, model)
+    said = _said(host, port, backend, backend_url, gguf, model, llama_server, ctx)
     try:
-        daemon.run(load(config, said))
+        daemon.run(lambda: load(config, said))
     except BackendChoiceError as error:
         if set_by_file(config, said, "backend"):
             raise SettingsError(f"{config}: {error}") from error
         raise
+
+
+add_admin_commands(app)
+app.add_typer(config_commands)
+app.command()(connect)
 
 
 @app.command()
@@ -107,12 +132,15 @@ def demo() -> None:
 @app.command()
 def check(
     config: ConfigFile = None, host: Host = None, port: Port = None, backend: BackendKind = None,
-    backend_url: BackendUrl = None, gguf: Gguf = None, model: Model = None,
+    backend_url: BackendUrl = None, gguf: Gguf = None, model: Model = None, llama_server: LlamaServer = None,
+    ctx: Context = None, self_test: SelfTest = None,
 ) -> None:  # fmt: skip
     """Read the settings, probe the backend, say what would be used. Exit code 0 if it would answer."""
     from forge_proxy.cli.check import run_check
 
-    if not run_check(load(config, _said(host, port, backend, backend_url, gguf, model))):
+    said = _said(host, port, backend, backend_url, gguf, model, llama_server, ctx)
+    tests = model is not None if self_test is None else self_test
+    if not run_check(load(config, said), self_test=tests):
         raise typer.Exit(FAILED)
 
 

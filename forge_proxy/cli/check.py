@@ -10,6 +10,7 @@ from rich.text import Text
 from forge_proxy import daemon
 from forge_proxy.api.auth import read_keys
 from forge_proxy.api.server import address, listen
+from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.chat import ModelCard
 from forge_proxy.core.errors import BackendError, BackendFault, ForgeError
 from forge_proxy.engine.events import Event
@@ -17,16 +18,16 @@ from forge_proxy.engine.ports import Backend
 from forge_proxy.settings import Settings
 
 
-def run_check(settings: Settings) -> bool:
+def run_check(settings: Settings, *, self_test: bool = False) -> bool:
     """Print what was found and what would be used; whether the daemon would start and answer."""
-    rows, good = asyncio.run(_look(settings))
+    rows, good = asyncio.run(_look(settings, self_test=self_test))
     console = Console(highlight=False)
     for name, value in rows:  # one line each, as it is: the values hold other programs' words, brackets included
         console.print(Text.assemble((f"{name:<12}", "bold"), " ".join(value.split())), soft_wrap=True)
     return good
 
 
-async def _look(settings: Settings) -> tuple[list[tuple[str, str]], bool]:
+async def _look(settings: Settings, *, self_test: bool) -> tuple[list[tuple[str, str]], bool]:
     guardrails = settings.guardrails
     off = [name for name, on in guardrails.enabled.model_dump(by_alias=True).items() if not on]
     rows = [("guardrails", "all on" if not off else f"off: {', '.join(off)}")]
@@ -42,6 +43,8 @@ async def _look(settings: Settings) -> tuple[list[tuple[str, str]], bool]:
             models, answers = await _list_models(parts.backend)
             rows.append(("models", models))
             good = health.status == "ok" and answers and free
+            if self_test and good:
+                rows += _on_card(await parts.engine.capabilities.test(await parts.engine.models.usual()))
             rows.append(("result", "ready" if good else "not ready"))
             return rows, good
     except ForgeError as error:
@@ -69,6 +72,22 @@ def _try_address(settings: Settings) -> tuple[str, bool]:
         return str(error), False
     wanted = f"one of {keys} keys" if keys > 1 else "a key" if keys else "no key"
     return f"{address(server.host, server.port)}, free; callers need {wanted}", True
+
+
+def _on_card(card: CapabilityCard) -> list[tuple[str, str]]:
+    """What a self-test found."""
+    found = {
+        "valid call": card.calls,
+        "tool_choice required": card.required,
+        "parallel calls": card.parallel,
+        "prefix cache": card.prefix_cache,
+    }
+    told = ", ".join(f"{name} {_WORDS[value]}" for name, value in found.items())
+    markup = f", written as {card.markup}" if card.markup else ""
+    return [("self-test", f"{card.model}: {told}"), ("tools", f"{card.tools}: {card.because}{markup}")]
+
+
+_WORDS = {True: "yes", False: "no", None: "not known"}
 
 
 def _in_words(card: ModelCard) -> str:

@@ -14,11 +14,13 @@ from rich.table import Table
 from forge_proxy import daemon
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.config import BackendConfig
+from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import GuardPolicy, read_switches
 from forge_proxy.core.guardrails.schema import faults_in
 from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.core.stream import Chunk, CompletionBuilder, Reply
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import Event
@@ -114,6 +116,8 @@ async def _try_all() -> list[Tried]:
     settings = Settings.model_construct(
         server=ServerConfig(),
         backend=BackendConfig(kind="embedded"),
+        budget=BudgetPolicy(),
+        sampling=SamplingPolicy(),
         guardrails=GuardPolicy(text_answers="nudge"),
         log=LogConfig(),
     )

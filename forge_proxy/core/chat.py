@@ -6,6 +6,7 @@ fields, because what we do not own is passed on as it came.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, TypeAlias
@@ -115,6 +116,8 @@ class ModelCall:
     """How the backend wants it written."""
     room: int | None = None
     """Completion tokens that the window has room for, where the caller asked for more; 0 leaves that to the backend."""
+    sampling: JsonObject = field(default_factory=no_fields)
+    """What is filled in where the caller leaves it open, by llama.cpp's names."""
     verbatim: bool = False
     """Whether the answer is only passed on: its chunks then need to hold no more than `as_sent`, after the first."""
 
@@ -126,3 +129,10 @@ class ModelCard:
     id: str
     window: int | None = None
     details: JsonObject = field(default_factory=no_fields)
+
+
+def window_of(cards: Sequence[ModelCard], model: str | None) -> int | None:
+    """The window of a model, by the list of all; that of the only one where none is named."""
+    if model is None:
+        return cards[0].window if len(cards) == 1 else None
+    return next((card.window for card in cards if card.id == model), None)

@@ -98,6 +98,33 @@ class BackendBroke(BackendFault):
         self.cause = cause
 
 
+class BackendLost(BackendFault):
+    """The model server ended while it answered, and is started again. Worth trying again in `seconds`."""
+
+    def __init__(self, url: str, cause: str, seconds: int) -> None:
+        super().__init__(f"the model server at {url} ended in the middle of the request: {cause}", url=url)
+        self.cause = cause
+        self.seconds = seconds
+
+
+class BackendNotReady(BackendFault):
+    """The model server is starting or loads its model, and has not become ready in the time a request may wait.
+    Worth trying again in `seconds`.
+    """
+
+    def __init__(self, url: str, state: str, seconds: int) -> None:
+        super().__init__(f"the model server ({url}) is not ready yet: {state}", url=url)
+        self.state = state
+        self.seconds = seconds
+
+
+class BackendDown(BackendFault):
+    """The model server does not run, and is not going to by itself: it was stopped, or fails again and again."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(why, url=url)
+
+
 class BackendError(BackendFault):
     """The model server answered with an HTTP error. `body` is what it said, parsed if it was JSON."""
 
@@ -119,7 +146,15 @@ class BackendError(BackendFault):
 
 
 class UnreadCall(BackendError):
-    """The model server could not read the call its own model wrote, and answered with an error in its place."""
+    """The model server could not read the call its own model wrote, and answered with an error in its place. `written`
+    is what the model wrote, empty where the server does not tell.
+    """
+
+    def __init__(
+        self, url: str, status: int, body: Json, headers: Mapping[str, str] | None = None, *, written: str = ""
+    ) -> None:
+        super().__init__(url, status, body, headers)
+        self.written = written
 
 
 class ContextOverflow(BackendError):
@@ -180,6 +215,34 @@ class ToolsRefused(BackendError):
         self.tool = tool
         self.place = place
         self.offered = offered
+
+
+class ContextBudgetExceeded(ForgeError):
+    """A prompt of `tokens` is over the budget of `budget`; `because` says why it is that. `exact` unless estimated."""
+
+    def __init__(self, tokens: int, budget: int, because: str, *, exact: bool) -> None:
+        counted = f"{tokens}" if exact else f"about {tokens}"
+        super().__init__(
+            f"This model's maximum context length is {budget} tokens. However, your messages resulted in {counted} "
+            f"tokens. Please reduce the length of the messages. (The budget: {because}.)"
+        )
+        self.tokens = tokens
+        self.budget = budget
+
+    @property
+    def summary(self) -> str:
+        return f"a prompt of {self.tokens} tokens is over the budget of {self.budget}"
+
+
+class BudgetUnchanged(ForgeError):
+    """The budget could not be switched; what it was before holds on. `why` is the reason."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the budget stays as it was: {why}")
+
+    @property
+    def summary(self) -> str:
+        return str(self)
 
 
 class EmptyAnswer(ForgeError):

@@ -40,6 +40,8 @@ class FairQueue:
         self.limit = limit
         self.running = 0
         self.waiting = 0
+        self.paused = False
+        """Whether nobody is let in, whatever is free."""
         # The client whose turn is next comes first. A place that leaves while it waits is found by its key.
         self._turns: OrderedDict[str, OrderedDict[Place, None]] = OrderedDict()
 
@@ -77,9 +79,14 @@ class FairQueue:
         self.slots = slots
         return self._start()
 
+    def resume(self) -> list[Place]:
+        """Let in again. Gives those that run now in consequence."""
+        self.paused = False
+        return self._start()
+
     @property
     def _has_free_slot(self) -> bool:
-        return self.slots is None or self.running < self.slots
+        return not self.paused and (self.slots is None or self.running < self.slots)
 
     def _start(self) -> list[Place]:
         started: list[Place] = []

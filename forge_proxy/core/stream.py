@@ -186,6 +186,10 @@ def chunks_of(completion: Completion) -> Iterable[Chunk]:
     yield Chunk(tuple(deltas_of(reply) for reply in completion.replies), completion.usage, completion.head)
 
 
+THOUGHTS = "thinking_blocks"
+"""The field of a message, among the `extra` ones, that carries thoughts with the signatures that let them be sent back:
+a list of objects, each with an `index`, as every list in a delta has to be for openai's SDKs.
+"""
 _REPLACED = frozenset({"role", "type", "id", "object", "index", "name", "format"})
 """Fields that say the same thing each time; every other text in a delta continues the one before it."""
 

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Literal
 
 import orjson
 
@@ -63,6 +64,12 @@ class Accommodating:
             else:
                 return
 
+    def tell_tools(self, model: str, mode: Literal["native", "prompt"]) -> None:
+        """From now on tell this model of tools in this way, where the settings leave that open."""
+        if self._usual.tools == "auto":
+            known = self._dialects.get(model, self._usual)
+            self._keep_dialect(model, replace(known, tools="auto" if mode == "native" else mode))
+
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`."""
         return await self._backend.count_tokens(self._written(call))
@@ -98,10 +105,13 @@ class Accommodating:
             return
         if call.dialect.plain_schemas and not began_with.plain_schemas:
             self._keep_plain(self._tools(call), None)
-        self._dialects[_model(call)] = replace(call.dialect, plain_schemas=False)
+        self._keep_dialect(_model(call), replace(call.dialect, plain_schemas=False))
+        self._observe(Accommodated(_model(call), call.dialect.changes))
+
+    def _keep_dialect(self, model: str | None, dialect: Dialect) -> None:
+        self._dialects[model] = dialect
         if len(self._dialects) > _REMEMBERED:
             self._dialects.popitem(last=False)
-        self._observe(Accommodated(_model(call), call.dialect.changes))
 
     def _keep_plain(self, tools: bytes, blame: Blame | None) -> None:
         self._plain[tools] = blame

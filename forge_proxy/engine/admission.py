@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 
 from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault, BackendUnreachable, Overloaded
@@ -40,11 +42,14 @@ class Admission:
         self._backend = backend
         self._clock = clock
         self._observe = observe
-        self._queue = FairQueue(slots, limit)
+        self.queue = FairQueue(slots, limit)
         self._calls: dict[Place, asyncio.Future[None]] = {}
         self._believed_until = math.inf if slots is not None else -math.inf
         self._asked_before = False
         self._asking: asyncio.Event | None = None
+        self._pauses = 0
+        self._left = asyncio.Event()
+        """Set, and replaced, whenever somebody leaves."""
         self._mean_seconds = _FIRST_GUESS
 
     def slot(self, client: str) -> Slot:
@@ -53,11 +58,11 @@ class Admission:
 
     async def enter(self, client: str) -> Place:
         """Wait for a slot. Raises `Overloaded`, or `BackendUnreachable` where the backend has to be asked first."""
-        if self._clock.now() > self._believed_until:
+        if self._clock.now() > self._believed_until and not self._pauses:
             await self._find_slots()
-        place = self._queue.enter(client)
+        place = self.queue.enter(client)
         if place is None:
-            raise Overloaded(self._queue.waiting, self._seconds_until_a_slot())
+            raise Overloaded(self.queue.waiting, self._seconds_until_a_slot())
         if place.state is State.WAITING:
             call = self._calls[place] = asyncio.get_running_loop().create_future()
             try:
@@ -71,7 +76,38 @@ class Admission:
 
     def leave(self, place: Place) -> None:
         """Give a place up; the next ones are called."""
-        self._call(self._queue.leave(place))
+        self._call(self.queue.leave(place))
+        self._left.set()
+        self._left = asyncio.Event()
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncGenerator[None]:
+        """In here nobody is let in: who comes waits in line. What runs goes on. Then the slots are asked for anew."""
+        self._pauses += 1
+        self.queue.paused = True
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if self._pauses == 0:
+                await self._resume()
+
+    async def drained(self, seconds: float) -> bool:
+        """Wait until nobody is inside, at most so long; whether that came about. Of use while it is `paused`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.queue.running:
+                    await self._left.wait()
+        return self.queue.running == 0
+
+    async def _resume(self) -> None:
+        try:
+            if self._believed_until < math.inf:
+                with suppress(BackendFault):  # each request finds that out for itself
+                    await self._find_slots()
+        finally:
+            if self._pauses == 0:  # nobody has paused it meanwhile
+                self._call(self.queue.resume())
 
     def note(self, seconds: float, error: BaseException | None) -> None:
         """Learn from a request that has run: how long it took, and whether the backend may be another one by now."""
@@ -93,15 +129,15 @@ class Admission:
         except BackendError:  # loading, perhaps: it says so at once, so it is asked again by the next
             return
         except BackendFault:  # it may say nothing for long, and that is not to hold up everyone
-            slots = self._queue.slots
+            slots = self.queue.slots
         finally:
             self._asking.set()
             self._asking = None
         self._believed_until = self._clock.now() + _BELIEVED_FOR
-        if slots != self._queue.slots or not self._asked_before:
+        if slots != self.queue.slots or not self._asked_before:
             self._observe(SlotsFound(slots))
         self._asked_before = True
-        self._call(self._queue.resize(slots))
+        self._call(self.queue.resize(slots))
 
     def _call(self, started: list[Place]) -> None:
         for place in started:
@@ -109,7 +145,7 @@ class Admission:
                 call.set_result(None)
 
     def _seconds_until_a_slot(self) -> int:
-        return min(max(1, math.ceil(self._mean_seconds / (self._queue.slots or 1))), _LONGEST_WAIT)
+        return min(max(1, math.ceil(self._mean_seconds / (self.queue.slots or 1))), _LONGEST_WAIT)
 
 
 class Slot:

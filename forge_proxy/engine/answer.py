@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TypeAlias
 
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.dialect import AS_SENT, Dialect
-from forge_proxy.core.errors import ContextOverflow, ForgeError, UnreadCall
+from forge_proxy.core.errors import BackendLost, ContextBudgetExceeded, ContextOverflow, ForgeError, UnreadCall
 from forge_proxy.core.guardrails import (
     CallsForbidden,
     GuardPolicy,
@@ -25,20 +26,26 @@ from forge_proxy.core.guardrails import (
 )
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.guardrails.usage import Spent
+from forge_proxy.core.queueing import FairQueue
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.accommodate import Accommodating
 from forge_proxy.engine.admission import Admission, Slot
 from forge_proxy.engine.attempt import Attempt, Settlement
-from forge_proxy.engine.events import Abandoned, Answered, Failed, Looped, Retried, Unchecked
+from forge_proxy.engine.budgets import Budgets
+from forge_proxy.engine.capabilities import Capabilities
+from forge_proxy.engine.events import Abandoned, Answered, AskedAnew, Failed, Looped, Retried, Unchecked
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.own_prompt import OwnPrompt
-from forge_proxy.engine.ports import Backend, Clock, Observer, ThoroughReader
+from forge_proxy.engine.ports import Backend, CardStore, Clock, Observer, ThoroughReader
 from forge_proxy.engine.readings import readings_of
 from forge_proxy.engine.report import Report
+from forge_proxy.engine.sampling import Sampling
 from forge_proxy.engine.text_answers import TextAnswers
 from forge_proxy.engine.tool_sets import ToolSets
 
 AnswerEvent: TypeAlias = Chunk | Report
+_LOSSES = 2
+"""How often one request is asked anew because the model server ended: it may be the request that ends it."""
 
 
 class Engine:
@@ -56,6 +63,9 @@ class Engine:
         thorough: ThoroughReader | None = None,
         admission: Admission | None = None,
         dialect: Dialect = AS_SENT,
+        cards: CardStore | None = None,
+        budgets: Budgets | None = None,
+        sampling: Sampling | None = None,
     ) -> None:
         self._backend = Accommodating(backend, observe, dialect)
         self._own_prompt = OwnPrompt(self._backend)
@@ -65,16 +75,24 @@ class Engine:
         self._admission = admission or Admission(backend, clock, observe)
         self._tool_sets = ToolSets()
         self.models = Models(backend, clock, default_model)
+        self.budgets = budgets or Budgets(backend, clock, observe)
+        self.sampling = sampling or Sampling(observe)
         self.text_answers = TextAnswers()
+        self.capabilities = Capabilities(backend, self._backend, dialect, cards)
+
+    @property
+    def queue(self) -> FairQueue:
+        """Who runs and who waits, to look at."""
+        return self._admission.queue
 
     async def answer(
         self, request: ChatRequest, policy: GuardPolicy, *, request_id: str, client: str = ""
     ) -> AsyncGenerator[AnswerEvent]:
         """Chunks of the answer as they may leave, then a `Report`. Closing it stops the generation.
 
-        Slots are shared fairly between clients, whom any string names. Raises `Overloaded`, a `BackendFault`,
-        `ToolChoiceUnsatisfied`, `ToolCallInvalid` or `EmptyAnswer`; after chunks have been yielded the answer is then
-        incomplete.
+        Slots are shared fairly between clients, whom any string names. Raises `Overloaded`, `ContextBudgetExceeded`,
+        `UnsupportedModelError`, a `BackendFault`, `ToolChoiceUnsatisfied`, `ToolCallInvalid` or `EmptyAnswer`; after
+        chunks have been yielded the answer is then incomplete.
         """
         began = self._clock.now()
         slot = self._admission.slot(client)
@@ -90,7 +108,7 @@ class Engine:
                 nudge_text=self.text_answers.should_nudge(policy, served),
                 opens_thoughts=self.text_answers.opens_thoughts(served),
             )  # fmt: skip
-            events = self._guard(request, turn, slot) if turn else self._relay(request, policy, slot)
+            events = self._guard(request, turn, slot) if turn else self._relay(request, policy, slot, request_id)
             async with slot, aclosing(events):
                 async for event in events:
                     if isinstance(event, Report):
@@ -105,14 +123,25 @@ class Engine:
             if not done:
                 self._observe(Abandoned(request_id, *took()))
 
-    async def _relay(self, request: ChatRequest, policy: GuardPolicy, slot: Slot) -> AsyncGenerator[AnswerEvent]:
+    async def _relay(
+        self, request: ChatRequest, policy: GuardPolicy, slot: Slot, request_id: str
+    ) -> AsyncGenerator[AnswerEvent]:
         """A request with nothing to guard but that no call comes, asked and answered the way its caller asked."""
         model = await self.models.name_for(request.model)
+        sampling = self.sampling.values_for(self.models.served_as(request.model))
         forbidden = CallsForbidden() if request.tools and policy.enabled.any else None
-        call = ModelCall(request, stream=request.stream, model=model, verbatim=forbidden is None)
-        async with aclosing(self._backend.stream(call)) as chunks:
-            async for chunk in chunks:
-                yield forbidden.take(chunk) if forbidden else chunk
+        call = ModelCall(request, stream=request.stream, model=model, sampling=sampling, verbatim=forbidden is None)
+        await self.budgets.admit(call, self._backend.count_tokens)
+        losses, begun, done = 0, False, False
+        while not done:
+            try:
+                async with aclosing(self._backend.stream(call)) as chunks:
+                    async for chunk in chunks:
+                        begun = begun or chunk.progress is None
+                        yield forbidden.take(chunk) if forbidden else chunk
+                done = True
+            except BackendLost as lost:
+                losses = self._count_loss(request_id, lost, losses, begun=begun)
         slot.leave()
         marks = forbidden.marks if forbidden else ()
         yield Report(Outcome.REPAIRED if marks else Outcome.PASSTHROUGH, marks=marks)
@@ -120,14 +149,18 @@ class Engine:
     async def _guard(self, request: ChatRequest, turn: Turn, slot: Slot) -> AsyncGenerator[AnswerEvent]:
         """The attempts of a guarded request, until one is an answer. All have the same slot."""
         model = await self.models.name_for(request.model)
+        sampling = self.sampling.values_for(self.models.served_as(request.model))
         spent = Spent()
+        losses = 0
         attempt: Attempt | None = None
         if unchecked := self._tool_sets.unchecked(turn):
             self._observe(Unchecked(turn.request_id, unchecked))
         while True:
             attempt = Attempt(turn, request.choices, after=attempt)
+            call = replace(_call(request, turn, model), sampling=sampling)
             try:
-                async with aclosing(self._backend.stream(_call(request, turn, model))) as chunks:
+                await self.budgets.admit(call, self._backend.count_tokens)
+                async with aclosing(self._backend.stream(call)) as chunks:
                     async for chunk in chunks:
                         if (out := attempt.take(chunk)) is not None:
                             yield out
@@ -140,12 +173,15 @@ class Engine:
                 readings = await readings_of(turn, attempt.replies(), self._thorough)
                 self.text_answers.saw(self.models.served_as(request.model), readings)
                 verdict = attempt.judge(readings)
-            except UnreadCall:
-                retry = judge_unread(turn, attempt.left)
-                if retry is None:
+            except BackendLost as lost:
+                losses = self._count_loss(turn.request_id, lost, losses, begun=bool(attempt.left))
+                continue
+            except UnreadCall as unread:
+                settled = attempt.rescue(unread.written) or judge_unread(turn, attempt.left)
+                if settled is None:
                     raise
-                verdict = retry
-            except ContextOverflow:
+                verdict = settled
+            except (ContextOverflow, ContextBudgetExceeded):
                 if not turn.added or attempt.left:
                     raise
                 self._observe(Retried(turn.request_id, turn.attempt, Fault.NO_ROOM))
@@ -164,6 +200,13 @@ class Engine:
         for settled in verdict.answers:
             self.text_answers.learn(self.models.served_as(request.model), turn.faults, settled)
         yield _report(turn, verdict.answers, spent)
+
+    def _count_loss(self, request_id: str, lost: BackendLost, losses: int, *, begun: bool) -> int:
+        """How often the model server was lost, this time included, if it is to be asked anew; else raises that."""
+        if begun or losses == _LOSSES:
+            raise lost
+        self._observe(AskedAnew(request_id, lost.summary))
+        return losses + 1
 
 
 def _call(request: ChatRequest, turn: Turn, model: str | None) -> ModelCall:

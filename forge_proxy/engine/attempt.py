@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import Accept, Gate, GiveUp, Retry, Settled, Turn, judge
 from forge_proxy.core.guardrails.loops import Loop
-from forge_proxy.core.guardrails.reading import Reading
+from forge_proxy.core.guardrails.reading import Reading, read
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.stream import Chunk, Delta, Reply
 
@@ -112,6 +112,21 @@ class Attempt:
             return delta
         self._stands_apart = True
         return replace(delta, reasoning=f"\n\n{delta.reasoning}")
+
+    def rescue(self, written: str) -> Settlement | None:
+        """The end of the request, where a call that the backend could not read can be read here: `written` is what it
+        quotes of it. Never what is no call: the words of an error are not shown as text.
+        """
+        gate = self._gates[0]
+        if not written or self.left or len(self._gates) > 1:
+            return None
+        reply = replace(gate.reply(), text=written, finish="stop")
+        match judge(self._turn, reply, "", read(self._turn, reply), ()):
+            case Accept(Settled(calls=[_, *_]) as settled):
+                chunks = gate.rest(settled)
+                return Settlement([*chunks[:-1], replace(chunks[-1], head=self._head)], [settled])
+            case _:
+                return None
 
     def _answered(self) -> list[Gate]:
         gates = [*self._gates.values()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from forge_proxy.core.budget import Budget
 from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.engine.report import Report
@@ -15,6 +16,32 @@ class SlotsFound:
     """The backend was asked how many requests it works on at a time, for the first time or with a new answer."""
 
     slots: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetChosen:
+    """The context budget of a model, for the first time or another than before."""
+
+    model: str | None
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True)
+class BetterSamplingKnown:
+    """The makers of a model recommend sampling values, and they are not used. Told once for each model."""
+
+    model: str
+    family: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTurned:
+    """A model server of ours is in another state now, or says more of how it gets on. `detail` is of its own words."""
+
+    server: str
+    state: str
+    detail: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +61,39 @@ class Accommodated:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Fields of requests that the backend has no place for. Each is told once."""
+
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptCut:
+    """The backend read less of a prompt than there was, and said nothing of it; the answer had left by then.
+
+    `read` are the tokens that it tells, `least` those that the prompt had at least, by its length.
+    """
+
+    model: str | None
+    read: int
+    least: int
+
+
+@dataclass(frozen=True, slots=True)
 class Retried:
     """An attempt was no answer and the model is asked again."""
 
     request_id: str
     attempt: int
     fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAnew:
+    """The model server ended before anything of the answer had left, and the same is asked of the next one."""
+
+    request_id: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,4 +137,19 @@ class Abandoned:
     queued: float
 
 
-Event: TypeAlias = SlotsFound | Unchecked | Accommodated | Retried | Looped | Answered | Failed | Abandoned
+Event: TypeAlias = (
+    SlotsFound
+    | BudgetChosen
+    | BetterSamplingKnown
+    | ServerTurned
+    | Unchecked
+    | Accommodated
+    | LeftOut
+    | PromptCut
+    | Retried
+    | AskedAnew
+    | Looped
+    | Answered
+    | Failed
+    | Abandoned
+)

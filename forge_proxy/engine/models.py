@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge_proxy.core.chat import ModelCard
-from forge_proxy.core.errors import BackendFault, BackendUnreachable, UnknownModel
+from forge_proxy.core.errors import BackendDown, BackendFault, BackendNotReady, BackendUnreachable, UnknownModel
 from forge_proxy.engine.ports import Backend, Clock
 
 _KEPT_FOR = 30.0
@@ -26,14 +26,18 @@ class Models:
     async def list(self) -> Sequence[ModelCard]:
         """The models now. Raises `BackendFault`."""
         self._cards = await self._backend.models()
-        self._names = frozenset(card.id for card in self._cards)
+        self._names = frozenset(name for card in self._cards for name in _names(card))
         self._until = self._clock.now() + _KEPT_FOR
         return self._cards
+
+    def forget(self) -> None:
+        """The backend is another one now, or serves with another window: it is asked before the next request."""
+        self._until = float("-inf")
 
     async def get(self, name: str) -> ModelCard:
         """One model by its name. Raises `UnknownModel` or `BackendFault`."""
         for card in await self.list():
-            if card.id == name:
+            if name in _names(card):
                 return card
         raise UnknownModel(name, [card.id for card in self._cards])
 
@@ -41,16 +45,25 @@ class Models:
         """The name to send in place of the one asked for; None to send that one.
 
         A name that the backend does not know becomes the configured default, or the one model there is. With several
-        and no default it is sent as it is: the backend knows best what to say about it. Raises `BackendUnreachable`.
+        and no default it is sent as it is: the backend knows best what to say about it. Raises `BackendUnreachable`,
+        `BackendNotReady` or `BackendDown`.
         """
         if self._clock.now() > self._until:
             try:
                 await self.list()
-            except BackendUnreachable:  # nor will the request itself be answered, and once is enough to wait for that
-                raise
+            except (BackendUnreachable, BackendNotReady, BackendDown):
+                raise  # nor will the request itself be answered, and once is enough to wait for that
             except BackendFault:  # a server without a model list
                 self._until = self._clock.now() + _KEPT_FOR
         return self._stand_in(asked)
+
+    async def usual(self) -> str:
+        """The model for requests that name none: the default, else the first. Raises `UnknownModel`, `BackendFault`."""
+        if self._default is not None:
+            return self._default
+        for card in await self.list():
+            return card.id
+        raise UnknownModel("", [])
 
     def served_as(self, asked: str | None) -> str:
         """The model that a name means, as far as is known without asking: what is learned of it is kept under this."""
@@ -62,3 +75,8 @@ class Models:
         if self._default is not None:
             return self._default
         return self._cards[0].id if len(self._cards) == 1 else None
+
+
+def _names(card: ModelCard) -> tuple[str, str]:
+    """What a model may be called: Ollama's usual tag may be left out."""
+    return card.id, card.id.removesuffix(":latest")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
+from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.chat import ModelCall, ModelCard
 from forge_proxy.core.guardrails.reading import Reading
 from forge_proxy.core.guardrails.turn import Turn
+from forge_proxy.core.hardware import HardwareProfile
 from forge_proxy.core.health import Health
 from forge_proxy.core.stream import Chunk, Reply
 from forge_proxy.engine.events import Event
@@ -37,12 +39,38 @@ class Backend(Protocol):
         """How many requests it works on at a time; None where it does not tell. Raises like `stream`."""
         ...
 
+    async def context_window(self, model: str | None = None) -> int | None:
+        """Tokens that one request to this model may have, prompt and answer together, as it is served now; None where
+        the server does not tell. `model` None is the only one there is. Raises like `stream`.
+        """
+        ...
+
     async def count_tokens(self, call: ModelCall) -> int | None:
         """How many tokens the prompt of this call has; None where it does not tell. Raises like `stream`."""
         ...
 
     async def health(self) -> Health:
         """Whether it can be asked now. Raises nothing."""
+        ...
+
+
+class Resizer(Protocol):
+    """Gives a model server another window: `-c` of one that is ours, `num_ctx` of an Ollama."""
+
+    async def resize(self, tokens: int | None) -> None:
+        """That many tokens for one request from now on; None leaves it to the server.
+
+        Answers that are under way end before, requests that come wait. On failure the server is as it was before.
+        Raises `BackendFault`.
+        """
+        ...
+
+
+class HardwareSource(Protocol):
+    """What the machine has."""
+
+    async def profile(self) -> HardwareProfile:
+        """Waits for it to be found out, the first time, with a bound. Raises nothing."""
         ...
 
 
@@ -59,6 +87,18 @@ class ThoroughReader(Protocol):
 
     async def read(self, turn: Turn, reply: Reply) -> Reading | None:
         """What a thorough reading finds; None when none can be had in time. Raises nothing."""
+        ...
+
+
+class CardStore(Protocol):
+    """Keeps what was found out about the models of one server."""
+
+    def load(self) -> Sequence[CapabilityCard]:
+        """The cards that are kept. Raises nothing."""
+        ...
+
+    def keep(self, card: CapabilityCard) -> None:
+        """Keep a card in place of the model's earlier one, if that is possible. Raises nothing."""
         ...
 
 

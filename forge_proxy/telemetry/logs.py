@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import os
 import sys
-from typing import assert_never
+from contextlib import suppress
+from typing import Any, BinaryIO, assert_never, cast
 
 import orjson
 import structlog
 from structlog.typing import FilteringBoundLogger
+from typing_extensions import Buffer
 
 from forge_proxy.engine.events import (
     Abandoned,
     Accommodated,
     Answered,
+    AskedAnew,
+    BetterSamplingKnown,
+    BudgetChosen,
     Event,
     Failed,
+    LeftOut,
     Looped,
+    PromptCut,
     Retried,
+    ServerTurned,
     SlotsFound,
     Unchecked,
 )
 from forge_proxy.engine.report import as_fits
 from forge_proxy.telemetry.config import LogConfig
 
+_BAD = ("failed", "crash-loop")
 _ROOM = 4000
 """Characters of a line for what was done to the calls."""
 
@@ -32,7 +43,6 @@ def configure(config: LogConfig) -> None:
     """Set up logging for the whole process."""
     console = config.format == "console" or (config.format == "auto" and sys.stderr.isatty())
     renderer = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer(orjson.dumps)
-    factory = structlog.PrintLoggerFactory(sys.stderr) if console else structlog.BytesLoggerFactory(sys.stderr.buffer)
     level = logging.getLevelNamesMapping()[config.level.upper()]
     structlog.configure(
         processors=[
@@ -40,9 +50,10 @@ def configure(config: LogConfig) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             renderer,
+            _as_bytes,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=factory,
+        logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", _Stderr())),
         cache_logger_on_first_use=True,
     )
     handler = _ToStructlog()
@@ -50,6 +61,19 @@ def configure(config: LogConfig) -> None:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(max(level, logging.WARNING))
+
+
+class _Stderr(io.RawIOBase):
+    """Standard error, where a line that cannot be written is dropped: a full disk is no reason to fail a request."""
+
+    def write(self, data: Buffer, /) -> int:
+        with suppress(OSError):
+            os.write(sys.stderr.fileno(), data)
+        return memoryview(data).nbytes
+
+
+def _as_bytes(_: object, __: str, line: Any) -> bytes:
+    return line.encode("utf-8", "replace") if isinstance(line, str) else line
 
 
 class LogObserver:
@@ -63,12 +87,28 @@ class LogObserver:
         match event:
             case SlotsFound(slots):
                 self._log.info("backend slots", slots=slots, told=slots is not None)
+            case BudgetChosen(model, budget):
+                mode, tokens = budget.mode.value, budget.tokens
+                self._log.info("budget", model=model, mode=mode, tokens=tokens, because=budget.because)
+            case BetterSamplingKnown(model, family, source):
+                note = "sampling.defaults: on would use what its makers recommend"
+                self._log.info("sampling", model=model, family=family, source=source, note=note)
+            case ServerTurned(server, state, detail):
+                tell = self._log.warning if state in _BAD else self._log.info
+                tell("model server", server=server, state=state, **({"detail": detail} if detail else {}))
             case Unchecked(request_id, tools):
                 self._log.warning("schemas that cannot be used", request_id=request_id, tools=tools)
             case Accommodated(model, changes):
                 self._log.info("the model server wants requests written differently", model=model, changes=changes)
+            case LeftOut(fields):
+                self._log.info("fields that the model server has no place for", fields=fields)
+            case PromptCut(model, read, least):
+                note = "the model server dropped the beginning of a prompt; a newer version would have refused it"
+                self._log.warning("prompt cut", model=model, tokens_read=read, tokens_at_least=least, note=note)
             case Retried(request_id, attempt, fault):
                 self._log.info("retried", request_id=request_id, attempt=attempt, fault=fault.value)
+            case AskedAnew(request_id, error):
+                self._log.warning("asked anew", request_id=request_id, error=error)
             case Looped(request_id, attempt, loop, cut):
                 self._log.warning(
                     "loop",

@@ -371,6 +371,27 @@ async def test_a_call_the_server_could_not_parse_is_asked_again(stream: bool) ->
 
 
 @both
+async def test_a_call_that_the_server_could_not_parse_and_quotes_is_read_here(stream: bool) -> None:
+    quoted = "{'name': 'get_weather', 'arguments': " + PARIS_TEXT + "}"
+    error = Said(status=500, body={"error": f"error parsing tool call: raw='{quoted}', err=invalid character"})
+
+    answer = await chat([error], ASK, stream=stream)
+
+    assert (answer.calls, answer.finish, answer.outcome) == ([("get_weather", PARIS)], "tool_calls", "repaired")
+
+
+@both
+async def test_what_a_server_quotes_that_is_no_call_is_asked_again_and_never_shown(stream: bool) -> None:
+    error = Said(status=500, body={"error": 'error parsing tool call: raw=\'{"city": "Pa\', err=unexpected end'})
+
+    answer = await chat([error, RIGHT], ASK, stream=stream)
+    failed = await chat([error] * 4, ASK, stream=stream)
+
+    assert (answer.calls, answer.text, answer.attempts) == ([("get_weather", PARIS)], None, 2)
+    assert failed.status == 500
+
+
+@both
 async def test_a_backend_that_is_down_is_a_502_that_names_it(stream: bool) -> None:
     answer = await chat([BackendUnreachable("http://scripted", "connection refused")], ASK, stream=stream)
 

@@ -107,6 +107,9 @@ class _Says:
     async def slots(self) -> int | None:
         return None
 
+    async def context_window(self, model: str | None = None) -> int | None:
+        return None
+
     async def count_tokens(self, call: ModelCall) -> int | None:
         return None
 

@@ -6,14 +6,26 @@ import asyncio
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from forge_proxy.backends.config import EmbeddedConfig
-from forge_proxy.backends.llama_server.embedded import TINY_MODEL, EmbeddedLlama
+import httpx2
+
+from forge_proxy.backends.anthropic import AnthropicMessages
+from forge_proxy.backends.config import BackendConfig, OllamaConfig
+from forge_proxy.backends.llama_server.launch import LaunchSpec
+from forge_proxy.backends.llama_server.managed import ManagedLlama
+from forge_proxy.backends.llama_server.manager import ServerManager
+from forge_proxy.backends.llama_server.programs import TINY_MODEL, embedded, launch_spec
+from forge_proxy.backends.ollama import Ollama
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.stream import Chunk, Completion, CompletionBuilder
 from forge_proxy.engine.ports import Backend
-from tests.fakes.literal import EVENTS, JSON, LiteralHttp
+from tests.contracts.messages_recordings import MESSAGES_RECORDINGS
+from tests.contracts.ollama_recordings import OLLAMA_RECORDINGS
+from tests.contracts.recordings import RECORDINGS, Recording
+from tests.fakes.literal import EVENTS, JSON, LiteralHttp, LiteralTransport
+from tests.fakes.scripted import StillClock
 
 
 @dataclass
@@ -21,7 +33,7 @@ class Adapter:
     """An adapter that runs, the HTTP it speaks, and the loop it lives in."""
 
     backend: Backend
-    http: LiteralHttp
+    http: LiteralHttp | LiteralTransport
     runner: asyncio.Runner
 
     def chunks(self, sent: list[bytes], *, stream: bool, verbatim: bool = False) -> list[Chunk]:
@@ -57,16 +69,66 @@ def openai_compatible() -> Generator[Adapter]:
 
 
 @contextmanager
-def embedded() -> Generator[Adapter]:
-    """Its child process is a real one; only what would be said to it goes elsewhere."""
-    http = LiteralHttp()
-    llama = EmbeddedLlama(TINY_MODEL, EmbeddedConfig(threads=1), http)
+def managed() -> Generator[Adapter]:
+    """Its server is a real process; only what would be said to it goes elsewhere."""
+    http, config = LiteralHttp(), BackendConfig()
+    spec = launch_spec(config, embedded(), TINY_MODEL)
     with asyncio.Runner() as runner:
-        runner.run(llama.start())
+        manager = runner.run(started(spec, config, http))
         try:
-            yield Adapter(llama, http, runner)
+            yield Adapter(ManagedLlama(manager), http, runner)
         finally:
-            runner.run(llama.stop())
+            runner.run(manager.close())
 
 
-ADAPTERS: tuple[Callable[[], AbstractContextManager[Adapter]], ...] = (openai_compatible, embedded)
+async def started(spec: LaunchSpec, config: BackendConfig, http: LiteralHttp) -> ServerManager:
+    manager = ServerManager(spec, config.llama_server, http, StillClock(), lambda _: None)
+    await manager.start()
+    return manager
+
+
+@contextmanager
+def ollama() -> Generator[Adapter]:
+    http = LiteralHttp()
+    with asyncio.Runner() as runner:
+        backend = Ollama("http://model", http, OllamaConfig(), lambda _: None)
+        yield Adapter(backend, http, runner)
+
+
+@contextmanager
+def anthropic_messages() -> Generator[Adapter]:
+    """The real SDK stands between."""
+    transport = LiteralTransport()
+    with asyncio.Runner() as runner:
+        http = httpx2.AsyncClient(transport=transport)
+        backend = AnthropicMessages("http://model", api_key="k", connect_seconds=5, silence_seconds=5, http=http)
+        yield Adapter(backend, transport, runner)
+        runner.run(backend.close())
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """An adapter, and what the servers say that it is for. `relays` is whether it passes on what they sent."""
+
+    run: Callable[[], AbstractContextManager[Adapter]]
+    recordings: tuple[Recording, ...]
+    models: dict[str, Any] | None = None
+    """A list of a model "one" with a window of 2048 tokens, of one "two" and of something without a name."""
+    relays: bool = False
+    lines: bool = False
+    """Whether its stream is lines of JSON, else server-sent events."""
+
+    def event(self, data: bytes) -> bytes:
+        """One event of its stream."""
+        return data + b"\n" if self.lines else b"data: " + data + b"\n\n"
+
+
+_OPENAI = {"object": "list", "data": [{"id": "one", "meta": {"n_ctx": 2048}}, {"id": "two"}, {"name": "no id"}]}
+_ANTHROPIC = {"data": [{"id": "one", "max_input_tokens": 2048}, {"id": "two"}, {"name": "no id"}], "has_more": False}
+
+ADAPTERS = (
+    Dialect(openai_compatible, RECORDINGS, _OPENAI, relays=True),
+    Dialect(managed, RECORDINGS, _OPENAI, relays=True),
+    Dialect(ollama, OLLAMA_RECORDINGS, lines=True),
+    Dialect(anthropic_messages, MESSAGES_RECORDINGS, _ANTHROPIC),
+)

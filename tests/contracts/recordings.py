@@ -24,6 +24,8 @@ class Recording:
     whole: bytes
     reply: Reply
     tokens: int | None
+    finished: bytes = b'finish_reason":"'
+    """Stands once in its stream: where the answer is said to be complete."""
 
 
 def _answer(reply: Reply, tokens: int | None, **head: Any) -> bytes:

@@ -55,6 +55,9 @@ class Has:
     async def models(self) -> Sequence[ModelCard]:
         return ()
 
+    async def context_window(self, model: str | None = None) -> int | None:
+        return None
+
     async def count_tokens(self, call: ModelCall) -> int | None:
         return None
 

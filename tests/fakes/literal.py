@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
 
 JSON, EVENTS = "application/json", "text/event-stream"
 
@@ -59,3 +63,30 @@ class LiteralHttp:
             yield LiteralResponse(self.status, {"content-type": self.kind, **self.headers}, self.sent)
         finally:
             self.open_now -= 1
+
+
+@dataclass
+class LiteralTransport(LiteralHttp, httpx2.AsyncBaseTransport):
+    """The same for clients on httpx2. It knows no model by name, so that asking for one does not get the answer."""
+
+    asked: list[Any] = field(default_factory=list[Any])
+    """The bodies of the requests."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.url.path.startswith("/v1/models/"):
+            return httpx2.Response(404, json={"type": "error", "error": {"type": "not_found_error", "message": "no"}})
+        self.asked.append(json.loads(await request.aread() or b"null"))
+        self.open_now += 1
+        return httpx2.Response(self.status, headers={"content-type": self.kind, **self.headers}, stream=_Pieces(self))
+
+
+class _Pieces(httpx2.AsyncByteStream):
+    def __init__(self, http: LiteralHttp) -> None:
+        self._http = http
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._http.sent:
+            yield piece
+
+    async def aclose(self) -> None:
+        self._http.open_now -= 1

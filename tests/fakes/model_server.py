@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import socket
 import struct
 import sys
@@ -170,6 +172,12 @@ async def loops_in_thought(asked: Asked) -> web.StreamResponse:
     return await _goes_on(asked, "reasoning_content")
 
 
+async def kills(_: Asked) -> web.StreamResponse:
+    """Takes the whole server with it."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return await hangs(_)
+
+
 async def loops_once(asked: Asked) -> web.StreamResponse:
     return await (says(asked) if "repeat" in str(asked.body["messages"][-1]) else loops(asked))
 
@@ -264,7 +272,7 @@ MODELS: dict[str, Callable[[Asked], Awaitable[web.StreamResponse]]] = {
         says, waits, hangs, stalls, slow, dies, closes, resets, resets_midway, breaks_off_whole, speaks_no_http,
         stops_short, errs_midway, babbles_midway, errs_under_200, errs_in_its_first_event, overflows, is_busy, fails,
         fails_in_html, babbles, always_whole, always_streams, streams_one_chunk, talks_then_hangs, echoes,
-        calls_the_last, calls_brokenly, loops, loops_in_thought, loops_once,
+        calls_the_last, calls_brokenly, kills, loops, loops_in_thought, loops_once,
     )
 }  # fmt: skip
 
@@ -283,8 +291,8 @@ def _say(**said: object) -> None:
     sys.stdout.flush()
 
 
-async def main() -> None:
-    """Serve until killed."""
+def application(slots: int | None = None) -> web.Application:
+    """The server; with `slots` it tells them as a llama-server does."""
     go = asyncio.Event()
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -305,7 +313,7 @@ async def main() -> None:
         return web.json_response({"error": {"message": "Invalid API Key", "type": "authentication_error"}}, status=401)
 
     async def props(_: web.Request) -> web.Response:
-        return web.json_response({"total_slots": int(sys.argv[1])} if sys.argv[1:] else {})
+        return web.json_response({} if slots is None else {"total_slots": slots})
 
     async def let_go(_: web.Request) -> web.Response:
         go.set()
@@ -321,6 +329,12 @@ async def main() -> None:
             web.post("/go", let_go),
         ]
     )
+    return app
+
+
+async def main() -> None:
+    """Serve until killed."""
+    app = application(int(sys.argv[1]) if sys.argv[1:] else None)
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

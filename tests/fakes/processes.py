@@ -46,19 +46,19 @@ def command(*words: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT,
 class Process:
     """A running Python module whose lines on stdout and stderr are kept."""
 
-    def __init__(self, module: str, *words: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, module: str, *words: str, env: Mapping[str, str] | None = None, stderr: IO[str] | None = None
+    ) -> None:
         self._popen = subprocess.Popen(
             [sys.executable, "-m", module, *words],
-            cwd=ROOT, env=_environment(env), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=ROOT, env=_environment(env), stdout=subprocess.PIPE, stderr=stderr or subprocess.PIPE,
+            text=True,
         )  # fmt: skip
         self._changed = threading.Condition()
         self._lines: list[str] = []
-        self._open = 2
-        assert self._popen.stdout
-        assert self._popen.stderr
-        self._readers = [
-            threading.Thread(target=self._read, args=(pipe,)) for pipe in (self._popen.stdout, self._popen.stderr)
-        ]
+        pipes = [pipe for pipe in (self._popen.stdout, self._popen.stderr) if pipe]
+        self._open = len(pipes)
+        self._readers = [threading.Thread(target=self._read, args=(pipe,)) for pipe in pipes]
         for reader in self._readers:
             reader.start()
         self.url = ""
@@ -145,6 +145,17 @@ def model_server(slots: int | None = None) -> Generator[Process]:
 
 
 @contextmanager
+def messages_server() -> Generator[Process]:
+    """The program `tests.fakes.messages_server`, listening."""
+    process = Process("tests.fakes.messages_server")
+    try:
+        process.url = str(process.wait_for("listening")["url"])
+        yield process
+    finally:
+        process.stop()
+
+
+@contextmanager
 def closed_port() -> Generator[int]:
     """A port that refuses connections and that nobody else can take meanwhile."""
     with socket.socket() as held:
@@ -178,7 +189,8 @@ def until(happened: Callable[[], bool], what: str) -> None:
 def _environment(added: Mapping[str, str] | None) -> dict[str, str]:
     """The environment without settings of ours in it, and with these."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FORGE_PROXY_")}
-    return {**kept, "PYTHONUNBUFFERED": "1", **(added or {})}
+    # What a daemon of this user's has found out about models is none of a test's.
+    return {**kept, "PYTHONUNBUFFERED": "1", "XDG_STATE_HOME": "/nonexistent", **(added or {})}
 
 
 def _as_json(line: str) -> JsonDict:

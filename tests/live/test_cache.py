@@ -30,7 +30,7 @@ NUDGED = CITIES.index("Rome")
 @pytest.fixture(scope="module")
 def client() -> Generator[openai.OpenAI]:
     """A daemon whose model has one slot: no other conversation takes its place in the cache."""
-    env = {"FORGE_PROXY_BACKEND__EMBEDDED__THREADS": "1", "FORGE_PROXY_BACKEND__EMBEDDED__SLOTS": "1"}
+    env = {"FORGE_PROXY_BACKEND__LLAMA_SERVER__THREADS": "1", "FORGE_PROXY_BACKEND__LLAMA_SERVER__SLOTS": "1"}
     with (
         daemon("--backend", "embedded", env=env) as process,
         openai.OpenAI(base_url=f"{process.url}/v1", api_key="none", max_retries=0, timeout=60) as client,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
+from forge_proxy.backends.llama_server.manager import ServerManager
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.daemon import Assembled, assemble
 from forge_proxy.engine.events import Abandoned, Event, Retried
@@ -35,7 +36,7 @@ async def heard() -> list[Event]:
 @pytest.fixture
 async def parts(heard: list[Event]) -> AsyncGenerator[Assembled]:
     """A daemon without its door, whose model works on one request at a time."""
-    settings = load(None, {"backend": {"kind": "embedded", "embedded": {"slots": 1}}})
+    settings = load(None, {"backend": {"kind": "embedded", "llama_server": {"slots": 1}}})
     async with assemble(settings, heard.append) as parts:
         await parts.load()
         yield parts
@@ -46,14 +47,14 @@ async def parts(heard: list[Event]) -> AsyncGenerator[Assembled]:
 async def test_who_leaves_ends_what_llama_cpp_does(
     parts: Assembled, heard: list[Event], body: dict[str, Any], attempts: int, stream: bool
 ) -> None:
-    assert parts.embedded
+    assert parts.manager
     asked = asyncio.create_task(read(parts, {**body, "stream": stream}))
-    await said(parts.embedded.log, "launch_slot", attempts)
+    await said(parts.manager, "launch_slot", attempts)
 
     asked.cancel()
     await asyncio.wait([asked])
 
-    await said(parts.embedded.log, "cancel task", 1)
+    await said(parts.manager, "cancel task", 1)
     assert isinstance(heard[-1], Abandoned)
     assert any(isinstance(event, Retried) for event in heard) is (attempts > 1)
 
@@ -63,8 +64,8 @@ async def read(parts: Assembled, body: dict[str, Any]) -> None:
         pass
 
 
-async def said(log: Iterable[str], words: str, times: int) -> None:
+async def said(manager: ServerManager, words: str, times: int) -> None:
     """Wait until llama.cpp has said so as often in its log."""
     async with asyncio.timeout(30):
-        while sum(words in line for line in log) < times:  # noqa: ASYNC110  a log of another process tells nobody
+        while sum(words in line for line in manager.logs()) < times:  # noqa: ASYNC110  a log of another process tells nobody
             await asyncio.sleep(0.005)

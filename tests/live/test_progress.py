@@ -19,7 +19,7 @@ PROMPT = [{"role": "user", "content": "word " * 380}]
 @pytest.fixture(scope="module")
 def client() -> Generator[httpx.Client]:
     """A daemon whose headers go out at once, and not only when the model begins to write."""
-    env = {"FORGE_PROXY_SERVER__FIRST_EVENT_SECONDS": "0.001", "FORGE_PROXY_BACKEND__EMBEDDED__THREADS": "1"}
+    env = {"FORGE_PROXY_SERVER__FIRST_EVENT_SECONDS": "0.001", "FORGE_PROXY_BACKEND__LLAMA_SERVER__THREADS": "1"}
     with daemon("--backend", "embedded", env=env) as process, httpx.Client(base_url=process.url, timeout=60) as client:
         yield client
 

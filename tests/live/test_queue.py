@@ -19,7 +19,7 @@ async def test_many_ask_clients_take_turns_and_who_leaves_is_unknown_to_llama_cp
     leavers = {"b1", "b3", "b5", "b7"}
     async with assemble(load(None, {"backend": {"kind": "embedded"}}), heard.append) as parts:
         await parts.load()
-        assert parts.embedded
+        assert parts.manager
         tasks = {name: asyncio.create_task(asked(parts, name)) for name in names}
         await asyncio.sleep(0)
 
@@ -27,7 +27,7 @@ async def test_many_ask_clients_take_turns_and_who_leaves_is_unknown_to_llama_cp
             tasks[name].cancel()
         await asyncio.wait(tasks.values())
 
-    launched = [line for line in parts.embedded.log if "launch_slot" in line]  # complete, now that it has ended
+    launched = [line for line in parts.manager.logs(500) if "launch_slot" in line]  # complete, now that it has ended
     assert {event.request_id for event in heard if isinstance(event, Abandoned)} == leavers
     answered = [event.request_id for event in heard if isinstance(event, Answered)]
     assert sorted(answered) == sorted(set(names) - leavers)

@@ -32,8 +32,8 @@ def written(folder: Path, text: str) -> str:
         ("server: {prot: 9000}", "server.prot: no such setting; did you mean server.port?"),
         ("sever: {port: 9000}", "sever: no such setting; did you mean server?"),
         (
-            "backend: {embedded: {slot: 3}}",
-            "backend.embedded.slot: no such setting; did you mean backend.embedded.slots?",
+            "backend: {llama_server: {slot: 3}}",
+            "backend.llama_server.slot: no such setting; did you mean backend.llama_server.slots?",
         ),
         ("guardrails: {enabled: {validat: true}}", "did you mean guardrails.enabled.validate?"),
         ("server: {port: many}", "server.port: "),
@@ -94,7 +94,7 @@ def test_a_backend_that_cannot_be_meant_is_said_with_the_file_that_names_it(tmp_
 
     assert ended.code == 2
     (fault,) = faults(ended)
-    assert fault.startswith(f"{file}: backend.gguf is for the embedded backend")
+    assert fault.startswith(f"{file}: backend.gguf is for a server that forge-proxy starts")
 
 
 @pytest.mark.parametrize("word", ["--version", "version"])
@@ -144,7 +144,7 @@ def test_a_wrong_variable_is_named(variable: str, value: str, said: str) -> None
     [
         (["--backend-url", "http://127.0.0.1:9", "--gguf", "a.gguf"], "exclude each other"),
         (["--backend", "embedded", "--backend-url", "http://127.0.0.1:9"], "backend.url names a running server"),
-        (["--backend", "ollama", "--gguf", "a.gguf"], "backend.gguf is for the embedded backend"),
+        (["--backend", "ollama", "--gguf", "a.gguf"], "backend.gguf is for a server that forge-proxy starts"),
         (["--backend", "openai"], "needs --backend-url"),
         (["--backend", "anthropic"], "needs backend.api_key"),
         (["--port", "70000"], "server.port"),
@@ -179,13 +179,13 @@ def test_a_model_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert faults(ended) == ["no model file at missing.gguf"]
 
 
-def test_a_model_file_that_is_none_is_named_with_what_llama_cpp_says_of_it(tmp_path: Path) -> None:
+def test_a_model_file_that_is_none_is_named_before_anything_is_started(tmp_path: Path) -> None:
     file = tmp_path / "poem.gguf"
     file.write_text("Roses are red")
 
     ended = command("serve", "--port", "0", "--gguf", str(file))
 
-    assert ended.code == 1
+    assert ended.code == 2
     (fault,) = faults(ended)
     assert str(file) in fault
     assert "magic" in fault

@@ -2,49 +2,63 @@
 
 from __future__ import annotations
 
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from typing import Literal
 
-from forge_proxy.api.errors import error_response
-from forge_proxy.api.identity import request_id_of
-from forge_proxy.core.errors import ForgeError
+from pydantic import BaseModel, Field
+
 from forge_proxy.core.guardrails import GuardPolicy
-from forge_proxy.core.jsontypes import Json
+from forge_proxy.engine.held import Held
 from forge_proxy.engine.text_answers import TextAnswers
+
+
+class Figures(BaseModel):
+    """What was learned of one model."""
+
+    model: str
+    texts: int = Field(description="Answers of bare text while a tool could have been called.")
+    nudges: int = Field(description="How many of them were asked again.")
+    calls: int = Field(description="How many of those then brought a call.")
+    share: float | None = Field(description="calls / nudges.")
+    now: Literal["nudge", "accept"] = Field(description="What is done with such text at present.")
+
+
+class AllFigures(BaseModel):
+    """What was learned of every model."""
+
+    object: Literal["list"] = "list"
+    text_answers: Literal["auto", "nudge", "accept"]
+    data: list[Figures]
 
 
 class TextAnswerFigures:
     """The endpoints. `policy` is the daemon's; one request can narrow it for itself."""
 
-    def __init__(self, learned: TextAnswers, policy: GuardPolicy) -> None:
+    def __init__(self, learned: TextAnswers, policy: Held[GuardPolicy]) -> None:
         self._learned = learned
         self._policy = policy
 
-    async def all(self, request: Request) -> Response:
-        """The figures of every model; DELETE begins anew with all of them."""
-        if request.method == "DELETE":
-            self._learned.forget()
-        return self._list(request)
-
-    async def forget(self, request: Request) -> Response:
-        """Begin anew with one model."""
-        try:
-            self._learned.forget(request.path_params["name"])
-        except ForgeError as error:
-            return error_response(error, {"x-request-id": request_id_of(request)})
-        return self._list(request)
-
-    def _list(self, request: Request) -> Response:
-        data: list[Json] = [
-            {
-                "model": model,
-                "texts": figures.texts,
-                "nudges": figures.nudges,
-                "calls": figures.calls,
-                "share": figures.share,
-                "now": self._learned.now(self._policy, model),
-            }
+    async def read(self) -> AllFigures:
+        """What was learned of each model since the start."""
+        policy = self._policy.now
+        data = [
+            Figures(
+                model=model,
+                texts=figures.texts,
+                nudges=figures.nudges,
+                calls=figures.calls,
+                share=figures.share,
+                now=self._learned.now(policy, model),
+            )
             for model, figures in self._learned.figures.items()
         ]
-        body = {"object": "list", "text_answers": self._policy.text_answers, "data": data}
-        return JSONResponse(body, headers={"x-request-id": request_id_of(request)})
+        return AllFigures(text_answers=policy.text_answers, data=data)
+
+    async def forget_all(self) -> AllFigures:
+        """Begin anew with all models."""
+        self._learned.forget()
+        return await self.read()
+
+    async def forget(self, name: str) -> AllFigures:
+        """Begin anew with one model."""
+        self._learned.forget(name)
+        return await self.read()

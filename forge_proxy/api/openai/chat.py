@@ -19,6 +19,7 @@ from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import GuardPolicy, Outcome, read_switches
 from forge_proxy.core.stream import Chunk, CompletionBuilder
 from forge_proxy.engine.answer import AnswerEvent, Engine
+from forge_proxy.engine.held import Held
 from forge_proxy.engine.report import Report
 from forge_proxy.wire.openai.render import encode_completion
 from forge_proxy.wire.openai.request import decode_request, read_body
@@ -30,7 +31,7 @@ _CLIENT_LEFT = 499
 class ChatCompletions:
     """The endpoint: reads a request, lets the engine answer it, and sends that streamed or whole."""
 
-    def __init__(self, engine: Engine, policy: GuardPolicy, config: ServerConfig) -> None:
+    def __init__(self, engine: Engine, policy: Held[GuardPolicy], config: ServerConfig) -> None:
         self._engine = engine
         self._policy = policy
         self._config = config
@@ -42,7 +43,7 @@ class ChatCompletions:
         try:
             chat = decode_request(read_body(await request.body()))
             said = request.headers.get("x-forge-guardrails")
-            policy = self._policy if said is None else narrowed(self._policy, said)
+            policy = self._policy.now if said is None else narrowed(self._policy.now, said)
             answer = self._engine.answer(chat, policy, request_id=request_id, client=client_of(request))
             if chat.stream:
                 return LiveAnswer(answer, chat, request_id, self._config, headers)

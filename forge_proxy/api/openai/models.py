@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response
 from forge_proxy.api.errors import error_response
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.models import Models
 from forge_proxy.wire.openai.models import encode_model, encode_models
 
@@ -15,14 +16,17 @@ from forge_proxy.wire.openai.models import encode_model, encode_models
 class ModelList:
     """The two endpoints."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: Models, budgets: Budgets) -> None:
         self._models = models
+        self._budgets = budgets
 
     async def all(self, request: Request) -> Response:
-        """The models of the backend, each with its window where that is known."""
+        """The models of the backend, each with its budget for a window where that is known."""
         headers = {"x-request-id": request_id_of(request)}
         try:
-            return JSONResponse(encode_models(await self._models.list()), headers=headers)
+            return JSONResponse(
+                encode_models(await self._budgets.advertised(await self._models.list())), headers=headers
+            )
         except ForgeError as error:
             return error_response(error, headers)
 
@@ -30,6 +34,7 @@ class ModelList:
         """One of them."""
         headers = {"x-request-id": request_id_of(request)}
         try:
-            return JSONResponse(encode_model(await self._models.get(request.path_params["name"])), headers=headers)
+            (card,) = await self._budgets.advertised([await self._models.get(request.path_params["name"])])
+            return JSONResponse(encode_model(card), headers=headers)
         except ForgeError as error:
             return error_response(error, headers)

@@ -1,46 +1,66 @@
-"""The child process that holds the embedded llama.cpp. Started by `embedded.py` as `python -m`, never imported by it.
+"""The embedded llama.cpp as a program that takes llama-server's flags, as many of them as we use.
 
-Reads its parameters as one JSON line from stdin, answers `{"address": …}` on stdout when the model is loaded, and ends
-when stdin closes: that happens by itself when the parent dies, kill -9 included.
+Started as `python -m`, never imported: it needs the wheel of the extra `embedded`, which has no types and is 100 MB.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
-import json
 import os
+import signal
 import sys
+from collections.abc import Sequence
 from typing import Any
 
-from forge_proxy.engine.orphans import end_with_parent
+from forge_proxy.backends.llama_server.launch import CACHE_TYPES
 
 
-def main() -> None:
-    """Load the model, say where the server listens, and stay until the parent is gone."""
-    end_with_parent()
-    # The wheel is optional, has no types, and is 100 MB that only this process needs.
+def main(words: Sequence[str]) -> None:
+    """Load the model and serve until a signal ends the process."""
+    said = _parser().parse_args(words)
     xllamacpp: Any = importlib.import_module("xllamacpp")
-
-    said: dict[str, Any] = json.loads(sys.stdin.readline())
     params = xllamacpp.CommonParams()
-    params.model.path = said["gguf"]
-    params.model_alias = {said["alias"]}
-    params.n_parallel = said["slots"]
-    params.n_ctx = said["context"] * said["slots"]
-    params.n_gpu_layers = said["gpu_layers"]
-    if said["threads"]:
-        params.cpuparams.n_threads = said["threads"]
-    params.use_jinja = True
+    params.model.path = said.model
+    params.model_alias = {said.alias}
+    params.hostnames = [said.host]
+    params.port = said.port
+    params.api_keys = [os.environ["LLAMA_API_KEY"]]  # a loopback port is open to every web page on this machine
+    params.use_jinja = said.jinja
     params.ui = False
-    params.port = said["port"]
-    params.api_keys = [said["key"]]  # a loopback port is open to every web page on this machine
-    server = xllamacpp.Server(params)
-    sys.stdout.write(json.dumps({"address": server.listening_address}) + "\n")
-    sys.stdout.flush()
-    while sys.stdin.readline():
-        pass
-    os._exit(0)  # the server's threads do not end by themselves
+    params.n_ctx = said.context
+    if said.parallel is not None:
+        params.n_parallel = said.parallel
+    if said.gpu_layers is not None:
+        params.n_gpu_layers = said.gpu_layers
+    if said.threads is not None:
+        params.cpuparams.n_threads = said.threads
+    for name in ("cache_type_k", "cache_type_v"):
+        if (kind := getattr(said, name)) is not None:
+            setattr(params, name, getattr(xllamacpp.ggml_type, f"GGML_TYPE_{kind.upper()}"))
+    try:
+        server = xllamacpp.Server(params)
+    except RuntimeError as exc:  # llama.cpp has said why
+        sys.exit(f"error: {exc}")
+    while server:
+        signal.pause()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("embedded llama.cpp")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--alias", required=True)
+    parser.add_argument("--host", required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--jinja", action="store_true")
+    parser.add_argument("-c", dest="context", type=int, default=0)
+    parser.add_argument("--parallel", type=int)
+    parser.add_argument("-ngl", dest="gpu_layers", type=int)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--cache-type-k", choices=CACHE_TYPES)
+    parser.add_argument("--cache-type-v", choices=CACHE_TYPES)
+    return parser
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

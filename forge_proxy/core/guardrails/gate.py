@@ -16,12 +16,16 @@ from forge_proxy.core.guardrails.turn import Turn
 from forge_proxy.core.guardrails.verdict import Settled
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.rescue import Piece, PieceKind, Scan
-from forge_proxy.core.stream import CallDelta, Chunk, Delta, Reply, ReplyBuilder, merge
+from forge_proxy.core.stream import THOUGHTS, CallDelta, Chunk, Delta, Reply, ReplyBuilder, merge
 
 _WANDERS = 16_000
 """Characters of plain text, some 4,000 tokens, after which no call is waited for where one is demanded: a model server
 may keep the model from ending. Models that think before they call may do that in plain text, so it is not fewer.
 """
+
+
+_WAITING = frozenset({"role", THOUGHTS})
+"""Fields that do not leave at once: who speaks is told once, and signed thoughts are those of the delivered attempt."""
 
 
 class Gate:
@@ -93,7 +97,9 @@ class Gate:
         if thought:
             self._thought.append(thought)
         reasoning = (delta.reasoning or "") + thought if delta.reasoning or thought else delta.reasoning
-        extra = {key: value for key, value in delta.extra.items() if key != "role"} if delta.extra else delta.extra
+        extra = (
+            {key: value for key, value in delta.extra.items() if key not in _WAITING} if delta.extra else delta.extra
+        )
         if text:
             self._left.append(text)
         beside: JsonObject = delta.beside
@@ -120,6 +126,8 @@ class Gate:
         deltas: list[Delta] = []
         if thought := _beyond(settled.thought, "".join(self._thought)):
             deltas.append(Delta(reasoning=thought))
+        if signed := self._builder.reply().extra.get(THOUGHTS):
+            deltas.append(Delta(extra={THOUGHTS: signed}))
         text = (settled.text or "").removeprefix(self.left)
         if text or (settled.text is not None and not self._left):
             deltas.append(Delta(text=text))

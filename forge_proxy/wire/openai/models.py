@@ -9,6 +9,9 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is
 
 _WINDOWS = ("max_model_len", "context_length", "context_window", "max_context_length", "max_context")
 
+_TOLD = ("max_model_len", "context_length", "max_context")
+"""Those that clients read: vLLM's, LM Studio's, and one of neither. Theirs is `meta.n_ctx` where it is llama.cpp."""
+
 
 def decode_models(body: Json) -> list[ModelCard]:
     """The models that a backend lists; an empty list for anything that is no model list."""
@@ -32,7 +35,7 @@ def encode_model(card: ModelCard) -> JsonObject:
     }
     if card.window is not None:
         meta = card.details.get("meta")
-        entry["context_length"] = entry["max_model_len"] = card.window
+        entry |= dict.fromkeys((*_TOLD, *(key for key in _WINDOWS if key in entry)), card.window)
         entry["meta"] = {**(meta if is_object(meta) else {}), "n_ctx": card.window}
     return entry
 

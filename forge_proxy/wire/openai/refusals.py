@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from forge_proxy.core.dialect import Need
 from forge_proxy.core.errors import BackendError, ContextOverflow, LimitTooLarge, Refused, UnreadCall, words_of
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.wire.openai.errors import is_unread_call
+from forge_proxy.wire.openai.errors import is_unread_call, written_in
 from forge_proxy.wire.openai.overflow import read_overflow
 
 _NOT_OURS = frozenset({401, 403, 404, 408, 409, 429, 503, 504})
@@ -24,8 +24,13 @@ _NEEDS = {
     Need.NO_DEVELOPER: r"(?:unknown|unsupported|invalid|unexpected)[^\n]{0,40}\bdeveloper\b"
     r"|\bdeveloper\b[^\n]{0,40}\bnot\b|unexpected message role|'system', 'user', 'assistant'",
     Need.CHOICE_IN_WORDS: r"\btool_choice\b[^\n]{0,40}\b(?:object|string)\b",
-    Need.PLAIN_SCHEMAS: r"grammar|json.?schema|schema conversion|failed to parse tools|invalid schema for function"
-    r"|(?:invalid|unsupported) (?:regex|pattern|schema)|compile (?:the )?regex",
+    Need.USER_LAST: r"\bprefill\b|conversation must end with a user message",
+    Need.NO_TOOLS: r"\bnot support (?:tools|tool (?:use|calling)|function calling)|tools param requires --jinja"
+    r"|unsupported param: tools|requires --enable-auto-tool-choice|\btool (?:use|calling) is not (?:supported|enabled)",
+    Need.FREE_CHOICE: r"\btool_choice\b[^\n]{0,40}\bforces? tool use",
+    Need.NO_SAMPLING: r"\b(?:temperature|top_p|top_k)\b[^\n]{0,60}\b(?:deprecated|may only be|support|both)",
+    Need.PLAIN_SCHEMAS: r"grammar|json.?schema|input_schema|schema conversion|failed to parse tools"
+    r"|invalid schema for function|(?:invalid|unsupported) (?:regex|pattern|schema)|compile (?:the )?regex",
     Need.UNCLEAR: r"jinja|chat.template|generate parser for this template|while executing \w+ at line",
 }
 _PATTERNS = tuple((need, re.compile(pattern, re.IGNORECASE)) for need, pattern in _NEEDS.items())
@@ -35,7 +40,7 @@ def read_fault(url: str, status: int, body: Json, headers: Mapping[str, str] | N
     """The error of the model server at `url`, as the most telling type there is for it."""
     words = words_of(body)
     if is_unread_call(body):
-        return UnreadCall(url, status, body, headers)
+        return UnreadCall(url, status, body, headers, written=written_in(body))
     if status in _NOT_OURS:
         return BackendError(url, status, body, headers)
     if overflow := read_overflow(body, words):

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge_proxy.core.dialect import Dialect, Reasoning
-from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
+from forge_proxy.core.jsontypes import Json, JsonObject, is_object
+from forge_proxy.wire.openai.prompted import joined
 
 _THOUGHTS = ("reasoning_content", "reasoning")
 _SYSTEM = ("system", "developer")
@@ -67,19 +68,7 @@ def _are_one(first: JsonObject, second: JsonObject, dialect: Dialect) -> bool:
 
 
 def _merged(first: JsonObject, second: JsonObject) -> JsonObject:
-    return {**first, **second, "content": _joined(first.get("content"), second.get("content"))}
-
-
-def _joined(first: Json, second: Json) -> Json:
-    if not first or not second:
-        return first or second or ""
-    if isinstance(first, str) and isinstance(second, str):
-        return f"{first}\n\n{second}"
-    return [*_parts(first), *_parts(second)]
-
-
-def _parts(content: Json) -> list[Json]:
-    return content if is_list(content) else [{"type": "text", "text": content}]
+    return {**first, **second, "content": joined(first.get("content"), second.get("content"))}
 
 
 def _role(message: Json) -> Json:

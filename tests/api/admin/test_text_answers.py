@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-
 import httpx
 import pytest
 
-from forge_proxy.api.app import create_app
-from forge_proxy.api.config import ServerConfig
-from forge_proxy.backends.openai_compatible import OpenAICompatible
-from forge_proxy.core.guardrails import GuardPolicy
-from forge_proxy.engine.answer import Engine
+from tests.api.admin.world import world
 from tests.api.test_mistakes import ASK, RIGHT
 from tests.fakes.says import Said
-from tests.fakes.scripted import ScriptedHttp, StillClock
 
 PATH = "/admin/v1/text-answers"
 TEXT = Said(text="It is sunny.")
-
-
-@asynccontextmanager
-async def daemon(
-    *script: Said, policy: GuardPolicy | None = None, key: str | None = None
-) -> AsyncGenerator[httpx.AsyncClient]:
-    """An application before a model that says this, whose one model is called `scripted`."""
-    backend = OpenAICompatible("http://scripted", ScriptedHttp(script))
-    engine = Engine(backend, StillClock(), lambda _: None)
-    config = ServerConfig.model_validate({"api_keys": [key] if key else []})
-    app = create_app(engine, backend, policy or GuardPolicy(), config)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
-        yield client
 
 
 async def ask(client: httpx.AsyncClient, model: str, times: int = 1) -> None:
@@ -41,7 +20,7 @@ async def ask(client: httpx.AsyncClient, model: str, times: int = 1) -> None:
 
 
 async def test_what_was_learned_is_told_for_the_model_that_answered_whatever_it_was_called() -> None:
-    async with daemon(TEXT, TEXT, TEXT, RIGHT) as client:
+    async with world(TEXT, TEXT, TEXT, RIGHT) as client:
         before = await client.get(PATH)
         await ask(client, "gpt-9")
         await ask(client, "scripted")
@@ -54,7 +33,7 @@ async def test_what_was_learned_is_told_for_the_model_that_answered_whatever_it_
 
 
 async def test_eight_nudges_in_vain_are_told_followed_and_forgotten() -> None:
-    async with daemon(*[TEXT] * 19) as client:
+    async with world(*[TEXT] * 19) as client:
         await ask(client, "scripted", times=9)
         (learned,) = (await client.get(PATH)).json()["data"]
         forgotten = await client.delete(f"{PATH}/scripted")
@@ -69,7 +48,7 @@ async def test_eight_nudges_in_vain_are_told_followed_and_forgotten() -> None:
 
 
 async def test_texts_that_were_never_asked_again_have_no_share() -> None:
-    async with daemon(TEXT, policy=GuardPolicy(text_answers="accept")) as client:
+    async with world(TEXT, guardrails={"text_answers": "accept"}) as client:
         await ask(client, "scripted")
         said = (await client.get(PATH)).json()
 
@@ -78,7 +57,7 @@ async def test_texts_that_were_never_asked_again_have_no_share() -> None:
 
 
 async def test_a_model_of_which_nothing_is_known_is_a_404_that_names_those_there_are() -> None:
-    async with daemon(TEXT, TEXT) as client:
+    async with world(TEXT, TEXT) as client:
         await ask(client, "scripted")
         answer = await client.delete(f"{PATH}/org/other")
 
@@ -90,7 +69,7 @@ async def test_a_model_of_which_nothing_is_known_is_a_404_that_names_those_there
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_it_needs_a_key_like_everything_else(method: str) -> None:
-    async with daemon(key="sk-alice") as client:
+    async with world(server={"api_keys": ["sk-alice"]}) as client:
         without = await client.request(method, PATH)
         withal = await client.request(method, PATH, headers={"x-api-key": "sk-alice"})
 
@@ -99,8 +78,8 @@ async def test_it_needs_a_key_like_everything_else(method: str) -> None:
 
 
 async def test_another_method_is_a_405_that_says_which_are_right() -> None:
-    async with daemon() as client:
+    async with world() as client:
         answer = await client.post(PATH)
 
     assert (answer.status_code, answer.json()["error"]["type"]) == (405, "invalid_request_error")
-    assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD", "DELETE"}
+    assert set(answer.headers["allow"].split(", ")) == {"DELETE", "GET"}

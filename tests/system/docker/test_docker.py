@@ -16,7 +16,6 @@ from typing import Any
 import httpx
 import pytest
 
-from forge_proxy.api.config import ServerConfig
 from tests.docs.test_readme import blocks
 from tests.system.asking import PATH
 from tests.system.docker.compose import IMAGE, Stack, docker, running, until
@@ -133,8 +132,6 @@ def test_managed_replaces_the_pair_by_one_container() -> None:
         assert called(client)
 
 
-# The admin API is not in yet: without this line the step is run.
-@pytest.mark.skipif("admin_keys" not in ServerConfig.model_fields, reason="there is no admin API yet")
 def test_the_budget_is_switched_while_it_runs() -> None:
     with (
         running(added={"FORGE_PROXY_SERVER__ADMIN_KEYS": "made-up"}) as mine,

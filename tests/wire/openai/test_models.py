@@ -58,6 +58,7 @@ def test_a_window_is_told_in_each_field_that_clients_read() -> None:
         "more": [1],
         "context_length": 4096,
         "max_model_len": 4096,
+        "max_context": 4096,
         "meta": {"n_params": 7, "n_ctx": 4096},
     }
     assert card.details["meta"] == {"n_params": 7, "n_ctx": 1}

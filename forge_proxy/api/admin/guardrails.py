@@ -1,0 +1,54 @@
+"""`/admin/v1/guardrails`: which guardrails are on and how far they go, changed from the next request on."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.engine.held import Held
+
+
+class SwitchesChange(BaseModel):
+    """Guardrails to switch on or off."""
+
+    model_config = ConfigDict(extra="forbid", serialize_by_alias=True)
+
+    respond: bool = True
+    rescue: bool = True
+    validate_calls: bool = Field(default=True, alias="validate")
+    retry: bool = True
+    loops: bool = True
+
+
+class GuardrailsChange(BaseModel):
+    """What is to be changed; what is left out stays."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    enabled: SwitchesChange = Field(default_factory=SwitchesChange)
+    max_retries: int = Field(default=3, ge=0, le=10)
+    max_text_nudges: int = Field(default=1, ge=0, le=10)
+    text_answers: Literal["auto", "nudge", "accept"] = "auto"
+    on_exhausted: Literal["deliver", "error"] = "deliver"
+    on_loop: Literal["cut", "report"] = "cut"
+
+
+class GuardrailsSwitch:
+    """The endpoints."""
+
+    def __init__(self, held: Held[GuardPolicy]) -> None:
+        self._held = held
+
+    async def read(self) -> GuardPolicy:
+        """The guardrails as they are now. One request can narrow them for itself (`x-forge-guardrails`)."""
+        return self._held.now
+
+    async def change(self, change: GuardrailsChange) -> GuardPolicy:
+        """Change some of them, for the requests that come from now on."""
+        said = change.model_dump(exclude_unset=True)
+        now = self._held.now.model_dump()
+        merged = {**now, **said, "enabled": {**now["enabled"], **said.get("enabled", {})}}
+        self._held.now = GuardPolicy.model_validate(merged)
+        return self._held.now

@@ -1,0 +1,43 @@
+"""What the admin API shows and changes, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from forge_proxy.api.admin.compaction import CompactionPolicy
+from forge_proxy.api.admin.ports import BackendControl, Configuration, NotManaged
+from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.held import Held
+from forge_proxy.engine.ports import Backend, Clock, HardwareSource
+
+
+@dataclass(frozen=True, slots=True)
+class BackendAbout:
+    """Which backend was chosen, and why; `unmanaged` says why it cannot be controlled, where it cannot."""
+
+    kind: str
+    because: str
+    unmanaged: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AdminParts:
+    """The parts. Without a `control` the model server is not ours."""
+
+    engine: Engine
+    backend: Backend
+    about: BackendAbout
+    guardrails: Held[GuardPolicy]
+    compaction: Held[CompactionPolicy]
+    configuration: Configuration
+    hardware: HardwareSource
+    clock: Clock
+    control: BackendControl | None = None
+
+    @property
+    def managed(self) -> BackendControl:
+        """The control of a model server that is ours. Raises `NotManaged`."""
+        if self.control is None:
+            raise NotManaged(self.about.unmanaged)
+        return self.control

@@ -1,0 +1,103 @@
+"""Which path of the admin API leads where, and how its answers are described."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import Depends, FastAPI, Request, Response
+from pydantic import BaseModel, Field
+
+from forge_proxy.api.admin.backend import BackendDesk
+from forge_proxy.api.admin.budget import BudgetSwitch
+from forge_proxy.api.admin.compaction import CompactionChoice
+from forge_proxy.api.admin.guardrails import GuardrailsSwitch
+from forge_proxy.api.admin.parts import AdminParts
+from forge_proxy.api.admin.sampling import SamplingChoice
+from forge_proxy.api.admin.settings import SettingsDesk
+from forge_proxy.api.admin.status import StatusBoard
+from forge_proxy.api.admin.text_answers import TextAnswerFigures
+from forge_proxy.api.identity import request_id_of
+
+PREFIX = "/admin/v1"
+
+
+class ErrorDetail(BaseModel):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None = Field(description="The field that is wrong.")
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """An error, as OpenAI's API tells them."""
+
+    error: ErrorDetail
+
+
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorBody, "description": "The request is wrong; `param` names the field."},
+    401: {"model": ErrorBody, "description": "A key is needed: one of server.admin_keys."},
+    403: {"model": ErrorBody, "description": "Not from there: a foreign page or host, or no admin keys are set."},
+}
+_NOT_OURS: dict[int | str, dict[str, Any]] = {
+    409: {"model": ErrorBody, "description": "The model server is not managed by forge-proxy."},
+    502: {"model": ErrorBody, "description": "The model server failed."},
+}
+_UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody, "description": "No such model."}}
+_NOT_SWITCHED: dict[int | str, dict[str, Any]] = {
+    502: {"model": ErrorBody, "description": "It could not be switched, and is as it was."}
+}
+
+
+def _with_request_id(request: Request, response: Response) -> None:
+    response.headers["x-request-id"] = request_id_of(request)
+
+
+def add_admin_routes(app: FastAPI, parts: AdminParts) -> None:
+    """Add all routes of the admin API: to the application itself, which knows no methods of routes further down."""
+
+    def add(
+        method: str, path: str, endpoint: Callable[..., Any], summary: str, errors: dict[int | str, Any] | None = None
+    ) -> None:
+        name = f"{method.lower()}{path.translate(str.maketrans('/-', '__', '{}'))}".replace(":path", "")
+        app.add_api_route(
+            PREFIX + path,
+            endpoint,
+            methods=[method],
+            summary=summary,
+            responses={**_ERRORS, **(errors or {})},
+            operation_id=name,
+            tags=["admin"],
+            dependencies=[Depends(_with_request_id)],
+        )
+
+    board, desk, settings = StatusBoard(parts), BackendDesk(parts), SettingsDesk(parts.configuration)
+    add("GET", "/status", board.status, "Everything at a glance")
+    add("GET", "/models", board.models, "The models and their budgets", {502: _NOT_OURS[502]})
+    budget = BudgetSwitch(parts.engine.budgets)
+    add("GET", "/budget", budget.read, "How much context requests have")
+    add("PUT", "/budget", budget.switch, "Switch to another budget", _NOT_SWITCHED)
+    add("GET", "/backend", desk.read, "The model server")
+    add("POST", "/backend/start", desk.start, "Start the model server", _NOT_OURS)
+    add("POST", "/backend/stop", desk.stop, "Stop the model server", _NOT_OURS)
+    add("POST", "/backend/restart", desk.restart, "Restart the model server", _NOT_OURS)
+    add("POST", "/backend/model", desk.use, "Serve another model", {**_NOT_OURS, **_UNKNOWN})
+    add("GET", "/backend/logs", desk.logs, "What the model server wrote", _NOT_OURS)
+    guardrails = GuardrailsSwitch(parts.guardrails)
+    add("GET", "/guardrails", guardrails.read, "The guardrails")
+    add("PATCH", "/guardrails", guardrails.change, "Change guardrails")
+    compaction = CompactionChoice(parts.compaction)
+    add("GET", "/compaction", compaction.read, "How histories are shortened")
+    add("PUT", "/compaction", compaction.choose, "Choose how histories are shortened")
+    sampling = SamplingChoice(parts.engine.sampling)
+    add("GET", "/sampling", sampling.read, "What the makers of models recommend")
+    add("PUT", "/sampling", sampling.choose, "Use it, or not")
+    learned = TextAnswerFigures(parts.engine.text_answers, parts.guardrails)
+    add("GET", "/text-answers", learned.read, "What was learned of bare text")
+    add("DELETE", "/text-answers", learned.forget_all, "Begin anew")
+    add("DELETE", "/text-answers/{name:path}", learned.forget, "Begin anew with one model", _UNKNOWN)
+    add("GET", "/config", settings.read, "The settings")
+    add("POST", "/reload", settings.reload, "Read the settings again")

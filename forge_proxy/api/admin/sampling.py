@@ -1,0 +1,31 @@
+"""`/admin/v1/sampling`: what the makers of models recommend, and whether it is used."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+from forge_proxy.core.sampling import Recommendation, SamplingPolicy
+from forge_proxy.engine.sampling import Sampling
+
+
+class SamplingNow(BaseModel):
+    """The policy and all that is known."""
+
+    policy: SamplingPolicy
+    known: list[Recommendation] = Field(description="The first one that matches a model's name counts.")
+
+
+class SamplingChoice:
+    """The endpoints."""
+
+    def __init__(self, sampling: Sampling) -> None:
+        self._sampling = sampling
+
+    async def read(self) -> SamplingNow:
+        """Whether what callers leave open is filled in, and with what."""
+        return SamplingNow(policy=self._sampling.policy, known=list(self._sampling.known))
+
+    async def choose(self, policy: SamplingPolicy) -> SamplingNow:
+        """Switch it on or off, from the next request on."""
+        self._sampling.policy = policy
+        return await self.read()

@@ -1,0 +1,115 @@
+"""`/admin/v1/status` and `/admin/v1/models`: everything at a glance, and what is known of each model."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from forge_proxy import __version__
+from forge_proxy.api.admin.backend import BackendDesk, BackendNow
+from forge_proxy.api.admin.budget import BudgetNow, shown
+from forge_proxy.api.admin.parts import AdminParts
+from forge_proxy.core.capability import CapabilityCard
+from forge_proxy.core.guardrails import GuardPolicy
+
+
+class QueueNow(BaseModel):
+    """Requests on their way to the model server."""
+
+    slots: int | None = Field(description="How many it is asked at a time; null: no bound, or not known yet.")
+    running: int
+    waiting: int
+    limit: int = Field(description="How many may wait before others are a 429.")
+
+
+class GpuNow(BaseModel):
+    """One graphics card."""
+
+    name: str
+    vram_mb: int | None
+    free_mb: int | None = Field(description="When the daemon started.")
+
+
+class HardwareNow(BaseModel):
+    """The machine."""
+
+    source: Literal["nvidia-smi", "nvml", "amd", "apple", "none"]
+    gpus: list[GpuNow]
+    vram_mb: int | None
+    ram_mb: int | None
+    cores: int
+    because: str
+
+
+class StatusNow(BaseModel):
+    """Everything at a glance."""
+
+    version: str
+    uptime_seconds: float
+    backend: BackendNow
+    budget: BudgetNow
+    queue: QueueNow
+    guardrails: GuardPolicy
+    hardware: HardwareNow
+
+
+class ModelNow(BaseModel):
+    """One model that is served."""
+
+    id: str
+    budget: BudgetNow
+    capabilities: CapabilityCard | None = Field(description="What a self-test found, where there was one.")
+
+
+class ModelsNow(BaseModel):
+    """The models that are served."""
+
+    data: list[ModelNow]
+
+
+class StatusBoard:
+    """The endpoints."""
+
+    def __init__(self, parts: AdminParts) -> None:
+        self._parts = parts
+        self._began = parts.clock.now()
+        self._desk = BackendDesk(parts)
+
+    async def status(self) -> StatusNow:
+        """The daemon, its model server, its budget, its queue and the machine."""
+        parts, budgets = self._parts, self._parts.engine.budgets
+        queue = parts.engine.queue
+        return StatusNow(
+            version=__version__,
+            uptime_seconds=round(parts.clock.now() - self._began, 3),
+            backend=await self._desk.read(),
+            budget=shown(await budgets.of(), budgets.wish),
+            queue=QueueNow(slots=queue.slots, running=queue.running, waiting=queue.waiting, limit=queue.limit),
+            guardrails=parts.guardrails.now,
+            hardware=await self._hardware(),
+        )
+
+    async def models(self) -> ModelsNow:
+        """The models, each with its budget."""
+        engine = self._parts.engine
+        wish = engine.budgets.wish
+        listed = await engine.models.list()
+        budgets = [(card.id, await engine.budgets.of(card.id, card.window)) for card in listed]
+        cards = engine.capabilities.cards
+        return ModelsNow(
+            data=[
+                ModelNow(id=name, budget=shown(budget, wish), capabilities=cards.get(name)) for name, budget in budgets
+            ]
+        )
+
+    async def _hardware(self) -> HardwareNow:
+        found = await self._parts.hardware.profile()
+        return HardwareNow(
+            source=found.source,
+            gpus=[GpuNow(name=gpu.name, vram_mb=gpu.vram_mb, free_mb=gpu.free_mb) for gpu in found.gpus],
+            vram_mb=found.vram_mb,
+            ram_mb=found.ram_mb,
+            cores=found.cores,
+            because=found.because,
+        )

@@ -1,0 +1,113 @@
+"""`/openapi.json` and `/docs`: the API described, for tools and for people.
+
+The page holds no script and nothing from elsewhere: it has the daemon's own origin, and a script in it could do what
+the admin API can (docs/decisions/0018).
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from forge_proxy import __version__
+from forge_proxy.api.openai.described import PATHS, SCHEMAS
+
+_STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "h2{border-bottom:1px solid #ccc}code{background:#8882;padding:0 .2em}"
+    "td{padding:.1rem 1rem .1rem 0;vertical-align:top}"
+)
+_HEADERS = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+_FRAMEWORKS = ("HTTPValidationError", "ValidationError")
+
+
+class Descriptions:
+    """The two endpoints, made once when they are first asked for."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+        self._made: dict[str, Any] | None = None
+
+    async def as_json(self, _: Request) -> Response:
+        """OpenAPI 3.1."""
+        return JSONResponse(self.described())
+
+    async def as_page(self, _: Request) -> Response:
+        """The same to read."""
+        return HTMLResponse(page(self.described()), headers=_HEADERS)
+
+    def described(self) -> dict[str, Any]:
+        """The whole description: the admin API's by its types, that of the other routes as it is written."""
+        if self._made is None:
+            made = get_openapi(title="forge-proxy", version=__version__, routes=self._app.routes)
+            for path in made.setdefault("paths", {}).values():
+                for operation in path.values():
+                    operation["responses"].pop("422", None)  # a wrong field is a 400 here
+            schemas = made.setdefault("components", {}).setdefault("schemas", {})
+            made["components"]["schemas"] = {
+                name: schema for name, schema in {**SCHEMAS, **schemas}.items() if name not in _FRAMEWORKS
+            }
+            made["paths"] = {**PATHS, **made["paths"]}
+            made["components"]["securitySchemes"] = {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            }
+            made["security"] = [{}, {"bearer": []}, {"key": []}]
+            self._made = made
+        return self._made
+
+
+def page(described: dict[str, Any]) -> str:
+    """The description as a page."""
+    parts = [f"<h1>forge-proxy {escape(described['info']['version'])}</h1>"]
+    parts.append('<p>For tools: <a href="/openapi.json">openapi.json</a>.</p>')
+    for path, operations in described["paths"].items():
+        for method, operation in operations.items():
+            parts.append(f"<h2><code>{method.upper()} {escape(path)}</code></h2>")
+            parts += [f"<p>{escape(operation[key])}</p>" for key in ("summary", "description") if operation.get(key)]
+            rows = [
+                (f"{one['in']}: {one['name']}", one.get("description", "")) for one in operation.get("parameters", ())
+            ]
+            if "requestBody" in operation:
+                rows.append(("body", _schema_of(operation["requestBody"])))
+            rows += [
+                (status, f"{answer.get('description', '')} {_schema_of(answer)}".strip())
+                for status, answer in operation["responses"].items()
+            ]
+            parts.append(_table(rows))
+    parts.append("<h1>Objects</h1>")
+    for name, schema in described["components"]["schemas"].items():
+        parts.append(f'<h2 id="{escape(name)}">{escape(name)}</h2><p>{escape(schema.get("description", ""))}</p>')
+        required = schema.get("required", ())
+        parts.append(_table([(_field(key, field, key in required), field.get("description", ""))
+                             for key, field in schema.get("properties", {}).items()]))  # fmt: skip
+    style = f"<style>{_STYLE}</style>"
+    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>forge-proxy</title>{style}'
+    return head + "".join(parts)
+
+
+def _field(name: str, field: dict[str, Any], required: bool) -> str:
+    kinds: Any = (
+        field.get("enum") or field.get("type") or [one.get("type", _name(one)) for one in field.get("anyOf", ())]
+    )
+    words = kinds if isinstance(kinds, str) else ", ".join(map(str, kinds)) or _name(field)
+    return f"{name}{'' if required else '?'}: {words}"
+
+
+def _name(schema: dict[str, Any]) -> str:
+    return str(schema.get("$ref", "any")).rpartition("/")[2]
+
+
+def _schema_of(body: dict[str, Any]) -> str:
+    kinds = [_name(content["schema"]) for content in body.get("content", {}).values() if "$ref" in content["schema"]]
+    return f"({', '.join(kinds)})" if kinds else ""
+
+
+def _table(rows: list[tuple[str, str]]) -> str:
+    cells = "".join(f"<tr><td><code>{escape(one)}</code><td>{escape(other)}" for one, other in rows)
+    return f"<table>{cells}</table>" if rows else ""

@@ -1,0 +1,239 @@
+"""The Messages API of Anthropic, or of a server that speaks like it, through the official SDK.
+
+Importing the SDK takes more than a second, so `daemon` imports this module only where this backend is chosen. The SDK
+sends, authenticates and pages; its own retries are off. What comes back is read by `wire.anthropic`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, cast
+from urllib.parse import urlsplit, urlunsplit
+
+import anthropic
+import httpx2
+import orjson
+
+from forge_proxy.core.chat import ModelCall, ModelCard, window_of
+from forge_proxy.core.errors import (
+    BackendBroke,
+    BackendError,
+    BackendFault,
+    BackendTimeout,
+    BackendUnreachable,
+    InvalidRequest,
+)
+from forge_proxy.core.health import Health
+from forge_proxy.core.jsontypes import Json, JsonObject, is_object
+from forge_proxy.core.stream import Chunk
+from forge_proxy.wire.anthropic.call import encode_call
+from forge_proxy.wire.anthropic.errors import status_of
+from forge_proxy.wire.anthropic.facts import ModelFacts, card_of, read_facts
+from forge_proxy.wire.anthropic.stream import MessageReader
+from forge_proxy.wire.openai.refusals import read_fault
+from forge_proxy.wire.sse import SseError
+
+_KEPT_HEADERS = ("retry-after", "retry-after-ms", "request-id")
+_SHORT = 5.0
+"""Seconds for a question that needs no model."""
+_PAGE = 1000
+"""Models in one page of the list: the most that the service gives."""
+
+
+class AnthropicMessages:
+    """The adapter. Made inside a running event loop; `close` it. `http` takes the place of the SDK's own client."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str,
+        connect_seconds: float,
+        silence_seconds: float,
+        http: httpx2.AsyncClient | None = None,
+    ) -> None:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        self.url = urlunsplit((parts.scheme, host, parts.path.rstrip("/").removesuffix("/v1"), "", ""))
+        self._silence = silence_seconds
+        timeout = httpx2.Timeout(silence_seconds, connect=connect_seconds, pool=None)
+        self._client = anthropic.AsyncAnthropic(
+            api_key=api_key,
+            base_url=self.url,
+            max_retries=0,  # the engine asks again where that is of use, and callers have retries too
+            timeout=timeout,
+            # A compressed stream would arrive in blocks rather than as it is written.
+            default_headers={"Accept-Encoding": "identity"},
+            open_telemetry=False,
+            http_client=http or anthropic.DefaultAsyncHttpxClient(timeout=timeout, follow_redirects=False),
+        )
+        self._facts: dict[str, ModelFacts] = {}
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.close()
+
+    async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
+        """See `engine.ports.Backend`.
+
+        The service is always asked for a stream: it refuses long answers in one piece.
+        """
+        body, names = encode_call(call, await self._facts_of(call.model or call.request.model or ""))
+        reader = MessageReader(names, call.request.model if call.model is not None else None)
+        with self._faults():
+            sent = self._client.messages.with_streaming_response.create(**_arguments(body), stream=True)
+            async with sent as response:
+                if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                    for chunk in reader.whole(await response.read()):
+                        yield chunk
+                    self._check(reader)
+                    return
+                async for piece in response.iter_bytes():
+                    for chunk in reader.feed(piece):
+                        yield chunk
+                    self._check(reader)
+                    if reader.done:
+                        return
+        for chunk in reader.end():
+            yield chunk
+        if not reader.finished:
+            self._check(reader)
+            raise BackendBroke(self.url, "the stream ended without a stop reason")
+
+    async def models(self) -> Sequence[ModelCard]:
+        """See `engine.ports.Backend`."""
+        cards: list[ModelCard] = []
+        with self._faults():
+            page = await self._client.models.list(limit=_PAGE, timeout=_SHORT)
+            while page.data:
+                for model in page.data:
+                    said = cast("JsonObject", model.to_dict(mode="json"))
+                    if (card := card_of(said)) is not None:
+                        cards.append(card)
+                        self._facts[card.id] = read_facts(said)
+                if not page.has_next_page():
+                    break
+                page = await page.get_next_page()
+        return cards
+
+    async def slots(self) -> int | None:
+        """See `engine.ports.Backend`. The service bounds tokens and requests per minute, not requests at a time."""
+        return None
+
+    async def context_window(self, model: str | None = None) -> int | None:
+        """See `engine.ports.Backend`."""
+        return window_of(await self.models(), model)
+
+    async def count_tokens(self, call: ModelCall) -> int | None:
+        """See `engine.ports.Backend`. The service counts exactly, tools and system message included."""
+        body, _ = encode_call(call, await self._facts_of(call.model or call.request.model or ""))
+        counted = {key: body[key] for key in _COUNTED if key in body}
+        with self._faults():
+            answer = await self._client.messages.count_tokens(**cast("Any", counted), timeout=_SHORT)
+        return answer.input_tokens
+
+    async def health(self) -> Health:
+        """See `engine.ports.Backend`."""
+        try:
+            with self._faults():
+                await self._client.models.list(limit=1, timeout=_SHORT)
+        except BackendError as error:
+            return Health("loading" if error.status == 503 else "down", error.words)
+        except BackendFault as fault:
+            return Health("down", str(fault))
+        return Health("ok")
+
+    async def _facts_of(self, model: str) -> ModelFacts:
+        """What is known of a model. An alias is not in the list, so it is asked for by itself, once."""
+        if model not in self._facts:
+            try:
+                with self._faults():
+                    told = await self._client.models.retrieve(model, timeout=_SHORT)
+                self._facts[model] = read_facts(cast("JsonObject", told.to_dict(mode="json")))
+            except BackendError as error:  # a server that knows no such question: it will not know it later either
+                if error.status != 404:
+                    return ModelFacts()
+                self._facts[model] = ModelFacts()
+            except (BackendFault, ValueError):
+                return ModelFacts()
+        return self._facts[model]
+
+    def _check(self, reader: MessageReader) -> None:
+        """Raises a `BackendFault` for what cannot be read, and for an end before anything has begun."""
+        fault = reader.fault
+        if fault is not None:
+            if isinstance(fault, SseError) or fault.error is None:
+                raise BackendBroke(self.url, str(fault)) from fault
+            raise read_fault(self.url, _status_in(fault.error), fault.error, {}) from fault
+        if reader.done and not reader.finished:
+            raise BackendBroke(self.url, "the stream ended before an answer began")
+
+    @contextmanager
+    def _faults(self) -> Generator[None]:
+        """Errors of the SDK, and of its HTTP client, as our own."""
+        try:
+            yield
+        except anthropic.APIStatusError as exc:
+            headers = {name: exc.response.headers[name] for name in _KEPT_HEADERS if name in exc.response.headers}
+            raise read_fault(self.url, exc.status_code, _body_of(exc), headers) from exc
+        except anthropic.APIConnectionError as exc:
+            self._refuse_transport(exc.__cause__ or exc)
+        except httpx2.HTTPError as exc:
+            self._refuse_transport(exc)
+        except anthropic.APIError as exc:
+            raise BackendBroke(self.url, exc.message) from exc
+
+    def _refuse_transport(self, exc: BaseException) -> NoReturn:
+        match exc:
+            case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.UnsupportedProtocol():
+                raise BackendUnreachable(self.url, str(exc).lower() or "no connection in time") from exc
+            case httpx2.TimeoutException():
+                raise BackendTimeout(self.url, self._silence) from exc
+            case _:
+                raise BackendBroke(self.url, str(exc) or type(exc).__name__) from exc
+
+
+_COUNTED = (
+    "messages",
+    "model",
+    "system",
+    "tools",
+    "tool_choice",
+    "thinking",
+    "cache_control",
+)
+
+
+def _arguments(body: dict[str, Json]) -> dict[str, Any]:
+    """The body as arguments of the SDK's method: its own three, and the rest as it is.
+
+    Of a JSON Schema for the answer the SDK knows which words the service takes; it moves the others into descriptions.
+    """
+    own = {key: body.pop(key) for key in ("max_tokens", "messages", "model")}
+    config = body.get("output_config")
+    form = config.get("format") if is_object(config) else None
+    if is_object(config) and is_object(form):
+        try:
+            schema: Json = anthropic.transform_schema(cast("dict[str, Any]", form["schema"]))
+        except ValueError as exc:
+            raise InvalidRequest("response_format.json_schema.schema", str(exc)) from exc
+        body["output_config"] = {**config, "format": {**form, "schema": schema}}
+    return {**own, "extra_body": body}
+
+
+def _body_of(error: anthropic.APIStatusError) -> Json:
+    """What the server said, parsed if it was JSON."""
+    if error.body is not None and not isinstance(error.body, str):
+        return cast("Json", error.body)
+    try:
+        return orjson.loads(error.response.content)
+    except (orjson.JSONDecodeError, httpx2.StreamError):
+        return error.response.text if error.response.is_closed and error.body is None else str(error.body or "")
+
+
+def _status_in(body: Json) -> int:
+    """The status of an error in a stream: by its type, or by the code that servers of OpenAI's dialect put in it."""
+    error = body.get("error") if is_object(body) else None
+    code = error.get("code") if is_object(error) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else status_of(body)

@@ -1,0 +1,125 @@
+"""From what shall run to how it is started: the flags and the environment of a llama.cpp server. Pure.
+
+The flags are those of llama-server; a llamafile and the embedded llama.cpp (`embedded_child.py`) take the same ones,
+but for what is said below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+ProgramKind: TypeAlias = Literal["llama-server", "llamafile", "embedded"]
+CacheType: TypeAlias = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
+CACHE_TYPES: tuple[str, ...] = get_args(CacheType)
+
+_SETTINGS = "backend.llama_server"
+_OURS: dict[str, tuple[str, ...]] = {
+    "set backend.gguf": (
+        "-m", "--model", "-mu", "--model-url", "-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-dr", "--docker-repo",
+        "--models-dir", "--models-preset", "--models-max", "--models-autoload", "--no-models-autoload",
+    ),
+    f"set {_SETTINGS}.context": ("-c", "--ctx-size"),
+    f"set {_SETTINGS}.slots": ("-np", "--parallel"),
+    f"set {_SETTINGS}.gpu_layers": ("-ngl", "--gpu-layers", "--n-gpu-layers"),
+    f"set {_SETTINGS}.threads": ("-t", "--threads"),
+    f"set {_SETTINGS}.cache_type_k": ("-ctk", "--cache-type-k"),
+    f"set {_SETTINGS}.cache_type_v": ("-ctv", "--cache-type-v"),
+    f"set {_SETTINGS}.port": ("--port",),
+    f"set {_SETTINGS}.idle_unload_seconds": ("--sleep-idle-seconds",),
+    "the server listens on 127.0.0.1, for forge-proxy alone": ("--host", "--reuse-port", "--api-prefix"),
+    "a new key is made for each start": ("--api-key", "--api-key-file"),
+    "forge-proxy talks to it in plain HTTP on this machine": ("--ssl-key-file", "--ssl-cert-file"),
+    "the model is served under the name of its file": ("-a", "--alias"),
+    "tools need the model's own template": ("--jinja", "--no-jinja"),
+    "its errors are explained by its log": ("--log-disable",),
+    "forge-proxy starts it as a server": ("--server", "--nobrowser", "--cli", "--chat"),
+}  # fmt: skip
+_OWNER = {flag: instead for instead, flags in _OURS.items() for flag in flags}
+_FIRST_WITHOUT_BROWSER = (0, 10)
+"""The llamafile that opens no browser any more and refuses `--nobrowser`; it is a current llama-server otherwise."""
+
+
+class FlagRefused(ValueError):
+    """A flag among the extra ones that forge-proxy sets itself. The message names it and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that serves. `command` is what it is started with, before its flags; `version` that of a llamafile."""
+
+    kind: ProgramKind
+    command: tuple[str, ...]
+    version: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """What shall run. Two that are equal are the same server. None leaves a thing to llama.cpp.
+
+    `context` is of each slot, in tokens. Port 0 is any that is free. Raises `FlagRefused`.
+    """
+
+    program: Program
+    model: Path
+    alias: str
+    context: int | None = None
+    slots: int | None = None
+    gpu_layers: int | None = None
+    threads: int | None = None
+    cache_type_k: CacheType | None = None
+    cache_type_v: CacheType | None = None
+    port: int = 0
+    extra: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        refuse_our_flags(self.extra)
+
+
+def refuse_our_flags(extra: Sequence[str]) -> None:
+    """Raise `FlagRefused` for a flag that is ours to set."""
+    for word in extra:
+        # llama.cpp takes an underscore for a dash in a long flag.
+        flag = word.replace("_", "-") if word.startswith("--") else word
+        if instead := _OWNER.get(flag.partition("=")[0]):
+            raise FlagRefused(f"{word} is set by forge-proxy: {instead}")
+
+
+def arguments(spec: LaunchSpec, port: int) -> tuple[str, ...]:
+    """The whole command line, for a port that is known by now."""
+    # llama.cpp divides `-c` between the slots.
+    context = None if spec.context is None else spec.context * (spec.slots or 1)
+    valued: dict[str, object] = {
+        "--model": spec.model,
+        "--alias": spec.alias,
+        "--host": "127.0.0.1",
+        "--port": port,
+        "-c": context,
+        "--parallel": spec.slots,
+        "-ngl": spec.gpu_layers,
+        "--threads": spec.threads,
+        "--cache-type-k": spec.cache_type_k,
+        "--cache-type-v": spec.cache_type_v,
+    }
+    words = [word for flag, value in valued.items() if value is not None for word in (flag, str(value))]
+    return (*spec.program.command, *_mode(spec.program), *words, *spec.extra)
+
+
+def environment(inherited: Mapping[str, str], key: str) -> dict[str, str]:
+    """The server's environment: the daemon's without our settings, some of which are secrets, and with its key.
+
+    The key is not among the flags, since those are shown to everybody on the machine. A llamafile before 0.10 does not
+    read it and wants none.
+    """
+    kept = {name: value for name, value in inherited.items() if not name.upper().startswith("FORGE_PROXY_")}
+    return {**kept, "LLAMA_API_KEY": key}
+
+
+def _mode(program: Program) -> tuple[str, ...]:
+    if program.kind != "llamafile":
+        return ("--jinja",)
+    if program.version and program.version < _FIRST_WITHOUT_BROWSER:  # nor does it know --jinja
+        return ("--server", "--nobrowser")
+    return ("--server", "--jinja")

@@ -1,0 +1,62 @@
+"""Waits for a server to have its model loaded: as long as that takes, if it gets on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from forge_proxy.backends.llama_server.growth import measure
+from forge_proxy.backends.llama_server.log_tail import LogTail
+from forge_proxy.backends.llama_server.process import ServerProcess
+from forge_proxy.backends.llama_server.status import Progress
+from forge_proxy.engine.ports import Backend, Clock
+
+_FIRST_LOOK, _LAST_LOOK = 0.02, 0.5
+"""Seconds between looks: soon at first, since a small model loads in no time."""
+_LINES_SHOWN = 3
+
+
+class LoadFailed(Exception):
+    """It ended, or hangs. The message says which, and what its log says."""
+
+
+async def wait_until_loaded(
+    process: ServerProcess,
+    server: Backend,
+    log: LogTail,
+    silence: float,
+    clock: Clock,
+    tell: Callable[[Progress], None],
+) -> None:
+    """Return when the server says that it is well; `tell` how it gets on until then.
+
+    Raises `LoadFailed` when it ends, or when for `silence` seconds it has said nothing, read nothing and taken no
+    memory.
+    """
+    began = moved = clock.now()
+    furthest = measure(process.pid, log.size)
+    pause = _FIRST_LOOK
+    while True:
+        if process.has_ended:
+            raise LoadFailed(process.end_in_words(loading=True))
+        health = await server.health()  # the port opens long before
+        if health.status == "ok":
+            return
+        now = clock.now()
+        growth = measure(process.pid, log.size)
+        if growth.exceeds(furthest):
+            furthest, moved = growth, now
+        elif now - moved >= silence:
+            said = " | ".join(log.latest_words(_LINES_SHOWN)) or "(nothing)"
+            raise LoadFailed(f"it hangs: for {silence:g} s it has neither said nor read anything; its log ends: {said}")
+        tell(Progress(now - began, log.latest, growth.read, growth.resident))
+        await _sleep_or_end(process, pause)
+        pause = min(2 * pause, _LAST_LOOK)
+
+
+async def _sleep_or_end(process: ServerProcess, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await process.ended()
+    except TimeoutError:
+        return

@@ -1,0 +1,101 @@
+"""The `Backend` over a managed llama.cpp server: requests wait for it, and are told when it dies on them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from forge_proxy.backends.llama_server.manager import ServerManager
+from forge_proxy.backends.llama_server.run import Run
+from forge_proxy.backends.llama_server.status import COMING
+from forge_proxy.core.chat import ModelCall, ModelCard, window_of
+from forge_proxy.core.errors import BackendError, BackendFault, BackendLost, BackendNotReady
+from forge_proxy.core.health import Health
+from forge_proxy.core.stream import Chunk
+
+_COME_AGAIN = 2
+"""Seconds until a server that died is likely to run again."""
+
+
+class ManagedLlama:
+    """A `Backend`. Whoever made the manager starts and closes it."""
+
+    def __init__(self, manager: ServerManager) -> None:
+        self._manager = manager
+
+    @property
+    def url(self) -> str:
+        """See `engine.ports.Backend`."""
+        run = self._manager.current
+        return run.server.url if run else self._manager.status().spec.program.kind
+
+    async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
+        """See `engine.ports.Backend`. Raises `BackendLost`, `BackendNotReady` and `BackendDown` as well."""
+        async with self._manager.use() as run:
+            try:
+                async with aclosing(run.server.stream(call)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+            except BackendFault as fault:
+                await _raise_if_lost(run, fault)
+                raise
+            run.answered = True
+
+    async def models(self) -> Sequence[ModelCard]:
+        """See `engine.ports.Backend`. Those of a server that is asleep are remembered: this does not wake it."""
+        while True:
+            if self._manager.status().state == "asleep" and (latest := self._manager.latest):
+                return latest.models
+            run = await self._manager.ready(wake=False)
+            try:
+                run.models = await run.server.models()
+            except BackendError:
+                raise
+            except BackendFault:
+                if not await run.is_over():
+                    raise
+            else:
+                return run.models
+
+    async def slots(self) -> int | None:
+        """See `engine.ports.Backend`. Raises `BackendNotReady` while it is not known."""
+        spec, latest = self._manager.status().spec, self._manager.latest
+        if spec.slots is not None:
+            return spec.slots
+        if latest is None or latest.spec != spec:
+            raise BackendNotReady(self.url, self._manager.status().state, _COME_AGAIN)
+        return latest.slots
+
+    async def context_window(self, model: str | None = None) -> int | None:
+        """See `engine.ports.Backend`. That of one that is asleep is remembered, as its models are."""
+        if self._manager.status().state == "asleep" and (latest := self._manager.latest):
+            return window_of(latest.models, model)
+        run = await self._manager.ready(wake=False)
+        return await run.server.context_window(model)
+
+    async def count_tokens(self, call: ModelCall) -> int | None:
+        """See `engine.ports.Backend`."""
+        async with self._manager.use() as run:
+            return await run.server.count_tokens(call)
+
+    async def health(self) -> Health:
+        """See `engine.ports.Backend`. Neither wakes it nor counts as use; asleep is well, since a request wakes it."""
+        status, run = self._manager.status(), self._manager.current
+        if run is not None:
+            return await run.server.health()
+        if status.state in COMING or status.state == "ready":  # of one that has just died
+            return Health("loading", str(status.progress or status.last_error or status.state))
+        if status.state == "asleep":
+            return Health("ok", "asleep; the next request wakes it")
+        return Health("down", status.last_error or status.state)
+
+
+async def _raise_if_lost(run: Run, fault: BackendFault) -> None:
+    """Raise `BackendLost` where a fault is that the server has ended, or is being stopped."""
+    if isinstance(fault, BackendError):
+        if fault.status < 500 or not (run.halting or run.process.has_ended):
+            return
+    elif not await run.is_over():
+        return
+    cause = "it was stopped" if run.halting else run.process.end_in_words(loading=False)
+    raise BackendLost(fault.url, cause, _COME_AGAIN) from fault

@@ -1,0 +1,27 @@
+"""Whether a file can be a model at all, told before anything is started with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_MAGIC = b"GGUF"
+
+
+def model_fault(path: Path) -> str | None:
+    """What is wrong with a model file, None where it begins like one. Reads four bytes of it."""
+    try:
+        with path.open("rb") as file:
+            magic = file.read(len(_MAGIC))
+    except FileNotFoundError:
+        return f"no model file at {path}"
+    except IsADirectoryError:
+        return f"{path} is a folder; name the model file in it"
+    except OSError as exc:
+        return f"{path} cannot be read: {exc.strerror or exc}"
+    if magic == _MAGIC:
+        return None
+    if not magic:
+        return f"{path} is empty; was its download cut off?"
+    if magic.startswith((b"MZ", b"\x7fELF", b"#!")):
+        return f"{path} is a program and no model; a llamafile is named as backend.llama_server.binary"
+    return f"{path} is no GGUF model: its magic bytes are {magic!r} in place of {_MAGIC!r}"

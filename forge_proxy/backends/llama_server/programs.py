@@ -1,0 +1,112 @@
+"""Finds the program that serves a model file, the one that is named or what there is, and says why it is that one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from forge_proxy.backends.config import BackendChoiceError, BackendConfig
+from forge_proxy.backends.llama_server.launch import LaunchSpec, Program, ProgramKind
+
+TINY_MODEL = Path(__file__).parent / "models" / "tiny-tools-q8_0.gguf"
+"""The test model that comes with the package: 0.85 M parameters, 2,048 tokens of context (tests/tiny_model)."""
+_TINY_CONTEXT = 2048
+_EMBEDDED_SLOTS = 2
+_VERSION_SECONDS = 20.0
+"""A llamafile unpacks itself when it is run for the first time."""
+_HOW = "pip install 'forge-proxy[embedded]', put llama-server on PATH, or name one with --llama-server"
+
+
+def find_program(config: BackendConfig, model: Path) -> tuple[Program, str]:
+    """The program for a model file, and why, in words. Raises `BackendChoiceError` where there is none."""
+    kind, named = config.kind, config.llama_server.binary
+    if named is not None:
+        path = _named(named)
+        found: ProgramKind = "llamafile" if kind == "llamafile" or _is_llamafile(path) else "llama-server"
+        return _program(found, path), f"a model file is named, and its server: {path}"
+    if kind in (None, "llama-server") and (on_path := shutil.which("llama-server")):
+        return _program("llama-server", Path(on_path)), f"a model file is named, and llama-server is on PATH: {on_path}"
+    if kind == "llama-server":
+        raise BackendChoiceError("there is no llama-server on PATH; name it with --llama-server")
+    if kind in (None, "llamafile") and (beside := _llamafile_beside(model)):
+        return _program("llamafile", beside), f"a model file is named, and a llamafile is beside it: {beside}"
+    if kind == "llamafile":
+        raise BackendChoiceError(f"there is no llamafile beside {model}; name it with --llama-server")
+    because = "it is asked for" if kind == "embedded" else "a model file is named, and there is no llama-server on PATH"
+    return embedded(), because
+
+
+def embedded() -> Program:
+    """The llama.cpp of the wheel. Raises `BackendChoiceError` where that is not installed."""
+    if find_spec("xllamacpp") is None:
+        raise BackendChoiceError(f"the embedded llama.cpp is not installed: {_HOW}")
+    # Without -P it would look for modules in the working directory, which is anybody's.
+    return Program("embedded", (sys.executable, "-P", "-m", "forge_proxy.backends.llama_server.embedded_child"))
+
+
+def launch_spec(config: BackendConfig, program: Program, model: Path) -> LaunchSpec:
+    """How the settings have a model served. Raises `BackendChoiceError`."""
+    said, tiny = config.llama_server, model == TINY_MODEL
+    if program.kind == "embedded" and said.extra:
+        raise BackendChoiceError("backend.llama_server.extra is for a llama-server: the embedded llama.cpp takes none")
+    return LaunchSpec(
+        program,
+        model.absolute(),
+        alias="tiny-tools" if tiny else model.stem,
+        context=said.context or (_TINY_CONTEXT if tiny else None),
+        slots=said.slots or (_EMBEDDED_SLOTS if program.kind == "embedded" else None),
+        gpu_layers=said.gpu_layers,
+        # With so little to compute, threads that wait for each other cost more than they bring.
+        threads=said.threads or (1 if tiny else None),
+        cache_type_k=said.cache_type_k,
+        cache_type_v=said.cache_type_v,
+        port=said.port,
+        extra=tuple(said.extra),
+    )
+
+
+def _named(named: Path) -> Path:
+    """A path, or a name to be found on PATH."""
+    found = shutil.which(str(named))
+    if found is not None:
+        return Path(found).absolute()
+    why = "is not executable" if named.is_file() else "is not there"
+    raise BackendChoiceError(f"backend.llama_server.binary {named} {why}")
+
+
+def _llamafile_beside(model: Path) -> Path | None:
+    beside = sorted(path for path in model.absolute().parent.glob("*llamafile*") if path.suffix != ".gguf")
+    return next((path for path in beside if path.is_file() and os.access(path, os.X_OK)), None)
+
+
+def _is_llamafile(path: Path) -> bool:
+    return "llamafile" in path.name
+
+
+def _program(kind: ProgramKind, path: Path) -> Program:
+    if kind != "llamafile":
+        return Program(kind, (str(path),))
+    # It is a shell script and a program at once, which only a shell starts on every system.
+    command = ("/bin/sh", str(path))
+    return Program(kind, command, _version(command))
+
+
+def _version(command: tuple[str, ...]) -> tuple[int, ...]:
+    """What a llamafile says it is; empty where it does not say."""
+    try:
+        said = subprocess.run(  # noqa: S603  # named by the user, or beside his model
+            [*command, "--version"],
+            capture_output=True,
+            timeout=_VERSION_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    found = re.search(rb"v?(\d+)\.(\d+)(?:\.(\d+))?", said.stdout + said.stderr)
+    return tuple(int(part) for part in found.groups(b"0")) if found else ()

@@ -1,0 +1,182 @@
+"""The commands that look at a running daemon and change it: twins of the admin API, one for each of its verbs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from forge_proxy.cli.remote import DEFAULT_URL, Remote
+from forge_proxy.cli.shown import budget_words, show, show_rows, status_rows
+from forge_proxy.core.guardrails.policy import SWITCHES
+
+Url = Annotated[str, typer.Option("--url", envvar="FORGE_PROXY_URL", help="Where the daemon is.")]
+Key = Annotated[
+    str | None, typer.Option("--key", envvar="FORGE_PROXY_KEY", show_envvar=True, help="One of server.admin_keys.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the daemon's answer as JSON.")]
+
+# Of a command inside a group: what is not said there is said to the group, or by a variable.
+OwnUrl = Annotated[str | None, typer.Option("--url", help="Where the daemon is.")]
+OwnKey = Annotated[str | None, typer.Option("--key", help="One of server.admin_keys.")]
+
+_WORDS: dict[str, Any] = {"on": True, "true": True, "off": False, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How a group's commands were asked."""
+
+    url: str
+    key: str | None
+    as_json: bool
+
+    @property
+    def remote(self) -> Remote:
+        """The daemon that is meant."""
+        return Remote(self.url, self.key)
+
+
+def add_admin_commands(app: typer.Typer) -> None:
+    """Add them to the command line."""
+    app.command()(status)
+    app.command()(models)
+    app.command()(reload)
+    for group in (budget, backend, guardrails):
+        app.add_typer(group)
+
+
+def status(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> None:
+    """A running daemon at a glance: backend, budget, queue, guardrails, machine."""
+    said = Remote(url, key).admin("GET", "status")
+    if json:
+        show(said, as_json=True)
+    else:
+        show_rows(status_rows(said))
+
+
+def models(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> None:
+    """The models of a running daemon, each with its budget."""
+    said = Remote(url, key).admin("GET", "models")
+    if json:
+        show(said, as_json=True)
+    else:
+        show_rows([(model["id"], budget_words(model["budget"])) for model in said["data"]])
+
+
+def reload(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> None:
+    """Have a running daemon read its settings again."""
+    show(Remote(url, key).admin("POST", "reload"), as_json=json)
+
+
+budget = typer.Typer(name="budget", help="How much context requests have; 'budget set forge-fast' changes it.")
+backend = typer.Typer(name="backend", help="The model server: show, start, stop, restart, model, logs.")
+guardrails = typer.Typer(name="guardrails", help="The guardrails; 'guardrails set rescue=off' changes them.")
+
+
+@budget.callback(invoke_without_command=True)
+@backend.callback(invoke_without_command=True)
+@guardrails.callback(invoke_without_command=True)
+def _show(  # pyright: ignore[reportUnusedFunction]
+    context: typer.Context, url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False
+) -> None:
+    context.obj = Asked(url, key, json)
+    if context.invoked_subcommand is None:
+        show(Remote(url, key).admin("GET", str(context.info_name)), as_json=json)
+
+
+@budget.command("set")
+def set_budget(
+    context: typer.Context,
+    mode: Annotated[str, typer.Argument(help="backend, manual, forge-full or forge-fast.")],
+    tokens: Annotated[int | None, typer.Option("--tokens", help="With manual: how many.")] = None,
+    overflow: Annotated[str | None, typer.Option("--overflow", help="reject or forward what is over it.")] = None,
+    url: OwnUrl = None,
+    key: OwnKey = None,
+    json: AsJson = False,
+) -> None:
+    """Switch to another budget; running answers end with the old one."""
+    asked = _asked(context, url, key, json)
+    change = {"mode": mode, "tokens": tokens, "overflow": overflow}
+    body = {name: value for name, value in change.items() if value is not None}
+    show(asked.remote.admin("PUT", "budget", body), as_json=asked.as_json)
+
+
+@backend.command()
+def start(context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
+    """Start it."""
+    _do(_asked(context, url, key, json), "start")
+
+
+@backend.command()
+def stop(context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
+    """Stop it, when the answers that are under way have ended."""
+    _do(_asked(context, url, key, json), "stop")
+
+
+@backend.command()
+def restart(context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
+    """Stop and start it; requests that come meanwhile wait."""
+    _do(_asked(context, url, key, json), "restart")
+
+
+@backend.command()
+def model(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="A name in the catalog.")],
+    url: OwnUrl = None,
+    key: OwnKey = None,
+    json: AsJson = False,
+) -> None:
+    """Serve another model."""
+    _do(_asked(context, url, key, json), "model", {"model": name})
+
+
+@backend.command()
+def logs(
+    context: typer.Context,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="How many.")] = 100,
+    url: OwnUrl = None,
+    key: OwnKey = None,
+    json: AsJson = False,
+) -> None:
+    """What it wrote."""
+    asked = _asked(context, url, key, json)
+    said = asked.remote.admin("GET", "backend/logs", lines=lines)
+    if asked.as_json:
+        show(said, as_json=True)
+    else:
+        print("\n".join(said["lines"]))
+
+
+@guardrails.command("set")
+def set_guardrails(
+    context: typer.Context,
+    changes: Annotated[list[str], typer.Argument(help="As rescue=off, max_retries=1 or text_answers=accept.")],
+    url: OwnUrl = None,
+    key: OwnKey = None,
+    json: AsJson = False,
+) -> None:
+    """Change some of them, from the next request on."""
+    asked = _asked(context, url, key, json)
+    body: dict[str, Any] = {}
+    for change in changes:
+        name, given, word = change.partition("=")
+        if not given:
+            raise typer.BadParameter(f"{change}: expected NAME=VALUE, as rescue=off")
+        value = _WORDS.get(word, word)
+        if name in SWITCHES:
+            body.setdefault("enabled", {})[name] = value
+        else:
+            body[name] = value
+    show(asked.remote.admin("PATCH", "guardrails", body), as_json=asked.as_json)
+
+
+def _asked(context: typer.Context, url: str | None, key: str | None, as_json: bool) -> Asked:
+    group: Asked = context.obj
+    return Asked(url or group.url, key or group.key, as_json or group.as_json)
+
+
+def _do(asked: Asked, what: str, body: dict[str, Any] | None = None) -> None:
+    show(asked.remote.admin("POST", f"backend/{what}", body), as_json=asked.as_json)

@@ -1,0 +1,52 @@
+"""`forge-proxy config`: what the settings come to, what there is to set, and whether a file can be used."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forge_proxy.cli.admin import Key, Url
+from forge_proxy.cli.remote import DEFAULT_URL, Remote
+from forge_proxy.settings import Settings, load
+
+config = typer.Typer(name="config", no_args_is_help=True, help="The settings: show, schema, check.")
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="YAML file; config/forge-proxy.yaml documents each setting.")
+]
+
+
+@config.command("show")
+def show_settings(
+    file: ConfigFile = None,
+    live: Annotated[bool, typer.Option("--live", help="Those of the running daemon, changes included.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    url: Url = DEFAULT_URL,
+    key: Key = None,
+) -> None:
+    """All settings as file and environment make them, secrets masked."""
+    from forge_proxy.reload import masked  # the help text needs no web server
+
+    settings = Remote(url, key).admin("GET", "config") if live else dict(masked(load(file, {})))
+    if json:
+        print(jsonlib.dumps(settings, indent=2))
+    else:
+        import yaml
+
+        print(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), end="")
+
+
+@config.command()
+def schema() -> None:
+    """The JSON Schema of the settings file, for editors."""
+    print(jsonlib.dumps(Settings.model_json_schema(by_alias=True), indent=2))
+
+
+@config.command()
+def check(file: ConfigFile = None) -> None:
+    """Whether the settings can be used; each fault on a line of its own, and exit code 2."""
+    load(file, {})
+    print(f"{file or 'the environment'}: the settings can be used")

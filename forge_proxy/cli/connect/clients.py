@@ -1,0 +1,154 @@
+"""What each client has to be told, as values. Pure; where the files are and how they are merged is in `write.py`.
+
+The fields are those that the clients' own documentation names. `tests/harness` runs opencode and aider with fields of
+these kinds; the windows, and the other clients' files, have not been tried in the clients themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+JsonDict = dict[str, Any]
+_OUTPUT = 8192
+"""Tokens of an answer that a client may ask for, where the window is large enough for four times as many."""
+_NOT_SERVED = "forge-proxy does not serve {route} yet, which this client needs: with this it will get a 404 until then"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The daemon as a client sees it. `root` is its URL without `/v1`; `window` None where it is not known."""
+
+    root: str
+    key: str
+    model: str
+    window: int | None
+
+    @property
+    def base(self) -> str:
+        """What OpenAI clients call the base URL."""
+        return f"{self.root}/v1"
+
+    @property
+    def output(self) -> int:
+        """Tokens that an answer may have."""
+        return min(_OUTPUT, self.window // 4) if self.window else _OUTPUT
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of the client. `values` are merged into what is there; of `lists` the entry of that name is replaced."""
+
+    path: str
+    format: Literal["json", "yaml", "toml"]
+    values: JsonDict
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """All that a client has to be told."""
+
+    files: tuple[File, ...] = ()
+    variables: dict[str, str] = field(default_factory=dict[str, str])
+    run: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def opencode(to: Target) -> Setup:
+    """opencode, by chat completions."""
+    limit = {"limit": {"context": to.window, "output": to.output}} if to.window else {}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "forge-proxy",
+        "options": {"baseURL": to.base, "apiKey": to.key},
+        "models": {to.model: {"name": to.model, **limit}},
+    }
+    values = {
+        "$schema": "https://opencode.ai/config.json",
+        "model": f"forge/{to.model}",
+        "provider": {"forge": provider},
+    }
+    return Setup((File("~/.config/opencode/opencode.json", "json", values),), run="opencode")
+
+
+def codex(to: Target) -> Setup:
+    """Codex, by responses."""
+    window = {"model_context_window": to.window} if to.window else {}
+    provider = {"name": "forge-proxy", "base_url": to.base, "env_key": "FORGE_API_KEY", "wire_api": "responses"}
+    values = {"model": to.model, "model_provider": "forge", **window, "model_providers": {"forge": provider}}
+    return Setup(
+        (File("~/.codex/config.toml", "toml", values),),
+        {"FORGE_API_KEY": to.key},
+        "codex",
+        (_NOT_SERVED.format(route="/v1/responses"),),
+    )
+
+
+def claude(to: Target) -> Setup:
+    """Claude Code, by messages."""
+    names = ("OPUS", "SONNET", "HAIKU")
+    window = {"CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(to.window)} if to.window else {}
+    variables = {
+        "ANTHROPIC_BASE_URL": to.root,
+        "ANTHROPIC_AUTH_TOKEN": to.key,
+        "ANTHROPIC_API_KEY": "",
+        **{f"ANTHROPIC_DEFAULT_{name}_MODEL": to.model for name in names},
+        "CLAUDE_CODE_SUBAGENT_MODEL": to.model,
+        "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
+        "CLAUDE_CODE_TOTAL_TOKENS_REMINDER": "off",
+        **window,
+    }
+    file = File("~/.claude/settings.json", "json", {"env": variables})
+    return Setup((file,), run=f"claude --model {to.model}", notes=(_NOT_SERVED.format(route="/v1/messages"),))
+
+
+def aider(to: Target) -> Setup:
+    """aider, by chat completions; it offers no tools."""
+    name = f"openai/{to.model}"
+    values = {"model": name, "openai-api-base": to.base, "openai-api-key": to.key}
+    files = [File("~/.aider.conf.yml", "yaml", values)]
+    if to.window:
+        known = {"max_input_tokens": to.window, "max_output_tokens": to.output, "max_tokens": to.output}
+        entry = {**known, "litellm_provider": "openai", "mode": "chat"}
+        files.append(File("~/.aider.model.metadata.json", "json", {name: entry}))
+    return Setup(tuple(files), run="aider")
+
+
+def continue_(to: Target) -> Setup:
+    """Continue, by chat completions."""
+    options = {"contextLength": to.window, "maxTokens": to.output} if to.window else {}
+    entry = {
+        "name": "forge-proxy",
+        "provider": "openai",
+        "model": to.model,
+        "apiBase": to.base,
+        "apiKey": to.key,
+        "roles": ["chat", "edit", "apply"],
+        "capabilities": ["tool_use"],
+        **({"defaultCompletionOptions": options} if options else {}),
+    }
+    values = {"name": "forge-proxy", "version": "0.0.1", "schema": "v1", "models": [entry]}
+    return Setup((File("~/.continue/config.yaml", "yaml", values),), run="cn")
+
+
+def openai(to: Target) -> Setup:
+    """The openai SDKs and what is built on them."""
+    return Setup(variables={"OPENAI_BASE_URL": to.base, "OPENAI_API_KEY": to.key, "OPENAI_MODEL": to.model})
+
+
+def env(to: Target) -> Setup:
+    """Every variable that some client of chat completions reads."""
+    window = {"FORGE_CONTEXT_WINDOW": str(to.window)} if to.window else {}
+    return Setup(variables={**openai(to).variables, "OPENAI_API_BASE": to.base, **window})
+
+
+CLIENTS: dict[str, Callable[[Target], Setup]] = {
+    "opencode": opencode,
+    "codex": codex,
+    "claude": claude,
+    "aider": aider,
+    "continue": continue_,
+    "openai": openai,
+    "env": env,
+}

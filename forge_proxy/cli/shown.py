@@ -1,0 +1,74 @@
+"""What the daemon says, for people: a line a fact. `--json` prints it as it came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+_JsonDict = dict[str, Any]
+
+
+def show(said: _JsonDict, *, as_json: bool) -> None:
+    """Print an answer: as JSON, or each value under its dotted name."""
+    if as_json:
+        print(json.dumps(said, indent=2))
+    else:
+        show_rows(list(_flat(said)))
+
+
+def show_rows(rows: list[tuple[str, str]]) -> None:
+    """Print names and values in two columns."""
+    console = Console(highlight=False)
+    width = max((len(name) for name, _ in rows), default=0) + 2
+    for name, value in rows:  # as they are: the values hold other programs' words, brackets included
+        console.print(Text.assemble((f"{name:<{width}}", "bold"), value), soft_wrap=True)
+
+
+def status_rows(said: _JsonDict) -> list[tuple[str, str]]:
+    """The facts that matter of `/admin/v1/status`."""
+    backend, queue, hardware = said["backend"], said["queue"], said["hardware"]
+    health, server = backend["health"], backend["server"]
+    off = [name for name, on in said["guardrails"]["enabled"].items() if not on]
+    gpus = [f"{gpu['name']} ({gpu['vram_mb'] or '?'} MiB)" for gpu in hardware["gpus"]]
+    cores = f"{hardware['cores']} cores"
+    rows = [
+        ("daemon", f"forge-proxy {said['version']}, up {_duration(said['uptime_seconds'])}"),
+        ("backend", f"{backend['kind']} at {backend['url']}"),
+        ("because", backend["because"]),
+        ("health", f"{health['status']} {health['detail']}".strip()),
+    ]
+    if server is not None:
+        rows.append(("server", f"{server['state']}, model {server['model'] or 'none'} {server['detail']}".strip()))
+    return [
+        *rows,
+        ("budget", budget_words(said["budget"])),
+        ("queue", f"{queue['running']} running, {queue['waiting']} waiting, slots {queue['slots'] or 'not bounded'}"),
+        ("guardrails", "all on" if not off else f"off: {', '.join(off)}"),
+        ("hardware", "; ".join((", ".join(gpus) or "no graphics card", f"{hardware['ram_mb']} MiB RAM", cores))),
+    ]
+
+
+def budget_words(budget: _JsonDict) -> str:
+    """A budget on one line."""
+    tokens = "no bound" if budget["tokens"] is None else f"{budget['tokens']} tokens"
+    return f"{budget['mode']}: {tokens} ({budget['because']})"
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():  # pyright: ignore[reportUnknownVariableType]
+            yield from _flat(inner, f"{name}.{key}" if name else str(key))  # pyright: ignore[reportUnknownArgumentType]
+    elif isinstance(value, list):
+        yield name, ", ".join(map(str, value)) or "none"  # pyright: ignore[reportUnknownArgumentType]
+    else:
+        yield name, {True: "on", False: "off", None: "none"}.get(value, str(value))
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

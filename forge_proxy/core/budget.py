@@ -1,0 +1,173 @@
+"""How many tokens of context a request may have, and why: made of a wish and of what the model server has. Pure.
+
+Where the server can be given another window, a budget says which (`given`); where it cannot, we enforce the budget.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, TypeAlias, assert_never
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from forge_proxy.core.hardware import HardwareProfile
+
+_SMALLEST = 256
+"""Tokens below which no budget goes: a system prompt alone has as many."""
+_TIERS = ((48, 262_144), (24, 32_768), (0, 4_096))
+"""VRAM in GB from which on Ollama itself takes that window, the largest first."""
+
+
+class BudgetMode(StrEnum):
+    """Who decides on the budget."""
+
+    BACKEND = "backend"
+    MANUAL = "manual"
+    FORGE_FULL = "forge-full"
+    FORGE_FAST = "forge-fast"
+
+
+Overflow: TypeAlias = Literal["reject", "forward", "compact"]
+
+
+class BudgetPolicy(BaseModel):
+    """The `budget` section of the configuration: the wish."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mode: BudgetMode = Field(
+        default=BudgetMode.BACKEND,
+        description="backend: the server's own window; manual: `tokens`; forge-full: the most that the hardware allows;"
+        " forge-fast: half of that.",
+    )
+    tokens: int | None = Field(
+        default=None, ge=_SMALLEST, description="Tokens for a prompt, with mode manual and only with that."
+    )
+    overflow: Overflow = Field(
+        default="reject",
+        description="A prompt over the budget: reject it (400 context_length_exceeded), or forward it all the same.",
+    )
+
+    @field_validator("overflow")
+    @classmethod
+    def _is_there(cls, overflow: Overflow) -> Overflow:
+        if overflow == "compact":
+            raise ValueError("histories are not compacted yet: choose reject or forward")
+        return overflow
+
+    @model_validator(mode="after")
+    def _go_together(self) -> BudgetPolicy:
+        if self.mode is BudgetMode.MANUAL and self.tokens is None:
+            raise ValueError("mode manual needs tokens: say how many")
+        if self.mode is not BudgetMode.MANUAL and self.tokens is not None:
+            raise ValueError(f"tokens go with mode manual; {self.mode.value} finds its own")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What is known of a model's window, in tokens for one request: it is so `now`, and was `most` by the server's own
+    choice.
+    """
+
+    now: int | None = None
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """How a model server comes to its window.
+
+    `fixed`: it was started with one. `restart`: it is ours and can be started anew with another. `request`: each
+    request says one (Ollama's `num_ctx`). A server that `truncates` cuts a long prompt where others refuse it.
+    """
+
+    by: Literal["fixed", "restart", "request"] = "fixed"
+    truncates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Tokens for one request, prompt and answer together; None where nothing is known. `because` is for the user."""
+
+    mode: BudgetMode
+    tokens: int | None
+    because: str
+    window: int | None = None
+    """The server's own window, as far as it tells."""
+    given: int | None = None
+    """The window that the server has to be given for this; None leaves that to the server."""
+    enforced: bool = False
+    """Whether it is for us to refuse what is longer: the server would not."""
+
+
+def fit_budget(wish: BudgetPolicy, window: Window, sizing: Sizing, hardware: HardwareProfile | None = None) -> Budget:
+    """The budget that a wish comes to. `hardware` counts where each request says its window."""
+    if sizing.by == "fixed":
+        tokens, because = _within(wish, window.now)
+        smaller = tokens is not None and (window.now is None or tokens < window.now)
+        return Budget(wish.mode, tokens, because, window.now, enforced=smaller or sizing.truncates)
+    tokens, given, because = _sized(wish, window, sizing, hardware)
+    return Budget(wish.mode, tokens, because, window.now, given, enforced=sizing.truncates)
+
+
+def _within(wish: BudgetPolicy, window: int | None) -> tuple[int | None, str]:
+    """The budget inside a window that cannot be changed, and why it is that."""
+    match wish.mode:
+        case BudgetMode.BACKEND | BudgetMode.FORGE_FULL:
+            if window is None:
+                return None, "the model server does not tell its window, so nothing is enforced"
+            return window, f"the model server's own window is {window} tokens"
+        case BudgetMode.MANUAL:
+            assert wish.tokens is not None  # noqa: S101  # the policy was checked
+            if window is not None and wish.tokens > window:
+                return window, f"{wish.tokens} tokens are asked for, but the model server's window is {window}"
+            return wish.tokens, f"{wish.tokens} tokens are asked for"
+        case BudgetMode.FORGE_FAST:
+            if window is None:
+                return None, "half of a window that the model server does not tell, so nothing is enforced"
+            because = f"half of the model server's {window} tokens; its window cannot be changed from here"
+            return _half(window), f"{because}, so longer prompts are only refused"
+        case _:
+            assert_never(wish.mode)
+
+
+def _sized(
+    wish: BudgetPolicy, window: Window, sizing: Sizing, hardware: HardwareProfile | None
+) -> tuple[int | None, int | None, str]:
+    """The budget, the window that the server is to be given for it, and why it is that."""
+    full, because = _full(window, sizing, hardware)
+    match wish.mode:
+        case BudgetMode.BACKEND:
+            tokens = window.most or window.now
+            return tokens, None, "the model server chooses its window" + (f": {tokens} tokens" if tokens else "")
+        case BudgetMode.MANUAL:
+            return wish.tokens, wish.tokens, f"{wish.tokens} tokens are asked for"
+        case BudgetMode.FORGE_FULL:
+            return full, full if sizing.by == "request" else None, because
+        case BudgetMode.FORGE_FAST:
+            half = _half(full) if full is not None else None
+            return half, half, f"half of forge-full: {because}"
+        case _:
+            assert_never(wish.mode)
+
+
+def _full(window: Window, sizing: Sizing, hardware: HardwareProfile | None) -> tuple[int | None, str]:
+    known = window.most or window.now
+    if sizing.by == "restart":
+        if known is None:
+            return None, "the model server has not told its window yet"
+        return known, f"{known} tokens is what the model server takes when left alone"
+    vram = hardware.vram_mb if hardware else None
+    # A card sold as 24 GB shows a little less than 24 GiB.
+    size = round(vram / 1024) if vram is not None else 0
+    tier = next(tokens for least, tokens in _TIERS if size >= least)
+    because = f"{tier} tokens go with {f'{size} GB of VRAM' if vram is not None else 'no known VRAM'}"
+    if known is not None and known > tier:
+        return known, f"{because}, but the model was loaded with {known}"
+    return tier, because
+
+
+def _half(tokens: int) -> int:
+    return max(_SMALLEST, tokens // 2)

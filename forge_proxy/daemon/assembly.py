@@ -1,0 +1,131 @@
+"""Builds a backend and the engine over it, as the settings say, and stops them in the other order."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from forge_proxy.backends.cards import CardFile, state_folder
+from forge_proxy.backends.choose import Choice, choose
+from forge_proxy.backends.config import BackendConfig
+from forge_proxy.backends.http import AioHttp
+from forge_proxy.backends.llama_server.managed import ManagedLlama
+from forge_proxy.backends.llama_server.manager import ServerManager
+from forge_proxy.backends.ollama import Ollama
+from forge_proxy.backends.ollama_window import OllamaWindow
+from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.backends.sampling import read_recommendations
+from forge_proxy.core.budget import Sizing
+from forge_proxy.core.dialect import Dialect
+from forge_proxy.daemon.own_server import OwnServer
+from forge_proxy.engine.admission import Admission
+from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.budgets import Budgets
+from forge_proxy.engine.ports import Backend, Clock, Observer, Resizer, ThoroughReader
+from forge_proxy.engine.sampling import Sampling
+from forge_proxy.engine.switching import Switching
+from forge_proxy.engine.workshop import Workshop
+from forge_proxy.hardware.machine import Machine
+from forge_proxy.settings import Settings
+
+if TYPE_CHECKING:
+    from forge_proxy.backends.anthropic import AnthropicMessages
+
+
+class MonotonicClock:
+    """`Clock` by the operating system."""
+
+    def now(self) -> float:
+        """See `engine.ports.Clock`."""
+        return time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A backend and the engine over it, and why it is this backend. One of ours has still to be loaded."""
+
+    choice: Choice
+    backend: Backend
+    engine: Engine
+    machine: Machine
+    admission: Admission
+    switching: Switching
+    """Exchanges what is behind the engine while requests come and go."""
+    manager: ServerManager | None = None
+    control: OwnServer | None = None
+    """Of a server that is ours, as is the manager."""
+
+    async def load(self) -> None:
+        """Load the model, where that is ours to do; requests wait in line. Raises `CannotStart`."""
+        if self.manager is not None:
+            async with self.admission.paused():
+                await self.manager.start()
+
+
+@asynccontextmanager
+async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Assembled]:
+    """Choose a backend, build the engine over it, and stop both at the end. Raises `BackendChoiceError`."""
+    config = settings.backend
+    http = AioHttp(connect_seconds=config.connect_seconds, silence_seconds=config.silence_seconds)
+    workshop = Workshop()
+    machine = Machine()
+    clock: Clock = MonotonicClock()
+    manager: ServerManager | None = None
+    messages: AnthropicMessages | None = None
+    try:
+        choice = await choose(config, http)
+        backend: Backend
+        key = config.api_key.get_secret_value() if config.api_key else None
+        if choice.launch is not None:
+            manager = ServerManager(choice.launch, config.llama_server, http, clock, observe)
+            backend = ManagedLlama(manager)
+        elif choice.kind == "anthropic":
+            backend = messages = _messages_api(choice, config)
+        elif choice.kind == "ollama":
+            backend = Ollama(choice.url or "", http, config.ollama, observe, api_key=key)
+        else:
+            health = "/health" if choice.kind == "llama-server" else None
+            backend = OpenAICompatible(choice.url or "", http, api_key=key, health_path=health)
+        thorough: ThoroughReader = workshop
+        # A llama-server takes no object as tool_choice: it becomes auto, with no more than a line in its own log.
+        llama = choice.launch is not None or choice.kind == "llama-server"
+        slots = 1 if llama and config.llama_cpp.slot_id is not None else config.slots
+        admission = Admission(backend, clock, observe, slots=slots, limit=config.queue_limit)
+        dialect = Dialect(config.reasoning, config.tools, choice_in_words=llama, llama_cpp=llama)
+        if llama:
+            dialect = replace(dialect, defaults=config.llama_cpp.fields, thinks=config.llama_cpp.thinks)
+        switching = Switching(admission, lambda: engine.models.forget())  # there is one by then
+        drain = config.llama_server.drain_seconds
+        control = OwnServer(manager, switching, drain) if manager else None
+        resizer: Resizer | None = control
+        sizing = Sizing("restart") if control else Sizing()
+        if isinstance(backend, Ollama):
+            resizer, sizing = OllamaWindow(backend, switching, drain), Sizing("request", truncates=True)
+        budgets = Budgets(backend, clock, observe, settings.budget, sizing, resizer, machine)
+        sampling = Sampling(observe, read_recommendations(), settings.sampling)
+        cards = CardFile(state_folder(os.environ), choice.url or f"managed {choice.gguf}")
+        engine = Engine(backend, clock, observe, config.model, thorough, admission, dialect, cards, budgets, sampling)
+        yield Assembled(choice, backend, engine, machine, admission, switching, manager, control)
+    finally:
+        await machine.close()
+        await workshop.close()
+        if messages is not None:
+            await messages.close()
+        if manager is not None:
+            await manager.close()
+        await http.close()
+
+
+def _messages_api(choice: Choice, config: BackendConfig) -> AnthropicMessages:
+    from forge_proxy.backends.anthropic import AnthropicMessages  # more than a second, which only its users shall wait
+
+    return AnthropicMessages(
+        choice.url or "",
+        api_key=config.api_key.get_secret_value() if config.api_key else "",
+        connect_seconds=config.connect_seconds,
+        silence_seconds=config.silence_seconds,
+    )

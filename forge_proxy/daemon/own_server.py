@@ -1,0 +1,57 @@
+"""A llama.cpp server of ours, as the admin API and the budgets want to have it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from forge_proxy.api.admin.ports import ServerStatus
+from forge_proxy.backends.llama_server.manager import ServerManager
+from forge_proxy.core.errors import UnknownModel
+from forge_proxy.engine.switching import Switching
+
+
+class OwnServer:
+    """`BackendControl` and `Resizer`. Answers under way get `drain_seconds` to end; who comes meanwhile waits."""
+
+    def __init__(self, manager: ServerManager, switching: Switching, drain_seconds: float) -> None:
+        self._manager = manager
+        self._switching = switching
+        self._drain = drain_seconds
+        self._usual = manager.status().spec.context
+
+    def status(self) -> ServerStatus:
+        """See `api.admin.ports.BackendControl`."""
+        now = self._manager.status()
+        detail = str(now.progress) if now.state == "loading" and now.progress else now.last_error or ""
+        return ServerStatus(now.state, now.spec.alias, now.pid, now.restarts, detail)
+
+    async def start(self) -> None:
+        """See `api.admin.ports.BackendControl`."""
+        await self._exchange(self._manager.start)
+
+    async def stop(self) -> None:
+        """See `api.admin.ports.BackendControl`. Requests that come later are refused, until it is started again."""
+        await self._exchange(lambda: self._manager.stop(drain_seconds=0))
+
+    async def restart(self) -> None:
+        """See `api.admin.ports.BackendControl`."""
+        await self._exchange(lambda: self._manager.restart(drain_seconds=0))
+
+    async def use(self, model: str) -> None:
+        """See `api.admin.ports.BackendControl`. There is one model."""
+        served = self._manager.status().spec.alias
+        if model != served:
+            raise UnknownModel(model, [served])
+
+    def logs(self, lines: int) -> Sequence[str]:
+        """See `api.admin.ports.BackendControl`."""
+        return self._manager.logs(lines)
+
+    async def resize(self, tokens: int | None) -> None:
+        """See `engine.ports.Resizer`."""
+        spec = replace(self._manager.status().spec, context=self._usual if tokens is None else tokens)
+        await self._exchange(lambda: self._manager.ensure(spec, drain_seconds=0))
+
+    async def _exchange(self, work: Callable[[], Awaitable[object]]) -> None:
+        await self._switching.switch(work, drain_seconds=self._drain)

@@ -1,0 +1,43 @@
+"""The cards of the models that were tested, now or by an earlier daemon, and what follows from them for requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from forge_proxy.core.capability import CapabilityCard
+from forge_proxy.core.dialect import Dialect
+from forge_proxy.engine.accommodate import Accommodating
+from forge_proxy.engine.ports import Backend, CardStore
+from forge_proxy.engine.self_test import self_test
+
+
+class Capabilities:
+    """Cards by model. Without a store they are forgotten with the daemon."""
+
+    def __init__(
+        self, backend: Backend, requests: Accommodating, dialect: Dialect, store: CardStore | None = None
+    ) -> None:
+        self._backend = backend
+        self._requests = requests
+        self._dialect = dialect
+        self._store = store
+        self._cards: dict[str, CapabilityCard] = {}
+        for card in store.load() if store else ():
+            self._keep(card)
+
+    @property
+    def cards(self) -> Mapping[str, CapabilityCard]:
+        """By the name under which the server knows the model."""
+        return self._cards
+
+    async def test(self, model: str) -> CapabilityCard:
+        """Test a model and keep its card. Raises `BackendFault`."""
+        card = await self_test(self._backend, model, self._dialect)
+        self._keep(card)
+        if self._store is not None:
+            self._store.keep(card)
+        return card
+
+    def _keep(self, card: CapabilityCard) -> None:
+        self._cards[card.model] = card
+        self._requests.tell_tools(card.model, card.tools)

@@ -1,0 +1,62 @@
+"""`Machine` asks one probe after the other, once, off the event loop and within a bound, and keeps the profile."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Literal
+
+from forge_proxy.core.hardware import Gpu, HardwareProfile
+from forge_proxy.hardware.files import count_cores, find_amd_cards, find_ram_mb
+from forge_proxy.hardware.nvidia import NotTold, ask_nvidia_smi, ask_nvml
+
+_SECONDS = 10.0
+"""For each probe: the first nvidia-smi after a boot may need several while the driver wakes up."""
+_FOR_METAL = 0.75
+"""The share of an Apple's memory that its graphics may use unless it is set otherwise."""
+
+_NVIDIA: tuple[tuple[Literal["nvidia-smi", "nvml"], Callable[[int | None, float], Awaitable[tuple[Gpu, ...]]]], ...] = (
+    ("nvidia-smi", ask_nvidia_smi),
+    ("nvml", ask_nvml),
+)
+
+
+class Machine:
+    """`HardwareSource` of the machine that this runs on."""
+
+    def __init__(self, root: Path = Path("/"), system: str | None = None, seconds: float = _SECONDS) -> None:
+        self._root = root
+        self._system = system or f"{platform.system()} {platform.machine()}"
+        self._seconds = seconds
+        self._finding: asyncio.Task[HardwareProfile] | None = None
+
+    async def profile(self) -> HardwareProfile:
+        """See `engine.ports.HardwareSource`."""
+        if self._finding is None:
+            self._finding = asyncio.create_task(self._find())
+        return await asyncio.shield(self._finding)
+
+    async def close(self) -> None:
+        """Stop looking."""
+        if self._finding is not None:
+            self._finding.cancel()
+            await asyncio.gather(self._finding, return_exceptions=True)
+
+    async def _find(self) -> HardwareProfile:
+        ram, cores = await asyncio.to_thread(find_ram_mb, self._root), count_cores()
+        why: list[str] = []
+        for source, ask in _NVIDIA:
+            try:
+                gpus = await ask(ram, self._seconds)
+            except NotTold as exc:
+                why.append(str(exc))
+            else:
+                return HardwareProfile(source, gpus, ram, cores, f"by {source}")
+        if amd := await asyncio.to_thread(find_amd_cards, self._root):
+            return HardwareProfile("amd", amd, ram, cores, "by the files of AMD's driver")
+        if self._system == "Darwin arm64" and ram is not None:
+            gpus = (Gpu("Apple", int(ram * _FOR_METAL)),)
+            return HardwareProfile("apple", gpus, ram, cores, f"{_FOR_METAL:.0%} of the memory that it shares")
+        return HardwareProfile("none", (), ram, cores, f"no graphics card found: {'; '.join(why)}; no AMD card")

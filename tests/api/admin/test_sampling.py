@@ -1,0 +1,69 @@
+"""Recommended sampling values through the application: off, on, and for a model that is not known."""
+
+from __future__ import annotations
+
+import pytest
+
+from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.chat import ChatRequest
+from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.core.sampling import Recommendation, SamplingPolicy, UnsupportedModelError
+from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.events import BetterSamplingKnown, Event
+from forge_proxy.engine.sampling import Sampling
+from forge_proxy.wire.openai.request import decode_request
+from tests.api.admin.world import ADMIN, error, world
+from tests.api.test_mistakes import ASK, RIGHT
+from tests.fakes.says import Said
+from tests.fakes.scripted import JsonDict, ScriptedHttp, StillClock
+
+KNOWN = (Recommendation(family="Scripted", match="scripted", values={"temperature": 0.6, "top_k": 20}, source="here"),)
+
+
+async def asked(body: JsonDict, defaults: str, *script: Said) -> tuple[list[JsonDict], list[Event]]:
+    """What the model server is sent for a request, and what was told."""
+    http, heard = ScriptedHttp(script), list[Event]()
+    sampling = Sampling(heard.append, KNOWN, SamplingPolicy.model_validate({"defaults": defaults}))
+    engine = Engine(OpenAICompatible("http://scripted", http), StillClock(), heard.append, sampling=sampling)
+    request: ChatRequest = decode_request(body)
+    for _ in script:
+        async for _ in engine.answer(request, GuardPolicy(max_retries=0), request_id="test"):
+            pass
+    return http.asked, heard
+
+
+@pytest.mark.parametrize("body", [ASK, {"messages": [{"role": "user", "content": "hi"}]}], ids=["guarded", "passed on"])
+async def test_what_is_left_open_is_filled_in_where_that_is_asked_for(body: JsonDict) -> None:
+    (on,), _ = await asked({**body, "top_k": 5}, "on", RIGHT)
+    (off,), _ = await asked({**body, "top_k": 5}, "off", RIGHT)
+
+    assert (on["temperature"], on["top_k"]) == (0.6, 5)
+    assert "temperature" not in off
+
+
+async def test_where_it_is_not_used_it_is_told_once() -> None:
+    _, heard = await asked(ASK, "off", RIGHT, RIGHT)
+
+    assert [event for event in heard if isinstance(event, BetterSamplingKnown)] == [
+        BetterSamplingKnown("scripted", "Scripted", "here")
+    ]
+
+
+def test_a_model_of_which_nothing_is_known_is_no_guess() -> None:
+    sampling = Sampling(lambda _: None, KNOWN, SamplingPolicy(defaults="on"))
+
+    with pytest.raises(UnsupportedModelError, match=r"'other'; there is: Scripted\. Switch sampling\.defaults off"):
+        sampling.values_for("other")
+
+
+async def test_it_is_shown_and_switched_while_requests_are_answered() -> None:
+    async with world(RIGHT) as client:
+        before = (await client.get(f"{ADMIN}/sampling")).json()
+        answered = await client.post("/v1/chat/completions", json=ASK)
+        switched = (await client.put(f"{ADMIN}/sampling", json={"defaults": "on"})).json()
+        refused = await client.post("/v1/chat/completions", json=ASK)
+
+    assert (before["policy"]["defaults"], switched["policy"]["defaults"]) == ("off", "on")
+    assert {"family", "match", "values", "source"} == set(before["known"][0])
+    assert answered.status_code == 200
+    assert error(refused) == (400, "unsupported_model", None)

@@ -1,0 +1,114 @@
+"""An application with its admin API, before a model that says what a test wants and a model server of a test's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from forge_proxy.api.admin.compaction import CompactionPolicy
+from forge_proxy.api.admin.parts import AdminParts, BackendAbout
+from forge_proxy.api.admin.ports import BackendControl, ServerState, ServerStatus
+from forge_proxy.api.app import create_app
+from forge_proxy.api.auth import Door
+from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.backends.sampling import read_recommendations
+from forge_proxy.core.errors import UnknownModel
+from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.budgets import Budgets
+from forge_proxy.engine.held import Held
+from forge_proxy.engine.sampling import Sampling
+from forge_proxy.hardware.machine import Machine
+from forge_proxy.reload import LiveSettings
+from forge_proxy.settings import Settings, load
+from tests.fakes.says import Said
+from tests.fakes.scripted import ScriptedHttp, StillClock
+
+JsonDict = dict[str, Any]
+ADMIN = "/admin/v1"
+
+
+@dataclass
+class Managed:
+    """A model server that is ours."""
+
+    state: ServerState = "ready"
+    model: str = "first"
+    did: list[str] = field(default_factory=list[str])
+
+    def status(self) -> ServerStatus:
+        return ServerStatus(self.state, self.model, 4711, 2, "as told")
+
+    async def start(self) -> None:
+        self.did.append("start")
+        self.state = "ready"
+
+    async def stop(self) -> None:
+        self.did.append("stop")
+        self.state = "stopped"
+
+    async def restart(self) -> None:
+        self.did.append("restart")
+
+    async def use(self, model: str) -> None:
+        if model not in ("first", "second"):
+            raise UnknownModel(model, ["first", "second"])
+        self.model = model
+
+    def logs(self, lines: int) -> Sequence[str]:
+        return [f"line {number}" for number in range(5)][-lines:]
+
+
+def written(**settings: Any) -> Callable[[], Settings]:
+    """Settings as a file would say them."""
+    return lambda: load(None, settings)
+
+
+@asynccontextmanager
+async def world(
+    *script: Said,
+    read: Callable[[], Settings] | None = None,
+    control: BackendControl | None = None,
+    heard: list[Any] | None = None,
+    says: Sequence[Said] = (),
+    **settings: Any,
+) -> AsyncGenerator[httpx.AsyncClient]:
+    """The application with these settings; `read` reads them again. What its one model, `scripted`, says is a `script`,
+    or whatever `says` gives.
+    """
+    now = load(None, settings)
+    observe = (heard if heard is not None else []).append
+    backend = OpenAICompatible("http://scripted", ScriptedHttp(script or says))
+    budgets = Budgets(backend, StillClock(), observe, now.budget)
+    sampling = Sampling(observe, read_recommendations(), now.sampling)
+    engine = Engine(backend, StillClock(), observe, budgets=budgets, sampling=sampling)
+    guardrails, door = Held(now.guardrails), Door(now.server)
+    live = LiveSettings(now, read or written(**settings), guardrails, engine, door)
+    admin = AdminParts(
+        engine,
+        backend,
+        BackendAbout("openai", "a test wants it", "a test started it"),
+        guardrails,
+        Held(CompactionPolicy()),
+        live,
+        Machine(root=Path("/nowhere"), system="none"),
+        StillClock(),
+        control,
+    )
+    app = create_app(engine, backend, guardrails, now.server, admin, door)
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+def error(answer: httpx.Response) -> tuple[int, str | None, str | None]:
+    """Status, code and field of an error, which has the OpenAI shape and a request id."""
+    body = answer.json()
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"message", "type", "param", "code"}
+    assert answer.headers["x-request-id"]
+    return answer.status_code, body["error"]["code"], body["error"]["param"]

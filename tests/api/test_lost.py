@@ -1,0 +1,61 @@
+"""A model server that ends while it answers: asked anew if nothing has left, else an error worth trying again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from forge_proxy.core.errors import BackendDown, BackendLost, BackendNotReady
+from forge_proxy.engine.events import AskedAnew, Event
+from tests.fakes.says import Said
+from tests.fakes.scripted import chat
+
+LOST = BackendLost("http://model", "it was killed by SIGKILL", 2)
+TOOL: dict[str, Any] = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
+BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+guarded_too = pytest.mark.parametrize("tools", [{}, {"tools": [TOOL]}], ids=["passed-through", "guarded"])
+
+
+@both
+@guarded_too
+async def test_one_that_ends_before_anything_has_left_is_asked_anew(tools: dict[str, Any], stream: bool) -> None:
+    heard: list[Event] = []
+    call = Said(calls=(("get_weather", "{}"),)) if tools else Said("sunny")
+
+    answer = await chat([LOST, LOST, call], {**BODY, **tools}, stream=stream, heard=heard)
+
+    assert (answer.status, answer.text, answer.calls) == (200, call.text, [("get_weather", {})] if tools else [])
+    assert answer.attempts == 1
+    assert [event.error for event in heard if isinstance(event, AskedAnew)] == [LOST.summary] * 2
+    assert answer.asked[0] == answer.asked[2]
+
+
+@both
+@guarded_too
+async def test_a_request_that_ends_each_server_is_given_up_with_an_error_worth_trying_again(
+    tools: dict[str, Any], stream: bool
+) -> None:
+    answer = await chat([LOST, LOST, LOST, Said("too late")], {**BODY, **tools}, stream=stream)
+
+    assert answer.status == 503
+    assert answer.error
+    assert answer.error["code"] == "backend_restarting"
+    assert "killed by SIGKILL" in answer.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "word"),
+    [
+        (BackendNotReady("llama-server", "loading for 900 s", 5), "backend_loading", "loading for 900 s"),
+        (BackendDown("llama-server", "it crashed 3 times in a row"), "backend_down", "3 times"),
+    ],
+)
+async def test_a_server_that_does_not_come_is_a_503_that_says_why(fault: Exception, code: str, word: str) -> None:
+    answer = await chat([fault], BODY)
+
+    assert answer.status == 503
+    assert answer.error
+    assert answer.error["code"] == code
+    assert word in answer.error["message"]

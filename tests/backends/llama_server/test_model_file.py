@@ -1,0 +1,36 @@
+"""What is told of a model file before anything is started with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forge_proxy.backends.llama_server.model_file import model_fault
+from forge_proxy.backends.llama_server.programs import TINY_MODEL
+
+
+def test_a_model_has_no_fault() -> None:
+    assert model_fault(TINY_MODEL) is None
+
+
+@pytest.mark.parametrize(
+    ("holds", "said"),
+    [
+        (b"Roses are red", "is no GGUF model: its magic bytes are b'Rose'"),
+        (b"GG", "is no GGUF model"),
+        (b"", "is empty"),
+        (b"MZqFpD='\n", "is a program and no model; a llamafile is named as backend.llama_server.binary"),
+    ],
+)
+def test_another_file_is_said_so(tmp_path: Path, holds: bytes, said: str) -> None:
+    file = tmp_path / "m.gguf"
+    file.write_bytes(holds)
+
+    assert f"{file} {said}" in (model_fault(file) or "")
+
+
+def test_a_file_that_is_missing_a_folder_and_what_cannot_be_read_are_said_so(tmp_path: Path) -> None:
+    assert model_fault(tmp_path / "m.gguf") == f"no model file at {tmp_path / 'm.gguf'}"
+    assert model_fault(tmp_path) == f"{tmp_path} is a folder; name the model file in it"
+    assert "cannot be read" in (model_fault(tmp_path / ("x" * 300)) or "")

@@ -1,0 +1,104 @@
+"""What the adapter for Anthropic asks of the service, and what it does not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+
+from forge_proxy.backends.anthropic import AnthropicMessages
+from forge_proxy.core.chat import ModelCall
+from forge_proxy.core.errors import BackendBroke, InvalidRequest
+from forge_proxy.wire.openai.request import decode_request
+from tests.fakes.literal import EVENTS, JSON, LiteralTransport
+
+BODY: dict[str, Any] = {"model": "claude-x", "messages": [{"role": "user", "content": "u"}], "max_tokens": 9}
+
+
+def call(**fields: Any) -> ModelCall:
+    return ModelCall(decode_request({**BODY, **fields}), stream=True)
+
+
+@asynccontextmanager
+async def adapter(transport: httpx2.AsyncBaseTransport, url: str = "http://model") -> AsyncGenerator[AnthropicMessages]:
+    http = httpx2.AsyncClient(transport=transport)
+    backend = AnthropicMessages(url, api_key="k", connect_seconds=5, silence_seconds=5, http=http)
+    yield backend
+    await backend.close()
+
+
+async def test_a_prompt_is_counted_as_it_would_be_sent() -> None:
+    transport = LiteralTransport([b'{"input_tokens": 42}'], JSON)
+    tool = {"type": "function", "function": {"name": "t"}}
+
+    async with adapter(transport) as backend:
+        assert await backend.count_tokens(call(tools=[tool], temperature=0.5)) == 42
+
+    assert set(transport.asked[0]) == {"model", "messages", "tools"}
+
+
+async def test_a_schema_is_said_in_the_words_that_the_service_takes() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3}}, "required": ["n"]}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    transport = LiteralTransport([b""], EVENTS)
+
+    async with adapter(transport) as backend:
+        with pytest.raises(BackendBroke):
+            await anext(backend.stream(call(response_format=form)))
+        untyped = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"properties": {}}}}
+        with pytest.raises(InvalidRequest, match=r"response_format\.json_schema\.schema"):
+            await anext(backend.stream(call(response_format=untyped)))
+
+    sent = transport.asked[0]["output_config"]["format"]["schema"]
+    assert sent["additionalProperties"] is False
+    assert "minimum" not in sent["properties"]["n"]
+    assert schema["properties"] == {"n": {"type": "integer", "minimum": 3}}  # the caller's own is not changed
+
+
+async def test_the_list_of_models_is_read_to_its_end() -> None:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        after = request.url.params.get("after_id")
+        named = {"id": "two" if after else "one", "max_input_tokens": 5}
+        return httpx2.Response(200, json={"data": [named], "has_more": after is None, "last_id": "one"})
+
+    async with adapter(httpx2.MockTransport(answer)) as backend:
+        assert [card.id for card in await backend.models()] == ["one", "two"]
+
+
+async def test_a_models_limit_is_asked_for_once_under_its_alias() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.url.path)
+        if request.method == "GET":
+            return httpx2.Response(200, json={"id": "claude-x-1", "max_tokens": 7})
+        return httpx2.Response(200, headers={"content-type": EVENTS}, content=b"")
+
+    async with adapter(httpx2.MockTransport(answer), "http://me:secret@model/base/v1") as backend:
+        for _ in range(2):
+            with pytest.raises(BackendBroke):
+                await anext(backend.stream(call()))
+        assert backend.url == "http://model/base"
+
+    sent = "/base/v1/messages"
+    assert asked == ["/base/v1/models/claude-x", sent, sent]
+
+
+async def test_garbage_in_the_middle_is_an_error() -> None:
+    begun = b'data: {"type":"message_start","message":{"id":"m"}}\n\n'
+    async with adapter(LiteralTransport([begun, b"data: nonsense\n\n"], EVENTS)) as backend:
+        chunks = backend.stream(call())
+        assert (await anext(chunks)).head == {"id": "m"}
+        with pytest.raises(BackendBroke):
+            await anext(chunks)
+
+
+def test_a_daemon_without_it_does_not_wait_for_the_sdk() -> None:
+    look = "import sys, forge_proxy.daemon; sys.exit('anthropic' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0

@@ -1,0 +1,58 @@
+"""The file in which the cards of tested models are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forge_proxy.backends.cards import CardFile, state_folder
+from forge_proxy.core.capability import CapabilityCard
+
+CARD = CapabilityCard("m", "prompt", "it is so", calls=True, parallel=False)
+OTHER = CapabilityCard("n", "native", "it is so", calls=True)
+
+
+def test_cards_are_kept_by_server_and_model(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    here = CardFile(folder, "http://here")
+    here.keep(OTHER)
+    here.keep(CapabilityCard("m", "native", "earlier", calls=False))
+    here.keep(CARD)
+    CardFile(folder, "http://there").keep(OTHER)
+
+    assert sorted(CardFile(folder, "http://here").load(), key=lambda card: card.model) == [CARD, OTHER]
+    assert CardFile(folder, "http://there").load() == [OTHER]
+    assert CardFile(folder, "http://nowhere").load() == []
+    assert [path.name for path in folder.iterdir()] == ["capabilities.json"]
+
+
+@pytest.mark.parametrize("written", [b"", b"{", b"[]", b'{"s": 7}', b'{"s": {"m": {"model": "m"}}}', b"\xff"])
+def test_a_file_that_is_not_ours_holds_no_cards_and_is_replaced(tmp_path: Path, written: bytes) -> None:
+    (tmp_path / "capabilities.json").write_bytes(written)
+    file = CardFile(tmp_path, "s")
+
+    assert file.load() == []
+    file.keep(CARD)
+    assert file.load() == [CARD]
+
+
+def test_a_folder_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    file = CardFile(tmp_path / "file" / "folder", "s")
+
+    file.keep(CARD)
+
+    assert file.load() == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "folder"),
+    [
+        ({"XDG_STATE_HOME": "/state"}, Path("/state/forge-proxy")),
+        ({"XDG_STATE_HOME": "relative"}, Path.home() / ".local/state/forge-proxy"),
+        ({}, Path.home() / ".local/state/forge-proxy"),
+    ],
+)
+def test_state_is_where_the_desktop_standard_says(environment: dict[str, str], folder: Path) -> None:
+    assert state_folder(environment) == folder

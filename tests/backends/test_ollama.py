@@ -1,0 +1,200 @@
+"""The Ollama adapter: what it asks for, and what it makes of refusals. What all adapters do is in tests/contracts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from forge_proxy.backends.ollama import Ollama
+from forge_proxy.core.chat import ModelCall
+from forge_proxy.core.errors import BackendError, ContextOverflow
+from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.events import LeftOut, PromptCut
+from forge_proxy.wire.openai.request import decode_request
+from tests.contracts.adapters import put_together
+from tests.fakes.literal import LiteralResponse
+from tests.fakes.ollama import DONE, FakeOllama, JsonDict
+
+LONG = "word " * 4000
+"""20,000 bytes: 3,333 tokens at least."""
+
+
+def call(**body: Any) -> ModelCall:
+    request = decode_request({"model": "m", "messages": [{"role": "user", "content": "hi"}], **body})
+    return ModelCall(request, stream=request.stream)
+
+
+async def chunks_of(ollama: Ollama, asked: ModelCall) -> list[Chunk]:
+    return [chunk async for chunk in ollama.stream(asked)]
+
+
+def thinks_not(asked: JsonDict) -> tuple[int, JsonDict]:
+    return (400, {"error": '"m" does not support thinking'}) if asked.get("think") else (200, DONE)
+
+
+@pytest.mark.parametrize("url", ["http://ollama", "http://ollama/", "http://ollama/v1", "http://ollama/api"])
+async def test_its_own_route_is_found_below_what_people_paste(url: str) -> None:
+    fake = FakeOllama()
+
+    await chunks_of(fake.adapter(url), call())
+
+    assert fake.paths == ["/api/chat"]
+
+
+async def test_a_model_that_does_not_think_is_asked_again_without_that_and_it_is_remembered() -> None:
+    fake = FakeOllama(thinks_not)
+    ollama = fake.adapter()
+
+    first = await chunks_of(ollama, call(reasoning_effort="high"))
+    await chunks_of(ollama, call(reasoning_effort="high"))
+
+    assert put_together(first).replies[0].text == "hi"
+    assert [asked.get("think") for asked in fake.asked] == ["high", None, None]
+
+
+async def test_thinking_that_the_settings_demand_is_not_given_up() -> None:
+    fake = FakeOllama(thinks_not)
+
+    with pytest.raises(BackendError, match="does not support thinking"):
+        await chunks_of(fake.adapter(think="on"), call())
+
+
+@pytest.mark.parametrize(
+    ("config", "capabilities", "think"),
+    [
+        ("auto", ["completion", "thinking"], True),
+        ("auto", ["completion"], None),
+        ("off", ["completion", "thinking"], False),
+        ("low", ["completion", "thinking"], "low"),
+    ],
+)
+async def test_whether_a_model_thinks_where_the_caller_does_not_say(
+    config: str, capabilities: list[str], think: Any
+) -> None:
+    listed = {"models": [{"model": "m:latest", "digest": "1"}]}
+    fake = FakeOllama(answers={"/api/tags": listed, "show m:latest": {"capabilities": capabilities}})
+    ollama = fake.adapter(think=config)
+
+    await ollama.models()
+    await chunks_of(ollama, call())
+
+    assert fake.asked[0].get("think") == think
+
+
+async def test_models_come_with_their_windows_and_are_looked_at_once() -> None:
+    tags: JsonDict = {"models": [{"model": "a:latest", "digest": "1"}, {"model": "b:7b", "digest": "2"}]}
+    loaded = {"models": [{"model": "b:7b", "context_length": 4096}]}
+    shown = {"model_info": {"general.architecture": "llama", "llama.context_length": 8192}}
+    fake = FakeOllama(
+        answers={
+            "/api/tags": tags,
+            "/api/ps": loaded,
+            "show a:latest": {**shown, "parameters": "num_ctx 2048"},
+            "show b:7b": shown,
+        }
+    )
+    ollama = fake.adapter()
+
+    first, second = await ollama.models(), await ollama.models()
+    tags["models"][1]["digest"] = "3"
+    await ollama.models()
+
+    assert [(card.id, card.window) for card in first] == [("a:latest", 2048), ("b:7b", 4096)]
+    assert first == second
+    assert fake.paths.count("/api/show") == 3
+
+
+@pytest.mark.parametrize("status", [404, 500])
+async def test_a_damaged_model_does_not_hide_the_others(status: int) -> None:
+    class Damaged(FakeOllama):
+        @asynccontextmanager
+        async def open(self, method: str, url: str, **rest: Any) -> AsyncGenerator[LiteralResponse]:
+            async with super().open(method, url, **rest) as response:
+                yield LiteralResponse(status, {}, [b"{}"]) if url.endswith("/api/show") else response
+
+    tags = {"models": [{"model": "a:1b", "digest": "1"}]}
+    fake = Damaged(answers={"/api/tags": tags, "show a:1b": {}})
+
+    assert [card.id for card in await fake.adapter().models()] == ["a:1b"]
+
+
+OLD = {"/api/version": {"version": "0.11.10"}, "/api/ps": {"models": [{"name": "m:latest", "context_length": 2048}]}}
+
+
+async def test_a_prompt_that_an_old_version_cut_is_an_overflow() -> None:
+    fake = FakeOllama(answers=OLD)
+
+    with pytest.raises(ContextOverflow) as caught:
+        await chunks_of(fake.adapter(), call(messages=[{"role": "user", "content": LONG}]))
+
+    assert (caught.value.status, caught.value.tokens, caught.value.window) == (400, 3333, 2048)
+    assert "read only 12" in caught.value.words
+
+
+async def test_an_answer_that_has_left_is_not_taken_back_but_the_log_is_told() -> None:
+    fake = FakeOllama(answers=OLD)
+
+    await chunks_of(fake.adapter(), call(messages=[{"role": "user", "content": LONG}], stream=True))
+
+    assert fake.heard == [PromptCut("m", 12, 3333)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "config"),
+    [
+        ({**OLD, "/api/version": {"version": "0.34.4"}}, {}),  # it would have refused
+        ({**OLD, "/api/ps": {"models": [{"name": "m:latest", "context_length": 8192}]}}, {}),  # it fits all the same
+        (OLD, {"num_ctx": 8192}),
+    ],
+)
+async def test_a_prompt_that_may_have_been_read_whole_is_no_overflow(answers: Any, config: JsonDict) -> None:
+    fake = FakeOllama(answers=answers)
+
+    got = await chunks_of(fake.adapter(**config), call(messages=[{"role": "user", "content": LONG}]))
+
+    assert put_together(got).replies[0].text == "hi"
+
+
+@pytest.mark.parametrize(("limit", "finish"), [({"max_tokens": 9}, "length"), ({}, None)])
+async def test_a_call_that_the_callers_limit_cut_is_an_answer_that_ended_there(
+    limit: JsonDict, finish: str | None
+) -> None:
+    words = 'llama-server returned invalid tool call arguments for "f": unexpected end of JSON input'
+
+    def fails(_: JsonDict) -> tuple[int, JsonDict]:
+        return 500, {"error": words}
+
+    fake = FakeOllama(fails)
+
+    if finish is None:
+        with pytest.raises(BackendError):
+            await chunks_of(fake.adapter(), call(**limit))
+    else:
+        (reply,) = put_together(await chunks_of(fake.adapter(), call(**limit))).replies
+        assert (reply.finish, reply.text, reply.calls) == (finish, None, ())
+
+
+async def test_a_field_without_a_place_is_told_once() -> None:
+    fake = FakeOllama()
+    ollama = fake.adapter()
+
+    for _ in range(2):
+        await chunks_of(ollama, call(logit_bias={"1": 2}, user="me"))
+    await chunks_of(ollama, call(user="you", n=3))
+
+    assert fake.heard == [LeftOut(("logit_bias", "user")), LeftOut(("n",))]
+
+
+async def test_a_model_is_loaded_and_unloaded() -> None:
+    fake = FakeOllama()
+    ollama = fake.adapter(num_ctx=4096)
+
+    await ollama.load("m")
+    await ollama.unload("m")
+
+    loading, unloading = fake.asked
+    assert loading["options"] == {"num_ctx": 4096}
+    assert unloading == {"model": "m", "messages": [], "keep_alive": 0}

@@ -1,0 +1,248 @@
+"""Budgets while requests are answered: asked for once in a while, switched as a whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Sizing
+from forge_proxy.core.chat import ChatRequest, ModelCall, ModelCard
+from forge_proxy.core.errors import BackendUnreachable, BudgetUnchanged, ContextBudgetExceeded
+from forge_proxy.core.hardware import Gpu, HardwareProfile
+from forge_proxy.core.health import Health
+from forge_proxy.core.jsontypes import Json
+from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.budgets import Budgets
+from forge_proxy.engine.events import BudgetChosen, Event
+
+DOWN = BackendUnreachable("http://model", "connection refused")
+FAST, FULL = (BudgetPolicy(mode=BudgetMode(mode)) for mode in ("forge-fast", "forge-full"))
+
+
+@dataclass
+class Server:
+    """A backend with a window that can be changed, and counts a token for each character of the one message."""
+
+    window: int | None = 8192
+    own: int = 8192
+    fault: BackendUnreachable | None = None
+    counts: bool = True
+    asked: list[str | None] = field(default_factory=list[str | None])
+    counted: int = 0
+    url: str = "http://model"
+
+    async def context_window(self, model: str | None = None) -> int | None:
+        self.asked.append(model)
+        if self.fault:
+            raise self.fault
+        return self.window
+
+    async def resize(self, tokens: int | None) -> None:
+        if self.fault:
+            raise self.fault
+        self.window = tokens or self.own
+
+    async def count_tokens(self, call: ModelCall) -> int | None:
+        self.counted += 1
+        if self.fault:
+            raise self.fault
+        return len(str(call.request.messages[0]["content"])) if self.counts else None
+
+    def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
+        raise NotImplementedError
+
+    async def models(self) -> Sequence[ModelCard]:
+        return ()
+
+    async def slots(self) -> int | None:
+        return None
+
+    async def health(self) -> Health:
+        return Health("ok")
+
+
+@dataclass
+class SetClock:
+    time: float = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+
+class Machine:
+    async def profile(self) -> HardwareProfile:
+        return HardwareProfile("nvml", (Gpu("card", 24_576),), None, 1, "made up")
+
+
+def made(
+    server: Server, wish: BudgetPolicy | None = None, sizing: Sizing | None = None, clock: SetClock | None = None
+) -> tuple[Budgets, list[Event]]:
+    heard: list[Event] = []
+    sizing = sizing or Sizing()
+    resizer = server if sizing.by != "fixed" else None
+    return Budgets(server, clock or SetClock(), heard.append, wish, sizing, resizer, Machine()), heard
+
+
+def call(said: str, tools: list[Json] | None = None) -> ModelCall:
+    messages: list[Json] = [{"role": "user", "content": said}]
+    body: dict[str, Json] = {"messages": messages, **({"tools": tools} if tools else {})}
+    return ModelCall(ChatRequest(body, ({"role": "user", "content": said},)), stream=False)
+
+
+async def test_a_window_is_asked_for_once_in_a_while_and_told_when_it_changes() -> None:
+    server, clock = Server(), SetClock()
+    budgets, heard = made(server, clock=clock)
+
+    first, again = await budgets.of(), await budgets.of()
+    clock.time, server.window = 31.0, 4096
+    later = await budgets.of()
+
+    assert (first.tokens, again.tokens, later.tokens, len(server.asked)) == (8192, 8192, 4096, 2)
+    assert heard == [BudgetChosen(None, first), BudgetChosen(None, later)]
+
+
+async def test_a_server_that_cannot_be_asked_has_no_budget_and_that_is_no_error() -> None:
+    budgets, _ = made(Server(fault=DOWN), FAST)
+
+    assert (await budgets.of()).tokens is None
+    await budgets.admit(call("x" * 100_000), Server().count_tokens)
+
+
+async def test_what_was_known_of_a_server_holds_while_it_cannot_be_asked() -> None:
+    server, clock = Server(), SetClock()
+    budgets, heard = made(server, FAST, clock=clock)
+
+    before = await budgets.of()
+    server.fault, clock.time = DOWN, 31.0
+    meanwhile = await budgets.of()
+    server.fault, server.window, clock.time = None, 4096, 33.0
+    after = await budgets.of()
+
+    assert (before.tokens, meanwhile.tokens, after.tokens) == (4096, 4096, 2048)
+    assert len(heard) == 2
+
+
+async def test_cards_are_given_the_budget_for_a_window() -> None:
+    server = Server()
+    budgets, _ = made(server, FAST)
+
+    cards = await budgets.advertised([ModelCard("told", 2000), ModelCard("asked")])
+
+    assert [(card.id, card.window) for card in cards] == [("told", 1000), ("asked", 4096)]
+    assert server.asked == ["asked"]
+
+
+async def test_the_trusted_window_of_a_server_that_refuses_costs_a_request_nothing() -> None:
+    server = Server()
+    budgets, _ = made(server)
+
+    await budgets.admit(call("x" * 100_000), server.count_tokens)
+
+    assert (server.asked, server.counted) == ([], 0)
+
+
+async def test_what_is_clearly_within_the_budget_is_not_counted() -> None:
+    server = Server()
+    budgets, _ = made(server, FAST)
+
+    await budgets.admit(call("x" * 4000), server.count_tokens)
+
+    assert server.counted == 0
+
+
+@pytest.mark.parametrize(("characters", "fits"), [(4096, True), (4097, False)])
+async def test_what_may_be_over_it_is_counted(characters: int, fits: bool) -> None:
+    server = Server()
+    budgets, _ = made(server, FAST)
+
+    if fits:
+        await budgets.admit(call("x" * characters), server.count_tokens)
+    else:
+        with pytest.raises(ContextBudgetExceeded, match=r"context length is 4096 .* resulted in 4097 tokens"):
+            await budgets.admit(call("x" * characters), server.count_tokens)
+
+    assert server.counted == 1
+
+
+@pytest.mark.parametrize("counts", [True, False])
+async def test_where_it_cannot_be_counted_it_is_estimated_and_said_so(counts: bool) -> None:
+    server = Server(counts=False)
+    budgets, _ = made(server, FAST)
+    counter = Server(fault=DOWN if counts else None, counts=False)
+
+    await budgets.admit(call("x" * 16_000), counter.count_tokens)
+    with pytest.raises(ContextBudgetExceeded, match="resulted in about 4"):
+        await budgets.admit(call("x" * 17_000), counter.count_tokens)
+
+
+async def test_tools_count() -> None:
+    server = Server(counts=False)
+    budgets, _ = made(server, FAST)
+
+    with pytest.raises(ContextBudgetExceeded):
+        await budgets.admit(call("hi", [{"function": {"description": "x" * 20_000}}]), server.count_tokens)
+
+
+async def test_forward_lets_everything_through() -> None:
+    server = Server()
+    budgets, _ = made(server, BudgetPolicy(mode=BudgetMode.FORGE_FAST, overflow="forward"))
+
+    await budgets.admit(call("x" * 100_000), server.count_tokens)
+
+    assert server.counted == 0
+
+
+async def test_a_switch_restarts_a_server_of_ours_and_back() -> None:
+    server = Server()
+    budgets, _ = made(server, sizing=Sizing("restart"))
+
+    fast = await budgets.switch(FAST)
+    half = server.window
+    full = await budgets.switch(FULL)
+
+    assert (fast.tokens, half, full.tokens, server.window) == (4096, 4096, 8192, 8192)
+    assert budgets.wish is FULL
+
+
+async def test_a_name_first_asked_for_after_a_switch_has_the_budget_of_the_server() -> None:
+    server = Server()
+    budgets, heard = made(server, FULL, Sizing("restart"))
+    await budgets.switch(FAST)
+
+    assert (await budgets.of("tiny", told=4096)).tokens == 4096
+    assert (await budgets.of("other")).tokens == 4096
+    assert [event.model for event in heard if isinstance(event, BudgetChosen)] == [None]  # it is told once
+
+
+async def test_a_wish_that_was_there_from_the_start_is_given_to_the_server_when_it_is_there() -> None:
+    server = Server()
+    budgets, _ = made(server, FAST, Sizing("restart"))
+
+    await budgets.settle()
+
+    assert server.window == 4096
+    assert (await budgets.of()).tokens == 4096
+
+
+async def test_a_switch_that_fails_leaves_everything_as_it_was() -> None:
+    server = Server()
+    budgets, _ = made(server, FULL, Sizing("restart"))
+    before = await budgets.of()
+
+    server.fault = DOWN
+    with pytest.raises(BudgetUnchanged, match="connection refused"):
+        await budgets.switch(FAST)
+    server.fault = None
+
+    assert (budgets.wish, await budgets.of()) == (FULL, before)
+
+
+async def test_an_ollama_is_told_its_window_by_the_machine() -> None:
+    server = Server(window=None)
+    budgets, _ = made(server, sizing=Sizing("request", truncates=True))
+
+    budget: Budget = await budgets.switch(FULL)
+
+    assert (budget.tokens, server.window) == (32_768, 32_768)

@@ -1,0 +1,57 @@
+"""What holds for the answer to any request at all, and trying it on made-up ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias, cast
+
+import httpx
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis.generation import GenerationMode
+
+from tests.schemas.routes import Application, MadeUp
+
+Operation: TypeAlias = schemathesis.APIOperation[Any, Any, Any, Any]
+
+
+def operations(application: Application) -> Iterator[Operation]:
+    """Every described operation."""
+    for found in schemathesis.openapi.from_dict(application.description).get_all_operations():
+        yield cast("Any", found).ok()
+
+
+def check(answer: httpx.Response) -> None:
+    """No fault of ours, and an error has the OpenAI shape."""
+    assert answer.status_code < 500 or answer.status_code in (502, 503), answer.text
+    assert answer.headers.get("x-request-id") or answer.request.url.path in ("/health", "/healthz", "/readyz")
+    if answer.status_code >= 400:
+        assert {"message", "type", "param", "code"} <= set(answer.json()["error"])
+
+
+def try_out(application: Application, operation: Operation, examples: int, *, seeded: bool) -> int:
+    """Make requests to an operation, right ones and wrong ones. Says how many were made."""
+    made = 0
+    for mode in GenerationMode:
+
+        @settings(
+            max_examples=examples,
+            derandomize=seeded,
+            database=None,
+            deadline=None,
+            suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large),
+        )
+        @given(operation.as_strategy(generation_mode=mode))
+        def one(case: MadeUp) -> None:
+            nonlocal made
+            made += 1
+            check(application.ask(case))
+
+        if mode is GenerationMode.NEGATIVE and not (operation.body or [*operation.iter_parameters()]):
+            continue
+        try:
+            one()
+        except Unsatisfiable:  # there is nothing that could be wrong with it
+            continue
+    return made

@@ -1,0 +1,34 @@
+"""A few made-up requests to every described route, the same ones each time; `make schemas` makes more."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from tests.schemas.checks import operations, try_out
+from tests.schemas.routes import Application
+
+
+@contextmanager
+def running(*, managed: bool) -> Generator[Application]:
+    application = Application(managed=managed)
+    try:
+        yield application
+    finally:
+        application.close()
+
+
+def test_no_request_to_any_route_ends_in_a_500() -> None:
+    with running(managed=True) as application:
+        made = {one.label: try_out(application, one, 5, seeded=True) for one in operations(application)}
+
+        paths = application.description["paths"]
+    assert set(made) == {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    assert all(made.values())
+
+
+def test_nor_where_the_model_server_is_not_ours() -> None:
+    with running(managed=False) as application:
+        ours = [one for one in operations(application) if "/backend" in one.label]
+
+        assert all(try_out(application, one, 5, seeded=True) for one in ours)

@@ -1,0 +1,151 @@
+"""The commands that look at a running daemon and change it, against a real one."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.processes import Ended, Process, closed_port, command, daemon
+
+ADMIN, USER = "sk-admin", "sk-user"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("settings") / "forge-proxy.yaml"
+    file.write_text(f"server: {{api_keys: [{USER}], admin_keys: [{ADMIN}]}}\n")
+    return file
+
+
+@pytest.fixture(scope="module")
+def running(file: Path) -> Generator[Process]:
+    with daemon("--backend", "embedded", "--config", str(file)) as process:
+        yield process
+
+
+def ask(running: Process, *words: str) -> Ended:
+    return command(*words, env={"FORGE_PROXY_URL": running.url, "FORGE_PROXY_KEY": ADMIN})
+
+
+def test_the_status_is_told_in_words(running: Process) -> None:
+    ended = ask(running, "status")
+
+    told = dict(line.split(maxsplit=1) for line in ended.out.splitlines())
+    assert ended.code == 0
+    assert told["backend"].startswith("embedded at http://127.0.0.1:")
+    assert told["budget"].startswith("backend: 2048 tokens")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("status",), ("models",), ("budget",), ("backend",), ("guardrails",), ("reload",), ("budget", "set", "backend")],
+)
+def test_scripts_get_json(running: Process, words: tuple[str, ...]) -> None:
+    ended = ask(running, *words, "--json")
+
+    assert (ended.code, ended.err) == (0, "")
+    assert json.loads(ended.out)
+
+
+def test_a_budget_is_switched_for_clients_too_and_taken_back_by_a_reload(running: Process) -> None:
+    switched = ask(running, "budget", "set", "forge-fast")
+    models = ask(running, "models")
+    connected = command("connect", "opencode", "--url", running.url, "--key", USER)
+    reloaded = ask(running, "reload")
+
+    assert "1024" in switched.out
+    assert models.out.startswith("tiny-tools  forge-fast: 1024 tokens")
+    limit = json.loads(connected.out)["provider"]["forge"]["models"]["tiny-tools"]["limit"]
+    assert limit == {"context": 1024, "output": 256}
+    assert "applied        budget.mode" in reloaded.out
+
+
+def test_guardrails_are_switched_by_name(running: Process) -> None:
+    changed = ask(running, "guardrails", "set", "rescue=off", "max_retries=2", "--json")
+    wrong = ask(running, "guardrails", "set", "rescu=off")
+    ask(running, "guardrails", "set", "rescue=on", "max_retries=3")
+
+    said = json.loads(changed.out)
+    assert (said["enabled"]["rescue"], said["enabled"]["retry"], said["max_retries"]) == (False, True, 2)
+    assert (wrong.code, wrong.err) == (1, "forge-proxy: rescu: no such field\n")
+
+
+@pytest.mark.parametrize("words", [("start",), ("stop",), ("restart",), ("model", "x"), ("logs",)])
+def test_a_server_that_is_not_managed_is_said(running: Process, words: tuple[str, ...]) -> None:
+    ended = ask(running, "backend", *words)
+
+    assert ended.code == 1
+    assert ended.err.startswith("forge-proxy: this backend is not managed by forge-proxy: ")
+
+
+def test_a_missing_key_is_said_with_where_to_put_it(running: Process) -> None:
+    ended = command("status", "--url", running.url)
+
+    assert ended.code == 1
+    assert "server.admin_keys" in ended.err
+    assert "--key or FORGE_PROXY_KEY" in ended.err
+
+
+def test_no_daemon_is_said_with_what_to_do() -> None:
+    with closed_port() as port:
+        ended = command("status", "--url", f"http://127.0.0.1:{port}/v1")
+
+    assert ended.code == 1
+    assert ended.err.startswith(f"forge-proxy: no daemon answers at http://127.0.0.1:{port} (")
+    assert "forge-proxy serve" in ended.err
+
+
+def test_settings_are_read_again_on_sighup_and_a_mistake_changes_nothing(running: Process, file: Path) -> None:
+    before = file.read_text()
+
+    file.write_text(before + "guardrails: {max_retries: 1}\nlog: {level: debug}\n")
+    running.send_signal(signal.SIGHUP)
+    done = running.wait_for("reloaded")
+    file.write_text(before + "guardrails: {max_retry: 1}\n")
+    running.send_signal(signal.SIGHUP)
+    refused = running.wait_for("not reloaded")
+    now = json.loads(ask(running, "guardrails", "--json").out)
+    file.write_text(before)
+
+    assert (done["applied"], done["needs_restart"]) == (["guardrails.max_retries"], ["log.level"])
+    assert "did you mean guardrails.max_retries?" in str(refused["error"])
+    assert now["max_retries"] == 1
+
+
+def test_settings_are_shown_without_secrets(running: Process, file: Path) -> None:
+    local = command("config", "show", "--config", str(file), "--json")
+    live = ask(running, "config", "show", "--live")
+
+    assert json.loads(local.out)["server"]["api_keys"] == ["**********"]
+    assert "host: 127.0.0.1" in live.out
+    assert not any(key in local.out + live.out for key in (ADMIN, USER))
+
+
+def test_settings_are_checked_and_described(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("budget: {mode: manual}\nlog: {level: loud}\n")
+
+    checked, refused, schema = (
+        command("config", "check"), command("config", "check", "--config", str(wrong)), command("config", "schema"),
+    )  # fmt: skip
+
+    assert (checked.code, refused.code) == (0, 2)
+    assert len(refused.err.splitlines()) == 2
+    assert "budget" in json.loads(schema.out)["properties"]
+
+
+def test_a_client_is_written_its_file(running: Process, tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path)}
+    written = command("connect", "codex", "--write", "--url", running.url, "--key", USER, env=home)
+    nothing = command("connect", "env", "--write", "--url", running.url, "--key", USER, env=home)
+    unknown = command("connect", "openai", "--model", "other", "--url", running.url, "--key", USER, env=home)
+
+    assert (tmp_path / ".codex/config.toml").exists()
+    assert f"export FORGE_API_KEY={USER}" in written.out
+    assert "/v1/responses" in written.err
+    assert (nothing.code, unknown.code) == (1, 1)
+    assert "there is: tiny-tools" in unknown.err

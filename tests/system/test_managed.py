@@ -1,0 +1,258 @@
+"""A model server of ours in all the ways it can fail, behind the daemon and before real requests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from forge_proxy.backends.llama_server.ports import claim
+from tests.fakes.llama_server import Fake
+from tests.fakes.processes import Process, command, has_ended, until
+from tests.system.asking import PATH, TOOL, ask, error, events, text
+from tests.system.managed import over
+from tests.system.test_stopping import refuses
+
+both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+guarded_too = pytest.mark.parametrize("tools", [{}, {"tools": [TOOL]}], ids=["passed-through", "guarded"])
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Fake:
+    return Fake(tmp_path)
+
+
+def sends(pool: ThreadPoolExecutor, proxy: Process, body: dict[str, object]) -> Future[httpx.Response]:
+    return pool.submit(httpx.post, proxy.url + PATH, json=body, timeout=30)
+
+
+def ends(server: int) -> Callable[[], bool]:
+    return lambda: has_ended(server)
+
+
+def test_what_is_started_and_why_is_said(fake: Fake) -> None:
+    with over(fake, "--ctx", "1024", env={"FORGE_PROXY_BACKEND__LLAMA_SERVER__SLOTS": "2"}) as proxy:
+        said = proxy.wait_for("backend")
+        answer = httpx.post(proxy.url + PATH, json=ask("says"))
+
+    assert said["kind"] == "llama-server"
+    assert said["because"] == f"a model file is named, and its server: {fake.path}"
+    assert answer.status_code == 200
+    flags = fake.starts[0]["flags"]
+    assert flags[flags.index("-c") + 1] == "2048"
+    assert fake.starts[0]["key"] not in proxy.printed
+
+
+def test_the_one_on_path_is_taken_and_embedded_forces_the_wheel(fake: Fake, tmp_path: Path) -> None:
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    found = command("check", "--gguf", str(fake.model), "--port", "0", env=env)
+    forced = command("check", "--gguf", str(fake.model), "--port", "0", "--backend", "embedded", env=env)
+
+    assert f"a model file is named, and llama-server is on PATH: {fake.path}" in found.out
+    assert "ready" in found.out.splitlines()[-1]
+    assert len(fake.starts) == 1
+    assert forced.code == 1
+    assert "embedded with" in forced.out
+
+
+def test_a_llamafile_beside_the_model_is_taken_and_started_its_own_way(tmp_path: Path) -> None:
+    fake = Fake(tmp_path, "tool.llamafile", version="llamafile v0.9.3")
+    fake.behind('exec "$REAL" "$@"')
+
+    found = command("check", "--gguf", str(fake.model), "--port", "0", env={"PATH": "/usr/bin:/bin"})
+
+    assert f"a llamafile is beside it: {fake.path}" in found.out
+    assert fake.starts[0]["flags"][:2] == ["--server", "--nobrowser"]
+
+
+@guarded_too
+def test_a_stream_whose_server_is_killed_is_cut_and_the_next_request_waits_for_the_next_server(
+    fake: Fake, tools: dict[str, object]
+) -> None:
+    with over(fake) as proxy:
+        body = ask("stalls", stream=True, **tools, **({"tool_choice": "none"} if tools else {}))
+        with httpx.stream("POST", proxy.url + PATH, json=body, timeout=20) as response:
+            lines = response.iter_lines()
+            first = next(line for line in lines if "one" in line)
+            os.kill(fake.pid, signal.SIGKILL)
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(lines)
+        after = httpx.post(proxy.url + PATH, json=ask("says"), timeout=30)
+        restarted = proxy.wait_for("model server", state="starting", detail="it was killed by SIGKILL (out of memory?)")
+
+    assert first
+    assert after.status_code == 200
+    assert restarted["level"] == "info"
+    assert len(fake.starts) == 2
+
+
+@both
+@guarded_too
+def test_a_request_of_which_nothing_was_answered_is_asked_anew_of_the_next_server(
+    fake: Fake, stream: bool, tools: dict[str, object]
+) -> None:
+    with over(fake) as proxy, ThreadPoolExecutor(1) as pool:
+        asked = sends(pool, proxy, ask("slow", stream=stream, user="u", **tools))
+        until(lambda: fake.asked("slow") == 1, "the server is asked")
+        os.kill(fake.pid, signal.SIGKILL)
+        proxy.wait_for("asked anew")
+        until(lambda: fake.asked("slow") == 2, "the next server is asked")
+        fake.go()
+        answer = asked.result(30)
+
+    assert answer.status_code == 200
+    assert "three" in answer.text
+
+
+def test_a_request_that_kills_each_server_ends_with_an_error_worth_trying_again(fake: Fake) -> None:
+    with over(fake) as proxy:
+        answer = httpx.post(proxy.url + PATH, json=ask("kills"), timeout=60)
+
+    assert answer.status_code == 503
+    assert error(answer)["code"] in ("backend_restarting", "backend_down")
+
+
+def test_a_crash_loop_ends_with_the_reason_in_health_and_to_requests(fake: Fake) -> None:
+    with over(fake) as proxy:
+        server = fake.pid
+        fake.behaves("crashes")
+        os.kill(server, signal.SIGKILL)
+        proxy.wait_for("model server", state="crash-loop")
+        health = httpx.get(proxy.url + "/health")
+        alive = httpx.get(proxy.url + "/healthz")
+        answer = httpx.post(proxy.url + PATH, json=ask("says", stream=True))
+
+    assert (health.status_code, alive.status_code, answer.status_code) == (503, 200, 503)
+    assert "crashed 3 times in a row" in health.json()["error"]["message"]
+    assert "out of memory" in error(answer)["message"]
+    assert error(answer)["code"] == "backend_down"
+    assert answer.headers["x-should-retry"] == "false"
+
+
+def test_a_server_that_hangs_while_it_loads_ends_the_daemon_with_its_last_words(fake: Fake) -> None:
+    fake.behaves("hangs")
+
+    ended = command(
+        "serve", "--port", "0", "--gguf", str(fake.model), "--llama-server", str(fake.path),
+        env={"FORGE_PROXY_BACKEND__LLAMA_SERVER__LOAD_SILENCE_SECONDS": "2"},
+    )  # fmt: skip
+
+    assert ended.code == 1
+    assert "it hangs: for 2 s it has neither said nor read anything" in ended.err
+    assert "load_model: loading model" in ended.err.splitlines()[-1]
+    assert has_ended(fake.pid)
+
+
+def test_while_a_model_loads_health_says_how_far_it_is_and_requests_wait_kept_alive(fake: Fake) -> None:
+    fake.behaves("loads when told")
+    env = {"FORGE_PROXY_SERVER__FIRST_EVENT_SECONDS": "0.1", "FORGE_PROXY_SERVER__KEEPALIVE_SECONDS": "0.1"}
+    with over(fake, env=env, ready=False) as proxy:
+        until(lambda: "one more layer" in httpx.get(proxy.url + "/readyz").text, "it says how far it is")
+        health = httpx.get(proxy.url + "/health")
+        with httpx.stream("POST", proxy.url + PATH, json=ask("says", stream=True), timeout=20) as response:
+            lines = response.iter_lines()
+            kept = [next(line for line in lines if line) for _ in range(2)]
+            (fake.folder / "loaded").touch()
+            rest = events(lines)
+
+    assert (health.status_code, health.json()["error"]["message"]) == (503, "Loading model")
+    assert all(line.startswith("data: ") for line in kept)
+    assert text(rest) == "one two three"
+
+
+def test_a_daemon_that_is_told_to_stop_while_a_model_loads_ends_at_once(fake: Fake) -> None:
+    fake.behaves("loads when told")
+    with over(fake, ready=False) as proxy:
+        until(lambda: len(fake.starts) == 1, "the server is started")
+
+        code = proxy.stop()
+
+    assert (code, has_ended(fake.pid)) == (0, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_outlives_the_daemon_not_even_what_a_wrapper_script_has_started(fake: Fake, number: int) -> None:
+    fake.behind('"$REAL" "$@"; true')
+    fake.behaves("has a child")
+    with over(fake) as proxy:
+        server = fake.pid
+        child = int((fake.folder / "child").read_text())
+
+        proxy.send_signal(number)
+
+        proxy.wait()
+        until(ends(server), "the server ends")
+        until(ends(child), "what it has started ends")
+
+
+def test_twenty_open_streams_end_well_when_the_daemon_is_told_to_stop(fake: Fake) -> None:
+    env = {"FORGE_PROXY_BACKEND__LLAMA_SERVER__SLOTS": "20"}
+    with over(fake, env=env) as proxy, ThreadPoolExecutor(20) as pool:
+        server = fake.pid
+        asked = [sends(pool, proxy, ask("waits", stream=True)) for _ in range(20)]
+        until(lambda: fake.asked("waits") == 20, "all are asked")
+        proxy.send_signal(signal.SIGTERM)
+        until(lambda: refuses(proxy.url), "the daemon stops accepting")
+        fake.go()
+        answers = [future.result(30) for future in asked]
+        code = proxy.wait()
+
+    assert {text(events(answer.text.splitlines())) for answer in answers} == {"one two three"}
+    assert all(answer.text.endswith("data: [DONE]\n\n") for answer in answers)
+    assert (code, has_ended(server)) == (0, True)
+
+
+def test_an_idle_server_is_unloaded_and_only_a_request_wakes_it(fake: Fake) -> None:
+    with over(fake, env={"FORGE_PROXY_BACKEND__LLAMA_SERVER__IDLE_UNLOAD_SECONDS": "0.3"}) as proxy:
+        proxy.wait_for("model server", state="asleep")
+        looked = [httpx.get(proxy.url + path) for path in ("/health", "/readyz", "/v1/models", "/healthz")]
+        starts = len(fake.starts)
+        answer = httpx.post(proxy.url + PATH, json=ask("says"), timeout=30)
+
+    assert [response.status_code for response in looked] == [200] * 4
+    assert "asleep" in looked[1].text
+    assert "says" in looked[2].text
+    assert (starts, answer.status_code, len(fake.starts)) == (1, 200, 2)
+
+
+def test_a_full_disk_under_the_log_harms_no_request(fake: Fake) -> None:
+    with Path("/dev/full").open("w") as full:
+        proxy = Process(
+            "forge_proxy", "serve", "--port", str(port := claim(0)), "--gguf", str(fake.model),
+            "--llama-server", str(fake.path), stderr=full,
+        )  # fmt: skip
+        try:
+            url = f"http://127.0.0.1:{port}"
+            until(lambda: not refuses(url) and httpx.get(url + "/readyz").status_code == 200, "it is ready")
+            answers = [httpx.post(url + PATH, json=ask("says", tools=[TOOL], stream=s)) for s in (False, True)]
+        finally:
+            code = proxy.stop()
+
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert code == 0
+    assert has_ended(fake.pid)
+
+
+def test_a_taken_port_a_missing_model_and_a_missing_program_are_named(fake: Fake) -> None:
+    server = ["--llama-server", str(fake.path)]
+    with socket.create_server(("127.0.0.1", 0)) as taking:
+        taken = taking.getsockname()[1]
+        env = {"FORGE_PROXY_BACKEND__LLAMA_SERVER__PORT": str(taken)}
+        port = command("serve", "--port", "0", "--gguf", str(fake.model), *server, env=env)
+    model = command("serve", "--gguf", "missing.gguf", *server)
+    program = command("serve", "--gguf", str(fake.model), "--llama-server", "/nowhere/llama-server")
+    flag = command("serve", env={"FORGE_PROXY_BACKEND__LLAMA_SERVER__EXTRA": '["-c", "4096"]'})
+
+    assert (port.code, model.code, program.code, flag.code) == (1, 2, 2, 2)
+    assert f"port {taken} on 127.0.0.1: Address already in use" in port.err
+    assert "no model file at missing.gguf" in model.err
+    assert "backend.llama_server.binary /nowhere/llama-server is not there" in program.err
+    assert "backend.llama_server.extra: -c is set by forge-proxy: set backend.llama_server.context" in flag.err
+    assert fake.starts == []

@@ -1,0 +1,85 @@
+"""What systemd hears of a real daemon, over a socket as it would make it."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from forge_proxy.telemetry.systemd import Systemd
+from tests.fakes.processes import ROOT, Process, daemon
+
+
+@pytest.fixture
+def heard(tmp_path: Path) -> Generator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(tmp_path / "notify"))
+        listening.settimeout(20)
+        yield listening
+
+
+def lines(heard: socket.socket) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in heard.recv(4096).decode().splitlines())
+
+
+def test_it_hears_ready_signs_of_life_reloading_and_stopping(
+    heard: socket.socket, tmp_path: Path, server: Process
+) -> None:
+    env = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+    with daemon("--backend-url", server.url, env=env) as process:
+        ready = lines(heard)
+        process.send_signal(signal.SIGHUP)
+        reloading, again = lines(heard), lines(heard)
+        process.send_signal(signal.SIGTERM)
+        stopping = lines(heard)
+
+    assert ready == {"READY": "1", "STATUS": f"listening at {process.url}/v1"}
+    assert reloading["RELOADING"] == "1"
+    assert int(reloading["MONOTONIC_USEC"]) > 0
+    assert again["READY"] == "1"
+    assert stopping == {"STOPPING": "1"}
+
+
+def test_signs_of_life_come_by_themselves(heard: socket.socket, tmp_path: Path, server: Process) -> None:
+    env = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "100000"}
+    with daemon("--backend-url", server.url, env=env):
+        told = [lines(heard) for _ in range(4)]
+
+    assert told[1:] == [{"WATCHDOG": "1"}] * 3
+
+
+def test_a_name_without_a_file_is_understood() -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind("\0forge-proxy-test")
+        Systemd({"NOTIFY_SOCKET": "@forge-proxy-test"}).stopping()
+
+        assert listening.recv(100) == b"STOPPING=1"
+
+
+@pytest.mark.parametrize(
+    ("environment", "seconds"),
+    [
+        ({}, None),
+        ({"WATCHDOG_USEC": "30000000"}, None),
+        ({"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "30000000"}, 15.0),
+        ({"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "1"}, None),
+        ({"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "soon"}, None),
+    ],
+)
+def test_a_watchdog_that_is_not_ours_is_left_alone(environment: dict[str, str], seconds: float | None) -> None:
+    systemd = Systemd(environment)
+
+    systemd.alive()  # with nobody there
+
+    assert systemd.watchdog_seconds == seconds
+
+
+def test_the_unit_gives_longer_to_stop_than_answers_may_take() -> None:
+    unit = (ROOT / "config/examples/forge-proxy.service").read_text()
+    settings = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and not line.startswith("#"))
+
+    assert int(settings["TimeoutStopSec"]) > 20
+    assert settings["Type"] == "notify-reload"

@@ -1,0 +1,88 @@
+"""What Ollama's errors mean. The words were recorded from 0.34.4, but for those of its gpt-oss parser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from forge_proxy.core.dialect import Need
+from forge_proxy.core.errors import BackendError, ContextOverflow, Refused, UnreadCall
+from forge_proxy.wire.ollama.errors import ThinkRefused, is_cut_call, read_error
+
+TOO_LONG = (
+    '{"error":{"code":400,"message":"request (6821 tokens) exceeds the available context size (1024 tokens), try '
+    'increasing it","type":"exceed_context_size_error","n_prompt_tokens":6821,"n_ctx":1024}}'
+)
+UNREAD = 'error parsing tool call: raw=\'{"city": "O\'Hare"\', err=unexpected end of JSON input'
+NO_ARGUMENTS = 'llama-server returned invalid tool call arguments for "f": '
+
+
+def test_an_overflow_below_is_one_here() -> None:
+    error = read_error("u", 400, {"error": TOO_LONG})
+
+    assert isinstance(error, ContextOverflow)
+    assert (error.tokens, error.window) == (6821, 1024)
+    assert error.words.startswith("request (6821 tokens)")
+
+
+def test_a_model_that_is_not_there_comes_with_what_to_do() -> None:
+    error = read_error("u", 404, {"error": "model 'qwen3' not found"})
+
+    assert (error.status, error.words) == (404, "model 'qwen3' not found; `ollama pull qwen3` fetches it")
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "kind"),
+    [
+        (400, '"tiny" does not support thinking', ThinkRefused),
+        (400, 'invalid think value: "xhigh" (must be "high", "medium", "low", "max", true, or false)', BackendError),
+        (400, "the input length exceeds the context length", ContextOverflow),
+        (500, UNREAD, UnreadCall),
+        (500, NO_ARGUMENTS + "invalid character 'w'", UnreadCall),
+        (400, '"tiny" does not support tools', Refused),
+        (500, "model runner has unexpectedly stopped", BackendError),
+    ],
+)
+def test_kinds(status: int, words: str, kind: type[BackendError]) -> None:
+    error = read_error("u", status, {"error": words})
+
+    assert type(error) is kind
+    assert (error.status, error.words) == (status, words)
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "need"),
+    [
+        (400, "json: cannot unmarshal bool into Go struct field X of type api.ToolProperty", Need.PLAIN_SCHEMAS),
+        (500, 'template: :9:74: executing "" at <index $property.Type 0>: error calling index', Need.UNCLEAR),
+    ],
+)
+def test_what_could_be_written_differently(status: int, words: str, need: Need) -> None:
+    error = read_error("u", status, {"error": words})
+
+    assert isinstance(error, Refused)
+    assert error.need is need
+
+
+def test_an_option_of_the_wrong_type_is_the_callers_fault() -> None:
+    assert read_error("u", 500, {"error": 'option "temperature" must be of type float32'}).status == 400
+
+
+@pytest.mark.parametrize(
+    ("words", "cut"),
+    [
+        (NO_ARGUMENTS + "unexpected end of JSON input", True),
+        (NO_ARGUMENTS + "invalid character 'w' looking for beginning of value", False),
+        ("unexpected end of JSON input", False),
+    ],
+)
+def test_a_call_that_was_cut(words: str, cut: bool) -> None:
+    assert is_cut_call(read_error("u", 500, {"error": words})) is cut
+
+
+@pytest.mark.parametrize(("words", "written"), [(UNREAD, '{"city": "O\'Hare"'), (NO_ARGUMENTS, "")])
+def test_what_the_model_wrote_is_told_apart_from_the_error(words: str, written: str) -> None:
+    error: Any = read_error("u", 500, {"error": words})
+
+    assert error.written == written
