@@ -10,6 +10,7 @@ from forge_proxy import __version__
 from forge_proxy.api.admin.backend import BackendDesk, BackendNow
 from forge_proxy.api.admin.budget import BudgetNow, shown
 from forge_proxy.api.admin.parts import AdminParts
+from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.guardrails import GuardPolicy
 
 
@@ -59,6 +60,7 @@ class ModelNow(BaseModel):
 
     id: str
     budget: BudgetNow
+    capabilities: CapabilityCard | None = Field(description="What a self-test found, where there was one.")
 
 
 class ModelsNow(BaseModel):
@@ -99,9 +101,14 @@ class StatusBoard:
         """The models, each with its budget."""
         engine = self._parts.engine
         wish = engine.budgets.wish
-        cards = await engine.models.list()
-        budgets = [(card.id, await engine.budgets.of(card.id, card.window)) for card in cards]
-        return ModelsNow(data=[ModelNow(id=name, budget=shown(budget, wish)) for name, budget in budgets])
+        listed = await engine.models.list()
+        budgets = [(card.id, await engine.budgets.of(card.id, card.window)) for card in listed]
+        cards = engine.capabilities.cards
+        return ModelsNow(
+            data=[
+                ModelNow(id=name, budget=shown(budget, wish), capabilities=cards.get(name)) for name, budget in budgets
+            ]
+        )
 
     async def _hardware(self) -> HardwareNow:
         found = await self._parts.hardware.profile()
