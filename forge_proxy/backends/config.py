@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from forge_proxy.backends.llama_server.launch import CacheType, refuse_our_flags
 from forge_proxy.core.dialect import Reasoning, ToolMode
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.jsontypes import Json
 from forge_proxy.engine.admission import QUEUE_LIMIT
 
 
@@ -128,6 +129,35 @@ class OllamaConfig(BaseModel):
     )
 
 
+class LlamaCppConfig(BaseModel):
+    """What a llama-server is told with each request, ours or not, where the caller does not say it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    think: Annotated[Literal["auto", "on", "off"], BeforeValidator(_read_switch)] = Field(
+        default="auto", description="Whether models think: as their chat template has it, or on, or off."
+    )
+    cache_prompt: bool | None = Field(
+        default=None, description="Whether what a prompt has in common with the one before is kept. Default: it is."
+    )
+    slot_id: int | None = Field(
+        default=None,
+        ge=0,
+        description="The slot that takes all requests, one at a time: for several daemons before one server.",
+    )
+
+    @property
+    def fields(self) -> dict[str, Json]:
+        """The fields that say so."""
+        told: dict[str, Json] = {"cache_prompt": self.cache_prompt, "id_slot": self.slot_id}
+        return {name: value for name, value in told.items() if value is not None}
+
+    @property
+    def thinks(self) -> bool | None:
+        """Whether models are told to think; None leaves it to them."""
+        return {"on": True, "off": False}.get(self.think)
+
+
 class BackendConfig(BaseModel):
     """Which model server answers. With nothing named, one that is already running is looked for."""
 
@@ -179,4 +209,5 @@ class BackendConfig(BaseModel):
         " without tools), or auto: native until the server or a self-test says that it knows none.",
     )
     llama_server: LlamaServerConfig = Field(default_factory=LlamaServerConfig)
+    llama_cpp: LlamaCppConfig = Field(default_factory=LlamaCppConfig)
     ollama: OllamaConfig = Field(default_factory=OllamaConfig)

@@ -29,8 +29,9 @@ from forge_proxy.wire.ollama.models import (
     knows_truncate,
     with_tag,
 )
-from forge_proxy.wire.ollama.options import Think, left_out, think_of
+from forge_proxy.wire.ollama.options import left_out
 from forge_proxy.wire.ollama.stream import StreamReader
+from forge_proxy.wire.openai.thinking import Think, think_of
 
 _SHOWN_AT_ONCE = 8
 _REMEMBERED = 256

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -47,9 +48,10 @@ Model = Annotated[
     typer.Option("--model", help="Stands in for names the server does not know; alone: an Ollama model."),
 ]
 SelfTest = Annotated[
-    bool,
+    bool | None,
     typer.Option(
-        "--self-test", help="Ask the model (--model) a few short questions: which way it calls tools, and so on."
+        "--self-test/--no-self-test",
+        help="Ask the model a few short questions: which way it calls tools, and so on. Done where --model names one.",
     ),
 ]
 
@@ -104,6 +106,8 @@ def serve(
     ctx: Context = None,
 ) -> None:  # fmt: skip
     """Run the daemon."""
+    # A reload that is asked for before the daemon can hear of it waits; unheard, the signal would end the process.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     from forge_proxy import daemon  # the help text needs no web server
 
     said = _said(host, port, backend, backend_url, gguf, model, llama_server, ctx)
@@ -132,13 +136,14 @@ def demo() -> None:
 def check(
     config: ConfigFile = None, host: Host = None, port: Port = None, backend: BackendKind = None,
     backend_url: BackendUrl = None, gguf: Gguf = None, model: Model = None, llama_server: LlamaServer = None,
-    ctx: Context = None, self_test: SelfTest = False,
+    ctx: Context = None, self_test: SelfTest = None,
 ) -> None:  # fmt: skip
     """Read the settings, probe the backend, say what would be used. Exit code 0 if it would answer."""
     from forge_proxy.cli.check import run_check
 
     said = _said(host, port, backend, backend_url, gguf, model, llama_server, ctx)
-    if not run_check(load(config, said), self_test=self_test):
+    tests = model is not None if self_test is None else self_test
+    if not run_check(load(config, said), self_test=tests):
         raise typer.Exit(FAILED)
 
 

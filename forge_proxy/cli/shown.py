@@ -37,7 +37,7 @@ def status_rows(said: _JsonDict) -> list[tuple[str, str]]:
     cores = f"{hardware['cores']} cores"
     rows = [
         ("daemon", f"forge-proxy {said['version']}, up {_duration(said['uptime_seconds'])}"),
-        ("backend", f"{backend['kind']} at {backend['url']}"),
+        ("backend", _place(backend)),
         ("because", backend["because"]),
         ("health", f"{health['status']} {health['detail']}".strip()),
     ]
@@ -46,7 +46,7 @@ def status_rows(said: _JsonDict) -> list[tuple[str, str]]:
     return [
         *rows,
         ("budget", budget_words(said["budget"])),
-        ("queue", f"{queue['running']} running, {queue['waiting']} waiting, slots {queue['slots'] or 'not bounded'}"),
+        ("queue", _queue_words(queue)),
         ("guardrails", "all on" if not off else f"off: {', '.join(off)}"),
         ("hardware", "; ".join((", ".join(gpus) or "no graphics card", f"{hardware['ram_mb']} MiB RAM", cores))),
     ]
@@ -58,6 +58,16 @@ def budget_words(budget: _JsonDict) -> str:
     return f"{budget['mode']}: {tokens} ({budget['because']})"
 
 
+def _queue_words(queue: _JsonDict) -> str:
+    words = f"{queue['running']} running, {queue['waiting']} waiting, slots {queue['slots'] or 'not bounded'}"
+    return f"{words}; paused: who comes waits for the model server" if queue["paused"] else words
+
+
+def _place(backend: _JsonDict) -> str:
+    kind, url = backend["kind"], backend["url"]
+    return f"{kind} at {url}" if "://" in url else kind  # one of ours has no address while it does not run
+
+
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
         for key, inner in value.items():  # pyright: ignore[reportUnknownVariableType]
@@ -65,7 +75,13 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         yield name, ", ".join(map(str, value)) or "none"  # pyright: ignore[reportUnknownArgumentType]
     else:
-        yield name, {True: "on", False: "off", None: "none"}.get(value, str(value))
+        yield name, _word(value)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "none" if value is None else str(value)
 
 
 def _duration(seconds: float) -> str:

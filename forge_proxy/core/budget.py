@@ -15,6 +15,8 @@ from forge_proxy.core.hardware import HardwareProfile
 
 _SMALLEST = 256
 """Tokens below which no budget goes: a system prompt alone has as many."""
+_LARGEST = 16_777_216
+"""Tokens above which no budget goes: more than any model has, and a server that is restarted with them only fails."""
 _TIERS = ((48, 262_144), (24, 32_768), (0, 4_096))
 """VRAM in GB from which on Ollama itself takes that window, the largest first."""
 
@@ -42,7 +44,7 @@ class BudgetPolicy(BaseModel):
         " forge-fast: half of that.",
     )
     tokens: int | None = Field(
-        default=None, ge=_SMALLEST, description="Tokens for a prompt, with mode manual and only with that."
+        default=None, ge=_SMALLEST, le=_LARGEST, description="Tokens for a prompt, with mode manual and only with that."
     )
     overflow: Overflow = Field(
         default="reject",

@@ -5,9 +5,11 @@ A value: the engine learns it from what a server refuses, and `wire` writes requ
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal, TypeAlias, assert_never
+
+from forge_proxy.core.jsontypes import JsonObject, no_fields
 
 Reasoning: TypeAlias = Literal["as-sent", "none", "keep-last", "all"]
 """What becomes of the thoughts in a history: left as they are, dropped, kept since the last user message, kept. Those
@@ -66,6 +68,10 @@ class Dialect:
     """Whether it takes a temperature and the like; models of late choose for themselves."""
     llama_cpp: bool = False
     """Whether it is a llama-server, which understands fields of its own."""
+    defaults: JsonObject = field(default_factory=no_fields)
+    """Fields that go with each request whose caller says nothing of them."""
+    thinks: bool | None = None
+    """Whether the model of a llama-server is told to think or not to, where the caller says nothing of it."""
     plain_schemas: bool = False
     """Whether tools are sent with `core.projection.plain` schemas."""
 

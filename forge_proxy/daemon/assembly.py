@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from forge_proxy.backends.cards import CardFile, state_folder
@@ -104,11 +104,14 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
             health = "/health" if choice.kind == "llama-server" else None
             backend = OpenAICompatible(choice.url or "", http, api_key=key, health_path=health)
         thorough: ThoroughReader = workshop
-        schedule = Schedule(config.llama_server.swap_after_seconds) if choice.specs else None
-        admission = Admission(backend, clock, observe, slots=config.slots, limit=config.queue_limit, schedule=schedule)
         # A llama-server takes no object as tool_choice: it becomes auto, with no more than a line in its own log.
         llama = choice.launch is not None or choice.kind == "llama-server"
+        slots = 1 if llama and config.llama_cpp.slot_id is not None else config.slots
+        schedule = Schedule(config.llama_server.swap_after_seconds) if choice.specs else None
+        admission = Admission(backend, clock, observe, slots=slots, limit=config.queue_limit, schedule=schedule)
         dialect = Dialect(config.reasoning, config.tools, choice_in_words=llama, llama_cpp=llama)
+        if llama:
+            dialect = replace(dialect, defaults=config.llama_cpp.fields, thinks=config.llama_cpp.thinks)
         switching = Switching(admission, lambda: engine.models.forget())  # there is one by then
         drain = config.llama_server.drain_seconds
         catalog = catalog_of(settings.models, config.model)

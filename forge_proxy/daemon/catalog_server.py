@@ -80,6 +80,7 @@ class CatalogServer(OwnServer):
         """See `engine.ports.Resizer`."""
 
         async def ensure() -> None:
+            self._refuse_where_stopped()
             if model is not None and model == self._loaded():
                 await self._ensure(model, tokens)
 

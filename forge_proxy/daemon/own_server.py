@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from forge_proxy.api.admin.ports import ServerStatus
+from forge_proxy.backends.llama_server import status as llama
 from forge_proxy.backends.llama_server.manager import ServerManager
-from forge_proxy.core.errors import UnknownModel
+from forge_proxy.core.errors import BackendDown, UnknownModel
 from forge_proxy.engine.switching import Switching
 
 
@@ -23,8 +24,7 @@ class OwnServer:
     def status(self) -> ServerStatus:
         """See `api.admin.ports.BackendControl`."""
         now = self._manager.status()
-        detail = str(now.progress) if now.state == "loading" and now.progress else now.last_error or ""
-        return ServerStatus(now.state, now.spec.alias, now.pid, now.restarts, detail)
+        return ServerStatus(now.state, now.spec.alias, now.pid, now.restarts, _detail(now))
 
     async def start(self) -> None:
         """See `api.admin.ports.BackendControl`."""
@@ -53,9 +53,28 @@ class OwnServer:
         return (None,)
 
     async def resize(self, tokens: int | None, model: str | None = None) -> None:
-        """See `engine.ports.Resizer`."""
-        spec = replace(self._manager.status().spec, context=self._usual if tokens is None else tokens)
-        await self._exchange(lambda: self._manager.ensure(spec, drain_seconds=0))
+        """See `engine.ports.Resizer`. Does not start what was stopped."""
+
+        async def ensure() -> None:
+            self._refuse_where_stopped()
+            context = self._usual if tokens is None else tokens
+            await self._manager.ensure(replace(self._manager.status().spec, context=context), drain_seconds=0)
+
+        await self._exchange(ensure)
+
+    def _refuse_where_stopped(self) -> None:
+        """Somebody wants it stopped. Raises `BackendDown`."""
+        now = self._manager.status()
+        if now.state == "stopped":
+            raise BackendDown(now.spec.program.kind, f"{now.spec.program.kind} has been stopped; start it first")
 
     async def _exchange(self, work: Callable[[], Awaitable[object]]) -> None:
         await self._switching.switch(work, drain_seconds=self._drain)
+
+
+def _detail(now: llama.ServerStatus) -> str:
+    if now.state == "loading" and now.progress:
+        return str(now.progress)
+    if now.state in ("failed", "crash-loop"):
+        return now.last_error or ""
+    return f"last error: {now.last_error}" if now.last_error else ""

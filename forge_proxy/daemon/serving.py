@@ -67,6 +67,7 @@ async def serve(settings: Settings, listener: socket.socket, read: Callable[[], 
         for signum in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(signum, stop, signum)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloads.request)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # those from before this wait since the start
         log.info("listening", url=address(*listener.getsockname()[:2]))
         if is_open_to_all(settings.server, listener):
             log.warning("no keys", note="anyone who reaches it may use it: server.allow_public_without_keys")
@@ -132,38 +133,42 @@ async def _self_test(parts: Assembled) -> None:
         log.info("self-test", **card.as_json())
 
 
-async def _run(server: HttpServer, listener: socket.socket, parts: Assembled, *, self_test: bool = False) -> None:
-    """Answer while the model is being loaded: health says so, requests wait. Raises what loading fails with."""
+async def _tell_hardware(parts: Assembled) -> None:
+    found = await parts.machine.profile()
+    gpus = [f"{gpu.name}, {gpu.vram_mb or '?'} MiB" for gpu in found.gpus]
+    structlog.get_logger().info("hardware", gpus=gpus, ram_mb=found.ram_mb, cores=found.cores, because=found.because)
 
+
+async def _load(server: HttpServer, parts: Assembled, *, self_test: bool) -> None:
+    """Load the model, and do what has to wait for it. Ends the server where that fails, and raises with what."""
     log = structlog.get_logger()
+    try:
+        await parts.load()
+    except ForgeError:
+        server.handle_exit(signal.SIGTERM, None)
+        raise
+    health = await parts.backend.health()
+    if health.status != "ok":
+        log.warning("backend does not answer yet", status=health.status, detail=health.detail)
+        return
+    log.info("ready")
+    await _settle(parts.engine)
+    if self_test:
+        await _self_test(parts)
 
-    async def tell_hardware() -> None:
-        found = await parts.machine.profile()
-        gpus = [f"{gpu.name}, {gpu.vram_mb or '?'} MiB" for gpu in found.gpus]
-        log.info("hardware", gpus=gpus, ram_mb=found.ram_mb, cores=found.cores, because=found.because)
 
-    async def load() -> None:
-        try:
-            await parts.load()
-        except ForgeError:
-            server.handle_exit(signal.SIGTERM, None)
-            raise
-        health = await parts.backend.health()
-        if health.status == "ok":
-            log.info("ready")
-            await _settle(parts.engine)
-            if self_test:
-                await _self_test(parts)
-        else:
-            log.warning("backend does not answer yet", status=health.status, detail=health.detail)
-
+async def _run(server: HttpServer, listener: socket.socket, parts: Assembled, *, self_test: bool) -> None:
+    """Answer while the model is being loaded: health says so, requests wait. Raises what loading fails with."""
     gc.collect()
     gc.set_threshold(20_000, 20, 20)  # a parsed request alone is thousands of objects, and none of them is in a cycle
     gc.freeze()  # what there is now stays: the collector need not look at it again
-    telling, loading = asyncio.create_task(tell_hardware()), asyncio.create_task(load())
-    await server.serve(sockets=[listener])
-    telling.cancel()
-    loading.cancel()
+    telling = asyncio.create_task(_tell_hardware(parts))
+    loading = asyncio.create_task(_load(server, parts, self_test=self_test))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        telling.cancel()
+        loading.cancel()
     with suppress(asyncio.CancelledError):
         await loading
 

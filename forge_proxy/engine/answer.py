@@ -20,6 +20,7 @@ from forge_proxy.core.guardrails import (
     CallsForbidden,
     GuardPolicy,
     Outcome,
+    Retry,
     Settled,
     Turn,
     judge_unread,
@@ -28,6 +29,7 @@ from forge_proxy.core.guardrails import (
 )
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.guardrails.usage import Spent
+from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.queueing import FairQueue
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.accommodate import Accommodating
@@ -158,8 +160,7 @@ class Engine:
         """The attempts of a guarded request, until one is an answer. All have the same slot."""
         model = await self.models.name_for(request.model)
         sampling = self.sampling.values_for(self.models.served_as(request.model))
-        spent = Spent()
-        losses = 0
+        spent, losses = Spent(), 0
         attempt: Attempt | None = None
         if unchecked := self._tool_sets.unchecked(turn):
             self._observe(Unchecked(turn.request_id, unchecked))
@@ -174,34 +175,24 @@ class Engine:
                             yield out
                         if attempt.is_over:
                             break
-                for loop in attempt.loops:
-                    self._observe(Looped(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))
-                if attempt.usage is not None:
-                    spent.add(attempt.usage, corrected=bool(turn.added))
-                readings = await readings_of(turn, attempt.replies(), self._thorough)
-                self.text_answers.saw(self.models.served_as(request.model), readings)
-                verdict = attempt.judge(readings)
+                verdict = await self._judge(request, turn, attempt, spent)
             except BackendLost as lost:
                 losses = self._count_loss(turn.request_id, lost, losses, begun=bool(attempt.left))
                 continue
             except UnreadCall as unread:
-                settled = attempt.rescue(unread.written) or judge_unread(turn, attempt.left)
-                if settled is None:
+                verdict = attempt.rescue(unread.written) or judge_unread(turn, attempt.left)
+                if verdict is None:
                     raise
-                verdict = settled
             except (ContextOverflow, ContextBudgetExceeded):
                 if not turn.added or attempt.left:
                     raise
-                self._observe(Retried(turn.request_id, turn.attempt, Fault.NO_ROOM))
-                turn = without_corrections(turn)
-                continue
+                verdict = Retry(without_corrections(turn), Fault.NO_ROOM)
             if isinstance(verdict, Settlement):
                 break
             self._observe(Retried(turn.request_id, turn.attempt, verdict.fault))
             turn = verdict.turn
-        if (usage := spent.usage()) is not None and (request.include_usage or not request.stream):
-            # Counted in the slot: once that is left, the server may be on its way to another model.
-            usage = spent.usage(await self._own_prompt.added_to(_call(request, turn, model)))
+        # Counted in the slot: once that is left, the server may be on its way to another model.
+        usage = await self._usage(request, turn, model, spent)
         slot.leave()  # the backend is done, and nobody shall wait for a caller who reads slowly
         for chunk in verdict.chunks:
             yield chunk
@@ -209,6 +200,23 @@ class Engine:
         for settled in verdict.answers:
             self.text_answers.learn(self.models.served_as(request.model), turn.faults, settled)
         yield _report(turn, verdict.answers, spent)
+
+    async def _judge(self, request: ChatRequest, turn: Turn, attempt: Attempt, spent: Spent) -> Retry | Settlement:
+        """The verdict on an attempt that has ended, once what it showed was noted. Raises as `Attempt.judge`."""
+        for loop in attempt.loops:
+            self._observe(Looped(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))
+        if attempt.usage is not None:
+            spent.add(attempt.usage, corrected=bool(turn.added))
+        readings = await readings_of(turn, attempt.replies(), self._thorough)
+        self.text_answers.saw(self.models.served_as(request.model), readings)
+        return attempt.judge(readings)
+
+    async def _usage(self, request: ChatRequest, turn: Turn, model: str | None, spent: Spent) -> JsonObject | None:
+        """The usage of the delivered attempt; where the caller is told it, without what we added to the prompt."""
+        usage = spent.usage()
+        if usage is None or (request.stream and not request.include_usage):
+            return usage
+        return spent.usage(await self._own_prompt.added_to(_call(request, turn, model)))
 
     def _count_loss(self, request_id: str, lost: BackendLost, losses: int, *, begun: bool) -> int:
         """How often the model server was lost, this time included, if it is to be asked anew; else raises that."""

@@ -86,6 +86,7 @@ class Budgets:
     async def settle(self) -> None:
         """Give the backend the window that the wish wants, once it is there. Raises `BackendFault`."""
         async with self._switching:
+            self._look_again()
             await self._fit(self.wish)
             for model in self._served():
                 await self.of(model)
@@ -93,6 +94,7 @@ class Budgets:
     async def switch(self, wish: BudgetPolicy) -> Budget:
         """Make another wish, and give the backend the window for it. Raises `BudgetUnchanged`: the old one holds."""
         async with self._switching:
+            self._look_again()
             try:
                 await self._fit(wish)
             except BackendFault as fault:
@@ -182,6 +184,10 @@ class Budgets:
 
     def _given_to(self, model: str | None) -> int | None:
         return self._given.get(model, self._given.get(None))
+
+    def _look_again(self) -> None:
+        """What is known of windows may be another one by now; it stays until that is known."""
+        self._windows = OrderedDict((name, (float("-inf"), window)) for name, (_, window) in self._windows.items())
 
     async def _made(self, wish: BudgetPolicy, window: Window) -> Budget:
         sizing = self._sizing if self._resizer is not None else replace(self._sizing, by="fixed")

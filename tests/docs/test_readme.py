@@ -68,6 +68,23 @@ def test_the_opencode_example_is_json_that_names_our_address() -> None:
     assert json.loads(example)["provider"]["forge"]["options"]["baseURL"] == "http://127.0.0.1:8081/v1"
 
 
+def test_the_first_run_prints_what_it_says() -> None:
+    """Each command in its turn, against a daemon as `make run` starts it."""
+    (session,) = [block for block in blocks("") if "forge-proxy status" in block]
+    make = subprocess.run(["make", "-n", "run"], cwd=ROOT, capture_output=True, text=True, check=True)
+    (serve,) = [line for line in make.stdout.splitlines() if "forge-proxy serve" in line]
+    options = serve.partition(" serve ")[2].split()
+
+    with daemon(*options) as process:
+        env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+        env |= {"FORGE_PROXY_URL": process.url}
+        for step in session.split("$ ")[1:]:
+            asked, _, said = step.replace("http://127.0.0.1:8081", process.url).partition("\n")
+            done = subprocess.run(["sh", "-c", asked], cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
+            wanted = re.escape(said).replace("…", ".*")
+            assert re.fullmatch(wanted, done.stdout, re.DOTALL), f"{asked}: {done.stdout}{done.stderr}"
+
+
 def test_what_rescue_is_said_to_print_is_what_it_prints(tmp_path: Path) -> None:
     examples = [block for block in blocks("") if "forge-proxy rescue" in block]
     assert examples
@@ -116,6 +133,6 @@ def test_every_setting_is_described() -> None:
         found = [name for name, field in schema.get("properties", {}).items() if not field.get("description")]
         return found + [name for part in schema.get("$defs", {}).values() for name in undescribed(part)]
 
-    sections = {"server", "backend", "budget", "sampling", "guardrails", "log", "llama_server", "ollama"}
+    sections = {"server", "backend", "budget", "sampling", "guardrails", "log", "llama_server", "llama_cpp", "ollama"}
 
     assert set(undescribed(Settings.model_json_schema())) <= sections

@@ -24,6 +24,8 @@ from forge_proxy.backends.llama_server.launch import LaunchSpec, Program
 from tests.fakes.model_server import application
 
 ROOT = Path(__file__).parents[2]
+_WINDOW = 4096
+"""Of a slot, unless flags say otherwise."""
 _PROGRAM = """#!{python}
 import sys
 sys.path.insert(0, {root!r})
@@ -138,7 +140,8 @@ async def _serve(flags: argparse.Namespace, behaviour: str, folder: Path) -> Non
 
 
 async def _listen(flags: argparse.Namespace, loaded: asyncio.Event) -> None:
-    app = application(flags.parallel or 4)
+    slots = flags.parallel or 4
+    app = application(slots, flags.c // slots if flags.c and flags.parallel else flags.c or _WINDOW)
 
     @web.middleware
     async def guard(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Any:

@@ -291,19 +291,21 @@ def _say(**said: object) -> None:
     sys.stdout.flush()
 
 
-def application(slots: int | None = None) -> web.Application:
-    """The server; with `slots` it tells them as a llama-server does."""
+def application(slots: int | None = None, window: int | None = None) -> web.Application:
+    """The server; with `slots`, and a `window` of each, it tells them as a llama-server does."""
+    told: JsonDict = {} if slots is None else {"total_slots": slots}
+    told |= {} if window is None else {"default_generation_settings": {"n_ctx": window}}
     go = asyncio.Event()
 
     async def answer(request: web.Request) -> web.StreamResponse:
         body: JsonDict = json.loads(await request.read())
-        told = {"model": body["model"], "user": body.get("user")}
+        asking = {"model": body["model"], "user": body.get("user")}
         keys = [request.headers[name] for name in ("Authorization", "X-Api-Key") if name in request.headers]
-        _say(event="asked", **told, keys=keys, messages=len(body["messages"]))
+        _say(event="asked", **asking, keys=keys, messages=len(body["messages"]))
         try:
             return await MODELS[body["model"]](Asked(request, body, go))
         except (asyncio.CancelledError, ConnectionError):
-            _say(event="left", **told)
+            _say(event="left", **asking)
             raise
 
     async def models(_: web.Request) -> web.Response:
@@ -313,7 +315,7 @@ def application(slots: int | None = None) -> web.Application:
         return web.json_response({"error": {"message": "Invalid API Key", "type": "authentication_error"}}, status=401)
 
     async def props(_: web.Request) -> web.Response:
-        return web.json_response({} if slots is None else {"total_slots": slots})
+        return web.json_response(told)
 
     async def let_go(_: web.Request) -> web.Response:
         go.set()

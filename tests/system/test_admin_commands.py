@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.processes import Ended, Process, closed_port, command, daemon
+from tests.fakes.processes import Ended, Process, closed_port, command, daemon, until
 
 ADMIN, USER = "sk-admin", "sk-user"
 
@@ -74,9 +74,26 @@ def test_guardrails_are_switched_by_name(running: Process) -> None:
     assert (wrong.code, wrong.err) == (1, "forge-proxy: rescu: no such field\n")
 
 
+def test_numbers_are_shown_as_numbers_and_switches_as_switches(running: Process) -> None:
+    shown = dict(line.split(maxsplit=1) for line in ask(running, "guardrails").out.splitlines())
+
+    assert (shown["enabled.rescue"], shown["max_text_nudges"]) == ("on", "1")
+
+
+def test_a_server_of_ours_is_stopped_started_restarted_and_its_log_shown(running: Process) -> None:
+    states = [json.loads(ask(running, "backend", verb, "--json").out) for verb in ("stop", "start", "restart")]
+    log = ask(running, "backend", "logs", "-n", "3")
+    same, other = ask(running, "backend", "model", "tiny-tools"), ask(running, "backend", "model", "other")
+
+    assert [said["server"]["state"] for said in states] == ["stopped", "ready", "ready"]
+    assert states[1]["server"]["pid"] != states[2]["server"]["pid"]
+    assert len(log.out.splitlines()) == 3
+    assert (same.code, other.code, other.err) == (0, 1, "forge-proxy: no model 'other' here; there is: tiny-tools\n")
+
+
 @pytest.mark.parametrize("words", [("start",), ("stop",), ("restart",), ("model", "x"), ("logs",)])
-def test_a_server_that_is_not_managed_is_said(running: Process, words: tuple[str, ...]) -> None:
-    ended = ask(running, "backend", *words)
+def test_a_server_that_is_not_managed_is_said(proxy: Process, words: tuple[str, ...]) -> None:
+    ended = ask(proxy, "backend", *words)
 
     assert ended.code == 1
     assert ended.err.startswith("forge-proxy: this backend is not managed by forge-proxy: ")
@@ -114,6 +131,26 @@ def test_settings_are_read_again_on_sighup_and_a_mistake_changes_nothing(running
     assert (done["applied"], done["needs_restart"]) == (["guardrails.max_retries"], ["log.level"])
     assert "did you mean guardrails.max_retries?" in str(refused["error"])
     assert now["max_retries"] == 1
+
+
+def test_a_sighup_before_the_daemon_listens_is_no_end_but_a_reload(server: Process) -> None:
+    starting = Process("forge_proxy", "serve", "--port", "0", "--backend-url", server.url)
+    try:
+        until(lambda: holds_back_sighup(starting.pid), "it has begun")
+        starting.send_signal(signal.SIGHUP)
+
+        starting.wait_for("listening")
+        starting.wait_for("reloaded")
+    finally:
+        code = starting.stop()
+
+    assert code == 0
+
+
+def holds_back_sighup(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    blocked = next(line for line in status.splitlines() if line.startswith("SigBlk:"))
+    return bool(int(blocked.split()[1], 16) & 1 << signal.SIGHUP - 1)
 
 
 def test_settings_are_shown_without_secrets(running: Process, file: Path) -> None:

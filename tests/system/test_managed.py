@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -222,20 +223,26 @@ def test_an_idle_server_is_unloaded_and_only_a_request_wakes_it(fake: Fake) -> N
     assert (starts, answer.status_code, len(fake.starts)) == (1, 200, 2)
 
 
-def test_a_full_disk_under_the_log_harms_no_request(fake: Fake) -> None:
-    with Path("/dev/full").open("w") as full:
+@pytest.mark.parametrize("limit", [None, 600], ids=["dev-full", "rlimit-fsize"])
+def test_a_full_disk_under_the_log_harms_no_request(fake: Fake, tmp_path: Path, limit: int | None) -> None:
+    log = Path("/dev/full") if limit is None else tmp_path / "log"
+    with log.open("w") as full:
         proxy = Process(
             "forge_proxy", "serve", "--port", str(port := claim(0)), "--gguf", str(fake.model),
             "--llama-server", str(fake.path), stderr=full,
         )  # fmt: skip
+        if limit is not None:
+            resource.prlimit(proxy.pid, resource.RLIMIT_FSIZE, (limit, limit))
         try:
             url = f"http://127.0.0.1:{port}"
             until(lambda: not refuses(url) and httpx.get(url + "/readyz").status_code == 200, "it is ready")
             answers = [httpx.post(url + PATH, json=ask("says", tools=[TOOL], stream=s)) for s in (False, True)]
+            switched = httpx.put(url + "/admin/v1/budget", json={"mode": "manual", "tokens": 512}, timeout=30)
         finally:
             code = proxy.stop()
 
-    assert [answer.status_code for answer in answers] == [200, 200]
+    assert [answer.status_code for answer in [*answers, switched]] == [200] * 3
+    assert limit is None or log.stat().st_size == limit
     assert code == 0
     assert has_ended(fake.pid)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
+import sys
 import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +25,18 @@ from forge_proxy.backends.llama_server.manager import ServerManager, SwitchFaile
 from forge_proxy.backends.llama_server.programs import TINY_MODEL
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.daemon import Assembled, assemble
-from forge_proxy.settings import load
+from forge_proxy.settings import load as load_settings
 from tests.fakes.processes import Process, children, command, daemon, has_ended, until
+from tests.live.weather import ASK_PARIS, TOOLS, says
 from tests.system.asking import PATH, ask
+from tests.system.load import load
 
 MODEL = "tiny-tools"
 CLIENTS = 8
 BINARY = os.environ.get("FORGE_TEST_LLAMA_SERVER", "")
 """The real llama-server."""
 SECONDS = float(os.environ.get("FORGE_TEST_SWITCH_SECONDS", "0"))
-"""How long the settings are switched under load; else there are a few switches."""
+"""How long budgets are switched under load; else there are a few switches."""
 ENDLESS = {"stream": True, "max_tokens": 1900, "ignore_eos": True}
 
 
@@ -49,6 +54,14 @@ def over(backend: dict[str, Any], env: dict[str, str] | None = None) -> Generato
     slots = {"FORGE_PROXY_BACKEND__LLAMA_SERVER__SLOTS": "2"}
     with daemon(*binary, env={**slots, **(env or {})}) as proxy:
         proxy.wait_for("ready")
+        yield proxy
+
+
+@pytest.fixture
+def halved(backend: dict[str, Any]) -> Generator[Process]:
+    """A daemon with half of the test model's window."""
+    with over(backend) as proxy:
+        assert httpx.put(proxy.url + "/admin/v1/budget", json={"mode": "forge-fast"}, timeout=30).status_code == 200
         yield proxy
 
 
@@ -123,22 +136,45 @@ def test_an_idle_one_is_unloaded_and_woken(backend: dict[str, Any]) -> None:
     assert (gone, looked, answer.status_code) == ([], 200, 200)
 
 
-async def test_switching_under_load_loses_no_request(backend: dict[str, Any]) -> None:
-    async with loaded(backend) as (parts, manager, client):
-        spec = manager.status().spec
-        stopping = asyncio.Event()
-        asking = [asyncio.create_task(ask_on(client, number, stopping)) for number in range(CLIENTS)]
-        began, switches = time.monotonic(), 0
-        while switches < 3 or time.monotonic() - began < SECONDS:
-            await asyncio.sleep(5 if SECONDS else 0.3)
-            switches += 1
-            await switch(parts, manager, replace(spec, context=(1024, 2048)[switches % 2]))
-        stopping.set()
-        answered = [await task for task in asking]
-        (card,) = await parts.backend.models()
+async def test_budgets_switched_under_load_lose_no_request(backend: dict[str, Any]) -> None:
+    """The figures are on stdout: `pytest -rP` shows them."""
+    body = {**ask(MODEL, max_tokens=60), "messages": ASK_PARIS, "tools": TOOLS}
+    half, some, full = {"mode": "forge-fast"}, {"mode": "manual", "tokens": 1536}, {"mode": "forge-full"}
+    wishes = [(half, 1024), (some, 1536), (full, 2048)]
+    took: list[float] = []
+    with over(backend) as proxy:
+        async with load(proxy.url, body) as answered, httpx.AsyncClient(base_url=proxy.url, timeout=60) as operator:
+            began = time.monotonic()
+            for wish, tokens in cycle(wishes):
+                await asyncio.sleep(5 if SECONDS else 1)
+                asked = time.monotonic()
+                switched = await operator.put("/admin/v1/budget", json=wish)
+                took.append(time.monotonic() - asked)
+                said = switched.json()
+                assert (switched.status_code, said["tokens"], said["window"]) == (200, tokens, tokens), switched.text
+                (card,) = (await operator.get("/v1/models")).json()["data"]
+                assert card["max_context"] == tokens
+                if len(took) >= len(wishes) and time.monotonic() - began >= SECONDS:
+                    break
 
-    assert min(answered) > 0
-    assert card.window == (1024, 2048)[switches % 2]
+    sys.stdout.write(f"{len(took)} switches, the longest in {max(took):.1f} s; {answered.in_words}\n")
+    assert min(answered.each) > 0
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("tools", [None, TOOLS], ids=["passed-through", "guarded"])
+def test_a_prompt_over_the_budget_of_a_server_of_ours_is_told_with_the_numbers(
+    halved: Process, stream: bool, tools: list[Any] | None
+) -> None:
+    body = {**ask(MODEL, stream=stream), "messages": says("word " * 1500), **({"tools": tools} if tools else {})}
+
+    answer = httpx.post(halved.url + PATH, json=body, timeout=30)
+
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, "context_length_exceeded", "messages")
+    said = re.match(r"This model's maximum context length is 1024 tokens\. However, .* (\d+) tokens", error["message"])
+    assert said
+    assert int(said[1]) > 1500
 
 
 async def test_a_switch_that_fails_under_load_goes_back_and_loses_no_request(
@@ -163,7 +199,7 @@ async def test_a_switch_that_fails_under_load_goes_back_and_loses_no_request(
 @asynccontextmanager
 async def loaded(backend: dict[str, Any]) -> AsyncGenerator[tuple[Assembled, ServerManager, httpx.AsyncClient]]:
     """A daemon in this process, its server loaded, and a client of its application."""
-    async with assemble(load(None, {"backend": backend}), lambda _: None) as parts:
+    async with assemble(load_settings(None, {"backend": backend}), lambda _: None) as parts:
         await parts.load()
         assert parts.manager
         app = create_app(parts.engine, parts.backend, GuardPolicy(), ServerConfig())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.fakes.processes import command, daemon
@@ -12,10 +13,11 @@ from tests.fakes.processes import command, daemon
 THREADS = {"FORGE_PROXY_BACKEND__LLAMA_SERVER__THREADS": "1"}
 
 
-def test_check_tells_what_the_model_can_and_keeps_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", [["--self-test"], ["--model", "tiny-tools"]], ids=["asked for", "a model is named"])
+def test_check_tells_what_the_model_can_and_keeps_it(tmp_path: Path, asked: list[str]) -> None:
     env = {**THREADS, "XDG_STATE_HOME": str(tmp_path)}
 
-    done = command("check", "--backend", "embedded", "--port", "0", "--self-test", env=env)
+    done = command("check", "--backend", "embedded", "--port", "0", *asked, env=env)
 
     assert done.code == 0, done.out + done.err
     rows = dict(line.split(maxsplit=1) for line in done.out.splitlines())
@@ -30,8 +32,11 @@ def test_a_daemon_tests_the_model_that_it_loads_if_it_shall(tmp_path: Path) -> N
     env = {**THREADS, "XDG_STATE_HOME": str(tmp_path), "FORGE_PROXY_BACKEND__SELF_TEST": "on-load"}
     with daemon("--backend", "embedded", env=env) as process:
         told = process.wait_for("self-test")
+        shown = httpx.get(f"{process.url.removesuffix('/v1')}/admin/v1/models").json()["data"]
 
     assert (told["model"], told["tools"], told["calls"], told["prefix_cache"]) == ("tiny-tools", "native", True, True)
+    (card,) = [model["capabilities"] for model in shown]
+    assert card.items() <= told.items()
 
 
 @pytest.mark.parametrize("written", ["off", "'off'"])

@@ -10,6 +10,7 @@ from forge_proxy import __version__
 from forge_proxy.api.admin.backend import BackendDesk, BackendNow
 from forge_proxy.api.admin.budget import BudgetNow, shown
 from forge_proxy.api.admin.parts import AdminParts
+from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.guardrails import GuardPolicy
 
 
@@ -20,6 +21,7 @@ class QueueNow(BaseModel):
     running: int
     waiting: int
     limit: int = Field(description="How many may wait before others are a 429.")
+    paused: bool = Field(description="Whether all who come wait: the model server is loaded, stopped or exchanged.")
 
 
 class GpuNow(BaseModel):
@@ -58,6 +60,7 @@ class ModelNow(BaseModel):
 
     id: str
     budget: BudgetNow
+    capabilities: CapabilityCard | None = Field(description="What a self-test found, where there was one.")
 
 
 class ModelsNow(BaseModel):
@@ -83,7 +86,13 @@ class StatusBoard:
             uptime_seconds=round(parts.clock.now() - self._began, 3),
             backend=await self._desk.read(),
             budget=shown(await budgets.of(), budgets.wish),
-            queue=QueueNow(slots=queue.slots, running=queue.running, waiting=queue.waiting, limit=queue.limit),
+            queue=QueueNow(
+                slots=queue.slots,
+                running=queue.running,
+                waiting=queue.waiting,
+                limit=queue.limit,
+                paused=queue.paused,
+            ),
             guardrails=parts.guardrails.now,
             hardware=await self._hardware(),
         )
@@ -92,9 +101,15 @@ class StatusBoard:
         """The models, each with its budget."""
         engine = self._parts.engine
         wish_of = engine.budgets.wish_of
-        cards = await engine.models.list()
-        budgets = [(card.id, await engine.budgets.of(card.id, card.window)) for card in cards]
-        return ModelsNow(data=[ModelNow(id=name, budget=shown(budget, wish_of(name))) for name, budget in budgets])
+        listed = await engine.models.list()
+        budgets = [(card.id, await engine.budgets.of(card.id, card.window)) for card in listed]
+        cards = engine.capabilities.cards
+        return ModelsNow(
+            data=[
+                ModelNow(id=name, budget=shown(budget, wish_of(name)), capabilities=cards.get(name))
+                for name, budget in budgets
+            ]
+        )
 
     async def _hardware(self) -> HardwareNow:
         found = await self._parts.hardware.profile()

@@ -68,11 +68,16 @@ class ManagedLlama:
         return latest.slots
 
     async def context_window(self, model: str | None = None) -> int | None:
-        """See `engine.ports.Backend`. That of one that is asleep is remembered, as its models are."""
-        if self._manager.status().state == "asleep" and (latest := self._manager.latest):
+        """See `engine.ports.Backend`. That of one that is asleep is remembered, as its models are.
+
+        Does not wait for one that is coming: who looks at the daemon meanwhile wants to know how far it is.
+        """
+        status, latest, run = self._manager.status(), self._manager.latest, self._manager.current
+        if run is not None:
+            return await run.server.context_window(model)
+        if status.state == "asleep" and latest:
             return window_of(latest.models, model)
-        run = await self._manager.ready(wake=False)
-        return await run.server.context_window(model)
+        raise BackendNotReady(self.url, status.state, _COME_AGAIN)
 
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`."""
@@ -89,6 +94,8 @@ class ManagedLlama:
             return Health("loading", str(status.progress or status.last_error or status.state))
         if status.state == "asleep":
             return Health("ok", "asleep; the next request wakes it")
+        if status.state == "stopped":
+            return Health("down", f"{status.spec.program.kind} has been stopped")
         return Health("down", status.last_error or status.state)
 
     def _refuse_other(self, run: Run, call: ModelCall) -> None:

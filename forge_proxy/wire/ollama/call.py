@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.wire.ollama.messages import encode_messages
-from forge_proxy.wire.ollama.options import Think, encode_format, encode_options, own_fields
+from forge_proxy.wire.ollama.options import encode_format, encode_options, own_fields
 from forge_proxy.wire.ollama.tools import encode_spec, encode_tools
 from forge_proxy.wire.openai.call import call_schema, messages_of
+from forge_proxy.wire.openai.thinking import Think
 
 
 @dataclass(frozen=True, slots=True)

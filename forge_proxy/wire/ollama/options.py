@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
-
-Think: TypeAlias = bool | str
-"""Whether the model thinks, or how much: `low`, `medium`, `high` and, in newer versions, `max`."""
+from forge_proxy.wire.openai.thinking import think_of
 
 _OPTIONS = {
     "temperature": "temperature",
@@ -27,7 +23,6 @@ _OPTIONS = {
 }
 _OWN = ("keep_alive", "logprobs", "top_logprobs")
 """Fields that both have under the same name."""
-_EFFORTS: dict[str, Think] = {"none": False, "minimal": "low", "xhigh": "high"}
 _PLACED = frozenset({*_OPTIONS, *_OWN, "model", "messages", "stream", "stop", "tools", "options", "format"})
 _SEEN_TO_HERE = frozenset({"stream_options", "tool_choice", "parallel_tool_calls"})
 
@@ -73,19 +68,6 @@ def encode_format(body: JsonObject) -> Json:
             return schema if is_object(schema) else "json"
         case _:
             return body.get("format")
-
-
-def think_of(body: JsonObject) -> Think | None:
-    """What a request says of thinking, in whichever of the usual ways; None where it says nothing."""
-    match body:
-        case {"think": bool() | str() as said}:
-            return said
-        case {"reasoning_effort": str(effort)} | {"reasoning": {"effort": str(effort)}}:
-            return _EFFORTS.get(effort, effort)
-        case {"chat_template_kwargs": {"enable_thinking": bool(said)}}:
-            return said
-        case _:
-            return None
 
 
 def left_out(body: JsonObject) -> tuple[str, ...]:

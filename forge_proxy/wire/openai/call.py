@@ -9,6 +9,7 @@ from forge_proxy.core.projection import plain
 from forge_proxy.wire.openai.history import healed
 from forge_proxy.wire.openai.prompted import tools_text, with_tools
 from forge_proxy.wire.openai.roles import in_dialect, with_thoughts
+from forge_proxy.wire.openai.thinking import think_of
 
 _GO_ON = "Go on."
 SAMPLING = ("temperature", "top_p", "top_k")
@@ -39,10 +40,7 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
         body["tools"] = [*_as_list(body.get("tools")), _encode_tool(call.respond)]
     if dialect.plain_schemas and is_list(tools := body.get("tools")):
         body["tools"] = [_plain(tool) for tool in tools]
-    for name, value in call.sampling.items():
-        known = name if dialect.llama_cpp else _NAMES_ELSEWHERE.get(name, name)
-        if body.get(known) is None:
-            body[known] = value
+    _add_defaults(body, call)
     if dialect.llama_cpp and request.stream and call.stream:
         body.setdefault("return_progress", True)
     if dialect.choice_in_words and is_object(said := body.get("tool_choice")) and said.get("type") != "custom":
@@ -61,6 +59,18 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
     if not dialect.forced_choice and body.get("tool_choice") != "none":
         body.pop("tool_choice", None)
     return body
+
+
+def _add_defaults(body: dict[str, Json], call: ModelCall) -> None:
+    """What our settings say of a request, field by field where the caller says nothing."""
+    dialect = call.dialect
+    for name, value in (*call.sampling.items(), *dialect.defaults.items()):
+        known = name if dialect.llama_cpp else _NAMES_ELSEWHERE.get(name, name)
+        if body.get(known) is None:
+            body[known] = value
+    if dialect.thinks is not None and think_of(body) is None:
+        said = body.get("chat_template_kwargs")
+        body["chat_template_kwargs"] = {**(said if is_object(said) else {}), "enable_thinking": dialect.thinks}
 
 
 def messages_of(call: ModelCall, dialect: Dialect) -> list[Json]:

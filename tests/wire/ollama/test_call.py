@@ -10,8 +10,9 @@ from forge_proxy.core.chat import Message, MessageType, ModelCall, ToolCall, Too
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.wire.ollama.call import Terms, encode_call, encode_loading, encode_unloading
-from forge_proxy.wire.ollama.options import left_out, think_of
+from forge_proxy.wire.ollama.options import left_out
 from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.openai.thinking import think_of
 
 USER = {"role": "user", "content": "hi"}
 CITY: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

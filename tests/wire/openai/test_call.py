@@ -224,3 +224,30 @@ def test_a_call_that_is_demanded_is_the_only_text_there_can_be(llama_cpp: bool) 
     assert not jsonschema_rs.is_valid(schema, {"name": "mcp.list/all", "arguments": {}})
     assert (body["tools"], body["messages"], body["tool_choice"]) == (TOOLS, HISTORY, "none")
     assert body.get("reasoning_format") == ("none" if llama_cpp else None)
+
+
+@pytest.mark.parametrize(
+    ("said", "sent"),
+    [
+        ({}, {"cache_prompt": False, "id_slot": 1, "chat_template_kwargs": {"enable_thinking": False}}),
+        ({"id_slot": 0, "cache_prompt": True}, {"id_slot": 0, "cache_prompt": True}),
+        ({"chat_template_kwargs": {"x": 1}}, {"chat_template_kwargs": {"x": 1, "enable_thinking": False}}),
+        ({"chat_template_kwargs": {"enable_thinking": True}}, {"chat_template_kwargs": {"enable_thinking": True}}),
+    ],
+)
+def test_what_the_settings_say_goes_where_a_caller_says_nothing(said: Body, sent: Body) -> None:
+    dialect = Dialect(llama_cpp=True, defaults={"cache_prompt": False, "id_slot": 1}, thinks=False)
+
+    body = encode_call(ModelCall(asking([{"role": "user", "content": "hi"}], **said), stream=False, dialect=dialect))
+
+    assert body.items() >= sent.items()
+
+
+def test_a_caller_who_says_how_much_to_think_is_not_overruled() -> None:
+    dialect = Dialect(llama_cpp=True, thinks=True)
+
+    body = encode_call(
+        ModelCall(asking([{"role": "user", "content": "hi"}], reasoning_effort="none"), stream=False, dialect=dialect)
+    )
+
+    assert "chat_template_kwargs" not in body

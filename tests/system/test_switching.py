@@ -1,0 +1,186 @@
+"""Budgets and the model server switched over HTTP: what clients see of it that ask meanwhile, and what an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.fakes.llama_server import Fake
+from tests.fakes.processes import Process, daemon, until
+from tests.system.asking import PATH, TOOL, JsonDict, ask, error, events, text
+from tests.system.managed import over
+
+ADMIN = "/admin/v1"
+NO_ROOM = {"mode": "manual", "tokens": 666}
+"""A window for which the fake server has no memory."""
+both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Fake:
+    return Fake(tmp_path)
+
+
+@pytest.fixture
+def proxy(fake: Fake) -> Generator[Process]:
+    with over(fake) as proxy:
+        yield proxy
+
+
+def put_budget(proxy: Process, wish: JsonDict) -> httpx.Response:
+    return httpx.put(f"{proxy.url}{ADMIN}/budget", json=wish, timeout=30)
+
+
+def backend(proxy: Process, verb: str) -> JsonDict:
+    """What the model server is after that was done to it."""
+    answer = httpx.post(f"{proxy.url}{ADMIN}/backend/{verb}", timeout=30)
+    assert answer.status_code == 200, answer.text
+    said: JsonDict = answer.json()["server"]
+    return said
+
+
+def look(proxy: Process, what: str) -> JsonDict:
+    answer = httpx.get(f"{proxy.url}{ADMIN}/{what}", timeout=10)
+    assert answer.status_code == 200, answer.text
+    said: JsonDict = answer.json()
+    return said
+
+
+def queue_is(proxy: Process, **wanted: object) -> Callable[[], bool]:
+    return lambda: wanted.items() <= look(proxy, "status")["queue"].items()
+
+
+def sends(pool: ThreadPoolExecutor, proxy: Process, body: JsonDict) -> Future[httpx.Response]:
+    return pool.submit(httpx.post, proxy.url + PATH, json=body, timeout=30)
+
+
+def test_a_switch_that_fails_is_undone_and_said_and_no_request_is_lost(fake: Fake, proxy: Process) -> None:
+    before = look(proxy, "budget")
+    bodies = [ask("says", stream=stream, **tools) for stream in (False, True) for tools in ({}, {"tools": [TOOL]})]
+    with ThreadPoolExecutor(6) as pool:
+        running = sends(pool, proxy, ask("waits", stream=True))
+        until(lambda: fake.asked("waits") == 1, "an answer is under way")
+        switch = pool.submit(put_budget, proxy, NO_ROOM)
+        until(queue_is(proxy, paused=True), "the switch has begun")
+        asked = [sends(pool, proxy, body) for body in bodies]
+        until(queue_is(proxy, waiting=4), "they wait for it")
+        fake.go()
+        refused = switch.result(30)
+        answers = [future.result(30) for future in asked]
+
+    said = error(refused)
+    assert (refused.status_code, said["code"]) == (502, "budget_unchanged")
+    assert "failed to allocate buffer for kv cache; it runs as before again" in said["message"]
+    assert text(events(running.result(0).text.splitlines())) == "one two three"
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert all("three" in answer.text for answer in answers)
+    assert look(proxy, "budget") == before
+    assert [("666" in start["flags"]) for start in fake.starts] == [False, True, False]
+
+
+def test_a_server_that_was_stopped_refuses_until_it_is_started_and_no_switch_starts_it(
+    fake: Fake, proxy: Process
+) -> None:
+    stopped = backend(proxy, "stop")
+    answers = [httpx.post(proxy.url + PATH, json=ask("says", stream=stream), timeout=10) for stream in (False, True)]
+    health = httpx.get(proxy.url + "/health")
+    refused = put_budget(proxy, {"mode": "forge-fast"})
+    still, starts = look(proxy, "backend")["server"], len(fake.starts)
+    started = backend(proxy, "start")
+    after = httpx.post(proxy.url + PATH, json=ask("says"), timeout=10)
+
+    assert [server["state"] for server in (stopped, still, started)] == ["stopped", "stopped", "ready"]
+    assert [(answer.status_code, error(answer)["code"]) for answer in answers] == [(503, "backend_down")] * 2
+    assert error(answers[0])["message"] == health.json()["error"]["message"] == "llama-server has been stopped"
+    assert answers[0].headers["x-should-retry"] == "false"
+    assert (refused.status_code, error(refused)["code"]) == (502, "budget_unchanged")
+    assert "has been stopped; start it first" in error(refused)["message"]
+    assert (starts, len(fake.starts), after.status_code) == (1, 2, 200)
+
+
+def test_stopping_lets_answers_end_and_who_waits_is_refused_then(fake: Fake, proxy: Process) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        running = sends(pool, proxy, ask("waits", stream=True))
+        until(lambda: fake.asked("waits") == 1, "an answer is under way")
+        stopping = pool.submit(backend, proxy, "stop")
+        until(queue_is(proxy, paused=True), "it is being stopped")
+        late = sends(pool, proxy, ask("says"))
+        until(queue_is(proxy, waiting=1), "who comes waits")
+        fake.go()
+
+        assert text(events(running.result(30).text.splitlines())) == "one two three"
+        assert stopping.result(30)["state"] == "stopped"
+        assert error(late.result(30))["code"] == "backend_down"
+
+
+def test_the_last_error_of_a_server_that_runs_again_is_told_as_such(proxy: Process) -> None:
+    put_budget(proxy, NO_ROOM)
+
+    server = look(proxy, "backend")["server"]
+
+    assert server["state"] == "ready"
+    assert server["detail"].startswith("last error: llama-server with ")
+
+
+def test_an_operator_who_looks_while_a_model_loads_is_answered_at_once(fake: Fake) -> None:
+    fake.behaves("loads when told")
+    with over(fake, ready=False) as proxy:
+        until(lambda: "one more layer" in look(proxy, "backend")["server"]["detail"], "it loads")
+        seen = [look(proxy, what) for what in ("status", "budget", "backend", "backend/logs", "config")]
+        (fake.folder / "loaded").touch()
+        proxy.wait_for("ready")
+
+    status, budget, *_ = seen
+    assert status["backend"]["health"]["status"] == "loading"
+    assert "one more layer" in status["backend"]["server"]["detail"]
+    assert budget["tokens"] is None
+
+
+def test_a_budget_chosen_while_the_model_loads_is_given_to_it_afterwards(fake: Fake) -> None:
+    fake.behaves("loads when told", "well")
+    with over(fake, ready=False) as proxy:
+        until(lambda: look(proxy, "backend")["server"]["state"] == "loading", "it loads")
+        told = put_budget(proxy, {"mode": "forge-fast"})
+        (fake.folder / "loaded").touch()
+        until(lambda: look(proxy, "budget")["window"] == 2048, "it has the window")
+        answer = httpx.post(proxy.url + PATH, json=ask("says"), timeout=30)
+
+    assert (told.status_code, told.json()["tokens"]) == (200, None)
+    assert told.json()["because"] == "half of forge-full: the model server has not told its window yet"
+    assert (answer.status_code, len(fake.starts)) == (200, 2)
+
+
+def test_looking_does_not_wake_an_idle_server(fake: Fake) -> None:
+    with over(fake, env={"FORGE_PROXY_BACKEND__LLAMA_SERVER__IDLE_UNLOAD_SECONDS": "0.3"}) as proxy:
+        proxy.wait_for("model server", state="asleep")
+        server = look(proxy, "status")["backend"]["server"]
+        for what in ("models", "budget", "backend", "backend/logs", "guardrails"):
+            look(proxy, what)
+        starts = len(fake.starts)
+        answer = httpx.post(proxy.url + PATH, json=ask("says", stream=True), timeout=30)
+
+    assert (server["state"], server["pid"], starts) == ("asleep", None, 1)
+    assert (text(events(answer.text.splitlines())), len(fake.starts)) == ("one two three", 2)
+
+
+@both
+@pytest.mark.parametrize("tools", [{}, {"tools": [TOOL]}], ids=["passed-through", "guarded"])
+def test_a_prompt_over_an_enforced_budget_is_refused_with_the_numbers(
+    server: Process, stream: bool, tools: JsonDict
+) -> None:
+    user = f"over {stream} {bool(tools)}"
+    long = {"messages": [{"role": "user", "content": "word " * 1000}], "user": user}
+    with daemon("--backend-url", server.url) as proxy:
+        budget = put_budget(proxy, {"mode": "manual", "tokens": 512}).json()
+        answer = httpx.post(proxy.url + PATH, json={**ask("says", stream=stream, **tools), **long}, timeout=10)
+        (window,) = {card["max_context"] for card in httpx.get(proxy.url + "/v1/models").json()["data"]}
+
+    said = error(answer)
+    assert (budget["enforced"], window) == (True, 512)
+    assert (answer.status_code, said["code"], said["param"]) == (400, "context_length_exceeded", "messages")
+    assert said["message"].startswith("This model's maximum context length is 512 tokens. However, your messages")
+    assert user not in server.printed
