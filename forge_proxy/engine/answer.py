@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
 from typing import TypeAlias
 
 from forge_proxy.core.capability import CapabilityCard
@@ -166,7 +165,7 @@ class Engine:
             self._observe(Unchecked(turn.request_id, unchecked))
         while True:
             attempt = Attempt(turn, request.choices, after=attempt)
-            call = replace(_call(request, turn, model), sampling=sampling)
+            call = _call(request, turn, model, sampling)
             try:
                 await self.budgets.admit(call, self._backend.count_tokens)
                 async with aclosing(self._backend.stream(call)) as chunks:
@@ -192,7 +191,7 @@ class Engine:
             self._observe(Retried(turn.request_id, turn.attempt, verdict.fault))
             turn = verdict.turn
         # Counted in the slot: once that is left, the server may be on its way to another model.
-        usage = await self._usage(request, turn, model, spent)
+        usage = await self._usage(call, spent)
         slot.leave()  # the backend is done, and nobody shall wait for a caller who reads slowly
         for chunk in verdict.chunks:
             yield chunk
@@ -211,12 +210,12 @@ class Engine:
         self.text_answers.saw(self.models.served_as(request.model), readings)
         return attempt.judge(readings)
 
-    async def _usage(self, request: ChatRequest, turn: Turn, model: str | None, spent: Spent) -> JsonObject | None:
+    async def _usage(self, call: ModelCall, spent: Spent) -> JsonObject | None:
         """The usage of the delivered attempt; where the caller is told it, without what we added to the prompt."""
         usage = spent.usage()
-        if usage is None or (request.stream and not request.include_usage):
+        if usage is None or (call.request.stream and not call.request.include_usage):
             return usage
-        return spent.usage(await self._own_prompt.added_to(_call(request, turn, model)))
+        return spent.usage(await self._own_prompt.added_to(call))
 
     def _count_loss(self, request_id: str, lost: BackendLost, losses: int, *, begun: bool) -> int:
         """How often the model server was lost, this time included, if it is to be asked anew; else raises that."""
@@ -226,7 +225,7 @@ class Engine:
         return losses + 1
 
 
-def _call(request: ChatRequest, turn: Turn, model: str | None) -> ModelCall:
+def _call(request: ChatRequest, turn: Turn, model: str | None, sampling: JsonObject) -> ModelCall:
     # llama-server refuses logprobs in a stream with tools; whole, it has them.
     stream = request.stream or not request.body.get("logprobs")
     return ModelCall(
@@ -237,6 +236,7 @@ def _call(request: ChatRequest, turn: Turn, model: str | None) -> ModelCall:
         demanded=turn.held_to,
         model=model,
         usage=True,
+        sampling=sampling,
     )
 
 

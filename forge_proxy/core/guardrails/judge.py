@@ -268,11 +268,11 @@ def _with_ids(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
     seen = set(turn.used_ids)
     out: list[ToolCall] = []
     for index, call in enumerate(calls):
-        identity = call.id
-        if not identity or identity in seen:
+        if not call.id or call.id in seen:
             identity = hashlib.sha256(f"{turn.id_seed}/{turn.attempt}/{index}".encode()).hexdigest()[:9]
-        seen.add(identity)
-        out.append(replace(call, id=identity))
+            call = replace(call, id=identity)
+        seen.add(call.id)
+        out.append(call)
     return tuple(out)
 
 
