@@ -5,7 +5,7 @@ Where the server can be given another window, a budget says which (`given`); whe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal, TypeAlias, assert_never
 
@@ -112,6 +112,14 @@ def fit_budget(wish: BudgetPolicy, window: Window, sizing: Sizing, hardware: Har
         return Budget(wish.mode, tokens, because, window.now, enforced=smaller or sizing.truncates)
     tokens, given, because = _sized(wish, window, sizing, hardware)
     return Budget(wish.mode, tokens, because, window.now, given, enforced=sizing.truncates)
+
+
+def as_taken(budget: Budget) -> Budget:
+    """The budget once the server was given the window for it: it may have taken less, what its model was trained with."""
+    if budget.window is None or budget.tokens is None or budget.window >= budget.tokens:
+        return budget
+    because = f"{budget.because}, but the model server took {budget.window}"
+    return replace(budget, tokens=budget.window, because=because)
 
 
 def _within(wish: BudgetPolicy, window: int | None) -> tuple[int | None, str]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import orjson
 
-from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Sizing, Window, fit_budget
+from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Sizing, Window, as_taken, fit_budget
 from forge_proxy.core.chat import ModelCall, ModelCard
 from forge_proxy.core.errors import BackendFault, BudgetUnchanged, ContextBudgetExceeded
 from forge_proxy.core.estimate import estimate_tokens
@@ -68,6 +68,8 @@ class Budgets:
         """
         model = self._key(model)
         budget = await self._made(self.wish_of(model), await self._window(model, told))
+        if budget.given is not None and budget.given == self._given_to(model):
+            budget = as_taken(budget)
         if self._told.get(model) != budget:
             if len(self._told) >= _REMEMBERED:
                 self._told.clear()

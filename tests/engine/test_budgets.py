@@ -27,6 +27,7 @@ class Server:
 
     window: int | None = 8192
     own: int = 8192
+    most: int = 1_000_000
     fault: BackendUnreachable | None = None
     counts: bool = True
     asked: list[str | None] = field(default_factory=list[str | None])
@@ -45,7 +46,7 @@ class Server:
     async def resize(self, tokens: int | None, model: str | None = None) -> None:
         if self.fault:
             raise self.fault
-        self.window = tokens or self.own
+        self.window = min(tokens or self.own, self.most)
 
     async def count_tokens(self, call: ModelCall) -> int | None:
         self.counted += 1
@@ -217,6 +218,16 @@ async def test_a_name_first_asked_for_after_a_switch_has_the_budget_of_the_serve
     assert (await budgets.of("tiny", told=4096)).tokens == 4096
     assert (await budgets.of("other")).tokens == 4096
     assert [event.model for event in heard if isinstance(event, BudgetChosen)] == [None]  # it is told once
+
+
+async def test_a_server_that_takes_less_than_it_is_given_is_believed() -> None:
+    server = Server(most=8192)
+    budgets, _ = made(server, sizing=Sizing("restart"))
+
+    asked = await budgets.switch(BudgetPolicy(mode=BudgetMode.MANUAL, tokens=999_999))
+
+    assert (asked.tokens, server.window) == (8192, 8192)
+    assert asked.because == "999999 tokens are asked for, but the model server took 8192"
 
 
 async def test_a_wish_that_was_there_from_the_start_is_given_to_the_server_when_it_is_there() -> None:
