@@ -115,7 +115,7 @@ def fit_budget(wish: BudgetPolicy, window: Window, sizing: Sizing, hardware: Har
 
 
 def as_taken(budget: Budget) -> Budget:
-    """The budget once the server was given the window for it: it may have taken less, what its model was trained with."""
+    """The budget once the server was given the window for it: it may have taken less, as its model was trained with."""
     if budget.window is None or budget.tokens is None or budget.window >= budget.tokens:
         return budget
     because = f"{budget.because}, but the model server took {budget.window}"
