@@ -25,6 +25,10 @@ class Catalog:
         """The model of this name or alias; None where there is none."""
         return asked if asked in self.names else self.aliases.get(asked)
 
+    def aliases_of(self, name: str) -> list[str]:
+        """The other names of a model, in the order of the settings."""
+        return [alias for alias, leads_to in self.aliases.items() if leads_to == name]
+
     def find(self, asked: str | None) -> str:
         """The model that a request means: by name, by alias, else the default, else the only one.
 

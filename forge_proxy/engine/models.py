@@ -6,10 +6,12 @@ With a catalog the names are those of the catalog, and a request that means none
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.chat import ModelCard
 from forge_proxy.core.errors import BackendDown, BackendFault, BackendNotReady, BackendUnreachable, UnknownModel
+from forge_proxy.core.jsontypes import Json
 from forge_proxy.engine.ports import Backend, Clock
 
 _KEPT_FOR = 30.0
@@ -34,7 +36,7 @@ class Models:
 
     async def list(self) -> Sequence[ModelCard]:
         """The models now. Raises `BackendFault`."""
-        self._cards = await self._backend.models()
+        self._cards = [self._with_aliases(card) for card in await self._backend.models()]
         self._names = frozenset(name for card in self._cards for name in _names(card))
         self._until = self._clock.now() + _KEPT_FOR
         return self._cards
@@ -42,6 +44,12 @@ class Models:
     def forget(self) -> None:
         """The backend is another one now, or serves with another window: it is asked before the next request."""
         self._until = float("-inf")
+
+    def _with_aliases(self, card: ModelCard) -> ModelCard:
+        if self._catalog is None:
+            return card
+        aliases: list[Json] = [*self._catalog.aliases_of(card.id)]
+        return replace(card, details={**card.details, "aliases": aliases})
 
     async def get(self, name: str) -> ModelCard:
         """One model by its name, or alias. Raises `UnknownModel` or `BackendFault`."""

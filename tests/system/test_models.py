@@ -17,7 +17,7 @@ import pytest
 
 from forge_proxy.backends.llama_server.programs import TINY_MODEL
 from tests.fakes.llama_server import Fake
-from tests.fakes.processes import Process, daemon, until
+from tests.fakes.processes import Process, command, daemon, until
 from tests.system.asking import PATH, ask, error, events, text
 
 CLIENTS, EACH = 8, 4
@@ -85,12 +85,16 @@ def test_a_crowd_asks_a_real_server_for_two_models_at_once_and_every_answer_come
     with catalog(tmp_path, models, backend) as proxy, ThreadPoolExecutor(CLIENTS) as pool:
         talks = list(pool.map(talk, range(CLIENTS)))
         listed = httpx.get(f"{proxy.url}/v1/models").json()["data"]
+        connected = command("connect", "env", "--model", "RIGHT", "--url", proxy.url)
         swaps = proxy.printed.count('"event":"model swapped"')
         failed = proxy.printed.count('"event":"failed"')
 
     assert [len(said) for said in talks] == [EACH] * CLIENTS
     assert len({one for said in talks for one in said}) == 1
     assert {model["id"]: model["context_length"] for model in listed} == {"left": 512, "right": 1024}
+    assert [model["aliases"] for model in listed] == [["LEFT"], ["RIGHT"]]
+    assert "OPENAI_MODEL=RIGHT" in connected.out, connected.err
+    assert "FORGE_CONTEXT_WINDOW=1024" in connected.out
     assert failed == 0
     assert 1 <= swaps < CLIENTS * EACH / 2
 

@@ -45,12 +45,13 @@ def connect(
 def _target(remote: Remote, key: str | None, wanted: str | None) -> Target:
     """The daemon's model and window. Raises `NoDaemon` or `RefusedByDaemon`."""
     cards = {str(card["id"]): card for card in remote.ask("GET", "/v1/models").get("data", [])}
+    named = {alias: card for card in cards.values() for alias in card.get("aliases") or ()} | cards
     if wanted is None and len(cards) != 1:
         raise NoDaemon(f"say which model with --model; there is: {', '.join(cards) or 'none'}")
-    if wanted is not None and wanted not in cards:
-        raise NoDaemon(f"no model {wanted!r} at {remote.root}; there is: {', '.join(cards) or 'none'}")
+    if wanted is not None and wanted not in named:
+        raise NoDaemon(f"no model {wanted!r} at {remote.root}; there is: {', '.join(named) or 'none'}")
     name = wanted if wanted is not None else next(iter(cards))
-    return Target(remote.root, key or "none", name, cards[name].get("max_model_len"))
+    return Target(remote.root, key or "none", name, named[name].get("max_model_len"))
 
 
 def _print_files(setup: Setup) -> None:
