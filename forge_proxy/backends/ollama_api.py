@@ -11,7 +11,7 @@ import orjson
 from forge_proxy.backends.http import HttpClient, HttpResponse, read_capped
 from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault, InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject
-from forge_proxy.wire.ollama.answer import UnreadableLine
+from forge_proxy.wire.answers import UnreadableAnswer
 from forge_proxy.wire.ollama.errors import read_error, status_in
 
 _KEPT_HEADERS = ("retry-after", "retry-after-ms")
@@ -54,7 +54,7 @@ class OllamaApi:
         headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
         return read_error(self.url, response.status, _parsed(await read_capped(response)), headers)
 
-    def fault(self, unreadable: UnreadableLine) -> BackendFault:
+    def fault(self, unreadable: UnreadableAnswer) -> BackendFault:
         """What it means that a line cannot be read: the server's own error, or that it broke off."""
         if unreadable.error is None:
             return BackendBroke(self.url, str(unreadable))

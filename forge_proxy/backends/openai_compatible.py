@@ -14,7 +14,8 @@ from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault, In
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
 from forge_proxy.core.stream import Chunk
-from forge_proxy.wire.openai.answer import UnreadableAnswer, decode_answer
+from forge_proxy.wire.answers import UnreadableAnswer
+from forge_proxy.wire.openai.answer import decode_answer
 from forge_proxy.wire.openai.call import encode_call
 from forge_proxy.wire.openai.models import decode_models
 from forge_proxy.wire.openai.places import CallPlaces

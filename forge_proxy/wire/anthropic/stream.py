@@ -6,9 +6,9 @@ import orjson
 
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object
 from forge_proxy.core.stream import THOUGHTS, CallDelta, Chunk, Delta
+from forge_proxy.wire.answers import EventReader, UnreadableAnswer, joined, read_answer
 from forge_proxy.wire.anthropic.tools import ToolNames
-from forge_proxy.wire.openai.answer import UnreadableAnswer
-from forge_proxy.wire.sse import BOM, SseError, SseReader
+from forge_proxy.wire.sse import BOM
 
 _FINISHES = {
     "end_turn": "stop",
@@ -21,45 +21,24 @@ _FINISHES = {
 }
 
 
-class MessageReader:
+class MessageReader(EventReader):
     """Fed the bytes of a stream, or a whole message, gives out its chunks.
 
     `model` is put in place of the server's name for its model, `names` are those under which tools were offered.
     """
 
     def __init__(self, names: ToolNames, model: str | None = None) -> None:
-        self.begun = False
-        self.finished = False
-        """Whether the answer is complete: its stop reason has been read."""
-        self.done = False
-        """Whether the last event has been read."""
-        self.fault: UnreadableAnswer | SseError | None = None
-        """Why nothing more can be read; what came before it has been given out."""
-        self._reader = SseReader()
+        super().__init__()
         self._names = names
         self._model = model
         self._blocks: dict[int, _Block] = {}
         self._calls = 0
         self._usage: dict[str, Json] = {}
 
-    def feed(self, piece: bytes) -> list[Chunk]:
-        """The chunks that `piece` completes: what came together leaves together."""
-        try:
-            events = self._reader.feed(piece)
-        except SseError as exc:
-            self.fault = exc
-            return []
-        return self._read(events)
-
-    def end(self) -> list[Chunk]:
-        """The chunks that the end of the stream completes."""
-        last = self._reader.end()
-        return self._read([last]) if last is not None else []
-
     def whole(self, raw: bytes) -> list[Chunk]:
         """A whole message, as the same chunk that its stream would have been."""
         try:
-            message = _object(raw.removeprefix(BOM))
+            message = read_answer(raw.removeprefix(BOM))
         except UnreadableAnswer as exc:
             self.fault = exc
             return []
@@ -73,13 +52,13 @@ class MessageReader:
             events.append({"type": "content_block_stop", "index": index})
         events.append({"type": "message_delta", "delta": message, "usage": message.get("usage")})
         events.append({"type": "message_stop"})
-        return [_joined([chunk for event in events if (chunk := self._take(event)) is not None])]
+        return [joined([chunk for event in events if (chunk := self._take(event)) is not None])]
 
     def _read(self, events: list[bytes]) -> list[Chunk]:
         chunks: list[Chunk] = []
         for event in events:
             try:
-                chunk = self._take(_object(event))
+                chunk = self._take(read_answer(event))
             except UnreadableAnswer as exc:
                 self.fault = exc
                 break
@@ -87,7 +66,7 @@ class MessageReader:
                 chunks.append(chunk)
             if self.done:
                 break
-        return [_joined(chunks)] if len(chunks) > 1 else chunks
+        return [joined(chunks)] if len(chunks) > 1 else chunks
 
     def _take(self, event: JsonObject) -> Chunk | None:
         """What one event adds; None for one that says nothing of the answer, such as `ping`."""
@@ -210,28 +189,5 @@ def _number(fields: JsonObject, key: str) -> int | None:
     return value if is_integer(value) else None
 
 
-def _object(raw: bytes) -> JsonObject:
-    try:
-        value: Json = orjson.loads(raw)
-    except orjson.JSONDecodeError as exc:
-        raise UnreadableAnswer(f"not JSON: {exc}") from exc
-    if not is_object(value):
-        raise UnreadableAnswer("not a JSON object")
-    if value.get("error"):
-        raise UnreadableAnswer("an error in place of an answer", value)
-    if value.get("object") == "error":
-        raise UnreadableAnswer("an error in place of an answer", {"error": value})
-    return value
-
-
 def _chunk(delta: Delta | None) -> Chunk | None:
     return Chunk((delta,)) if delta is not None else None
-
-
-def _joined(chunks: list[Chunk]) -> Chunk:
-    """Chunks that came together, as one."""
-    head: dict[str, Json] = {}
-    for chunk in chunks:
-        head.update(chunk.head)
-    usage = next((chunk.usage for chunk in reversed(chunks) if chunk.usage is not None), None)
-    return Chunk(tuple(delta for chunk in chunks for delta in chunk.deltas), usage, head)

@@ -9,6 +9,7 @@ import orjson
 
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object
 from forge_proxy.core.stream import CallDelta, Chunk, Delta
+from forge_proxy.wire.answers import UnreadableAnswer, read_answer
 
 _FINISH = {"load": "stop", "unload": "stop", "": "stop"}
 _PER_MS = 1e6
@@ -20,14 +21,6 @@ _TIMES = {
     "total_duration": "total_ms",
 }
 _COUNTS = {"prompt_eval_cached_count": "cache_n", "prompt_eval_count": "prompt_n", "eval_count": "predicted_n"}
-
-
-class UnreadableLine(ValueError):
-    """What was sent is no line of an answer. `error` is the whole object, where it is one with an error in it."""
-
-    def __init__(self, why: str, error: Json = None) -> None:
-        super().__init__(why)
-        self.error = error
 
 
 class AnswerReader:
@@ -46,12 +39,12 @@ class AnswerReader:
         self._calls = 0
 
     def read(self, line: bytes) -> Chunk:
-        """The chunk that a line means. Raises `UnreadableLine`."""
-        said = _parsed(line)
+        """The chunk that a line means. Raises `UnreadableAnswer`."""
+        said = read_answer(line)
         message = said.get("message")
         self.done = said.get("done") is True
         if not is_object(message) and not self.done:
-            raise UnreadableLine("a line without a message")
+            raise UnreadableAnswer("a line without a message")
         fields: JsonObject = message if is_object(message) else {}
         calls = fields.get("tool_calls")
         delta = Delta(
@@ -87,18 +80,6 @@ class AnswerReader:
             name=name if isinstance(name, str) else "",
             arguments=arguments if isinstance(arguments, str) else orjson.dumps(arguments or {}).decode(),
         )
-
-
-def _parsed(line: bytes) -> dict[str, Json]:
-    try:
-        said: Json = orjson.loads(line)
-    except orjson.JSONDecodeError as exc:
-        raise UnreadableLine(f"not JSON: {exc}") from exc
-    if not is_object(said):
-        raise UnreadableLine("not a JSON object")
-    if said.get("error") or said.get("object") == "error":
-        raise UnreadableLine("an error in place of an answer", said)
-    return said
 
 
 def _text(said: Json) -> str | None:

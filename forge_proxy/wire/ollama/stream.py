@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.stream import Chunk
-from forge_proxy.wire.ollama.answer import AnswerReader, UnreadableLine
+from forge_proxy.wire.answers import UnreadableAnswer
+from forge_proxy.wire.ollama.answer import AnswerReader
 from forge_proxy.wire.sse import BOM, MAX_EVENT
 
 
@@ -17,12 +18,12 @@ class LineReader:
         self._begun = False
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The lines that `piece` completes, without those that are empty. Raises `UnreadableLine` for one too long."""
+        """The lines that `piece` completes, without empty ones. Raises `UnreadableAnswer` for one that is too long."""
         self._parts.append(piece)
         self._size += len(piece)
         if b"\n" not in piece:
             if self._size > MAX_EVENT:
-                raise UnreadableLine(f"a line of more than {MAX_EVENT} bytes")
+                raise UnreadableAnswer(f"a line of more than {MAX_EVENT} bytes")
             return []
         *lines, rest = b"".join(self._parts).split(b"\n")
         self._parts, self._size = [rest], len(rest)
@@ -44,7 +45,7 @@ class StreamReader:
     """Fed the bytes of an answer, streamed or whole, gives out its chunks."""
 
     def __init__(self, model: str | None = None) -> None:
-        self.fault: UnreadableLine | None = None
+        self.fault: UnreadableAnswer | None = None
         """Why nothing more can be read; what came before it has been given out."""
         self.begun = False
         """Whether any line of an answer has been read."""
@@ -65,7 +66,7 @@ class StreamReader:
         """The chunks that `piece` completes: one, or none."""
         try:
             return self._read(self._lines.feed(piece))
-        except UnreadableLine as fault:
+        except UnreadableAnswer as fault:
             self.fault = fault
             return []
 
@@ -78,7 +79,7 @@ class StreamReader:
         for line in lines:
             try:
                 chunks.append(self._answer.read(line))
-            except UnreadableLine as fault:
+            except UnreadableAnswer as fault:
                 self.fault = fault
                 break
             self.begun = True

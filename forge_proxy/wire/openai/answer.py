@@ -6,15 +6,8 @@ import orjson
 
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object
 from forge_proxy.core.stream import CallDelta, Chunk, Delta, Progress
+from forge_proxy.wire.answers import read_answer
 from forge_proxy.wire.sse import BOM
-
-
-class UnreadableAnswer(ValueError):
-    """What the backend sent is no chunk and no completion. `error` is its error object, if it sent one."""
-
-    def __init__(self, why: str, error: Json = None) -> None:
-        super().__init__(why)
-        self.error = error
 
 
 def decode_answer(raw: bytes, *, model: str | None = None) -> Chunk:
@@ -23,16 +16,7 @@ def decode_answer(raw: bytes, *, model: str | None = None) -> Chunk:
     `model` is put in place of the name that the backend gives its model.
     """
     raw = raw.removeprefix(BOM)
-    try:
-        value: Json = orjson.loads(raw)
-    except orjson.JSONDecodeError as exc:
-        raise UnreadableAnswer(f"not JSON: {exc}") from exc
-    if not is_object(value):
-        raise UnreadableAnswer("not a JSON object")
-    if value.get("error"):
-        raise UnreadableAnswer("an error in place of an answer", value)
-    if value.get("object") == "error":  # vLLM's, which it also sends in a stream
-        raise UnreadableAnswer("an error in place of an answer", {"error": value})
+    value = read_answer(raw)
     if model is not None and "model" in value:
         value["model"] = model
         raw = orjson.dumps(value)
