@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,9 +24,10 @@ from forge_proxy.backends.ollama_window import OllamaWindow, OllamaWindows
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.backends.sampling import read_recommendations
 from forge_proxy.core.budget import Sizing
+from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.scheduling import Schedule
-from forge_proxy.daemon.catalog_server import CatalogServer
+from forge_proxy.daemon.catalog_server import CatalogServer, Fit
 from forge_proxy.daemon.own_server import OwnServer
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
@@ -80,29 +81,19 @@ class Assembled:
 async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Assembled]:
     """Choose a backend, build the engine over it, and stop both at the end. Raises `BackendChoiceError`."""
     config = settings.backend
-    http = AioHttp(connect_seconds=config.connect_seconds, silence_seconds=config.silence_seconds)
-    workshop = Workshop()
-    machine = Machine()
     clock: Clock = MonotonicClock()
-    manager: ServerManager | None = None
-    messages: AnthropicMessages | None = None
-    ollamas: dict[str, Entry] = {}
-    swapping: asyncio.Task[None] | None = None
-    try:
+    async with AsyncExitStack() as closing:
+        http = AioHttp(connect_seconds=config.connect_seconds, silence_seconds=config.silence_seconds)
+        closing.push_async_callback(http.close)
         choice = await choose(config, http, settings.models)
-        backend: Backend
-        key = config.api_key.get_secret_value() if config.api_key else None
-        if choice.launch is not None:
-            manager = ServerManager(choice.launch, config.llama_server, http, clock, observe)
-            backend = CatalogLlama(manager, choice.specs) if choice.specs else ManagedLlama(manager)
-        elif choice.kind == "anthropic":
-            backend = messages = _messages_api(choice, config)
-        elif choice.kind == "ollama":
-            ollamas = _ollamas(choice, settings, http, observe)
-            backend = OllamaCatalog(ollamas) if settings.models else ollamas[""].ollama
-        else:
-            health = "/health" if choice.kind == "llama-server" else None
-            backend = OpenAICompatible(choice.url or "", http, api_key=key, health_path=health)
+        manager = ServerManager(choice.launch, config.llama_server, http, clock, observe) if choice.launch else None
+        if manager is not None:
+            closing.push_async_callback(manager.close)
+        ollamas = _ollamas(choice, settings, http, observe) if choice.kind == "ollama" else {}
+        backend = _backend(choice, settings, http, manager, ollamas, closing)
+        workshop, machine = Workshop(), Machine()
+        closing.push_async_callback(workshop.close)
+        closing.push_async_callback(machine.close)
         thorough: ThoroughReader = workshop
         # A llama-server takes no object as tool_choice: it becomes auto, with no more than a line in its own log.
         llama = choice.launch is not None or choice.kind == "llama-server"
@@ -113,28 +104,14 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
         if llama:
             dialect = replace(dialect, defaults=config.llama_cpp.fields, thinks=config.llama_cpp.thinks)
         switching = Switching(admission, lambda: engine.models.forget())  # there is one by then
-        drain = config.llama_server.drain_seconds
         catalog = catalog_of(settings.models, config.model)
-        control: OwnServer | None = None
-        if manager is not None and catalog is not None:
-            swapper = control = CatalogServer(
-                manager,
-                switching,
-                drain,
-                admission,
-                catalog,
-                choice.specs,
-                lambda name, start: budgets.load(name, start),
-            )
-            swapping = asyncio.create_task(Scheduler(admission, switching, swapper.load, clock, observe).run())
-        elif manager is not None:
-            control = OwnServer(manager, switching, drain)
+        control = _control(
+            settings, choice, manager, catalog, admission, switching, lambda name, start: budgets.load(name, start)
+        )
         resizer: Resizer | None = control
         sizing = Sizing("restart") if control else Sizing()
-        if choice.kind == "ollama":
-            sizing = Sizing("request", truncates=True)
-            windows = {name: OllamaWindow(one.ollama, switching, drain, one.model) for name, one in ollamas.items()}
-            resizer = OllamaWindows(windows) if settings.models else windows[""]
+        if ollamas:
+            sizing, resizer = Sizing("request", truncates=True), _windows(ollamas, switching, settings)
         own = {name: entry.budget for name, entry in settings.models.items() if entry.budget is not None}
         budgets = Budgets(backend, clock, observe, settings.budget, sizing, resizer, machine, own)
         sampling = Sampling(observe, read_recommendations(), settings.sampling, _own_sampling(settings))
@@ -143,28 +120,74 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
         engine = Engine(
             backend, clock, observe, config.model, thorough, admission, dialect, cards, budgets, sampling, catalog
         )
+        if isinstance(control, CatalogServer):
+            swapping = asyncio.create_task(Scheduler(admission, switching, control.load, clock, observe).run())
+            closing.push_async_callback(_end, swapping)
         yield Assembled(choice, backend, engine, machine, admission, switching, manager, control)
-    finally:
-        if swapping is not None:
-            swapping.cancel()
-            await asyncio.wait([swapping])
-        await machine.close()
-        await workshop.close()
-        if messages is not None:
-            await messages.close()
-        if manager is not None:
-            await manager.close()
-        await http.close()
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def _backend(
+    choice: Choice,
+    settings: Settings,
+    http: HttpClient,
+    manager: ServerManager | None,
+    ollamas: dict[str, Entry],
+    closing: AsyncExitStack,
+) -> Backend:
+    """The adapter for what was chosen."""
+    if manager is not None:
+        return CatalogLlama(manager, choice.specs) if choice.specs else ManagedLlama(manager)
+    if choice.kind == "anthropic":
+        messages = _messages_api(choice, settings.backend)
+        closing.push_async_callback(messages.close)
+        return messages
+    if ollamas:
+        return OllamaCatalog(ollamas) if settings.models else ollamas[""].ollama
+    health = "/health" if choice.kind == "llama-server" else None
+    return OpenAICompatible(choice.url or "", http, api_key=_key(settings.backend), health_path=health)
+
+
+def _control(
+    settings: Settings,
+    choice: Choice,
+    manager: ServerManager | None,
+    catalog: Catalog | None,
+    admission: Admission,
+    switching: Switching,
+    fit: Fit,
+) -> OwnServer | None:
+    """What starts, stops and exchanges a server of ours."""
+    drain = settings.backend.llama_server.drain_seconds
+    if manager is None:
+        return None
+    if catalog is None:
+        return OwnServer(manager, switching, drain)
+    return CatalogServer(manager, switching, drain, admission, catalog, choice.specs, fit)
+
+
+def _windows(ollamas: dict[str, Entry], switching: Switching, settings: Settings) -> Resizer:
+    """What gives the models of an Ollama their windows."""
+    drain = settings.backend.llama_server.drain_seconds
+    windows = {name: OllamaWindow(one.ollama, switching, drain, one.model) for name, one in ollamas.items()}
+    return OllamaWindows(windows) if settings.models else windows[""]
+
+
+def _key(config: BackendConfig) -> str | None:
+    return config.api_key.get_secret_value() if config.api_key else None
 
 
 def _ollamas(choice: Choice, settings: Settings, http: HttpClient, observe: Observer) -> dict[str, Entry]:
     """An adapter for each model of the catalog; without one a single one, under no name."""
     config = settings.backend
-    key = config.api_key.get_secret_value() if config.api_key else None
 
     def adapter(context: int | None) -> Ollama:
         terms = config.ollama if context is None else config.ollama.model_copy(update={"num_ctx": context})
-        return Ollama(choice.url or "", http, terms, observe, api_key=key)
+        return Ollama(choice.url or "", http, terms, observe, api_key=_key(config))
 
     listed = {name: Entry(entry.ollama or name, adapter(entry.context)) for name, entry in settings.models.items()}
     return listed or {"": Entry(None, adapter(None))}
@@ -185,7 +208,7 @@ def _messages_api(choice: Choice, config: BackendConfig) -> AnthropicMessages:
 
     return AnthropicMessages(
         choice.url or "",
-        api_key=config.api_key.get_secret_value() if config.api_key else "",
+        api_key=_key(config) or "",
         connect_seconds=config.connect_seconds,
         silence_seconds=config.silence_seconds,
     )
