@@ -15,11 +15,11 @@ from forge_proxy import daemon
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.config import BackendConfig
 from forge_proxy.core.budget import BudgetPolicy
-from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import GuardPolicy, read_switches
 from forge_proxy.core.guardrails.schema import faults_in
 from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.core.stream import Chunk, CompletionBuilder, Reply
 from forge_proxy.engine.answer import Engine

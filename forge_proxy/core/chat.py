@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Literal, TypeAlias
 
 from forge_proxy.core.dialect import AS_SENT, Dialect
-from forge_proxy.core.jsontypes import Json, JsonObject, no_fields, read_object
+from forge_proxy.core.jsontypes import JsonObject, no_fields
+from forge_proxy.core.messages import Message
 from forge_proxy.core.record import record
 
 Schema: TypeAlias = JsonObject | bool
@@ -29,19 +29,6 @@ class ToolSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A call by the model. `arguments` is JSON text as the model wrote it, so it may be invalid until it was judged."""
-
-    tool: str
-    arguments: str = "{}"
-    id: str = ""
-
-    def args(self) -> dict[str, Json] | None:
-        """The arguments as an object; None when `arguments` is not the text of one."""
-        return read_object(self.arguments)
-
-
-@dataclass(frozen=True, slots=True)
 class ToolChoice:
     """Whether a call is free, demanded or forbidden; `names` narrows it to some tools, empty means all."""
 
@@ -54,25 +41,6 @@ class ToolChoice:
 
     def __str__(self) -> str:
         return f"a call of {' or '.join(self.names)}" if self.names else "a tool call"
-
-
-class MessageType(StrEnum):
-    """What a message is for, which decides what becomes of it when context runs short."""
-
-    TOOL_CALL = "tool_call"
-    TEXT_RESPONSE = "text_response"
-    RETRY_NUDGE = "retry_nudge"
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message that we add to a conversation: the model's failed answer, or a correction."""
-
-    role: Literal["user", "assistant", "tool"]
-    content: str
-    type: MessageType
-    tool_calls: tuple[ToolCall, ...] = ()
-    tool_call_id: str | None = None
 
 
 @record

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, no_fields
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.record import record
 
 

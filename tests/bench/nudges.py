@@ -17,12 +17,13 @@ from dataclasses import replace
 from typing import Any
 
 from forge_proxy import daemon
-from forge_proxy.core.chat import ChatRequest, Message, ModelCall, ToolCall
+from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
 from forge_proxy.core.guardrails.check import check
 from forge_proxy.core.guardrails.nudges import WORDING, Problem, Wording, say_about_calls, say_about_text
 from forge_proxy.core.guardrails.reading import read
 from forge_proxy.core.guardrails.turn import Fault
+from forge_proxy.core.messages import Message, ToolCall
 from forge_proxy.core.stream import ReplyBuilder
 from forge_proxy.engine.ports import Backend
 from forge_proxy.settings import Settings

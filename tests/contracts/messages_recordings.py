@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from forge_proxy.core.chat import ToolCall
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import Reply
 from tests.contracts.recordings import Recording
 

@@ -4,7 +4,7 @@ the others are written after its documentation and its source.
 
 from __future__ import annotations
 
-from forge_proxy.core.chat import ToolCall
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import Reply
 from tests.contracts.recordings import Recording
 

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from forge_proxy.core.chat import ToolCall
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import Reply
 
 JsonDict = dict[str, Any]

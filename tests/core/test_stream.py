@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import (
     CallDelta,
     Chunk,

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from forge_proxy.core.chat import ChatRequest, ToolCall, ToolSpec
+from forge_proxy.core.chat import ChatRequest, ToolSpec
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
 from forge_proxy.core.guardrails.reading import Reading
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import Reply
 from forge_proxy.engine import readings
 from forge_proxy.engine.readings import readings_of

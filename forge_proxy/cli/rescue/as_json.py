@@ -7,10 +7,10 @@ import json
 from forge_proxy.cli.rescue.findings import Findings, FoundCall
 from forge_proxy.cli.rescue.places import Place
 from forge_proxy.cli.rescue.verdicts import corrections, in_words
-from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.guardrails import Accept, GiveUp, Retry, Settled, Verdict
 from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.jsontypes import Json
+from forge_proxy.core.messages import ToolCall
 
 
 def as_json(findings: Findings) -> str:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from forge_proxy.cli.rescue.places import Place, place_of
 from forge_proxy.cli.rescue.why_not import LeftOut, left_out
-from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.guardrails import Outcome, Turn, Verdict, judge
 from forge_proxy.core.guardrails.check import Checked, check
 from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.guardrails.reading import Reading, read
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.rescue import Found, mend_object, rescue
 from forge_proxy.core.stream import Reply
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from forge_proxy.core.chat import MessageType
 from forge_proxy.core.guardrails import Accept, GiveUp, Retry, Settled, Turn, Verdict
 from forge_proxy.core.guardrails.turn import Fault
+from forge_proxy.core.messages import MessageType
 
 
 def in_words(turn: Turn, verdict: Verdict) -> str:

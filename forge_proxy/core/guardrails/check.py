@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from forge_proxy.core.chat import Schema, ToolCall
+from forge_proxy.core.chat import Schema
 from forge_proxy.core.guardrails.coerce import coerce_args, read_arguments
 from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.guardrails.schema import faults_in, satisfies, surplus_in
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Mark
 from forge_proxy.core.jsontypes import Json, write
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.names import resolve_name
 
 Checked = tuple[ToolCall, tuple[Mark, ...]]

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from forge_proxy.core.chat import Message, ToolCall
 from forge_proxy.core.errors import EmptyAnswer, ForgeError, ToolCallInvalid, ToolChoiceUnsatisfied
 from forge_proxy.core.guardrails.check import check
 from forge_proxy.core.guardrails.loops import Loop
@@ -15,6 +14,7 @@ from forge_proxy.core.guardrails.reading import Reading, read
 from forge_proxy.core.guardrails.respond import MessageDecoder, message_of
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Mark, Retry, Settled, Verdict
+from forge_proxy.core.messages import Message, ToolCall
 from forge_proxy.core.names import resolve_name
 from forge_proxy.core.stream import Reply
 

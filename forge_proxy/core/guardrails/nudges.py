@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from forge_proxy.core.chat import Message, MessageType, ToolCall
 from forge_proxy.core.guardrails.turn import Fault, Turn
+from forge_proxy.core.messages import Message, MessageType, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ def say_about_text(turn: Turn, fault: Fault, said: str, wording: Wording = WORDI
             sentence = wording.text_with_respond if turn.respond else wording.text
     # An empty assistant message keeps the roles alternating, which some chat templates insist on.
     return (
-        Message("assistant", said, MessageType.TEXT_RESPONSE),
-        Message("user", _fill(sentence, turn), MessageType.RETRY_NUDGE),
+        Message.of(MessageType.TEXT_RESPONSE, said),
+        Message.of(MessageType.RETRY_NUDGE, _fill(sentence, turn)),
     )
 
 
@@ -74,12 +74,12 @@ def say_about_calls(
 ) -> tuple[Message, ...]:
     """The failed calls as the model made them, and a tool message for each of them."""
     wrong = {problem.call.id: problem for problem in problems}
-    messages = [Message("assistant", said, MessageType.TOOL_CALL, tool_calls=calls)]
+    messages = [Message.of(MessageType.TOOL_CALL, said, calls=calls)]
     for call in calls:
         problem = wrong.get(call.id)
         sentence = _sentence_for(problem.fault, wording) if problem else wording.not_run
         filled = _fill(sentence, turn, call.tool, problem.reasons if problem else ())
-        messages.append(Message("tool", filled, MessageType.RETRY_NUDGE, tool_call_id=call.id))
+        messages.append(Message.of(MessageType.RETRY_NUDGE, filled, answers=call))
     return tuple(messages)
 
 

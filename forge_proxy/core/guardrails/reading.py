@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.guardrails.coerce import read_arguments
 from forge_proxy.core.guardrails.meaning import meant_arguments
 from forge_proxy.core.guardrails.turn import Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Mark
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.names import resolve_name
 from forge_proxy.core.rescue import Found, Rescued, mend_arguments, mend_object, rescue
 from forge_proxy.core.stream import Reply

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from forge_proxy.core.chat import ToolCall, ToolSpec
+from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.messages import ToolCall
 
 _NAMES = ("respond", "respond_to_user", "send_response_to_user", "forge_respond")
 _PARAMETERS: JsonObject = {

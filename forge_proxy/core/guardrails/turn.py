@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from forge_proxy.core.chat import ChatRequest, Message, ToolCall, ToolChoice, ToolSpec
+from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
 from forge_proxy.core.guardrails.policy import GuardPolicy
 from forge_proxy.core.guardrails.respond import respond_tool
 from forge_proxy.core.jsontypes import is_list, is_object
+from forge_proxy.core.messages import Message, ToolCall
 from forge_proxy.core.record import record
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
+from forge_proxy.core.messages import ToolCall
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.jsontypes import read_value, skip_space, write
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.rescue import pythonic
 from forge_proxy.core.rescue.calls import Said, arguments_of, calls_of
 from forge_proxy.core.rescue.json_reader import Value, read_members, read_objects

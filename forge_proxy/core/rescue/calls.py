@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.jsontypes import JsonObject, is_list, is_object, read_object, write
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.rescue.json_reader import Members, Value, read_members, read_objects
 from forge_proxy.core.rescue.look import Look
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.jsontypes import is_object, read_value, skip_space, write
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.rescue import pythonic
 from forge_proxy.core.rescue.bodies import (
     ATTRIBUTE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.jsontypes import Json, write
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.rescue.calls import Said
 from forge_proxy.core.rescue.look import Look
 from forge_proxy.core.rescue.values import Reader, Unreadable

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from forge_proxy.core.chat import ToolCall
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.rescue.calls import Said
 from forge_proxy.core.rescue.json_reader import read_members
 from forge_proxy.core.rescue.look import Look, Mender

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forge_proxy.core.chat import Message, ModelCall, ToolSpec
+from forge_proxy.core.chat import ModelCall, ToolSpec
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.jsontypes import Json, is_list, is_object
 from forge_proxy.core.projection import plain
@@ -86,7 +86,7 @@ def conversation(call: ModelCall) -> list[Json]:
     """
     request, dialect = call.request, call.dialect
     messages = healed(_as_list(request.body.get("messages")))
-    messages = [*with_thoughts(messages, dialect.reasoning), *map(_encode_message, call.added)]
+    messages = [*with_thoughts(messages, dialect.reasoning), *(message.to_api_dict() for message in call.added)]
     last = messages[-1] if messages else None
     if not dialect.prefill and is_object(last) and last.get("role") == "assistant" and not last.get("tool_calls"):
         messages.append({"role": "user", "content": _GO_ON})
@@ -160,15 +160,3 @@ def _encode_tool(tool: ToolSpec) -> Json:
         "parameters": tool.parameters,
     }
     return {"type": "function", "function": function}
-
-
-def _encode_message(message: Message) -> Json:
-    out: dict[str, Json] = {"role": message.role, "content": message.content}
-    if message.tool_calls:
-        out["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": call.arguments}}
-            for call in message.tool_calls
-        ]
-    if message.tool_call_id is not None:
-        out["tool_call_id"] = message.tool_call_id
-    return out

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.chat import ChatRequest, ToolCall, ToolChoice, ToolSpec
+from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
 from forge_proxy.core.guardrails.check import check
 from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.guardrails.policy import GuardPolicy
@@ -16,6 +16,7 @@ from forge_proxy.core.guardrails.schema import faults_in
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn, open_turn
 from forge_proxy.core.guardrails.verdict import Mark
 from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.messages import ToolCall
 from tests.properties import OBJECTS, TEXTS, VALUES, examples
 
 WEATHER: JsonObject = {

@@ -330,7 +330,7 @@ def test_a_text_is_never_touched_where_one_is_allowed(schema: JsonObject, value:
     alternatives: list[Json] = [never, schema] if first else [schema, never]
 
     # But for a listed text that is spelled otherwise.
-    assert coerced({"anyOf": alternatives}, value) in (value, "celsius", "a b")
+    assert coerced({"anyOf": alternatives}, value) in (value, "celsius", "a b", "3")
 
 
 @examples(200)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from forge_proxy.core.chat import ChatRequest, ToolCall, ToolSpec
+from forge_proxy.core.chat import ChatRequest, ToolSpec
 from forge_proxy.core.guardrails import Accept, GuardPolicy, judge, open_turn
 from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import Reply
 
 HISTORY: tuple[JsonObject, ...] = (

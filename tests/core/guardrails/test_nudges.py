@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from forge_proxy.core.chat import ChatRequest, Message, MessageType, ToolCall, ToolChoice, ToolSpec
+from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
 from forge_proxy.core.guardrails.nudges import Problem, Wording, say_about_calls, say_about_text
 from forge_proxy.core.guardrails.policy import GuardPolicy
 from forge_proxy.core.guardrails.turn import Fault, Turn, open_turn
+from forge_proxy.core.messages import Message, MessageType, ToolCall
 
 WORDING = Wording(
     text="text {names}",
@@ -45,8 +46,8 @@ ONE = turn(ToolChoice("required", ("note",)))
 )
 def test_an_answer_without_a_call_is_corrected_as_by_the_user(of: Turn, fault: Fault, sentence: str) -> None:
     assert say_about_text(of, fault, "what it said", WORDING) == (
-        Message("assistant", "what it said", MessageType.TEXT_RESPONSE),
-        Message("user", sentence, MessageType.RETRY_NUDGE),
+        Message.of(MessageType.TEXT_RESPONSE, "what it said"),
+        Message.of(MessageType.RETRY_NUDGE, sentence),
     )
 
 
@@ -63,8 +64,8 @@ def test_a_wrong_call_is_corrected_as_by_the_tool(fault: Fault, sentence: str) -
     problem = Problem(fault, call, ("`a`: required, missing", "`b`: expected string, got 7"))
 
     assert say_about_calls(FREE, "said", (call,), (problem,), WORDING) == (
-        Message("assistant", "said", MessageType.TOOL_CALL, tool_calls=(call,)),
-        Message("tool", sentence, MessageType.RETRY_NUDGE, tool_call_id="c1"),
+        Message.of(MessageType.TOOL_CALL, "said", calls=(call,)),
+        Message.of(MessageType.RETRY_NUDGE, sentence, answers=call),
     )
 
 

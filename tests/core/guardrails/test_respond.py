@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.guardrails.respond import MessageDecoder, message_of, respond_tool
 from forge_proxy.core.guardrails.schema import validator
 from forge_proxy.core.jsontypes import Json
+from forge_proxy.core.messages import ToolCall
 from tests.properties import LENGTHS, OBJECTS, TEXTS, cut, examples
 
 GOOD_ESCAPES = ('\\"', "\\\\", "\\/", "\\b", "\\n", "\\u00e9", "\\uD83D\\uDE00")

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.jsontypes import Json, write
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.rescue import rescue
 from tests.properties import OBJECTS, TEXTS, examples
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.chat import Message, MessageType, ModelCall, ToolCall, ToolSpec
+from forge_proxy.core.chat import ModelCall, ToolSpec
 from forge_proxy.core.dialect import Dialect, Need
 from forge_proxy.core.errors import InvalidRequest
+from forge_proxy.core.messages import Message, MessageType, ToolCall
 from forge_proxy.wire.anthropic.call import encode_call
 from forge_proxy.wire.anthropic.facts import ModelFacts, read_facts
 from forge_proxy.wire.openai.request import decode_request
@@ -126,8 +127,8 @@ def test_a_demanded_call_is_held_to_its_tools() -> None:
 
 def test_corrections_are_a_call_and_its_result() -> None:
     added = (
-        Message("assistant", "", MessageType.TOOL_CALL, tool_calls=(ToolCall("a", '{"x":', "9"),)),
-        Message("tool", "[UnknownTool]", MessageType.RETRY_NUDGE, tool_call_id="9"),
+        Message.of(MessageType.TOOL_CALL, "", calls=(ToolCall("a", '{"x":', "9"),)),
+        Message.of(MessageType.RETRY_NUDGE, "[UnknownTool]", answers=ToolCall("", id="9")),
     )
 
     messages = body_of({"tools": [A]}, added=added)["messages"]

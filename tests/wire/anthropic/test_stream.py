@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.chat import ToolCall
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import Completion, CompletionBuilder
 from forge_proxy.wire.anthropic.errors import status_of
 from forge_proxy.wire.anthropic.stream import MessageReader

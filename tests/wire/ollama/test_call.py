@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.chat import Message, MessageType, ModelCall, ToolCall, ToolSpec
+from forge_proxy.core.chat import ModelCall, ToolSpec
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.errors import InvalidRequest
+from forge_proxy.core.messages import Message, MessageType, ToolCall
 from forge_proxy.wire.ollama.call import Terms, encode_call, encode_loading, encode_unloading
 from forge_proxy.wire.ollama.options import left_out
 from forge_proxy.wire.openai.request import decode_request
@@ -132,8 +133,8 @@ def test_messages_become_text_with_images_and_objects() -> None:
 def test_broken_arguments_are_healed_and_our_corrections_follow() -> None:
     broken = {**CALLED, "function": {"name": "get_weather", "arguments": "{city: 'Oslo'"}}
     added = (
-        Message("assistant", "", MessageType.TOOL_CALL, (ToolCall("get_weather", "{}", "c2"),)),
-        Message("tool", "[ToolArgValidationError] …", MessageType.RETRY_NUDGE, tool_call_id="c2"),
+        Message.of(MessageType.TOOL_CALL, calls=(ToolCall("get_weather", "{}", "c2"),)),
+        Message.of(MessageType.RETRY_NUDGE, "[ToolArgValidationError] …", answers=ToolCall("", id="c2")),
     )
 
     sent = encoded({"messages": [USER, {"role": "assistant", "tool_calls": [broken]}]}, added=added)["messages"]

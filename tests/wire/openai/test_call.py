@@ -10,9 +10,10 @@ import jsonschema_rs
 import orjson
 import pytest
 
-from forge_proxy.core.chat import ChatRequest, Message, MessageType, ModelCall
+from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.guardrails.respond import respond_tool
+from forge_proxy.core.messages import Message, MessageType
 from forge_proxy.wire.openai.call import encode_call
 from forge_proxy.wire.openai.request import decode_request
 
@@ -167,8 +168,8 @@ def asking(messages: list[Body], **fields: Any) -> ChatRequest:
 
 def test_each_turn_begins_with_the_bytes_of_the_turn_before_it() -> None:
     respond = respond_tool(["read-file"])
-    said = Message("assistant", "Hm.", MessageType.TEXT_RESPONSE)
-    nudge = Message("user", "No.", MessageType.RETRY_NUDGE)
+    said = Message.of(MessageType.TEXT_RESPONSE, "Hm.")
+    nudge = Message.of(MessageType.RETRY_NUDGE, "No.")
 
     def sent(messages: list[Body], *added: Message) -> bytes:
         """What the prompt is made of, in its order: the tools, then the messages."""

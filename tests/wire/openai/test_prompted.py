@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.chat import Message, MessageType, ModelCall, ToolCall, ToolSpec
+from forge_proxy.core.chat import ModelCall, ToolSpec
 from forge_proxy.core.dialect import Dialect, Need
 from forge_proxy.core.guardrails.respond import respond_tool
+from forge_proxy.core.messages import Message, MessageType, ToolCall
 from forge_proxy.wire.openai.call import encode_call
 from forge_proxy.wire.openai.request import decode_request
 
@@ -78,8 +79,8 @@ def test_calls_and_results_become_text_and_the_results_of_one_answer_one_message
 
 def test_corrections_are_text_too() -> None:
     added = (
-        Message("assistant", "", MessageType.TOOL_CALL, tool_calls=(ToolCall("fnid", "{}", "9"),)),
-        Message("tool", "[UnknownTool] fnid.", MessageType.RETRY_NUDGE, tool_call_id="9"),
+        Message.of(MessageType.TOOL_CALL, "", calls=(ToolCall("fnid", "{}", "9"),)),
+        Message.of(MessageType.RETRY_NUDGE, "[UnknownTool] fnid.", answers=ToolCall("", id="9")),
     )
 
     assert sent(USER, added=added)["messages"][2:] == [

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.chat import ToolCall
 from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import CallDelta, Chunk, Completion, CompletionBuilder, Delta, Reply
 from forge_proxy.wire.openai.answer import decode_answer
 from forge_proxy.wire.openai.render import DONE, ChunkWriter, comment, encode_completion, event

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.chat import ChatRequest, Message, MessageType, ModelCall, ToolCall, ToolChoice, ToolSpec
+from forge_proxy.core.chat import ChatRequest, ModelCall, ToolChoice, ToolSpec
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.messages import Message, MessageType, ToolCall
 from forge_proxy.wire.openai.call import encode_call
 from forge_proxy.wire.openai.request import decode_request, read_body
 from tests.properties import OBJECTS, VALUES, examples
@@ -279,9 +280,9 @@ def test_what_we_add_comes_last_and_nothing_before_it_changes() -> None:
     request = decode_request({**ASK, "seed": 7})
     call = ToolCall("search", '{"q": 1}', "c1")
     added = (
-        Message("assistant", "", MessageType.TOOL_CALL, tool_calls=(call,)),
-        Message("tool", "no such tool", MessageType.RETRY_NUDGE, tool_call_id="c1"),
-        Message("user", "call it", MessageType.RETRY_NUDGE),
+        Message.of(MessageType.TOOL_CALL, "", calls=(call,)),
+        Message.of(MessageType.RETRY_NUDGE, "no such tool", answers=ToolCall("", id="c1")),
+        Message.of(MessageType.RETRY_NUDGE, "call it"),
     )
     respond = ToolSpec("respond", {"type": "object"}, "answer the user")
 
