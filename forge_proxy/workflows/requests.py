@@ -22,11 +22,8 @@ def request_for(workflow: Workflow, messages: Sequence[Message], model: str | No
     it call before it has thought. `options` are more fields of the body (`temperature`, …).
     """
     said = spoken(messages)
-    body: dict[str, Json] = {
-        **options,
-        "messages": list(said),
-        "tools": [_encode(workflow, name) for name in workflow.tools],
-    }
+    tools: list[Json] = [_encode(spec) for spec in workflow.get_tool_specs()]
+    body: dict[str, Json] = {**options, "messages": [*said], "tools": tools, "stream": True}
     if model is not None:
         body["model"] = model
     return ChatRequest(
