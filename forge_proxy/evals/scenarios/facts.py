@@ -19,7 +19,7 @@ Fact: TypeAlias = str | tuple[str, ...] | float
 
 _NUMBER = re.compile(r"(?<![\w.,])[-−+]?\d+(?:[.,' \u00a0\u202f]\d+)*")
 _THOUSANDS = re.compile(r"\d{1,3}([., '\u00a0\u202f])\d{3}(?:\1\d{3})*(?:[.,]\d+)?")
-_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 _TRUE, _FALSE = {"true", "yes", "y", "1"}, {"false", "no", "n", "0"}
 
 
@@ -75,7 +75,7 @@ def is_number(field: str, value: float, within: float = 0) -> Check:
     return check
 
 
-def is_truth(field: str, value: bool) -> Check:  # noqa: FBT001 - the fact itself
+def is_truth(field: str, value: bool) -> Check:
     """The value is yes or no, in one of the usual words."""
 
     def check(args: JsonObject) -> str | None:

@@ -1,4 +1,4 @@
-"""What scenarios are written with: a task is what never changes of one, a world is a task with tools that do something."""
+"""What scenarios are written with: a task is what never changes of one; with tools that do something it is a world."""
 
 from __future__ import annotations
 
