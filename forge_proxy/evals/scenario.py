@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.definition import Workflow
 
 
@@ -17,6 +18,8 @@ class World:
     workflow: Workflow
     validate: Callable[[str, JsonObject], str | None]
     """What is wrong with the terminal call, given its tool and arguments; None where nothing is."""
+    ideal: tuple[ToolCall, ...] = ()
+    """The calls of a model that makes no mistake, one an answer, the terminal one last."""
 
 
 @dataclass(frozen=True, slots=True)

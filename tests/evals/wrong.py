@@ -1,0 +1,46 @@
+"""What a terminal call may not say: for each scenario, arguments of the ideal call changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from forge_proxy.core.jsontypes import Json
+
+Changes = Sequence[Mapping[str, Json]]
+
+HOURS: Changes = [{"closes": "21:30"}, {"opens": "17:30"}, {"place": "Mill Library"}]
+LEVEL: Changes = [{"mean_cm": 211}, {"peak_cm": "about 200"}, {"trend": "falling"}, {"station": "Elm"}]
+SAILINGS: Changes = [{"sailings": 5}, {"sailings": None}, {"last": "2:10"}]
+PART: Changes = [{"part": "BB-68"}, {"in_stock": "17"}, {"shelf": "C5"}]
+LICENCE: Changes = [{"entity_id": 420}, {"licence": "L-226"}, {"ends": "2033-02-27"}]
+BUDGET: Changes = [{"left": 48000}, {"left": 18.35}, {"project": "WREN"}]
+ROUTE: Changes = [{"cause": "checkout"}, {"team": "Payments"}, {"deployment": "D-879"}, {"severity": "medium"}]
+OFFSET: Changes = [{"offset_mm": 2.5}, {"instrument": "Gull Point"}, {"calibrated_by": "O. Fennimore"}]
+DECLINED: Changes = [
+    {"message": "Tomorrow one euro will buy 164 yen."},
+    {"message": "I cannot say for sure, but about 164 yen."},
+    {"message": "It will rise."},
+    {"message": ""},
+]
+
+WRONG: dict[str, Changes] = {
+    "basic_2step": HOURS,
+    "basic_2step_stateful": HOURS,
+    "basic_2step_stateful_tre": [*HOURS, {"place": "Duck Pond"}],
+    "sequential_3step": LEVEL,
+    "sequential_3step_stateful": LEVEL,
+    "error_recovery": SAILINGS,
+    "error_recovery_stateful": SAILINGS,
+    "tool_selection": PART,
+    "tool_selection_stateful": PART,
+    "argument_fidelity": LICENCE,
+    "argument_fidelity_stateful": LICENCE,
+    "sequential_reasoning": BUDGET,
+    "sequential_reasoning_stateful": BUDGET,
+    "conditional_routing": ROUTE,
+    "conditional_routing_stateful": ROUTE,
+    "data_gap_recovery": OFFSET,
+    "data_gap_recovery_stateful": OFFSET,
+    "relevance_detection": DECLINED,
+    "relevance_detection_stateful": DECLINED,
+}
