@@ -11,7 +11,7 @@ from forge_proxy.core.messages import Message
 class Memory(Protocol):
     """Keeps what a model is told within what it can read: `ContextManager` does."""
 
-    def maybe_compact(self, messages: Sequence[Message], step_index: int = 0, step_hint: str = "") -> list[Message]:
+    def maybe_compact(self, messages: Sequence[Message], step_index: int = 0, step_hint: str = "") -> Sequence[Message]:
         """The messages as they are, or a shorter form of them."""
         ...
 

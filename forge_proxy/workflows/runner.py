@@ -39,6 +39,7 @@ from forge_proxy.workflows.watching import Watcher
 
 OnChunk = Callable[[StreamChunk], Awaitable[None]]
 OnMessage = Callable[[Message], None]
+OnUsage = Callable[[JsonObject], None]
 
 
 class WorkflowRunner:
@@ -47,7 +48,9 @@ class WorkflowRunner:
     `client` is an `Engine`, or an `LLMClient` of one's own. Each answer of the model is an iteration, whether it is of
     any use or not; text alone is never accepted. With `stream`, `on_chunk` is awaited for each piece of an answer while
     it is written, before anybody knows whether it is of use. `on_message` hears of each message that is added.
-    `options` are fields for the model server, such as `temperature`.
+    `options` are fields for the model server, such as `temperature`. `guardrails` say which of them are on, in place of
+    `rescue_enabled`: where calls are not validated they reach the tools as they were written. `on_usage` hears of the
+    tokens of each answer, as the model server counts them.
     """
 
     def __init__(
@@ -64,13 +67,18 @@ class WorkflowRunner:
         *,
         model: str | None = None,
         options: JsonObject | None = None,
+        guardrails: Switches | None = None,
+        on_usage: OnUsage | None = None,
     ) -> None:
         self._engine = client if isinstance(client, Engine) else _engine_over(client)
         self._memory = context_manager
         self._limits = Limits(max_iterations, max_retries_per_step, max_tool_errors)
         self._on_chunk = on_chunk if stream else None
         self._on_message = on_message
-        self._policy = GuardPolicy(enabled=Switches(rescue=rescue_enabled), on_exhausted="error")
+        # A call is demanded, so no tool to answer in words with is added; with all off nothing would be judged.
+        switches = (guardrails or Switches(rescue=rescue_enabled)).model_copy(update={"respond": True})
+        self._policy = GuardPolicy(enabled=switches, on_exhausted="error")
+        self._on_usage = on_usage
         self._model = model
         self._options = options or no_fields()
 
@@ -169,12 +177,16 @@ class WorkflowRunner:
         request = request_for(workflow, state.messages, self._model, self._options)
         turn = turn_for(request, self._policy, state, self._limits, run_id)
         came: Retry | Taken | None = None
-        async with aclosing(self._engine.attempt(request, turn, client=run_id)) as events:
-            async for event in events:
-                if isinstance(event, Retry | Taken):
-                    came = event
-                else:
-                    await watcher.take(event)
+        try:
+            async with aclosing(self._engine.attempt(request, turn, client=run_id)) as events:
+                async for event in events:
+                    if isinstance(event, Retry | Taken):
+                        came = event
+                    else:
+                        await watcher.take(event)
+        finally:
+            if watcher.usage is not None and self._on_usage is not None:
+                self._on_usage(watcher.usage)
         if came is None:
             raise AssertionError("an attempt ends with what came of it")
         return came
