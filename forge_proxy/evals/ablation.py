@@ -92,16 +92,30 @@ def chosen_presets(names: Iterable[str], surfaces: Sequence[Surface]) -> Sequenc
 
     Raises `InvalidRequest` for a name that is none, or that changes nothing on any of the surfaces.
     """
-    found: dict[tuple[Surface, str], Ablation] = {}
+    found: list[tuple[Surface, Ablation]] = []
     for name in names:
         if name != "all" and name not in PRESETS:
             raise InvalidRequest("ablation", f"no preset {name!r}; there is: all, {', '.join(PRESETS)}")
         meant = _ALL if name == "all" else (PRESETS[name],)
-        cells = {(surface, one.name): one for surface in surfaces for one in meant if surface in one.surfaces}
+        cells: list[tuple[Surface, Ablation]] = [
+            (surface, one) for surface in surfaces for one in meant if surface in one.surfaces
+        ]
         if not cells:
             other = ", ".join(PRESETS[name].surfaces)
             raise InvalidRequest(
                 "ablation", f"{name} changes nothing on the surface {', '.join(surfaces)}: it is for {other}"
             )
-        found |= cells
-    return tuple((surface, one) for (surface, _), one in found.items())
+        found += [cell for cell in cells if cell not in found]
+    return found
+
+
+def chosen_surfaces(names: Iterable[str]) -> Sequence[Surface]:
+    """The surfaces of these names. Raises `InvalidRequest` for one that is none."""
+    found: list[Surface] = []
+    for name in names:
+        match name:
+            case "runner" | "proxy":
+                found.append(name)
+            case _:
+                raise InvalidRequest("surface", f"no surface {name!r}; there is: {', '.join(SURFACES)}")
+    return found

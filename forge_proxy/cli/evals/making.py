@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Required, TypedDict
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from forge_proxy.cli.evals.opened import Opened, opened
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.evals.ablation import Ablation, Surface
 from forge_proxy.evals.record import Configuration, RunRecord, Strategy
 from forge_proxy.evals.results import ResultsFile
@@ -25,6 +27,12 @@ class Subject:
     settings: Settings
     think: bool | None = None
     any_tool: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called before it is known what it is."""
+        backend = self.settings.backend
+        return backend.model or (backend.gguf.name if backend.gguf else str(backend.url or backend.kind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +63,58 @@ class Wish:
         return len(self.cells) * len(self.scenarios) * self.runs
 
 
-async def make_all(subjects: Sequence[Subject], wish: Wish, file: ResultsFile | None) -> Sequence[RunRecord]:
-    """Make all runs that are not there yet, and give those of this wish, old ones included. Raises `ForgeError`."""
+class How(TypedDict, total=False):
+    """The fields of a wish that are not what is measured but how."""
+
+    runs: Required[int]
+    stream: bool
+    temperature: float | None
+    seed: int
+    max_tokens: int | None
+    strategy: Strategy
+    budget: int | None
+    parallel: int | None
+    verbose: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The runs of a wish, those that were there already included, and the models that could not be measured."""
+
+    records: Sequence[RunRecord]
+    failed: Mapping[str, str]
+
+
+async def make_all(subjects: Sequence[Subject], wish: Wish, file: ResultsFile | None) -> Made:
+    """Make all runs that are not there yet. Of several models one that fails is passed over.
+
+    Raises `ForgeError` for what the only one fails with.
+    """
     console = Console(stderr=True, highlight=False)
     made: list[RunRecord] = []
+    failed: dict[str, str] = {}
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("runs", total=wish.size * len(subjects))
+        task = progress.add_task("starting", total=wish.size * len(subjects))
+
+        def heard(record: RunRecord) -> None:
+            made.append(record)
+            progress.advance(task)
+            if wish.verbose:
+                progress.console.print(in_a_line(record), soft_wrap=True, markup=False)
+
         for subject in subjects:
-
-            def heard(record: RunRecord) -> None:
-                made.append(record)
-                progress.advance(task)
-                if wish.verbose:
-                    progress.console.print(in_a_line(record), soft_wrap=True, markup=False)
-
-            async with opened(subject.settings, wish.surfaces) as there:
-                progress.update(task, description=there.model)
-                made += await _make(there, subject, wish, file, heard, lambda count: progress.advance(task, count))
-    return made
+            try:
+                async with opened(subject.settings, wish.surfaces) as there:
+                    progress.update(task, description=there.model)
+                    made += await _make(there, subject, wish, file, heard, lambda count: progress.advance(task, count))
+            except ForgeError as error:
+                if len(subjects) == 1:
+                    raise
+                failed[subject.name] = str(error)
+    return Made(made, failed)
 
 
 async def _make(
