@@ -186,3 +186,11 @@ def test_scenarios_are_found_by_names_and_tags() -> None:
 def test_what_there_is_none_of_is_named(asked: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidRequest, match=told.replace("?", r"\?")):
         find(**asked)
+
+
+def test_runs_of_a_quick_scenario_are_different_prompts() -> None:
+    for scenario in find(tags=["quick"]):
+        asked = [scenario.build(run).user_message for run in range(50)]
+
+        assert len(set(asked)) >= (8 if scenario.name == "quick_no_tool" else 30), scenario.name
+        assert asked == [scenario.build(run).user_message for run in range(50)]

@@ -43,4 +43,13 @@ WRONG: dict[str, Changes] = {
     "data_gap_recovery_stateful": OFFSET,
     "relevance_detection": DECLINED,
     "relevance_detection_stateful": DECLINED,
+    # The field of the report goes by the run's number; that of run 0 is `summary`.
+    "quick_two_step": [{"summary": "The weather is fine."}, {"summary": ""}],
+    "quick_required_steps": [{"summary": "The price is 167."}, {"summary": "I am done."}],
+    "quick_three_lookups": [{"summary": "The weather is sunny. The population is 277."}],
+    "quick_error_recovery": [{"summary": "unknown city"}],
+    "quick_tool_selection": [{"summary": "anna"}, {"summary": "ann@tea.com"}],
+    "quick_passed_on": [{"summary": "The order is cancelled."}],
+    "quick_typed_arguments": [{"summary": "Done."}],
+    "quick_no_tool": [{"message": "Knock, knock."}, {"message": "I have no tool, but 42."}],
 }
