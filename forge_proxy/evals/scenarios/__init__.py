@@ -35,5 +35,6 @@ def find(names: Sequence[str] = (), tags: Sequence[str] = ()) -> tuple[Scenario,
 def _check(at: str, said: Sequence[str], known: Sequence[str]) -> None:
     for word in said:
         if word not in known:
-            near = get_close_matches(word, known) or known
-            raise InvalidRequest(at, f"there is no {word!r}; did you mean {', '.join(near)}?")
+            near = get_close_matches(word, known)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there is: {', '.join(known)}"
+            raise InvalidRequest(at, f"there is no {word!r}; {hint}")

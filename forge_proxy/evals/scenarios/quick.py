@@ -20,21 +20,10 @@ from forge_proxy.workflows.respond import respond_tool
 One = TypeVar("One")
 
 _SYSTEM = "You are a tool-calling assistant. Use the tools."
-_CITIES = [
-    "Oslo",
-    "Paris",
-    "Lima",
-    "Nairobi",
-    "Boston",
-    "Hanoi",
-    "Porto",
-    "Vienna",
-    "Cairo",
-    "Geneva",
-    "Dublin",
-    "Quito",
-    "Tunis",
-]
+_CITIES = (
+    *("Oslo", "Paris", "Lima", "Nairobi", "Boston", "Hanoi", "Porto"),
+    *("Vienna", "Cairo", "Geneva", "Dublin", "Quito", "Tunis"),
+)
 _ITEMS = ["tea", "bread", "honey", "paper", "candle", "coffee", "ladder", "cheese", "juice", "mirror", "rice"]
 _PEOPLE = ["Anna", "Oscar", "Priya", "Hugo", "Gloria", "Lena", "Marco", "Nina", "Yusuf", "Rosa", "Henrik"]
 _WEATHERS = ["sunny", "cloudy", "rainy", "windy", "snowy", "foggy", "stormy"]
