@@ -123,7 +123,7 @@ class WorkflowRunner:
             calls, elsewhere = state.batch.calls, False
             for place in state.batch.open:
                 self._check(cancel_event, state)
-                outcome = await executor.execute(calls[place])
+                outcome = await executor.execute(calls[place], f"{run_id}/{state.iteration}/{place}")
                 if outcome is None:
                     elsewhere = True
                     continue
