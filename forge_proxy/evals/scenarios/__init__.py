@@ -7,13 +7,23 @@ from difflib import get_close_matches
 
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.evals.scenario import Scenario
-from forge_proxy.evals.scenarios import plumbing, quick, reasoning, relevance, selection
+from forge_proxy.evals.scenarios import (
+    advanced_gaps,
+    advanced_synthesis,
+    plumbing,
+    quick,
+    reasoning,
+    relevance,
+    selection,
+)
 
 ALL: tuple[Scenario, ...] = (
     *plumbing.SCENARIOS,
     *selection.SCENARIOS,
     *reasoning.SCENARIOS,
     *relevance.SCENARIOS,
+    *advanced_gaps.SCENARIOS,
+    *advanced_synthesis.SCENARIOS,
     *quick.SCENARIOS,
 )
 TAGS: tuple[str, ...] = tuple(sorted({tag for scenario in ALL for tag in scenario.tags}))
