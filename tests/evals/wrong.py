@@ -30,7 +30,7 @@ UNPAID: Changes = [
     {"checked": ["BK-301", "BK-305"]},
     {"checked": "BK-301, BK-305, BK-312 and BK-313"},
 ]
-QUOTE: Changes = [{"quote": "Q-947"}, {"height_mm": 64}, {"length_mm": 1500}, {"price": "21330"}]
+QUOTE: Changes = [{"quote": "Q-947"}, {"height_mm": 64}, {"length_mm": 1500}, {"price": "21326"}]
 ENTRY: Changes = [
     {"built": 1869},
     {"built_for": "Per Orre"},

@@ -10,13 +10,12 @@ from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.workflow.errors import ToolResolutionError
 from forge_proxy.evals.scenario import Scenario, World
 from forge_proxy.evals.scenarios.facts import every, is_name, is_number, is_set, never_says, says
-from forge_proxy.evals.scenarios.task import Does, Task, always, call, integer, spec, text, texts
+from forge_proxy.evals.scenarios.task import Task, always, call, integer, spec, text, texts
 
 # --- what a tool gives is not what the next one takes ------------------------------
 
 _DRAWING = {"drawing": "gate post 7", "height": "5 ft 4 in", "section": "3 in square", "timber": "oak, seasoned"}
 _TIMBERS: Mapping[str, Json] = {"OAK_SEASONED": {"code": "OAK_SEASONED", "cut_lengths_mm": [1200, 1500, 1800, 2400]}}
-_QUOTE = {"quote": "Q-940", "length_mm": 1800, "section_mm": 76, "pieces": 6, "price_cents": 21330}
 _TIMBER = Task(
     name="argument_transformation",
     system=(
@@ -47,16 +46,16 @@ _TIMBER = Task(
     ),
     terminal="report_quote",
     check=every(
-        is_name("quote", "Q-940"),
+        is_name("quote", "Q-556"),
         is_number("height_mm", 1626, within=1),  # 64 in are 1625.6 mm
         is_number("length_mm", 1800),
-        is_number("price", 213.3),
+        is_number("price", 213.26),
     ),
     ideal=(
         call("get_drawing", drawing="gate post 7"),
         call("get_timber", code="OAK_SEASONED"),
         call("request_quote", code="OAK_SEASONED", length_mm=1800, section_mm=76, pieces=6),
-        call("report_quote", quote="Q-940", height_mm=1626, length_mm=1800, price="213.30"),
+        call("report_quote", quote="Q-556", height_mm=1626, length_mm=1800, price="213.26"),
     ),
 )
 
@@ -84,7 +83,7 @@ class _Yard:
         # Price by volume, and a number of its own for what was not wanted.
         cents = 21330 if right else length_mm * section_mm * section_mm * pieces // 2925
         asked = {"length_mm": length_mm, "section_mm": section_mm, "pieces": pieces, "price_cents": cents}
-        return {"quote": "Q-940" if right else f"Q-{941 + pieces % 50}", **asked}
+        return {"quote": "Q-556" if right else f"Q-{941 + pieces % 50}", **asked}
 
 
 def _timber(_: int) -> World:
@@ -152,7 +151,8 @@ _MILL = Task(
         never_says("built_for", "Per Orre"),
         is_number("burned", 1931),
         says("people_hurt", (*("0", "zero"), *("none", "nobody", "no one"))),
-        is_name("architect", "unknown", "not known", "none named", "unknown architect", "architect unknown"),
+        says("architect", (*("unknown", "not known", "not stated"), *("not mentioned", "not named", "no source", "none"))),
+        never_says("architect", "Orre"),
         is_set("sources", *_SOURCES),
     ),
     ideal=(
