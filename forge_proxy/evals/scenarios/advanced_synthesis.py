@@ -79,21 +79,17 @@ class _Yard:
             raise ValueError(f"length_mm {length_mm} is not cut; see the timber's cut_lengths_mm")
         if not 10 <= section_mm <= 300:
             raise ValueError(f"section_mm {section_mm} cannot be sawn: it is in millimetres, 10 to 300")
-        right = (length_mm, section_mm, pieces) == (1800, 76, 6)
-        # Price by volume, and a number of its own for what was not wanted.
-        cents = 21330 if right else length_mm * section_mm * section_mm * pieces // 2925
-        asked = {"length_mm": length_mm, "section_mm": section_mm, "pieces": pieces, "price_cents": cents}
-        return {"quote": "Q-556" if right else f"Q-{941 + pieces % 50}", **asked}
+        # By volume, and with a number of its own for each quote.
+        price = length_mm * section_mm * section_mm * pieces // 2925
+        number = (length_mm + section_mm * pieces) % 900 + 100
+        asked = {"length_mm": length_mm, "section_mm": section_mm, "pieces": pieces}
+        return {"quote": f"Q-{number}", **asked, "price_cents": price}
 
 
 def _timber(_: int) -> World:
     yard = _Yard()
-    does: dict[str, Does] = {
-        "get_drawing": always(_DRAWING),
-        "get_timber": yard.timber,
-        "request_quote": always(_QUOTE),
-    }
-    return _TIMBER.world(does)
+    quote = always(yard.quote("OAK_SEASONED", 1800, 76, 6))
+    return _TIMBER.world({"get_drawing": always(_DRAWING), "get_timber": yard.timber, "request_quote": quote})
 
 
 def _timber_stateful(_: int) -> World:
