@@ -22,6 +22,23 @@ DECLINED: Changes = [
     {"message": "It will rise."},
     {"message": ""},
 ]
+TAX: Changes = [{"tax": 147}, {"tax": 188160}, {"parcel": "W-1207"}, {"valued_as": "W-5508"}]
+UNPAID: Changes = [
+    {"ref": "BK-312"},
+    {"guest": "Tove Lind"},
+    {"owed_eur": 5000},
+    {"checked": ["BK-301", "BK-305"]},
+    {"checked": "BK-301, BK-305, BK-312 and BK-313"},
+]
+QUOTE: Changes = [{"quote": "Q-947"}, {"height_mm": 64}, {"length_mm": 1500}, {"price": "21326"}]
+ENTRY: Changes = [
+    {"built": 1869},
+    {"built_for": "Per Orre"},
+    {"burned": 1930},
+    {"people_hurt": "unknown"},
+    {"architect": "Hanna Orre"},
+    {"sources": ["S1", "S2"]},
+]
 
 WRONG: dict[str, Changes] = {
     "basic_2step": HOURS,
@@ -43,4 +60,21 @@ WRONG: dict[str, Changes] = {
     "data_gap_recovery_stateful": OFFSET,
     "relevance_detection": DECLINED,
     "relevance_detection_stateful": DECLINED,
+    "data_gap_recovery_extended": TAX,
+    "data_gap_recovery_extended_stateful": TAX,
+    "inconsistent_api_recovery": UNPAID,
+    "inconsistent_api_recovery_stateful": UNPAID,
+    "argument_transformation": QUOTE,
+    "argument_transformation_stateful": QUOTE,
+    "grounded_synthesis": ENTRY,
+    "grounded_synthesis_stateful": ENTRY,
+    # The field of the report goes by the run's number; that of run 0 is `summary`.
+    "quick_two_step": [{"summary": "The weather is fine."}, {"summary": ""}],
+    "quick_required_steps": [{"summary": "The price is 167."}, {"summary": "I am done."}],
+    "quick_three_lookups": [{"summary": "The weather is sunny. The population is 277."}],
+    "quick_error_recovery": [{"summary": "unknown city"}],
+    "quick_tool_selection": [{"summary": "anna"}, {"summary": "ann@tea.com"}],
+    "quick_passed_on": [{"summary": "The order is cancelled."}],
+    "quick_typed_arguments": [{"summary": "Done."}],
+    "quick_no_tool": [{"message": "Knock, knock."}, {"message": "I have no tool, but 42."}],
 }

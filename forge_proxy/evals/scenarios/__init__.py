@@ -7,13 +7,24 @@ from difflib import get_close_matches
 
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.evals.scenario import Scenario
-from forge_proxy.evals.scenarios import plumbing, reasoning, relevance, selection
+from forge_proxy.evals.scenarios import (
+    advanced_gaps,
+    advanced_synthesis,
+    plumbing,
+    quick,
+    reasoning,
+    relevance,
+    selection,
+)
 
 ALL: tuple[Scenario, ...] = (
     *plumbing.SCENARIOS,
     *selection.SCENARIOS,
     *reasoning.SCENARIOS,
     *relevance.SCENARIOS,
+    *advanced_gaps.SCENARIOS,
+    *advanced_synthesis.SCENARIOS,
+    *quick.SCENARIOS,
 )
 TAGS: tuple[str, ...] = tuple(sorted({tag for scenario in ALL for tag in scenario.tags}))
 
@@ -34,5 +45,6 @@ def find(names: Sequence[str] = (), tags: Sequence[str] = ()) -> tuple[Scenario,
 def _check(at: str, said: Sequence[str], known: Sequence[str]) -> None:
     for word in said:
         if word not in known:
-            near = get_close_matches(word, known) or known
-            raise InvalidRequest(at, f"there is no {word!r}; did you mean {', '.join(near)}?")
+            near = get_close_matches(word, known)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there is: {', '.join(known)}"
+            raise InvalidRequest(at, f"there is no {word!r}; {hint}")

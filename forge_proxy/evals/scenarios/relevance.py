@@ -52,8 +52,7 @@ _TASK = Task(
     check=every(declines("message")),
     ideal=(call("respond", message="I cannot tell you that: none of my tools knows exchange rates."),),
 )
-_SAY = respond_tool().callable or always("")
-_READING: dict[str, Does] = {"find_book": always([]), "get_loan_period": always({"days": 28}), "respond": _SAY}
+_READING: dict[str, Does] = {"find_book": always([]), "get_loan_period": always({"days": 28})}
 
 
 class _Library:
@@ -85,7 +84,7 @@ def _static(_: int) -> World:
 def _stateful(_: int) -> World:
     library = _Library()
     does = {"find_book": library.find, "reserve_book": library.reserve, "get_loan_period": library.period}
-    return _TASK.world({**does, "respond": _SAY}, library.unused)
+    return _TASK.world(does, library.unused)
 
 
 SCENARIOS = (
