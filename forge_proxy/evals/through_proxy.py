@@ -146,7 +146,7 @@ async def _executed(calls: Iterable[ToolCall], workflow: Workflow, tally: Tally)
     """The results of some calls, and how the run ended, if one of them ended it."""
     tools, results, ended = CallableTools(workflow), list[Json](), None
     for call in calls:
-        outcome = await tools.execute(call)
+        outcome = await tools.execute(call, call.id)
         if outcome is None:
             raise TypeError(f"{workflow.name}: {call.tool} has no callable")
         tally.tool_errors += outcome.status == "error"

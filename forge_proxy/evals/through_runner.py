@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 
 from forge_proxy.core.compaction import CompactStrategy, NoCompact, SlidingWindowCompact, TieredCompact
-from forge_proxy.core.errors import ContextBudgetExceeded, ForgeError
-from forge_proxy.core.estimate import estimate_tokens
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.messages import Message, ToolCall
 from forge_proxy.core.workflow.definition import Workflow
 from forge_proxy.core.workflow.errors import (
@@ -22,7 +21,7 @@ from forge_proxy.evals.playing import Job, Played, Tally, is_no_result
 from forge_proxy.evals.record import Strategy
 from forge_proxy.evals.scenario import World
 from forge_proxy.workflows.client import LLMClient, StreamChunk
-from forge_proxy.workflows.context import CompactEvent, ContextManager
+from forge_proxy.workflows.context import CompactEvent, ContextManager, Count
 from forge_proxy.workflows.runner import WorkflowRunner
 from forge_proxy.workflows.tools import CallableTools
 
@@ -46,7 +45,7 @@ class RunnerStage:
         workflow = preset.applied(world.workflow)
         runner = WorkflowRunner(
             self._client,
-            _memory(job, workflow, self._window, tally),
+            _memory(job, self._window, tally),
             job.scenario.max_iterations,
             preset.max_retries,
             preset.max_tool_errors,
@@ -93,9 +92,9 @@ class _CountedTools(CallableTools):
         super().__init__(workflow)
         self._tally = tally
 
-    async def execute(self, call: ToolCall) -> ToolOutcome | None:
+    async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
         """See `Executor`."""
-        outcome = await super().execute(call)
+        outcome = await super().execute(call, key)
         self._tally.tool_errors += outcome is not None and outcome.status == "error"
         return outcome
 
@@ -111,41 +110,30 @@ def strategy_of(name: Strategy) -> CompactStrategy:
             return NoCompact()
 
 
-class _Memory:
-    """`Memory` of one run. What is over the budget after all ends it: the model could not read it."""
+class _AlwaysEstimating(ContextManager):
+    """Goes by estimates alone, so that histories are shortened at the same places whatever model reads them."""
 
-    def __init__(self, manager: ContextManager, beside: int, *, calibrates: bool) -> None:
-        self._manager = manager
-        self._beside = beside
-        self._calibrates = calibrates
+    def observe_usage(self, messages: Sequence[Message], prompt_tokens: int, beside: int = 0) -> None:
+        """Nothing comes of it."""
 
-    def maybe_compact(self, messages: Sequence[Message], step_index: int = 0, step_hint: str = "") -> Sequence[Message]:
-        """See `Memory`. Raises `ContextBudgetExceeded`."""
-        kept = self._manager.maybe_compact(messages, step_index, step_hint, self._beside)
-        if self._manager.is_over_budget(kept, self._beside):
-            tokens, budget = self._manager.estimate_tokens(kept, self._beside), self._manager.budget_tokens
-            raise ContextBudgetExceeded(tokens, budget, "that of the run", exact=False)
-        return kept
-
-    def observe_usage(self, messages: Sequence[Message], prompt_tokens: int) -> None:
-        """See `Memory`."""
-        if self._calibrates:
-            self._manager.observe_usage(messages, prompt_tokens, self._beside)
+    async def maybe_compact_counted(
+        self, messages: Sequence[Message], count: Count, step_index: int = 0, step_hint: str = "", beside: int = 0
+    ) -> tuple[Message, ...]:
+        """Nothing is counted."""
+        return self.maybe_compact(messages, step_index, step_hint, beside)
 
 
-def _memory(job: Job, workflow: Workflow, window: int | None, tally: Tally) -> _Memory | None:
-    """What keeps a run within its budget. One that a scenario says is meant in estimated tokens of its messages, so
-    that histories are shortened at the same places whatever model reads them.
+def _memory(job: Job, window: int | None, tally: Tally) -> ContextManager | None:
+    """What keeps a run within its budget: the user's, else the scenario's, which is in estimated tokens, else what the
+    model has.
     """
-    said = job.config.budget_tokens
-    budget = said or job.scenario.budget_tokens or window
-    if budget is None:
-        return None
-    real = said is not None or job.scenario.budget_tokens is None
-    tools = sum(estimate_tokens(tool.name, tool.description, tool.parameters) for tool in workflow.get_tool_specs())
 
     def note(event: CompactEvent) -> None:
         tally.compactions.append(event.phase_reached)
 
     strategy = strategy_of(job.config.strategy if job.preset.compaction else "none")
-    return _Memory(ContextManager(strategy, budget, on_compact=note), tools if real else 0, calibrates=real)
+    said, own = job.config.budget_tokens, job.scenario.budget_tokens
+    if said is None and own is not None:
+        return _AlwaysEstimating(strategy, own, on_compact=note)
+    budget = said or window
+    return None if budget is None else ContextManager(strategy, budget, on_compact=note)

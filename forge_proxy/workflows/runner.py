@@ -71,20 +71,14 @@ class WorkflowRunner:
         on_usage: OnUsage | None = None,
     ) -> None:
         engine = client if isinstance(client, Engine) else _engine_over(client)
-        policy = GuardPolicy(enabled=Switches(rescue=rescue_enabled), on_exhausted="error")
+        # A call is demanded, so no tool to answer in words with is added; with all off nothing would be judged.
+        switches = (guardrails or Switches(rescue=rescue_enabled)).model_copy(update={"respond": True})
+        policy = GuardPolicy(enabled=switches, on_exhausted="error")
         self._limits = Limits(max_iterations, max_retries_per_step, max_tool_errors)
         self._asker = Asker(engine, context_manager, policy, self._limits, model, options or no_fields())
         self._on_chunk = on_chunk if stream else None
         self._on_message = on_message
-<<<<<<< HEAD
-        # A call is demanded, so no tool to answer in words with is added; with all off nothing would be judged.
-        switches = (guardrails or Switches(rescue=rescue_enabled)).model_copy(update={"respond": True})
-        self._policy = GuardPolicy(enabled=switches, on_exhausted="error")
         self._on_usage = on_usage
-        self._model = model
-        self._options = options or no_fields()
-=======
->>>>>>> i6-scen
 
     async def run(
         self,
@@ -159,6 +153,9 @@ class WorkflowRunner:
             answer = await unless(cancel_event, self._asker.ask(workflow, state, watcher, run_id))
         except Cancelled:
             raise self._cancelled(state) from None
+        finally:
+            if watcher.usage is not None and self._on_usage is not None:
+                self._on_usage(watcher.usage)
         if isinstance(answer, Retry):
             await watcher.tell(StreamChunk(ChunkType.RETRY))
             return self._heard(state, corrected(state, answer.turn.added, answer.fault, held=answer.turn.held))
@@ -167,27 +164,6 @@ class WorkflowRunner:
         told = self._heard(state, called(state, answer.settled, answer.reasoning))
         return self._heard(told, allowed(told, workflow, self._limits))
 
-<<<<<<< HEAD
-    async def _attempt(self, workflow: Workflow, state: RunState, watcher: Watcher, run_id: str) -> Retry | Taken:
-        request = request_for(workflow, state.messages, self._model, self._options)
-        turn = turn_for(request, self._policy, state, self._limits, run_id)
-        came: Retry | Taken | None = None
-        try:
-            async with aclosing(self._engine.attempt(request, turn, client=run_id)) as events:
-                async for event in events:
-                    if isinstance(event, Retry | Taken):
-                        came = event
-                    else:
-                        await watcher.take(event)
-        finally:
-            if watcher.usage is not None and self._on_usage is not None:
-                self._on_usage(watcher.usage)
-        if came is None:
-            raise AssertionError("an attempt ends with what came of it")
-        return came
-
-=======
->>>>>>> i6-scen
     def _heard(self, before: RunState, after: RunState) -> RunState:
         """The state after a move, once its messages were told of."""
         self._hear(after.messages[len(before.messages) :])

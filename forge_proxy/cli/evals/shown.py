@@ -56,9 +56,8 @@ def _meant(side: str, word: str, results: Path, choice: Choice) -> tuple[Sequenc
         raise InvalidRequest(side, f"no runs of {word!r}{'' if is_file else f' in {results}'}")
     if len(lines) > 1:
         there = "; ".join(_told(line.config) for line in lines)
-        raise InvalidRequest(
-            side, f"{word} is {len(lines)} configurations: {there}. Say --model, --surface, --ablation"
-        )
+        why = f"{word} is {len(lines)} configurations: {there}; say which with --model, --surface or --ablation"
+        raise InvalidRequest(side, why)
     told = _told(lines[0].config)
     return lines[0].records, f"{told}, from {word}" if is_file else told
 
@@ -77,16 +76,14 @@ def show_scenarios(scenarios: Sequence[Scenario], *, list_only: bool) -> None:
         print("\n".join(one.name for one in scenarios))
         return
     rows = [
-        (
-            one.name,
-            str(one.ideal_iterations),
-            ", ".join(sorted(one.tags)),
-            "quick" if one.quick else "",
-            one.description,
-        )
+        (one.name, str(one.ideal_iterations), ", ".join(sorted(one.tags)), _quick(one), one.description)
         for one in scenarios
     ]
     print(grid(("scenario", "ideal", "tags", "", "what it asks for"), rows))
     print()
     presets = [(one.name, ", ".join(sorted(one.surfaces)), one.description) for one in PRESETS.values()]
     print(grid(("preset", "surfaces", "what is off"), presets))
+
+
+def _quick(scenario: Scenario) -> str:
+    return "quick" if scenario.quick else ""

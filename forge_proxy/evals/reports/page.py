@@ -41,8 +41,8 @@ _SCORES = (
     "confidence (Wilson)."
 )
 _AGAINST = (
-    "How many points the score changes under a preset, in runs with the same scenario and seed. A bar that crosses zero "
-    "may be chance; p is McNemar's exact test."
+    "How many points the score changes under a preset, in runs with the same scenario and seed. A bar that crosses "
+    "zero may be chance; p is McNemar's exact test."
 )
 _HEAD = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Eval results</title>'
 
