@@ -216,6 +216,6 @@ SCENARIOS = (
         frozenset({"stateful", "compaction"}),
         6,
         _audit,
-        budget_tokens=1200,
+        budget_tokens=880,
     ),
 )

@@ -6,13 +6,13 @@ The illness, the substance and the remedy do not exist: nobody knows the answers
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.workflow.errors import ToolResolutionError
 from forge_proxy.evals.scenario import Scenario, World
 from forge_proxy.evals.scenarios.facts import every, is_name, is_number, says
-from forge_proxy.evals.scenarios.task import Task, call, integer, spec, text
+from forge_proxy.evals.scenarios.task import Does, Task, call, integer, spec, text
 
 _CASE = (
     "Case K-19, opened by the night nurse. Patient: P-330, a woman of forty-four. She came on foot and alone, "
@@ -66,6 +66,24 @@ _DOSE = (
     "are to be left out from today. The pharmacist has signed the sheet and asks that the case be closed with "
     "this dose."
 )
+_ORDERS = (
+    "Standing orders of the clinic, as they end every sheet: whoever opens a sheet signs it, notes the hour, and puts "
+    "it back where it was. Nothing is said to visitors about patients. Lamps are put out when a room is left, windows "
+    "are closed at night, and the keys hang behind the desk of the porter. What is missing in the cupboards is "
+    "written on the board, and what has been used up is ordered on Monday before noon."
+)
+_THOUGHTS = (
+    "I know nothing but the number of the case, so I open it first and see who is ill.",
+    "The nurse says that nobody asked about work or household, so I ask P-330 about it.",
+    "It is worst on days off, so hardly the workshop. P-330 has to be examined.",
+    "A verdine line is a strange finding. A blood sample will show whether it is verdine.",
+    "Green granules fit as well. Sample S-812 can be screened for verdine now.",
+    "The level is 61 and comes from food or drink, so I ask about the household.",
+    "Only she drinks from the green glazed jug, in the evening. I have it tested for verdine.",
+    "The jug is the source. What does the guideline say of verdine at a level of 61?",
+    "Over 50 it is colmarin, and not selmarin. The dose goes by the weight of P-330.",
+    "All is known now: verdine at 61 from the jug, and 612 milligrams of colmarin.",
+)
 _TASK = Task(
     name="compaction_chain",
     system=(
@@ -108,49 +126,31 @@ _TASK = Task(
         is_number("dose_mg", 612),
     ),
     ideal=(
+        call("open_case", case_id="K-19"),
+        call("take_history", patient_id="P-330"),
+        call("examine_patient", patient_id="P-330"),
+        call("take_blood", patient_id="P-330", suspected="verdine"),
+        call("screen_sample", sample_id="S-812", mineral="verdine"),
+        call("ask_household", patient_id="P-330"),
+        call("test_object", thing="green glazed jug", mineral="verdine"),
+        call("read_guideline", mineral="verdine", level=61),
+        call("work_out_dose", patient_id="P-330", remedy="colmarin"),
         call(
-            "open_case", "I know nothing but the number of the case, so I open it first and see who is ill.",
-            case_id="K-19",
-        ),
-        call(
-            "take_history", "The nurse says nobody asked about work or household, so I ask P-330 about it.",
+            "close_case",
             patient_id="P-330",
-        ),
-        call(
-            "examine_patient", "It is worst on days off, so hardly the workshop. P-330 has to be examined.",
-            patient_id="P-330",
-        ),
-        call(
-            "take_blood", "A verdine line is a strange finding. A blood sample will show whether it is verdine.",
-            patient_id="P-330", suspected="verdine",
-        ),
-        call(
-            "screen_sample", "Green granules fit as well. Sample S-812 can be screened for verdine now.",
-            sample_id="S-812", mineral="verdine",
-        ),
-        call(
-            "ask_household", "The level is 61 and comes from food or drink, so I ask about the household.",
-            patient_id="P-330",
-        ),
-        call(
-            "test_object", "Only she drinks from the green glazed jug, in the evening. I have it tested for verdine.",
-            thing="green glazed jug", mineral="verdine",
-        ),
-        call(
-            "read_guideline", "The jug is the source. What does the guideline say of verdine at a level of 61?",
-            mineral="verdine", level=61,
-        ),
-        call(
-            "work_out_dose", "Over 50 it is colmarin, and not selmarin. The dose goes by the weight of P-330.",
-            patient_id="P-330", remedy="colmarin",
-        ),
-        call(
-            "close_case", "All is known now: verdine at 61 from the jug, and 612 milligrams of colmarin.",
-            patient_id="P-330", mineral="verdine", level=61, source="the green glazed jug", remedy="colmarin",
+            mineral="verdine",
+            level=61,
+            source="the green glazed jug",
+            remedy="colmarin",
             dose_mg=612,
         ),
     ),
-)  # fmt: skip
+)
+# The last phase cuts thoughts: only a model that tells some comes to it.
+_THINKING = replace(
+    _TASK,
+    ideal=tuple(replace(one, reasoning=thought) for one, thought in zip(_TASK.ideal, _THOUGHTS, strict=True)),
+)
 
 
 class _Clinic:
@@ -159,7 +159,7 @@ class _Clinic:
     def __init__(self) -> None:
         self._found = {"k-19"}
 
-    def tools(self) -> dict[str, Callable[..., Json]]:
+    def tools(self) -> dict[str, Does]:
         """Each tool with what it has to be told, and what is found by it."""
         return {
             "open_case": self._step(_CASE, "p-330", case_id="k-19"),
@@ -173,20 +173,24 @@ class _Clinic:
             "work_out_dose": self._step(_DOSE, patient_id="p-330", remedy="colmarin"),
         }
 
-    def _step(self, result: str, finds: str = "", **needs: str) -> Callable[..., Json]:
+    def _step(self, result: str, finds: str = "", **needs: str) -> Does:
         def do(**args: Json) -> str:
             for name, value in needs.items():
                 told = str(args.get(name, "")).casefold()
                 if value not in self._found or value not in told:
                     raise ToolResolutionError(f"no findings for {name} {args.get(name)!r}: go on from what was found")
             self._found.add(finds)
-            return result
+            return f"{result} {_ORDERS}"
 
         return do
 
 
 def _build(_: int) -> World:
-    return _TASK.world({**_Clinic().tools()})
+    return _TASK.world(_Clinic().tools())
+
+
+def _build_thinking(_: int) -> World:
+    return _THINKING.world(_Clinic().tools())
 
 
 _STATEFUL = frozenset({"stateful"})
@@ -194,7 +198,7 @@ _COMPACTING = frozenset({"stateful", "compaction"})
 
 SCENARIOS = (
     Scenario("compaction_chain_baseline", "Ten steps, all of them kept.", _STATEFUL, 10, _build),
-    Scenario("compaction_chain_p1", "Older results are cut short.", _COMPACTING, 10, _build, budget_tokens=2400),
-    Scenario("compaction_chain_p2", "Older results are dropped.", _COMPACTING, 10, _build, budget_tokens=1900),
-    Scenario("compaction_chain_p3", "Older thoughts go too.", _COMPACTING, 10, _build, budget_tokens=1400),
+    Scenario("compaction_chain_p1", "Older results are cut short.", _COMPACTING, 10, _build, budget_tokens=2350),
+    Scenario("compaction_chain_p2", "Older results are dropped.", _COMPACTING, 10, _build, budget_tokens=1750),
+    Scenario("compaction_chain_p3", "Older thoughts go too.", _COMPACTING, 10, _build_thinking, budget_tokens=1500),
 )

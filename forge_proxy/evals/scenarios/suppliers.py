@@ -13,7 +13,10 @@ from forge_proxy.evals.scenarios.task import Task, call, integer, number, spec, 
 
 # --- five audits -------------------------------------------------------------------
 
-_VISIT = "The halls were clean, the foreman answered every question, and the books were shown without delay."
+_VISIT = (
+    "The halls were clean, the foreman answered every question, and the books were shown without delay. "
+    "Two cars stood in the yard."
+)
 _AUDITS: Mapping[str, tuple[str, float, str]] = {
     "Aldous": ("Aldous", 1.4, "valid"),
     "Brandt": ("Brandt", 3.9, "expired"),
@@ -208,5 +211,5 @@ SCENARIOS = (
         _five_stateful,
         budget_tokens=925,
     ),
-    Scenario("supplier_deep_dive", "Three suppliers, two records each.", _STATEFUL, 7, _deep, budget_tokens=1500),
+    Scenario("supplier_deep_dive", "Three suppliers, two records each.", _STATEFUL, 7, _deep, budget_tokens=1060),
 )
