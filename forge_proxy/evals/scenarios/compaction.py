@@ -119,7 +119,10 @@ _ON_SHELF: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "C": {"lamps": (26, 26), "wicks": (310, 310), "oil tins": (75, 81), "matches": (200, 200)},
 }
 """By aisle and item: how many the book says there are, and how many there are."""
-_AISLE_NOTE = "The boxes stand in two rows, the labels face the door, and the floor is dry and swept."
+_AISLE_NOTE = (
+    "The boxes stand in two rows, the labels face the door, and the floor is dry and swept. Nothing was broken, "
+    "nothing was open, and no box stood in a place that is not its own."
+)
 _RIGHT = {"canvas": 9, "oil tins": 81}
 _AUDIT = Task(
     name="inventory_audit",
@@ -216,6 +219,6 @@ SCENARIOS = (
         frozenset({"stateful", "compaction"}),
         6,
         _audit,
-        budget_tokens=880,
+        budget_tokens=1160,
     ),
 )

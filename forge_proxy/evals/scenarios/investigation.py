@@ -70,20 +70,25 @@ _ORDERS = (
     "Standing orders of the clinic, as they end every sheet: whoever opens a sheet signs it, notes the hour, and puts "
     "it back where it was. Nothing is said to visitors about patients. Lamps are put out when a room is left, windows "
     "are closed at night, and the keys hang behind the desk of the porter. What is missing in the cupboards is "
-    "written on the board, and what has been used up is ordered on Monday before noon."
+    "written on the board, and what has been used up is ordered on Monday before noon. Instruments are boiled after "
+    "use and laid on the white cloth, never on the grey one. Beds are made before the round, and the round begins "
+    "when the bell rings. Letters for the town leave with the boy in the morning, letters for the coast with the "
+    "coach. Whoever is last in the kitchen covers the fire. Guests of the house eat at the long table, and are asked "
+    "to be quiet in the corridor. The garden may be walked in until dusk, the herbs in it are for the pharmacy alone."
 )
-_THOUGHTS = (
-    "I know nothing but the number of the case, so I open it first and see who is ill.",
-    "The nurse says that nobody asked about work or household, so I ask P-330 about it.",
-    "It is worst on days off, so hardly the workshop. P-330 has to be examined.",
-    "A verdine line is a strange finding. A blood sample will show whether it is verdine.",
-    "Green granules fit as well. Sample S-812 can be screened for verdine now.",
-    "The level is 61 and comes from food or drink, so I ask about the household.",
-    "Only she drinks from the green glazed jug, in the evening. I have it tested for verdine.",
-    "The jug is the source. What does the guideline say of verdine at a level of 61?",
-    "Over 50 it is colmarin, and not selmarin. The dose goes by the weight of P-330.",
-    "All is known now: verdine at 61 from the jug, and 612 milligrams of colmarin.",
+_FOUND = (
+    "Nothing is known yet but the number of the case.",
+    "P-330 has had cramps and tired wrists since spring.",
+    "It is worst at home, on days without work.",
+    "Her gums have a verdine line, her wrists drop.",
+    "Her blood, S-812, has green granules in red cells.",
+    "It holds verdine at 61, which comes from food or drink.",
+    "She alone drinks cider, from a green glazed jug.",
+    "The jug gives off verdine to what is sour.",
+    "Over 50 it is colmarin, never selmarin.",
+    "For 68 kilograms that makes 612 milligrams.",
 )
+"""What a model that thinks before each call goes over again."""
 _TASK = Task(
     name="compaction_chain",
     system=(
@@ -149,7 +154,10 @@ _TASK = Task(
 # The last phase cuts thoughts: only a model that tells some comes to it.
 _THINKING = replace(
     _TASK,
-    ideal=tuple(replace(one, reasoning=thought) for one, thought in zip(_TASK.ideal, _THOUGHTS, strict=True)),
+    ideal=tuple(
+        replace(one, reasoning=f"What I have so far. {' '.join(_FOUND[: place + 1])} Next comes {one.tool}.")
+        for place, one in enumerate(_TASK.ideal)
+    ),
 )
 
 
@@ -196,9 +204,11 @@ def _build_thinking(_: int) -> World:
 _STATEFUL = frozenset({"stateful"})
 _COMPACTING = frozenset({"stateful", "compaction"})
 
+# By the tokens of an ideal run as `core/estimate` counts them, with room for what templates and schemas really take:
+# tests/evals/test_compaction_scenarios.py.
 SCENARIOS = (
     Scenario("compaction_chain_baseline", "Ten steps, all of them kept.", _STATEFUL, 10, _build),
-    Scenario("compaction_chain_p1", "Older results are cut short.", _COMPACTING, 10, _build, budget_tokens=2350),
-    Scenario("compaction_chain_p2", "Older results are dropped.", _COMPACTING, 10, _build, budget_tokens=1750),
-    Scenario("compaction_chain_p3", "Older thoughts go too.", _COMPACTING, 10, _build_thinking, budget_tokens=1500),
+    Scenario("compaction_chain_p1", "Older results are cut short.", _COMPACTING, 10, _build, budget_tokens=3400),
+    Scenario("compaction_chain_p2", "Older results are dropped.", _COMPACTING, 10, _build, budget_tokens=2200),
+    Scenario("compaction_chain_p3", "Older thoughts go too.", _COMPACTING, 10, _build_thinking, budget_tokens=2100),
 )

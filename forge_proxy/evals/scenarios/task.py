@@ -85,11 +85,6 @@ def number(about: str) -> JsonObject:
     return {"type": "number", "description": about}
 
 
-def boolean(about: str) -> JsonObject:
-    """Yes or no."""
-    return {"type": "boolean", "description": about}
-
-
 def texts(about: str) -> JsonObject:
     """A list of strings."""
     return {"type": "array", "items": {"type": "string"}, "description": about}
