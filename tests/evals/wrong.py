@@ -39,6 +39,22 @@ ENTRY: Changes = [
     {"architect": "Hanna Orre"},
     {"sources": ["S1", "S2"]},
 ]
+CARGO: Changes = [{"manifest": "V-58"}, {"declared": 297}, {"counted": 320}, {"missing": 32}]
+AUDIT: Changes = [
+    {"most_defects": "Dunmore"},
+    {"most_percent": 39},
+    {"fewest_defects": "Eklund"},
+    {"expired": ["Brandt"]},
+    {"expired": "Brandt, Dunmore, Aldous"},
+]
+CASE: Changes = [
+    {"patient_id": "P-33"},
+    {"mineral": "lead"},
+    {"level": 16},
+    {"source": "dust in the workshop"},
+    {"remedy": "selmarin"},
+    {"dose_mg": 68},
+]
 
 WRONG: dict[str, Changes] = {
     "basic_2step": HOURS,
@@ -68,6 +84,21 @@ WRONG: dict[str, Changes] = {
     "argument_transformation_stateful": QUOTE,
     "grounded_synthesis": ENTRY,
     "grounded_synthesis_stateful": ENTRY,
+    "compaction_stress": CARGO,
+    "compaction_stress_stateful": CARGO,
+    "phase2_compaction": AUDIT,
+    "phase2_compaction_stateful": AUDIT,
+    "inventory_audit": [{"corrected": ["canvas"]}, {"corrected": "canvas, oil tins and rope"}, {"difference": 9}],
+    "supplier_deep_dive": [
+        {"supplier": "Holt"},
+        {"contract_id": "CT-411"},
+        {"weekly_cost": 6.95},
+        {"incidents": 0},
+    ],
+    "compaction_chain_baseline": CASE,
+    "compaction_chain_p1": CASE,
+    "compaction_chain_p2": CASE,
+    "compaction_chain_p3": CASE,
     # The field of the report goes by the run's number; that of run 0 is `summary`.
     "quick_two_step": [{"summary": "The weather is fine."}, {"summary": ""}],
     "quick_required_steps": [{"summary": "The price is 167."}, {"summary": "I am done."}],

@@ -10,11 +10,14 @@ from forge_proxy.evals.scenario import Scenario
 from forge_proxy.evals.scenarios import (
     advanced_gaps,
     advanced_synthesis,
+    compaction,
+    investigation,
     plumbing,
     quick,
     reasoning,
     relevance,
     selection,
+    suppliers,
 )
 
 ALL: tuple[Scenario, ...] = (
@@ -22,6 +25,9 @@ ALL: tuple[Scenario, ...] = (
     *selection.SCENARIOS,
     *reasoning.SCENARIOS,
     *relevance.SCENARIOS,
+    *compaction.SCENARIOS,
+    *suppliers.SCENARIOS,
+    *investigation.SCENARIOS,
     *advanced_gaps.SCENARIOS,
     *advanced_synthesis.SCENARIOS,
     *quick.SCENARIOS,

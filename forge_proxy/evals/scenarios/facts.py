@@ -20,7 +20,6 @@ Fact: TypeAlias = str | tuple[str, ...] | float
 _NUMBER = re.compile(r"(?<![\w.,])[-−+]?\d+(?:[.,' \u00a0\u202f]\d+)*")
 _THOUSANDS = re.compile(r"\d{1,3}([., '\u00a0\u202f])\d{3}(?:\1\d{3})*(?:[.,]\d+)?")
 _WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-_TRUE, _FALSE = {"true", "yes", "y", "1"}, {"false", "no", "n", "0"}
 
 
 def every(*checks: Check) -> Check:
@@ -75,18 +74,6 @@ def is_number(field: str, value: float, within: float = 0) -> Check:
     return check
 
 
-def is_truth(field: str, value: bool) -> Check:
-    """The value is yes or no, in one of the usual words."""
-
-    def check(args: JsonObject) -> str | None:
-        told = _plain(_text_of(args.get(field)))
-        if told in (_TRUE if value else _FALSE):
-            return None
-        return f"{field} should be {'true' if value else 'false'}, not {_quoted(args, field)}"
-
-    return check
-
-
 def is_set(field: str, *names: str) -> Check:
     """The value lists exactly these names, in any order: as a list, or as text with commas or `and` between."""
 
@@ -127,10 +114,10 @@ def _text_of(value: Json) -> str:
 
 
 def _plain(told: str) -> str:
-    """The words alone: of one case, without accents and marks, one space between."""
+    """The words and numbers alone: of one case, without accents and marks, one space between."""
     letters = unicodedata.normalize("NFKD", told.casefold())
     letters = "".join(letter for letter in letters if not unicodedata.combining(letter))
-    return " ".join(re.findall(r"[\w%#]+", letters.replace("_", " ").replace("#", "# ")))
+    return " ".join(re.findall(r"\d+|[^\W\d_]+|[%#]", letters))
 
 
 def _stands_in(told: str, fact: Fact) -> bool:

@@ -7,7 +7,7 @@ import re
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.workflow.errors import ToolResolutionError
 from forge_proxy.evals.scenario import Scenario, World
-from forge_proxy.evals.scenarios.facts import every, is_name, is_number, says
+from forge_proxy.evals.scenarios.facts import every, is_name, is_number, never_says, says
 from forge_proxy.evals.scenarios.task import Task, always, call, integer, number, spec, text
 
 _SYSTEM = "You are an assistant that works with tools. Call one tool at a time, and end with {end}."
@@ -28,7 +28,8 @@ _HOURS_TOOLS = (
 _HOURS_ARE_RIGHT = every(
     is_name("place", "Harbour Pool"),
     says("opens", ("07:30", "7:30")),
-    says("closes", ("21:00", "9:00 pm", "9 pm", "9pm")),
+    never_says("opens", "pm", "p.m."),
+    says("closes", ("21:00", "9:00 pm", "9 pm")),
 )
 _BASIC = Task(
     name="basic_2step",
@@ -115,7 +116,8 @@ _SEQUENTIAL = Task(
         is_name("station", "Elm Weir"),
         is_number("mean_cm", 182.5),
         is_number("peak_cm", 211),
-        is_name("trend", "rising", "rise", "it is rising", "up"),
+        says("trend", ("rising", "rise", "rises", "up", "upward", "increasing")),
+        never_says("trend", "falling", "steady"),
     ),
     ideal=(
         call("fetch_readings", station="Elm Weir"),

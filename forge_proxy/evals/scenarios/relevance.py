@@ -11,10 +11,11 @@ from forge_proxy.evals.scenarios.task import Does, Task, always, call, spec, tex
 from forge_proxy.workflows.respond import respond_tool
 
 _DECLINES = re.compile(
-    r"\b(?:can ?not|can['’]?t|could ?n['’]?t|un(?:able|available)|not able|no (?:tool|access|way|information|data)"
-    r"|(?:do|does)(?:n['’]t| not) (?:have|know|offer|cover|provide)"
-    r"|(?:is|are)(?:n['’]t| not) (?:something|able|available)"
-    r"|none of (?:my|the) tools|not (?:possible|supported|available)|lack|beyond|outside)\b",
+    r"\b(?:can ?not|can['’]?t|could ?n['’]?t|(?:am|are|is) unable|unavailable|not able|can only"
+    r"|no (?:tool|function|access|way|information|data)|none of (?:my|the|these) (?:tools|functions)"
+    r"|(?:do|does)(?:n['’]t| not) (?:have|know|offer|cover|provide|support|include|allow)"
+    r"|(?:is|are)(?:n['’]t| not) (?:something|able|available)|not (?:possible|supported)"
+    r"|(?:beyond|outside)(?: of)? (?:my|the|what))\b",
     re.IGNORECASE,
 )
 """Some way of saying that it is not in one's power."""

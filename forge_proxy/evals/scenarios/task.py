@@ -59,9 +59,9 @@ def always(result: Json) -> Does:
     return give
 
 
-def call(tool: str, /, thought: str | None = None, **args: Json) -> ToolCall:
-    """A call of an ideal run, with what the model thinks before it where that matters."""
-    return ToolCall.of(tool, args, thought)
+def call(tool: str, /, **args: Json) -> ToolCall:
+    """A call of an ideal run."""
+    return ToolCall.of(tool, args)
 
 
 def spec(name: str, about: str, /, **parameters: JsonObject) -> ToolSpec:
@@ -83,11 +83,6 @@ def integer(about: str) -> JsonObject:
 def number(about: str) -> JsonObject:
     """A number."""
     return {"type": "number", "description": about}
-
-
-def boolean(about: str) -> JsonObject:
-    """Yes or no."""
-    return {"type": "boolean", "description": about}
 
 
 def texts(about: str) -> JsonObject:
