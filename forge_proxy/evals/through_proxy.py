@@ -61,6 +61,7 @@ class ProxyStage:
                 "messages": messages,
                 "tools": [*offered],
                 "stream": job.config.stream,
+                **({"stream_options": {"include_usage": True}} if job.config.stream else {}),
             }
             answer = await self._ask(body, job.preset.header, tally)
             if isinstance(answer, Played):

@@ -64,9 +64,13 @@ def subjects_of(names: Sequence[str], own: Mapping[str, Named], models: Path | N
         if name not in own and name not in BUILT_IN:
             raise SettingsError(f"no configuration {name!r}; there is: {', '.join((*own, *BUILT_IN))}")
         for subject in _named(name, own[name]) if name in own else _built_in(name, models):
-            if subject not in found:
+            if not any(_same(subject, other) for other in found):
                 found.append(subject)
     return found
+
+
+def _same(one: Subject, other: Subject) -> bool:
+    return (one.settings.backend, one.think, one.any_tool) == (other.settings.backend, other.think, other.any_tool)
 
 
 def _named(name: str, one: Named) -> Iterator[Subject]:

@@ -22,12 +22,16 @@ Ablations = Annotated[
     typer.Option("--ablation", help="A preset (see 'forge-proxy eval list'), or all; several."),
 ]
 Scenarios = Annotated[list[str] | None, typer.Option("--scenario", help="Only this scenario; several.")]
-Tags = Annotated[list[str] | None, typer.Option("--tags", help="Only scenarios with this tag; several: with all.")]
+Tags = Annotated[list[str] | None, typer.Option("--tags", help="Only scenarios with this tag; several.")]
 Runs = Annotated[int, typer.Option("--runs", min=1, help="Runs of each scenario under each preset.")]
 Models = Annotated[list[str] | None, typer.Option("--model", help="Only this model; several.")]
 Stream = Annotated[bool, typer.Option("--stream", help="Have the answers streamed.")]
 Think = Annotated[
     bool | None, typer.Option("--think/--no-think", help="Whether the model thinks; left to the model otherwise.")
+]
+AnyTool = Annotated[
+    bool,
+    typer.Option("--any-tool", help="Demand a call with each request (tool_choice: required)."),
 ]
 Compaction = Annotated[Strategy, typer.Option("--compact-strategy", help="How long histories are shortened.")]
 Budget = Annotated[
@@ -56,6 +60,7 @@ def run(
     surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,
     runs: Runs = 10, stream: Stream = False, think: Think = None, compact_strategy: Compaction = "tiered",
     budget: Budget = None, seed: Seed = 0, temperature: Temperature = None, max_tokens: MaxTokens = None,
+    any_tool: AnyTool = False,
     parallel: Parallel = None, out: Out = None, verbose: Verbose = False, list_only: ListOnly = False,
     probe: Annotated[bool, typer.Option("--probe", help="Only say how much context the model has.")] = False,
     quick: Annotated[
@@ -70,7 +75,7 @@ def run(
         running.run_quick(out, seed=seed, verbose=verbose)
         return
     said = said_by(kind=backend, url=backend_url, gguf=gguf, model=model, llama_server=llama_server, context=ctx)
-    subject = running.Subject(running.thinking(load(config, said), think), think)
+    subject = running.Subject(running.thinking(load(config, said), think), think, any_tool)
     if probe:
         running.run_probe(subject.settings)
         return

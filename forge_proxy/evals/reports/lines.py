@@ -28,7 +28,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which runs a report is of. What is empty chooses all; of the tags a scenario has to have every one."""
+    """Which runs a report is of. What is empty chooses all; of several one is enough."""
 
     ablations: Sequence[str] = ()
     surfaces: Sequence[str] = ()
@@ -46,7 +46,7 @@ class Choice:
             and (not self.surfaces or config.surface in self.surfaces)
             and (not self.models or config.model in self.models or config.label in self.models)
             and (not self.scenarios or record.scenario in self.scenarios)
-            and set(self.tags) <= set(record.tags)
+            and (not self.tags or not set(self.tags).isdisjoint(record.tags))
         )
 
 

@@ -10,7 +10,10 @@ from forge_proxy.evals.scenario import Scenario, World
 from forge_proxy.evals.scenarios.facts import every, is_name, is_number, never_says, says
 from forge_proxy.evals.scenarios.task import Task, always, call, integer, number, spec, text
 
-_SYSTEM = "You are an assistant that works with tools. Call one tool at a time, and end with {end}."
+
+def _system(end: str) -> str:
+    return f"You are an assistant that works with tools. Call one tool at a time, and end with {end}."
+
 
 # --- two steps ---------------------------------------------------------------------
 
@@ -33,7 +36,7 @@ _HOURS_ARE_RIGHT = every(
 )
 _BASIC = Task(
     name="basic_2step",
-    system=_SYSTEM.replace("{end}", "report_hours"),
+    system=_system("report_hours"),
     user="When does the Harbour Pool open and close? Look it up, then report the hours.",
     tools=_HOURS_TOOLS,
     terminal="report_hours",
@@ -45,8 +48,8 @@ _BASIC = Task(
 )
 _NICKNAME = Task(
     name="basic_2step_stateful_tre",
-    system=_SYSTEM.replace("{end}", "report_hours"),
-    user="When does the Duck Pond open and close? People call that pool so. Look it up, then report the hours.",
+    system=_system("report_hours"),
+    user="When does the pool that people call Duck Pond open and close? Look it up, then report the hours.",
     tools=_HOURS_TOOLS,
     terminal="report_hours",
     check=_HOURS_ARE_RIGHT,
@@ -94,7 +97,7 @@ _READINGS = {"dataset_id": "DS-17", "station": "Elm Weir", "hours": 24, "unit": 
 _ANALYSIS = {"dataset_id": "DS-17", "mean_cm": 182.5, "peak_cm": 211, "trend": "rising"}
 _SEQUENTIAL = Task(
     name="sequential_3step",
-    system=_SYSTEM.replace("{end}", "file_report"),
+    system=_system("file_report"),
     user="Report on the water level at the station Elm Weir: fetch its readings, analyze them, then file the report.",
     tools=(
         spec("fetch_readings", "Fetches the readings of a station as a dataset.", station=text("Name of the station.")),
@@ -162,7 +165,7 @@ _ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _SAILINGS = {"day": "2031-05-09", "route": "Norrhamn to Vik", "sailings": 6, "first": "05:45", "last": "22:10"}
 _ERROR = Task(
     name="error_recovery",
-    system=_SYSTEM.replace("{end}", "report_sailings") + " When a tool fails, read its error and mend the call.",
+    system=_system("report_sailings") + " When a tool fails, read its error and mend the call.",
     user="How many ferries sail from Norrhamn to Vik on 9 May 2031, and when is the last one? Look it up and report.",
     tools=(
         spec("get_sailings", "The ferries from Norrhamn to Vik on a day.", day=text("The day.")),
