@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.config import BackendConfig
-from forge_proxy.cli.evals.making import How, Subject, Wish, make_all
+from forge_proxy.cli.evals.making import How, Made, Subject, Wish, make_all
 from forge_proxy.cli.evals.opened import opened
 from forge_proxy.cli.shown import show_rows
 from forge_proxy.core.budget import BudgetPolicy
@@ -61,14 +61,7 @@ def wish_of(
 
 def run_all(subjects: Sequence[Subject], wish: Wish, out: Path, *, list_only: bool) -> None:
     """Make the runs, and print what came of them. Raises `ForgeError`, and `Exit` where not all could be made."""
-    file = ResultsFile(out)
-    try:
-        made = asyncio.run(make_all(subjects, wish, file))
-    except KeyboardInterrupt:
-        print(f"stopped: what was run is in {out}, and the same command goes on from there", file=sys.stderr)
-        raise typer.Exit(130) from None
-    finally:
-        file.close()
+    made = _make(subjects, wish, out)
     lines = lines_of(made.records)
     print(list_report(lines) if list_only else text_report(lines))
     print(f"\n{len(made.records)} runs are in {out}")
@@ -76,6 +69,20 @@ def run_all(subjects: Sequence[Subject], wish: Wish, out: Path, *, list_only: bo
         print(f"forge-proxy: {name}: {fault}", file=sys.stderr)
     if made.failed:
         raise typer.Exit(1)
+
+
+def _make(subjects: Sequence[Subject], wish: Wish, out: Path | None) -> Made:
+    """Make the runs, kept in a file where one is named. Raises `ForgeError`, and `Exit` once Ctrl-C was pressed."""
+    file = ResultsFile(out) if out else None
+    try:
+        return asyncio.run(make_all(subjects, wish, file))
+    except KeyboardInterrupt:
+        kept = f"what was run is in {out}, and the same command goes on from there" if out else "nothing was kept"
+        print(f"stopped: {kept}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    finally:
+        if file is not None:
+            file.close()
 
 
 def run_probe(settings: Settings) -> None:
@@ -123,12 +130,7 @@ def quick_wish(runs: int = _QUICK_RUNS, *, seed: int = 0, verbose: bool = False)
 
 def run_quick(out: Path | None, *, seed: int, verbose: bool) -> None:
     """Measure the test model bare and reforged, and print what that shows. Raises `ForgeError`."""
-    file = ResultsFile(out) if out else None
-    try:
-        made = asyncio.run(make_all([Subject(quick_settings())], quick_wish(seed=seed, verbose=verbose), file))
-    finally:
-        if file is not None:
-            file.close()
+    made = _make([Subject(quick_settings())], quick_wish(seed=seed, verbose=verbose), out)
     print(text_report(lines_of(made.records)))
     print()
     for surface in SURFACES:
