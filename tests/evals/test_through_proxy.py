@@ -13,7 +13,7 @@ from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.server import HttpServer, address, listen
 from forge_proxy.backends.openai_compatible import OpenAICompatible
-from forge_proxy.core.errors import BackendError, BackendUnreachable
+from forge_proxy.core.errors import BackendBroke, BackendError, BackendUnreachable
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.evals.ablation import PRESETS
@@ -116,6 +116,12 @@ async def test_an_error_in_place_of_an_answer_ends_the_run() -> None:
 async def test_a_model_server_that_is_gone_or_busy_is_no_result(gone: Said | Exception) -> None:
     with pytest.raises(BackendError):
         await play([gone], "reforged")
+
+
+async def test_an_answer_that_breaks_off_is_asked_for_anew() -> None:
+    run, http = await play([BackendBroke("http://scripted", "cut"), BOOK, SEND], "bare")
+
+    assert (run.correct, run.iterations, len(http.asked)) == (True, 2, 3)
 
 
 async def test_a_proxy_that_is_not_there_is_no_result() -> None:
