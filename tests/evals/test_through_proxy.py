@@ -20,6 +20,7 @@ from forge_proxy.evals.ablation import PRESETS
 from forge_proxy.evals.playing import Job, make_run
 from forge_proxy.evals.record import RunRecord
 from forge_proxy.evals.scenario import Scenario
+from forge_proxy.evals.scenarios import ALL
 from forge_proxy.evals.through_proxy import ProxyStage
 from tests.evals.records import configuration
 from tests.evals.scenes import TWO_STEPS, WORDS
@@ -132,3 +133,17 @@ async def test_a_proxy_that_is_not_there_is_no_result() -> None:
         await make_run(job, stage)
 
     await stage.close()
+
+
+async def test_every_scenario_is_solved_by_a_model_that_makes_no_mistake() -> None:
+    script = [Said(calls=((call.tool, call.arguments),)) for one in ALL for call in one.build(0).ideal]
+    wrong: dict[str, str | None] = {}
+
+    async with stage_over(ScriptedHttp(script)) as stage:
+        for scenario in ALL:
+            config = configuration(surface="proxy")
+            run = await make_run(Job(config, PRESETS["reforged"], scenario, run=0, planned=1), stage)
+            if not run.correct or run.iterations != run.ideal:
+                wrong[scenario.name] = run.wrong or run.error
+
+    assert wrong == {}
