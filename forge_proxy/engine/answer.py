@@ -13,6 +13,7 @@ from typing import TypeAlias
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.chat import ChatRequest, ModelCall
+from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.dialect import AS_SENT, Dialect
 from forge_proxy.core.errors import BackendLost, ContextBudgetExceeded, ContextOverflow, ForgeError, UnreadCall
 from forge_proxy.core.guardrails import (
@@ -36,7 +37,8 @@ from forge_proxy.engine.admission import Admission, Slot
 from forge_proxy.engine.attempt import Attempt, Settlement
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.capabilities import Capabilities
-from forge_proxy.engine.events import Abandoned, Answered, AskedAnew, Failed, Looped, Retried, Unchecked
+from forge_proxy.engine.events import Abandoned, Answered, AskedAnew, Compacted, Failed, Looped, Retried, Unchecked
+from forge_proxy.engine.fitting import Fitting
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.own_prompt import OwnPrompt
 from forge_proxy.engine.ports import Backend, CardStore, Clock, Observer, ThoroughReader
@@ -46,7 +48,7 @@ from forge_proxy.engine.sampling import Sampling
 from forge_proxy.engine.text_answers import TextAnswers
 from forge_proxy.engine.tool_sets import ToolSets
 
-AnswerEvent: TypeAlias = Chunk | Report
+AnswerEvent: TypeAlias = Chunk | Compacted | Report
 _LOSSES = 2
 """How often one request is asked anew because the model server ended: it may be the request that ends it."""
 
@@ -70,6 +72,7 @@ class Engine:
         budgets: Budgets | None = None,
         sampling: Sampling | None = None,
         catalog: Catalog | None = None,
+        compaction: CompactionPolicy | None = None,
     ) -> None:
         self._backend = Accommodating(backend, observe, dialect)
         self._own_prompt = OwnPrompt(self._backend)
@@ -80,6 +83,7 @@ class Engine:
         self._tool_sets = ToolSets()
         self.models = Models(backend, clock, default_model, catalog)
         self.budgets = budgets or Budgets(backend, clock, observe)
+        self.fitting = Fitting(self.budgets, self._backend.count_tokens, observe, compaction)
         self.sampling = sampling or Sampling(observe)
         self.text_answers = TextAnswers()
         self.capabilities = Capabilities(backend, self._backend, dialect, cards)
@@ -97,7 +101,8 @@ class Engine:
     async def answer(
         self, request: ChatRequest, policy: GuardPolicy, *, request_id: str, client: str = ""
     ) -> AsyncGenerator[AnswerEvent]:
-        """Chunks of the answer as they may leave, then a `Report`. Closing it stops the generation.
+        """Chunks of the answer as they may leave, then a `Report`; before them a `Compacted` for each time that the
+        history was shortened. Closing it stops the generation.
 
         Slots are shared fairly between clients, whom any string names. Raises `Overloaded`, `ContextBudgetExceeded`,
         `UnknownModel`, `UnsupportedModelError`, a `BackendFault`, `ToolChoiceUnsatisfied`, `ToolCallInvalid` or
@@ -140,18 +145,29 @@ class Engine:
         sampling = self.sampling.values_for(self.models.served_as(request.model))
         forbidden = CallsForbidden() if request.tools and policy.enabled.any else None
         call = ModelCall(request, stream=request.stream, model=model, sampling=sampling, verbatim=forbidden is None)
-        await self.budgets.admit(call, self._backend.count_tokens)
+        call, compacted = await self.fitting.admit(call, request_id)
+        if compacted:
+            yield compacted
+        usage: JsonObject | None = None
         losses, begun, done = 0, False, False
         while not done:
             try:
                 async with aclosing(self._backend.stream(call)) as chunks:
                     async for chunk in chunks:
                         begun = begun or chunk.progress is None
+                        usage = chunk.usage or usage
                         yield forbidden.take(chunk) if forbidden else chunk
                 done = True
             except BackendLost as lost:
                 losses = self._count_loss(request_id, lost, losses, begun=begun)
+            except ContextOverflow as overflow:
+                shorter = None if begun else await self.fitting.after_overflow(call, overflow, request_id)
+                if shorter is None:
+                    raise
+                call, compacted = shorter
+                yield compacted
         slot.leave()
+        self.fitting.saw(call, usage)
         marks = forbidden.marks if forbidden else ()
         yield Report(Outcome.REPAIRED if marks else Outcome.PASSTHROUGH, marks=marks)
 
@@ -167,13 +183,17 @@ class Engine:
             attempt = Attempt(turn, request.choices, after=attempt)
             call = _call(request, turn, model, sampling)
             try:
-                await self.budgets.admit(call, self._backend.count_tokens)
+                call, compacted = await self.fitting.admit(call, turn.request_id)
+                if compacted:
+                    request = call.request
+                    yield compacted
                 async with aclosing(self._backend.stream(call)) as chunks:
                     async for chunk in chunks:
                         if (out := attempt.take(chunk)) is not None:
                             yield out
                         if attempt.is_over:
                             break
+                self.fitting.saw(call, attempt.usage)
                 verdict = await self._judge(request, turn, attempt, spent)
             except BackendLost as lost:
                 losses = self._count_loss(turn.request_id, lost, losses, begun=bool(attempt.left))
@@ -182,8 +202,14 @@ class Engine:
                 verdict = attempt.rescue(unread.written) or judge_unread(turn, attempt.left)
                 if verdict is None:
                     raise
-            except (ContextOverflow, ContextBudgetExceeded):
-                if not turn.added or attempt.left:
+            except (ContextOverflow, ContextBudgetExceeded) as over:
+                if attempt.left:
+                    raise
+                if shorter := await self.fitting.after_overflow(call, over, turn.request_id):
+                    request = shorter[0].request
+                    yield shorter[1]
+                    continue
+                if not turn.added:
                     raise
                 verdict = Retry(without_corrections(turn), Fault.NO_ROOM)
             if isinstance(verdict, Settlement):
