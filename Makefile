@@ -81,7 +81,7 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.developed: pyproject.toml $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable '.[embedded]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[embedded,postgres]' --group dev
 	@touch $@
 
 clean:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from forge_proxy.core.dialect import AS_SENT, Dialect
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import JsonObject, no_fields
 from forge_proxy.core.messages import Message
 from forge_proxy.core.record import record
@@ -26,6 +27,13 @@ class ToolSpec:
     name: str
     parameters: Schema = True
     description: str = ""
+
+    @classmethod
+    def from_json_schema(cls, name: str, description: str, schema: JsonObject) -> ToolSpec:
+        """A tool whose arguments are the properties of a JSON Schema of type object. Raises `InvalidRequest`."""
+        if schema.get("type", "object") != "object":
+            raise InvalidRequest(f"{name}.parameters.type", "arguments are an object: say object, or leave it out")
+        return cls(name, schema, description)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,9 @@ class ToolCall:
     """What the model thought before it, where a client of one's own tells that with the call."""
 
     @classmethod
-    def of(cls, tool: str, args: Mapping[str, Json] | None = None, id: str = "") -> ToolCall:  # noqa: A002 - the field
-        """A call with these arguments, for clients that have them as an object."""
-        return cls(tool, write(args or {}), id)
+    def of(cls, tool: str, args: Mapping[str, Json] | None = None, reasoning: str | None = None) -> ToolCall:
+        """A call with these arguments, for clients that have them as an object. It gets an id where it is run."""
+        return cls(tool, write(args or {}), reasoning=reasoning)
 
     def args(self) -> dict[str, Json] | None:
         """The arguments as an object; None when `arguments` is not the text of one."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from forge_proxy.daemon.own_server import OwnServer
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.budgets import Budgets
+from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.engine.ports import Backend, Clock, Observer, Resizer, ThoroughReader
 from forge_proxy.engine.sampling import OwnSampling, Sampling
 from forge_proxy.engine.scheduler import Scheduler
@@ -42,14 +42,6 @@ from forge_proxy.settings import Settings
 
 if TYPE_CHECKING:
     from forge_proxy.backends.anthropic import AnthropicMessages
-
-
-class MonotonicClock:
-    """`Clock` by the operating system."""
-
-    def now(self) -> float:
-        """See `engine.ports.Clock`."""
-        return time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)

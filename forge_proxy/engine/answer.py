@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from forge_proxy.core.capability import CapabilityCard
@@ -15,7 +16,7 @@ from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.dialect import AS_SENT, Dialect
-from forge_proxy.core.errors import BackendLost, ContextBudgetExceeded, ContextOverflow, ForgeError, UnreadCall
+from forge_proxy.core.errors import BackendFault, BackendLost, ContextOverflow, ForgeError
 from forge_proxy.core.guardrails import (
     CallsForbidden,
     GuardPolicy,
@@ -23,34 +24,37 @@ from forge_proxy.core.guardrails import (
     Retry,
     Settled,
     Turn,
-    judge_unread,
     open_turn,
-    without_corrections,
 )
-from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.guardrails.usage import Spent
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.queueing import FairQueue
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.accommodate import Accommodating
 from forge_proxy.engine.admission import Admission, Slot
-from forge_proxy.engine.attempt import Attempt, Settlement
+from forge_proxy.engine.asking import Asking, Losses, Means
+from forge_proxy.engine.attempt import Settlement
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.capabilities import Capabilities
-from forge_proxy.engine.events import Abandoned, Answered, AskedAnew, Compacted, Failed, Looped, Retried, Unchecked
+from forge_proxy.engine.events import Abandoned, Answered, Compacted, Failed, Unchecked
 from forge_proxy.engine.fitting import Fitting
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.own_prompt import OwnPrompt
 from forge_proxy.engine.ports import Backend, CardStore, Clock, Observer, ThoroughReader
-from forge_proxy.engine.readings import readings_of
 from forge_proxy.engine.report import Report
 from forge_proxy.engine.sampling import Sampling
 from forge_proxy.engine.text_answers import TextAnswers
 from forge_proxy.engine.tool_sets import ToolSets
 
 AnswerEvent: TypeAlias = Chunk | Compacted | Report
-_LOSSES = 2
-"""How often one request is asked anew because the model server ended: it may be the request that ends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An attempt that was an answer: its calls, and what the model thought."""
+
+    settled: Settled
+    reasoning: str
 
 
 class Engine:
@@ -78,7 +82,6 @@ class Engine:
         self._own_prompt = OwnPrompt(self._backend)
         self._clock = clock
         self._observe = observe
-        self._thorough = thorough
         self._admission = admission or Admission(backend, clock, observe)
         self._tool_sets = ToolSets()
         self.models = Models(backend, clock, default_model, catalog)
@@ -86,6 +89,7 @@ class Engine:
         self.fitting = Fitting(self.budgets, self._backend.count_tokens, observe, compaction)
         self.sampling = sampling or Sampling(observe)
         self.text_answers = TextAnswers()
+        self._means = Means(self._backend, self.fitting, self.text_answers, thorough, observe)
         self.capabilities = Capabilities(backend, self._backend, dialect, cards)
 
     @property
@@ -137,6 +141,27 @@ class Engine:
             if not done:
                 self._observe(Abandoned(request_id, *took()))
 
+    async def count(self, request: ChatRequest) -> int | None:
+        """How many tokens the prompt of a request has; None where the backend cannot say."""
+        model = await self.models.name_for(request.model)
+        try:
+            return await self._backend.count_tokens(ModelCall(request, stream=request.stream, model=model))
+        except BackendFault:  # it will say so itself when it is asked for the answer
+            return None
+
+    async def attempt(
+        self, request: ChatRequest, turn: Turn, *, client: str = ""
+    ) -> AsyncGenerator[Chunk | Retry | Taken]:
+        """One attempt of a conversation whose caller loops himself, in a slot of its own: the chunks as they come, and
+        what came of them. Raises like `answer`.
+        """
+        async with self._admission.slot(client, self.models.served_as(request.model)):
+            asking = await self._asking(request, turn.request_id, raw=True)
+            async with aclosing(asking.attempt(turn)) as events:
+                async for event in events:
+                    if not isinstance(event, Compacted):
+                        yield Taken(event.answers[0], asking.reasoning) if isinstance(event, Settlement) else event
+
     async def _relay(
         self, request: ChatRequest, policy: GuardPolicy, slot: Slot, request_id: str
     ) -> AsyncGenerator[AnswerEvent]:
@@ -149,7 +174,7 @@ class Engine:
         if compacted:
             yield compacted
         usage: JsonObject | None = None
-        losses, begun, done = 0, False, False
+        losses, begun, done = Losses(request_id, self._observe), False, False
         while not done:
             try:
                 async with aclosing(self._backend.stream(call)) as chunks:
@@ -159,7 +184,7 @@ class Engine:
                         yield forbidden.take(chunk) if forbidden else chunk
                 done = True
             except BackendLost as lost:
-                losses = self._count_loss(request_id, lost, losses, begun=begun)
+                losses.count(lost, begun=begun)
             except ContextOverflow as overflow:
                 shorter = None if begun else await self.fitting.after_overflow(call, overflow, request_id)
                 if shorter is None:
@@ -173,68 +198,34 @@ class Engine:
 
     async def _guard(self, request: ChatRequest, turn: Turn, slot: Slot) -> AsyncGenerator[AnswerEvent]:
         """The attempts of a guarded request, until one is an answer. All have the same slot."""
-        model = await self.models.name_for(request.model)
-        sampling = self.sampling.values_for(self.models.served_as(request.model))
-        spent, losses = Spent(), 0
-        attempt: Attempt | None = None
+        asking = await self._asking(request, turn.request_id)
+        verdict: Settlement | None = None
         if unchecked := self._tool_sets.unchecked(turn):
             self._observe(Unchecked(turn.request_id, unchecked))
-        while True:
-            attempt = Attempt(turn, request.choices, after=attempt)
-            call = _call(request, turn, model, sampling)
-            try:
-                call, compacted = await self.fitting.admit(call, turn.request_id)
-                if compacted:
-                    request = call.request
-                    yield compacted
-                async with aclosing(self._backend.stream(call)) as chunks:
-                    async for chunk in chunks:
-                        if (out := attempt.take(chunk)) is not None:
-                            yield out
-                        if attempt.is_over:
-                            break
-                self.fitting.saw(call, attempt.usage)
-                verdict = await self._judge(request, turn, attempt, spent)
-            except BackendLost as lost:
-                losses = self._count_loss(turn.request_id, lost, losses, begun=bool(attempt.left))
-                continue
-            except UnreadCall as unread:
-                verdict = attempt.rescue(unread.written) or judge_unread(turn, attempt.left)
-                if verdict is None:
-                    raise
-            except (ContextOverflow, ContextBudgetExceeded) as over:
-                if attempt.left:
-                    raise
-                if shorter := await self.fitting.after_overflow(call, over, turn.request_id):
-                    request = shorter[0].request
-                    yield shorter[1]
-                    continue
-                if not turn.added:
-                    raise
-                verdict = Retry(without_corrections(turn), Fault.NO_ROOM)
-            if isinstance(verdict, Settlement):
-                break
-            self._observe(Retried(turn.request_id, turn.attempt, verdict.fault))
-            turn = verdict.turn
+        while verdict is None:
+            async with aclosing(asking.attempt(turn)) as events:
+                async for event in events:
+                    if isinstance(event, Chunk | Compacted):
+                        yield event
+                    elif isinstance(event, Retry):
+                        turn = event.turn
+                    else:
+                        verdict = event
         # Counted in the slot: once that is left, the server may be on its way to another model.
-        usage = await self._usage(call, spent)
+        usage = await self._usage(asking.call(turn), asking.spent)
         slot.leave()  # the backend is done, and nobody shall wait for a caller who reads slowly
         for chunk in verdict.chunks:
             yield chunk
         yield Chunk(usage=usage)
         for settled in verdict.answers:
             self.text_answers.learn(self.models.served_as(request.model), turn.faults, settled)
-        yield _report(turn, verdict.answers, spent)
+        yield _report(turn, verdict.answers, asking.spent)
 
-    async def _judge(self, request: ChatRequest, turn: Turn, attempt: Attempt, spent: Spent) -> Retry | Settlement:
-        """The verdict on an attempt that has ended, once what it showed was noted. Raises as `Attempt.judge`."""
-        for loop in attempt.loops:
-            self._observe(Looped(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))
-        if attempt.usage is not None:
-            spent.add(attempt.usage, corrected=bool(turn.added))
-        readings = await readings_of(turn, attempt.replies(), self._thorough)
-        self.text_answers.saw(self.models.served_as(request.model), readings)
-        return attempt.judge(readings)
+    async def _asking(self, request: ChatRequest, request_id: str, *, raw: bool = False) -> Asking:
+        model = await self.models.name_for(request.model)
+        served = self.models.served_as(request.model)  # known from here on, at the first request not before
+        sampling = self.sampling.values_for(served)
+        return Asking(self._means, request, request_id, served, model, sampling, raw=raw)
 
     async def _usage(self, call: ModelCall, spent: Spent) -> JsonObject | None:
         """The usage of the delivered attempt; where the caller is told it, without what we added to the prompt."""
@@ -242,28 +233,6 @@ class Engine:
         if usage is None or (call.request.stream and not call.request.include_usage):
             return usage
         return spent.usage(await self._own_prompt.added_to(call))
-
-    def _count_loss(self, request_id: str, lost: BackendLost, losses: int, *, begun: bool) -> int:
-        """How often the model server was lost, this time included, if it is to be asked anew; else raises that."""
-        if begun or losses == _LOSSES:
-            raise lost
-        self._observe(AskedAnew(request_id, lost.summary))
-        return losses + 1
-
-
-def _call(request: ChatRequest, turn: Turn, model: str | None, sampling: JsonObject) -> ModelCall:
-    # llama-server refuses logprobs in a stream with tools; whole, it has them.
-    stream = request.stream or not request.body.get("logprobs")
-    return ModelCall(
-        request,
-        stream=stream,
-        respond=turn.respond,
-        added=turn.added,
-        demanded=turn.held_to,
-        model=model,
-        usage=True,
-        sampling=sampling,
-    )
 
 
 def _report(turn: Turn, answers: list[Settled], spent: Spent) -> Report:

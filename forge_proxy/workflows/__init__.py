@@ -1,1 +1,1 @@
-"""Runs a workflow: asks the model, calls its tools, keeps to the steps, and knows when to stop."""
+"""Runs workflows: asks the engine, calls tools, enforces steps, stops. Knows no HTTP, SQL or process library."""

@@ -1,0 +1,172 @@
+"""A workflow as it is declared: its tools, what comes before what, and what ends it. Values, checked when made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from forge_proxy.core.chat import ToolSpec
+from forge_proxy.core.guardrails.schema import compiled
+from forge_proxy.core.jsontypes import JsonObject, is_object
+from forge_proxy.core.workflow.errors import InvalidWorkflow
+
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""What the strictest of the usual servers take for the name of a tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prerequisite:
+    """A tool that has to have succeeded before; with `match_arg`, with the same value of that argument."""
+
+    tool: str
+    match_arg: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.tool} with the same {self.match_arg}" if self.match_arg else self.tool
+
+    @classmethod
+    def read(cls, said: str | Mapping[str, str] | Prerequisite, at: str) -> Prerequisite:
+        """One as it may be written: `"read_file"`, or `{"tool": "read_file", "match_arg": "path"}`."""
+        match said:
+            case Prerequisite():
+                return said
+            case str():
+                return cls(said)
+            case {"tool": str(tool), **rest} if set(rest) <= {"match_arg"}:
+                return cls(tool, rest.get("match_arg"))
+            case _:
+                raise InvalidWorkflow(at, 'expected a tool\'s name or {"tool": …, "match_arg": …}')
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDef:
+    """A tool and what executes it.
+
+    `callable` takes the arguments by name and may be async; None is for a tool that is executed elsewhere. Its result
+    goes to the model: text as it is, anything else as JSON.
+    """
+
+    spec: ToolSpec
+    callable: Callable[..., Any] | None = None
+    prerequisites: Sequence[str | Mapping[str, str] | Prerequisite] = ()
+
+    @property
+    def name(self) -> str:
+        """The name it is called by."""
+        return self.spec.name
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    """What is to be done, with which tools. Raises `InvalidWorkflow` when it contradicts itself.
+
+    `tools` are keyed by their names. `required_steps` have to succeed before a terminal tool may be called, in any
+    order. `system_prompt_template` may hold `{placeholders}`; other braces are left alone.
+    """
+
+    name: str
+    description: str
+    tools: Mapping[str, ToolDef]
+    required_steps: Sequence[str]
+    terminal_tool: str | Sequence[str]
+    system_prompt_template: str
+    terminal_tools: frozenset[str] = field(init=False)
+    prerequisites: Mapping[str, tuple[Prerequisite, ...]] = field(init=False)
+    """By the name of the tool that has them."""
+
+    def __post_init__(self) -> None:
+        ends = (self.terminal_tool,) if isinstance(self.terminal_tool, str) else tuple(self.terminal_tool)
+        object.__setattr__(self, "terminal_tools", frozenset(ends))
+        object.__setattr__(self, "required_steps", tuple(self.required_steps))
+        _check_tools(self.tools)
+        _check_names("required_steps", self.required_steps, self.tools)
+        _check_names("terminal_tool", ends, self.tools)
+        if not ends:
+            raise InvalidWorkflow("terminal_tool", "name at least one tool that ends the workflow")
+        for place, step in enumerate(self.required_steps):
+            if step in self.terminal_tools:
+                raise InvalidWorkflow(f"required_steps[{place}]", f"{step} is a terminal tool, which ends the workflow")
+        object.__setattr__(self, "prerequisites", dict(self._read_prerequisites()))
+        _check_circles(self.prerequisites)
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """The names of all tools, in their order."""
+        return tuple(self.tools)
+
+    def get_tool_specs(self) -> list[ToolSpec]:
+        """What the model is offered."""
+        return [tool.spec for tool in self.tools.values()]
+
+    def get_callable(self, tool_name: str) -> Callable[..., Any] | None:
+        """What executes a tool; None when it is executed elsewhere. Raises `KeyError` where there is none."""
+        return self.tools[tool_name].callable
+
+    def build_system_prompt(self, **values: str) -> str:
+        """The system prompt with its placeholders filled in. Raises `InvalidWorkflow` for one without a value."""
+
+        def fill(found: re.Match[str]) -> str:
+            if found[1] not in values:
+                raise InvalidWorkflow(f"prompt_vars.{found[1]}", "the system prompt has a place for it: give its value")
+            return values[found[1]]
+
+        return _PLACEHOLDER.sub(fill, self.system_prompt_template)
+
+    def _read_prerequisites(self) -> Iterator[tuple[str, tuple[Prerequisite, ...]]]:
+        for name, tool in self.tools.items():
+            needed: list[Prerequisite] = []
+            for place, said in enumerate(tool.prerequisites):
+                at = f"tools.{name}.prerequisites[{place}]"
+                one = Prerequisite.read(said, at)
+                _check_names(at, (one.tool,), self.tools)
+                if one.tool in self.terminal_tools:
+                    raise InvalidWorkflow(at, f"{one.tool} is a terminal tool: nothing comes after it")
+                for each in (name, one.tool):
+                    if one.match_arg and not _has_argument(self.tools[each].spec.parameters, one.match_arg):
+                        raise InvalidWorkflow(f"{at}.match_arg", f"{each} has no argument {one.match_arg!r}")
+                needed.append(one)
+            yield name, tuple(needed)
+
+
+def _check_tools(tools: Mapping[str, ToolDef]) -> None:
+    if not tools:
+        raise InvalidWorkflow("tools", "a workflow needs at least one tool")
+    for key, tool in tools.items():
+        if key != tool.name:
+            raise InvalidWorkflow(f"tools.{key}", f"the tool is called {tool.name!r}: key and name have to be the same")
+        if not _NAME.fullmatch(tool.name):
+            raise InvalidWorkflow(f"tools.{key}", "a name is 1 to 64 letters, digits, _, - or .")
+        if compiled(tool.spec.parameters) is None:
+            raise InvalidWorkflow(f"tools.{key}.parameters", "this is no valid JSON Schema")
+
+
+def _check_names(at: str, names: Sequence[str], tools: Mapping[str, ToolDef]) -> None:
+    for place, name in enumerate(names):
+        where = at if len(names) == 1 else f"{at}[{place}]"
+        if name not in tools:
+            raise InvalidWorkflow(where, f"no tool {name!r}; there is: {', '.join(tools)}")
+        if name in names[:place]:
+            raise InvalidWorkflow(where, f"{name} is named twice")
+
+
+def _has_argument(parameters: JsonObject | bool, name: str) -> bool:
+    """Whether a schema may have that argument: one that does not list its properties takes any."""
+    if isinstance(parameters, bool):
+        return parameters
+    properties = parameters.get("properties")
+    return name in properties if is_object(properties) else True
+
+
+def _check_circles(prerequisites: Mapping[str, tuple[Prerequisite, ...]]) -> None:
+    """Tools that wait for each other could never be called."""
+    free: set[str] = set()
+    while ready := {
+        name for name, needed in prerequisites.items() if name not in free and all(one.tool in free for one in needed)
+    }:
+        free |= ready
+    stuck = [name for name in prerequisites if name not in free]
+    if stuck:
+        raise InvalidWorkflow(f"tools.{stuck[0]}.prerequisites", f"{', '.join(stuck)} wait for each other in a circle")

@@ -1,0 +1,160 @@
+"""One guarded request on its way: an attempt at a time, each asked for and judged. The loops around it are `Engine`'s,
+for callers who get the answer, and a workflow's, for which each attempt is an iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from forge_proxy.core.chat import ChatRequest, ModelCall
+from forge_proxy.core.errors import BackendLost, ContextBudgetExceeded, ContextOverflow, UnreadCall
+from forge_proxy.core.guardrails import Retry, Turn, judge_unread, without_corrections
+from forge_proxy.core.guardrails.turn import Fault
+from forge_proxy.core.guardrails.usage import Spent
+from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.accommodate import Accommodating
+from forge_proxy.engine.attempt import Attempt, Settlement
+from forge_proxy.engine.events import AskedAnew, Compacted, Looped, Retried
+from forge_proxy.engine.fitting import Fitting
+from forge_proxy.engine.ports import Observer, ThoroughReader
+from forge_proxy.engine.readings import readings_of
+from forge_proxy.engine.text_answers import TextAnswers
+
+_LOSSES = 2
+"""How often one request is asked anew because the model server ended: it may be the request that ends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What it takes to ask."""
+
+    backend: Accommodating
+    fitting: Fitting
+    text_answers: TextAnswers
+    thorough: ThoroughReader | None
+    observe: Observer
+
+
+class Losses:
+    """How often the model server was lost under one request."""
+
+    def __init__(self, request_id: str, observe: Observer) -> None:
+        self._request_id = request_id
+        self._observe = observe
+        self._times = 0
+
+    def count(self, lost: BackendLost, *, begun: bool) -> None:
+        """One more. Raises it where the request is not to be asked anew."""
+        if begun or self._times == _LOSSES:
+            raise lost
+        self._times += 1
+        self._observe(AskedAnew(self._request_id, lost.summary))
+
+
+class Asking:
+    """Asks for the attempts at one request. `served` is the name under which its model is known.
+
+    With `raw` chunks are yielded as the backend sends them, for one who looks on; else only what may leave.
+    """
+
+    def __init__(
+        self,
+        means: Means,
+        request: ChatRequest,
+        request_id: str,
+        served: str,
+        model: str | None,
+        sampling: JsonObject,
+        *,
+        raw: bool = False,
+    ) -> None:
+        self._means = means
+        self._request: ChatRequest = request
+        self._served = served
+        self._model = model
+        self._sampling = sampling
+        self._raw = raw
+        self._losses = Losses(request_id, means.observe)
+        self._latest: Attempt | None = None
+        self.spent = Spent()
+
+    async def attempt(self, turn: Turn) -> AsyncGenerator[Chunk | Compacted | Retry | Settlement]:
+        """One attempt, and how it ended. Closing it stops the generation. Raises as `Engine.answer`.
+
+        A history that was shortened for one stays so for the next, and the model server has it in its cache.
+        """
+        fitting = self._means.fitting
+        call: ModelCall = self.call(turn)
+        verdict: Retry | Settlement | None = None
+        while verdict is None:
+            attempt = self._latest = Attempt(turn, self._request.choices, after=self._latest)
+            try:
+                call, compacted = await fitting.admit(call, turn.request_id)
+                if compacted:
+                    self._request = call.request
+                    yield compacted
+                async with aclosing(self._means.backend.stream(call)) as chunks:
+                    async for chunk in chunks:
+                        out = attempt.take(chunk)
+                        if self._raw:
+                            yield chunk
+                        elif out is not None:
+                            yield out
+                        if attempt.is_over:
+                            break
+                fitting.saw(call, attempt.usage)
+                verdict = await self._judge(turn, attempt)
+            except BackendLost as lost:
+                self._losses.count(lost, begun=bool(attempt.left))
+            except UnreadCall as unread:
+                verdict = attempt.rescue(unread.written) or judge_unread(turn, attempt.left)
+                if verdict is None:
+                    raise
+            except (ContextOverflow, ContextBudgetExceeded) as over:
+                if attempt.left:
+                    raise
+                if shorter := await fitting.after_overflow(call, over, turn.request_id):
+                    call, compacted = shorter
+                    self._request = call.request
+                    yield compacted
+                elif turn.added:
+                    verdict = Retry(without_corrections(turn), Fault.NO_ROOM)
+                else:
+                    raise
+        if isinstance(verdict, Retry):
+            self._means.observe(Retried(turn.request_id, turn.attempt, verdict.fault))
+        yield verdict
+
+    @property
+    def reasoning(self) -> str:
+        """What the model thought in the latest attempt, as far as the backend tells it apart."""
+        return "".join(reply.reasoning or "" for reply in self._latest.replies()) if self._latest else ""
+
+    def call(self, turn: Turn) -> ModelCall:
+        """What the backend is asked in an attempt."""
+        request = self._request
+        # llama-server refuses logprobs in a stream with tools; whole, it has them.
+        stream = request.stream or not request.body.get("logprobs")
+        return ModelCall(
+            request,
+            stream=stream,
+            respond=turn.respond,
+            added=turn.added,
+            demanded=turn.held_to,
+            model=self._model,
+            usage=True,
+            sampling=self._sampling,
+        )
+
+    async def _judge(self, turn: Turn, attempt: Attempt) -> Retry | Settlement:
+        """The verdict on an attempt that has ended, once what it showed was noted. Raises as `Attempt.judge`."""
+        for loop in attempt.loops:
+            self._means.observe(Looped(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))
+        if attempt.usage is not None:
+            self.spent.add(attempt.usage, corrected=bool(turn.added))
+        readings = await readings_of(turn, attempt.replies(), self._means.thorough)
+        self._means.text_answers.saw(self._served, readings)
+        return attempt.judge(readings)

@@ -1,0 +1,1 @@
+"""Measures what a model makes of workflows, with guardrails and without: scenarios, runs, scores, reports."""

@@ -1,0 +1,30 @@
+"""Waits for something unless an event comes first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Cancelled(Exception):
+    """The event came first; what was waited for was cancelled."""
+
+
+async def unless(event: asyncio.Event | None, work: Coroutine[Any, Any, T]) -> T:
+    """What `work` comes to. Raises `Cancelled` if `event` is set before that."""
+    if event is None:
+        return await work
+    doing = asyncio.ensure_future(work)
+    stop = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait({doing, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            return doing.result()
+        raise Cancelled
+    finally:
+        for task in (doing, stop):
+            task.cancel()
+        await asyncio.gather(doing, stop, return_exceptions=True)

@@ -1,0 +1,77 @@
+"""Executes the tools of a workflow that are Python callables."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from pydantic_core import PydanticSerializationError, to_json
+
+from forge_proxy.core.messages import ToolCall
+from forge_proxy.core.workflow.definition import Workflow
+from forge_proxy.core.workflow.errors import ToolResolutionError
+from forge_proxy.core.workflow.run import ToolOutcome
+
+
+class Executor(Protocol):
+    """Executes calls."""
+
+    async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
+        """What came of a call; None for one that is executed elsewhere, whose outcome is told later. Raises nothing
+        that is the tool's fault: that is an outcome too.
+
+        `key` names this call of this run, in printable ASCII. A run that was killed before the outcome was stored asks
+        again under the same key, so that a tool that keeps its keys does nothing twice.
+        """
+        ...
+
+
+class CallableTools:
+    """`Executor` of the callables that a workflow's tools bring along.
+
+    Async ones run in the loop, the others in a thread, so that they block nobody.
+    """
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._workflow = workflow
+
+    async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
+        """What came of the call."""
+        function = self._workflow.get_callable(call.tool)
+        if function is None:
+            return None
+        args = call.args() or {}
+
+        async def invoke() -> object:
+            if inspect.iscoroutinefunction(function):
+                return await function(**args)
+            result = await asyncio.to_thread(function, **args)
+            return await result if inspect.isawaitable(result) else result
+
+        return await outcome_of(invoke)
+
+
+async def outcome_of(invoke: Callable[[], Awaitable[object]]) -> ToolOutcome:
+    """What came of a tool, whatever it raises."""
+    try:
+        return told(await invoke())
+    except ToolResolutionError as error:
+        return ToolOutcome.soft(str(error))
+    except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model is told
+        return ToolOutcome.failed(f"{type(error).__name__}: {error}")
+
+
+def told(result: object) -> ToolOutcome:
+    """A tool's result as the model is told it: text as it is, anything else as JSON.
+
+    What JSON has no form for is an error of the tool's: its `repr` is nothing a model should see.
+    """
+    if isinstance(result, str):
+        return ToolOutcome(result, value=result)
+    try:
+        written = to_json(result)
+    except PydanticSerializationError as error:
+        return ToolOutcome.failed(f"the result cannot be written as JSON: {error}")
+    return ToolOutcome(written.decode(), value=result)

@@ -1,0 +1,49 @@
+"""Looks on while a model answers: tells a listener of each piece, and remembers what a failure has to say."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from forge_proxy.core.jsontypes import is_integer
+from forge_proxy.core.stream import Chunk, Delta
+from forge_proxy.workflows.client import ChunkType, StreamChunk
+
+
+class Watcher:
+    """Of one answer."""
+
+    def __init__(self, on_chunk: Callable[[StreamChunk], Awaitable[None]] | None) -> None:
+        self._on_chunk = on_chunk
+        self._said: list[str] = []
+        self.prompt_tokens: int | None = None
+        """Of the prompt, as the model server counts; None where it does not say."""
+
+    @property
+    def text(self) -> str:
+        """What the model wrote, calls included."""
+        return "".join(self._said)
+
+    async def take(self, chunk: Chunk) -> None:
+        """Take in one more chunk."""
+        if chunk.usage is not None and is_integer(tokens := chunk.usage.get("prompt_tokens")):
+            self.prompt_tokens = tokens
+        for delta in chunk.deltas:
+            self._said += [
+                part for part in (delta.text, *(f"{one.name}{one.arguments}" for one in delta.calls)) if part
+            ]
+            for piece in _pieces(delta) if self._on_chunk else ():
+                await self.tell(piece)
+
+    async def tell(self, chunk: StreamChunk) -> None:
+        """Tell the listener, if there is one."""
+        if self._on_chunk is not None:
+            await self._on_chunk(chunk)
+
+
+def _pieces(delta: Delta) -> list[StreamChunk]:
+    texts = [text for text in (delta.reasoning, delta.text) if text]
+    calls = [part for one in delta.calls for part in (one.name, one.arguments) if part]
+    return [
+        *(StreamChunk(ChunkType.TEXT_DELTA, text) for text in texts),
+        *(StreamChunk(ChunkType.TOOL_CALL_DELTA, part) for part in calls),
+    ]

@@ -1,0 +1,319 @@
+"""A workflow runs to its end: what the model is told on the way, and how a run can end otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from forge_proxy.core.chat import ToolSpec
+from forge_proxy.core.jsontypes import Json
+from forge_proxy.core.messages import Message, MessageType, ToolCall
+from forge_proxy.core.workflow import ToolDef, Workflow
+from forge_proxy.core.workflow.errors import (
+    MaxIterationsError,
+    PrerequisiteError,
+    StepEnforcementError,
+    ToolCallError,
+    ToolExecutionError,
+    ToolResolutionError,
+    WorkflowCancelledError,
+)
+from forge_proxy.core.workflow.run import ToolOutcome, begin
+from forge_proxy.workflows.client import ChunkType, LLMResponse, StreamChunk
+from forge_proxy.workflows.respond import respond_tool
+from forge_proxy.workflows.runner import WorkflowRunner
+from tests.fakes.said_client import SaidClient, calls, text
+
+CITY: dict[str, Json] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+NONE: dict[str, Json] = {"type": "object", "properties": {}}
+
+
+def tool(name: str, does: Callable[..., Any], schema: dict[str, Json] = NONE, needs: Sequence[Any] = ()) -> ToolDef:
+    return ToolDef(ToolSpec.from_json_schema(name, f"does {name}", schema), does, needs)
+
+
+def workflow(*tools: ToolDef, required: Sequence[str] = (), terminal: str = "finish") -> Workflow:
+    ends = tool(terminal, lambda: "done")
+    named = {each.name: each for each in (*tools, ends)}
+    return Workflow("w", "a workflow", named, required, terminal, "You help {who}.")
+
+
+async def run(client: SaidClient, flow: Workflow, **options: Any) -> tuple[Any, list[Message]]:
+    said: list[Message] = []
+    runner = WorkflowRunner(client, on_message=said.append, **options)
+    return await runner.run(flow, "Go.", {"who": "Ann"}), said
+
+
+def echo(city: str) -> str:
+    return f"sunny in {city}"
+
+
+def results(said: Sequence[Message]) -> list[str]:
+    return [message.content for message in said if message.tool_call_id is not None]
+
+
+async def test_a_run_ends_with_the_result_of_its_terminal_tool() -> None:
+    flow = workflow(tool("look", echo, CITY))
+    client = SaidClient([calls("look", city="Oslo"), calls("finish")])
+
+    result, said = await run(client, flow)
+
+    assert result == "done"
+    kinds = [message.type.value for message in said]
+    assert kinds == ["system_prompt", "user_input", "tool_call", "tool_result", "tool_call", "tool_result"]
+    assert [message.metadata.step_index for message in said] == [None, None, 0, 0, 1, 1]
+    call = said[2].tool_calls[0].id
+    assert client.asked[1] == [
+        {"role": "system", "content": "You help Ann."},
+        {"role": "user", "content": "Go."},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [
+                {"id": call, "type": "function", "function": {"name": "look", "arguments": '{"city": "Oslo"}'}}
+            ],
+        },
+        {"role": "tool", "content": "sunny in Oslo", "tool_call_id": call},
+    ]
+
+
+async def test_text_is_never_an_answer() -> None:
+    client = SaidClient([text("I am done."), calls("finish")])
+
+    _, said = await run(client, workflow())
+
+    assert [message.type for message in said[2:4]] == [MessageType.TEXT_RESPONSE, MessageType.RETRY_NUDGE]
+    assert said[3].content == "That was not a valid tool call. Call one of: finish."
+
+
+async def test_a_call_in_text_is_rescued_but_where_that_is_off() -> None:
+    written = text('```json\n{"name": "finish", "arguments": {}}\n```')
+
+    result, _ = await run(SaidClient([written]), workflow())
+    with pytest.raises(ToolCallError) as caught:
+        await run(SaidClient([written]), workflow(), rescue_enabled=False, max_retries_per_step=0)
+
+    assert result == "done"
+    assert caught.value.attempts == 1
+    assert caught.value.raw_response is not None
+    assert '"name": "finish"' in caught.value.raw_response
+
+
+async def test_the_retry_budget_is_of_failures_in_a_row() -> None:
+    bad, good = text("Hm."), calls("look")
+    flow = workflow(tool("look", lambda: "x"))
+
+    result, _ = await run(SaidClient([bad, bad, good, bad, bad, calls("finish")]), flow, max_retries_per_step=2)
+    client = SaidClient([bad])
+    with pytest.raises(ToolCallError) as caught:
+        await run(client, flow, max_retries_per_step=2)
+
+    assert result == "done"
+    assert caught.value.attempts == len(client.asked) == 3
+
+
+async def test_arguments_that_break_the_schema_are_asked_again() -> None:
+    flow = workflow(tool("look", echo, CITY))
+
+    _, said = await run(SaidClient([calls("look"), calls("look", city="Oslo"), calls("finish")]), flow)
+
+    first = results(said)[0]
+    assert first.startswith("[ToolArgValidationError] Invalid arguments for look")
+    assert "`city`" in first
+
+
+async def test_a_run_has_so_many_iterations_and_no_more() -> None:
+    client = SaidClient([calls("look")])
+    flow = workflow(tool("look", lambda: "x"), tool("ask", lambda: "x"), required=["look", "ask"])
+
+    with pytest.raises(MaxIterationsError) as caught:
+        await run(client, flow, max_iterations=4)
+
+    assert len(client.asked) == caught.value.iterations == 4
+    assert (caught.value.completed_steps, caught.value.pending_steps) == (("look",), ("ask",))
+
+
+async def test_ending_too_early_is_refused_ever_more_firmly() -> None:
+    flow = workflow(tool("look", lambda: "x"), required=["look"])
+    client = SaidClient([calls("finish")])
+    said: list[Message] = []
+
+    with pytest.raises(StepEnforcementError) as caught:
+        await WorkflowRunner(client, on_message=said.append).run(flow, "Go.", {"who": "Ann"})
+
+    nudges = [message.content for message in said if message.type is MessageType.STEP_NUDGE]
+    assert len(nudges) == len(set(nudges)) == 3
+    assert all(nudge.startswith("[StepEnforcementError] finish") and "look" in nudge for nudge in nudges)
+    assert (caught.value.attempts, caught.value.pending_steps) == (4, ("look",))
+
+
+async def test_a_batch_that_ends_too_early_is_not_run_at_all() -> None:
+    ran: list[str] = []
+    flow = workflow(tool("look", lambda: ran.append("look") or "x"), required=["look"])
+
+    _, said = await run(SaidClient([calls("look", "finish"), calls("look"), calls("finish")]), flow)
+
+    assert ran == ["look"]
+    assert [content[:22] for content in results(said)[:2]] == ["[StepEnforcementError]"] * 2
+
+
+async def test_a_prerequisite_has_to_succeed_before_with_the_same_argument() -> None:
+    needs = [{"tool": "read", "match_arg": "city"}]
+    flow = workflow(tool("read", echo, CITY), tool("edit", echo, CITY, needs))
+    script = [calls("read", city="a"), calls("edit", city="b"), calls("read", city="b"), calls("edit", city="b")]
+
+    _, said = await run(SaidClient([*script, calls("finish")]), flow)
+    with pytest.raises(PrerequisiteError) as caught:
+        await run(SaidClient([calls("edit", city="b")]), flow)
+
+    assert results(said)[1].startswith("[PrereqError] edit cannot run yet. First call: read with the same city")
+    assert results(said)[3] == "sunny in b"
+    assert (caught.value.violations, caught.value.missing_prereqs) == (3, ("read with the same city",))
+
+
+async def test_a_failing_tool_is_told_and_ends_the_run_at_last() -> None:
+    def fails() -> str:
+        raise KeyError("nothing there")
+
+    flow = workflow(tool("look", fails))
+    client = SaidClient([calls("look")])
+
+    said: list[Message] = []
+    with pytest.raises(ToolExecutionError) as caught:
+        await WorkflowRunner(client, on_message=said.append).run(flow, "Go.", {"who": "Ann"})
+
+    assert results(said) == ["[ToolError] KeyError: 'nothing there'"] * 3
+    assert (caught.value.tool_name, caught.value.attempts) == ("look", 3)
+
+
+async def test_what_did_not_resolve_is_no_error_and_no_step() -> None:
+    found = iter([ToolResolutionError("no such city; try Oslo"), ToolResolutionError("no"), ToolResolutionError("no")])
+
+    def look(city: str) -> str:
+        if (error := next(found, None)) is not None:
+            raise error
+        return "sunny"
+
+    flow = workflow(tool("look", look, CITY), required=["look"])
+    script = [calls("look", city="x")] * 3
+    client = SaidClient([*script, calls("finish"), calls("look", city="Oslo"), calls("finish")])
+
+    result, said = await run(client, flow, max_tool_errors=0)
+
+    assert result == "done"
+    assert results(said)[0] == "no such city; try Oslo"
+    assert results(said)[3].startswith("[StepEnforcementError]")
+
+
+async def test_a_whole_batch_runs_and_its_results_come_in_its_order() -> None:
+    async def slow() -> dict[str, int]:
+        await asyncio.sleep(0)
+        return {"n": 1}
+
+    def fails() -> str:
+        raise ValueError("bad")
+
+    flow = workflow(tool("slow", slow), tool("fails", fails), tool("quick", lambda: None))
+
+    _, said = await run(SaidClient([calls("slow", "fails", "quick"), calls("finish")]), flow)
+
+    assert results(said)[:3] == ['{"n":1}', "[ToolError] ValueError: bad", "null"]
+    assert [message.tool_call_id for message in said[3:6]] == [call.id for call in said[2].tool_calls]
+
+
+async def test_a_cancelled_run_hands_out_a_history_to_go_on_with() -> None:
+    cancel = asyncio.Event()
+    flow = workflow(tool("look", cancel.set), tool("ask", lambda: "x"))
+    client = SaidClient([calls("look", "ask")])
+
+    with pytest.raises(WorkflowCancelledError) as caught:
+        await WorkflowRunner(client).run(flow, "Go.", {"who": "Ann"}, cancel_event=cancel)
+
+    assert [message.content for message in caught.value.messages[-2:]] == ["null", "[Cancelled] ask was not run."]
+    assert caught.value.completed_steps == ("look",)
+    again = SaidClient([calls("finish")])
+    assert await WorkflowRunner(again).run(flow, "", initial_messages=caught.value.messages) == "done"
+
+
+async def test_cancelling_stops_an_answer_that_is_being_written() -> None:
+    class Endless(SaidClient):
+        stopped = False
+
+        async def send_stream(
+            self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec] | None = None
+        ) -> AsyncIterator[StreamChunk]:
+            try:
+                while True:
+                    yield StreamChunk(ChunkType.TEXT_DELTA, "la ")
+                    await asyncio.sleep(0.001)
+            finally:
+                self.stopped = True
+
+    client, cancel = Endless([]), asyncio.Event()
+    heard = asyncio.Event()
+
+    async def on_chunk(_: StreamChunk) -> None:
+        heard.set()
+
+    running = asyncio.create_task(
+        WorkflowRunner(client, stream=True, on_chunk=on_chunk).run(workflow(), "Go.", {"who": "A"}, cancel_event=cancel)
+    )
+    await heard.wait()
+    cancel.set()
+
+    with pytest.raises(WorkflowCancelledError):
+        await running
+    assert client.stopped
+
+
+async def test_pieces_are_told_while_they_are_written_and_taken_back_where_they_were_of_no_use() -> None:
+    heard: list[StreamChunk] = []
+
+    async def on_chunk(chunk: StreamChunk) -> None:
+        heard.append(chunk)
+
+    client = SaidClient([text("Oh no."), calls("finish")])
+    await run(client, workflow(), stream=True, on_chunk=on_chunk)
+
+    kinds = [chunk.type.value for chunk in heard]
+    assert kinds == ["text_delta"] * 4 + ["retry", "tool_call_delta", "tool_call_delta", "final"]
+    assert "".join(chunk.content for chunk in heard[:4]) == "Oh no. "
+    last: LLMResponse | None = heard[-1].response
+    assert last == (ToolCall("finish", "{}", last[0].id),) if isinstance(last, tuple) else False
+
+
+async def test_a_run_may_end_in_words_by_the_respond_tool() -> None:
+    flow = Workflow("w", "", {"respond": respond_tool()}, (), "respond", "Talk.")
+
+    assert await WorkflowRunner(SaidClient([calls("respond", message="Hello.")])).run(flow, "Hi.") == "Hello."
+
+
+async def test_thoughts_are_kept_apart_and_told_with_their_calls() -> None:
+    thinks = [ToolCall.of("look", {}, reasoning="I should look.")]
+    client = SaidClient([thinks, calls("finish")])
+
+    _, said = await run(client, workflow(tool("look", lambda: "x")))
+
+    assert (said[2].type, said[2].content) == (MessageType.REASONING, "I should look.")
+    assert client.asked[1][2]["content"] == "I should look."
+
+
+async def test_each_call_is_executed_under_a_key_of_its_own_that_stays_when_the_run_is_gone_on_with() -> None:
+    keys: list[str] = []
+
+    class Elsewhere:
+        async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
+            keys.append(key)
+            return None if call.tool == "ask" else ToolOutcome("x")
+
+    flow = workflow(tool("look", lambda: "x"), tool("ask", lambda: "x"))
+    runner = WorkflowRunner(SaidClient([calls("look"), calls("look", "ask")]))
+    state = begin(flow, "Go.", {"who": "Ann"})
+    for _ in range(2):
+        async for now in runner.drive(flow, state, executor=Elsewhere(), run_id="r1"):
+            state = now
+
+    assert keys == ["r1/0/0", "r1/1/0", "r1/1/1", "r1/1/1"]
