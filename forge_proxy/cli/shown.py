@@ -63,7 +63,7 @@ def preview_rows(said: _JsonDict) -> list[tuple[str, str]]:
     counted = "" if said["exact"] else "about "
     rows = [("as it is", f"{counted}{said['tokens']} tokens, the budget is {said['budget_tokens']}")]
     for phase in said["phases"]:
-        cut = f"{len(phase['cuts'])} messages cut, {counted}{phase['tokens']} tokens"
+        cut = f"messages cut: {len(phase['cuts'])}, {counted}{phase['tokens']} tokens left"
         rows.append((f"phase {phase['phase']}", cut if phase["fits"] else f"{cut}: still over the budget"))
     if said["used"] is None:
         return [*rows, ("used", "none: nothing would be cut" if said["fits"] else "none: it would be refused")]

@@ -88,8 +88,7 @@ class Fitting:
             return None
         prompt = await self.measured(call)
         if not prompt.exact and overflow.tokens is not None:  # of this very prompt, whatever others came to
-            estimate = estimate_tokens(*prompt_of(call))
-            self._uncounted[_model(call)] = Calibration().observed(estimate, overflow.tokens)
+            self._uncounted[_model(call)] = Calibration.of(estimate_tokens(*prompt_of(call)), overflow.tokens)
             prompt = replace(prompt, tokens=overflow.tokens)
         budget = await self._budgets.of(_model(call))
         known = [tokens for tokens in (overflow.window, budget.tokens) if tokens is not None]

@@ -77,7 +77,7 @@ def with_cuts(messages: Sequence[Json], tags: Tagged, cuts: Sequence[Cut]) -> li
 
 
 def _assistant(said: JsonObject, step: int) -> list[Message]:
-    thoughts = max(estimate_tokens(said.get(name)) for name in _THOUGHTS)
+    thoughts = max([estimate_tokens(said[name]) for name in _THOUGHTS if name in said], default=0)
     calls = _calls(said)
     kind = MessageType.TOOL_CALL if calls else MessageType.TEXT_RESPONSE
     message = _message(said, MessageRole.ASSISTANT, kind, step, calls=calls)
@@ -114,6 +114,8 @@ def _read(content: Json) -> tuple[str, int]:
 
 def _calls(said: JsonObject) -> tuple[ToolCall, ...]:
     calls = said.get("tool_calls")
+    if not calls and "function_call" not in said:
+        return ()
     made = [_call(call) for call in calls if is_object(call)] if is_list(calls) else []
     if is_object(said.get("function_call")):
         made.append(_call({"function": said["function_call"]}))
