@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Message
 
 from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
+from forge_proxy.api.openai.live import LiveAnswer
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.budget import BudgetMode, BudgetPolicy
-from forge_proxy.core.guardrails import GuardPolicy
-from forge_proxy.engine.answer import Engine
+from forge_proxy.core.guardrails import GuardPolicy, Outcome
+from forge_proxy.core.stream import Chunk, Delta
+from forge_proxy.engine.answer import AnswerEvent, Engine
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.events import Compacted, Event
+from forge_proxy.engine.report import Report
+from forge_proxy.wire.openai.request import decode_request
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock
 
@@ -141,3 +147,27 @@ async def test_what_it_refuses_even_so_is_its_own_error() -> None:
 
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
     assert [len(asked["messages"][2]["content"]) for asked in http.asked] == [4000, 233, 32]
+
+
+async def test_after_the_headers_have_left_it_is_told_in_a_comment() -> None:
+    started, sent = asyncio.Event(), list[bytes]()
+
+    async def answer() -> AsyncGenerator[AnswerEvent]:
+        await started.wait()  # for a slot, say
+        yield Compacted("r", None, 2, 3, 900, 400, exact=True)
+        yield Chunk((Delta(text="Done.", finish="stop"),))
+        yield Report(Outcome.PASSTHROUGH)
+
+    async def send(message: Message) -> None:
+        sent.append(message.get("body", b""))
+        started.set()
+
+    async def receive() -> Message:
+        return await asyncio.get_running_loop().create_future()
+
+    request = decode_request({"messages": [*history()], "stream": True})
+    await LiveAnswer(answer(), request, "r", ServerConfig(first_event_seconds=0.01), {})({}, receive, send)
+
+    told = b": x-forge-compacted=phase=2; messages=3; tokens=900->400\n\n"
+    assert [part for part in sent if part.startswith(b": x-forge-compacted")] == [told]
+    assert b"".join(sent).endswith(b"data: [DONE]\n\n")
