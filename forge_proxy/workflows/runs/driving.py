@@ -1,4 +1,6 @@
-"""Drives one run as far as it gets: to its end, or until it waits for its caller. Each step is stored before another."""
+"""Drives one run as far as it gets: to its end, or until it waits for its caller. Each step is stored before the next
+one is begun.
+"""
 
 from __future__ import annotations
 
