@@ -19,4 +19,12 @@ class ToolServerUnusable(ForgeError):
 
     @property
     def summary(self) -> str:
-        return str(self)
+        return f"the MCP server {self.server} cannot be used"  # its own last words may quote anything
+
+
+class SessionEnded(ForgeError):
+    """The session with an MCP server has ended. `received` is whether the server may have received the call before."""
+
+    def __init__(self, why: str, *, received: bool) -> None:
+        super().__init__(why)
+        self.received = received

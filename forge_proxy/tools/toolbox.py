@@ -13,7 +13,7 @@ from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.tools.callbacks import HttpCallback
 from forge_proxy.tools.config import ByHttp, ByMcp, ToolSettings
 from forge_proxy.tools.errors import NotAllowed
-from forge_proxy.tools.mcp import McpServers
+from forge_proxy.tools.mcp.servers import McpServers
 from forge_proxy.tools.ports import Clock, HttpClient, SystemClock
 from forge_proxy.workflows.tools import Executor
 
