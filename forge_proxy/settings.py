@@ -23,6 +23,7 @@ from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.telemetry.config import LogConfig
+from forge_proxy.tools.config import ToolSettings
 
 PREFIX = "FORGE_PROXY_"
 _NESTED = "__"
@@ -51,6 +52,7 @@ class Settings(BaseSettings):
     budget: BudgetPolicy = Field(default_factory=BudgetPolicy)
     sampling: SamplingPolicy = Field(default_factory=SamplingPolicy)
     guardrails: GuardPolicy = Field(default_factory=GuardPolicy)
+    tools: ToolSettings = Field(default_factory=ToolSettings)
     log: LogConfig = Field(default_factory=LogConfig)
 
 
