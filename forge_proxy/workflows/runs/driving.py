@@ -5,10 +5,11 @@ one is begun.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
+from forge_proxy.core.compaction import CompactStrategy, NoCompact, SlidingWindowCompact, TieredCompact
 from forge_proxy.core.errors import (
     BackendLost,
     BackendNotReady,
@@ -23,6 +24,7 @@ from forge_proxy.core.workflow.errors import WorkflowCancelledError
 from forge_proxy.core.workflow.run import RunState, ToolOutcome, interrupted
 from forge_proxy.engine.answer import Engine
 from forge_proxy.workflows.cancelling import Cancelled, unless
+from forge_proxy.workflows.context import CompactEvent, ContextManager
 from forge_proxy.workflows.runner import WorkflowRunner
 from forge_proxy.workflows.runs.documents import failure_of, result_of
 from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, StoreUnavailable
@@ -38,6 +40,13 @@ _PASSING = (BackendLost, BackendNotReady, BackendUnreachable, ModelNotLoaded, Ov
 """What may be over in a while, as after a restart of the machine: a run waits for it."""
 _WAITS = (1, 2, 5, 10, 20, 30, 30, 30, 60, 60, 60)
 """Seconds between attempts, some five minutes in all. They begin anew with each answer of the model."""
+
+
+_STRATEGIES: Mapping[str, Callable[[int], CompactStrategy]] = {
+    "none": lambda _: NoCompact(),
+    "sliding": SlidingWindowCompact,
+    "tiered": TieredCompact,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,25 +102,14 @@ class _Drive:
         self._means = means
         self._submission = submission
         self._workflow = submission.workflow.definition()
-        self._heard: list[Message] = []
-        self._runner = WorkflowRunner(
-            means.engine,
-            None,
-            submission.max_iterations,
-            submission.max_retries_per_step,
-            submission.max_tool_errors,
-            on_message=self._heard.append,
-            rescue_enabled=submission.rescue_enabled,
-            model=submission.model,
-            options=submission.options,
-        )
+        self._heard: list[NewEvent] = []
 
     async def to_its_end(self) -> None:
         """Drive it, and store what it came to."""
         keeper = self._keeper
         await keeper.write(NewEvent("status", {"status": "running"}), status="running", patient=True)
-        async with self._means.toolbox.open(self._submission.executes) as executor:
-            await self._patiently(_Announced(executor, keeper, self._submission))
+        executor = self._means.toolbox.executor(self._submission.executes, keeper.run.id)
+        await self._patiently(await self._runner(), _Announced(executor, keeper, self._submission))
         async with keeper.alone:
             if (ended := keeper.state.ended) is not None:
                 event = NewEvent("status", {"status": "completed"})
@@ -123,12 +121,40 @@ class _Drive:
                 event = NewEvent("status", {"status": "requires_action", "calls": wanted})
                 await keeper.write(event, status="requires_action", patient=True)
 
-    async def _patiently(self, executor: Executor) -> None:
+    async def _runner(self) -> WorkflowRunner:
+        submission = self._submission
+        return WorkflowRunner(
+            self._means.engine,
+            await self._memory(),
+            submission.max_iterations,
+            submission.max_retries_per_step,
+            submission.max_tool_errors,
+            on_message=lambda message: self._heard.extend(told((), (message,))),
+            rescue_enabled=submission.rescue_enabled,
+            model=submission.model,
+            options=submission.options,
+        )
+
+    async def _memory(self) -> ContextManager | None:
+        """What keeps the history within its budget, where there is one."""
+        wish = self._submission.context
+        if wish is None:
+            return None
+        budget = wish.budget or (await self._means.engine.budgets.of(self._submission.model)).tokens
+        if budget is None:
+            return None
+        strategy = _STRATEGIES[wish.strategy](wish.keep_recent)
+        return ContextManager(strategy, budget, wish.threshold, on_compact=self._compacted)
+
+    def _compacted(self, event: CompactEvent) -> None:
+        self._heard.append(NewEvent("compacted", asdict(event)))
+
+    async def _patiently(self, runner: WorkflowRunner, executor: Executor) -> None:
         """Through all steps that can be done here, waiting for a model server that cannot be asked now."""
         waits, since = iter(_WAITS), self._keeper.state.iteration
         while True:
             try:
-                return await self._through(executor)
+                return await self._through(runner, executor)
             except _PASSING as error:
                 if self._keeper.state.iteration != since:
                     waits, since = iter(_WAITS), self._keeper.state.iteration
@@ -136,15 +162,15 @@ class _Drive:
                     raise
                 await self._wait(seconds, error)
 
-    async def _through(self, executor: Executor) -> None:
+    async def _through(self, runner: WorkflowRunner, executor: Executor) -> None:
         keeper = self._keeper
         self._heard.clear()
-        steps = self._runner.drive(
+        steps = runner.drive(
             self._workflow, keeper.state, executor=executor, cancel_event=keeper.cancel, run_id=keeper.run.id
         )
         async with aclosing(steps):
             async for state in steps:
-                events = [*told((), self._heard), *changes(keeper.state, state)]
+                events = [*self._heard, *changes(keeper.state, state)]
                 self._heard.clear()
                 await keeper.write(*events, state=state, patient=True)
 

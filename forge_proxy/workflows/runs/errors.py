@@ -38,3 +38,11 @@ class StoreTaken(StoreUnavailable):
 
 class NotReadable(ForgeError):
     """What is stored of a run was written by another version, and cannot be gone on with."""
+
+
+class ToolUnusable(ForgeError):
+    """What is to execute a tool cannot be used now, so that nothing is known of the tool."""
+
+    @property
+    def summary(self) -> str:
+        return str(self)

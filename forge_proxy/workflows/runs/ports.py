@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.workflows.runs.records import Run, RunEvent, RunHead, RunStatus
 from forge_proxy.workflows.tools import Executor
@@ -67,13 +67,26 @@ class RunStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A tool as it is declared. `execute` says what executes it; what is None is for that to fill in."""
+
+    name: str
+    execute: JsonObject
+    description: str | None = None
+    parameters: JsonObject | None = None
+
+
 class Toolbox(Protocol):
     """Executes the tools of submitted workflows, which say themselves how (`execute` of a tool)."""
 
-    def check(self, execute: JsonObject, at: str) -> None:
-        """Raises `InvalidWorkflow` for a way that is not there, or is not allowed; `at` is the field's path."""
+    async def declare(self, tool: Declaration, at: str) -> ToolSpec:
+        """The tool as the model is told of it. `at` is the path of its declaration.
+
+        Raises `InvalidRequest` for a way that is not there, or is not allowed, and `ToolUnusable`.
+        """
         ...
 
-    def open(self, executes: Mapping[str, JsonObject]) -> AbstractAsyncContextManager[Executor]:
-        """What executes these tools while a run is driven. It may leave calls to somebody else."""
+    def executor(self, executes: Mapping[str, JsonObject], run_id: str) -> Executor:
+        """What executes these tools, by their names. It may leave calls to somebody else."""
         ...

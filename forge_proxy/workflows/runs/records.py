@@ -12,8 +12,9 @@ FINISHED: tuple[RunStatus, ...] = ("completed", "failed", "cancelled")
 """What a run stays once it is that."""
 
 EventType: TypeAlias = Literal[
-    "status", "message", "retry", "tool_started", "tool_finished", "iteration", "waiting", "cancel_requested"
-]
+    "status", "message", "retry", "compacted", "tool_started", "tool_finished", "iteration", "waiting",
+    "cancel_requested",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

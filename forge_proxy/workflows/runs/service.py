@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from weakref import WeakValueDictionary
 
 from forge_proxy.workflows.cancelling import Cancelled, unless
@@ -15,7 +15,7 @@ from forge_proxy.workflows.runs.driving import Means, cancel, changes, drive, to
 from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, RunNotFound, StoreUnavailable
 from forge_proxy.workflows.runs.keeper import Keeper, numbered
 from forge_proxy.workflows.runs.outputs import ToolOutput, apply
-from forge_proxy.workflows.runs.ports import Claim, RunStore
+from forge_proxy.workflows.runs.ports import Claim, Declaration, RunStore, Toolbox
 from forge_proxy.workflows.runs.records import NewEvent, Run, RunEvent, RunHead, RunStatus
 from forge_proxy.workflows.runs.submission import Submission
 
@@ -54,13 +54,13 @@ class Runs:
 
         Raises `InvalidRequest`, `UnknownModel`, or `RunConflict` for a key that was used for something else.
         """
-        workflow = submission.workflow.definition()
-        for name, execute in submission.executes.items():
-            self._means.toolbox.check(execute, f"workflow.tools.{name}.execute")
+        claim = None if key is None else Claim(key, digest_of(submission))
         self._means.engine.models.served_as(submission.model)
+        submission = await declared(submission, self._means.toolbox)
+        workflow = submission.workflow.definition()
         state = submission.begin(workflow)
         store = await self._opened()
-        document, now = submission.model_dump_json(), self._now()
+        now = self._now()
         events = (NewEvent("status", {"status": "queued"}), *told((), state.messages))
         run = Run(
             _new_id(now),
@@ -70,10 +70,9 @@ class Runs:
             now,
             now,
             last_event=len(events),
-            submission=document,
+            submission=submission.model_dump_json(),
             state=write_state(state),
         )
-        claim = None if key is None else Claim(key, hashlib.sha256(document.encode()).hexdigest())
         stored = await store.create(run, numbered(events, 0, now), claim)
         if stored.id == run.id:
             self._moved(stored)
@@ -83,6 +82,10 @@ class Runs:
     async def get(self, run_id: str) -> Run:
         """A run as it is now."""
         return await (await self._opened()).get(run_id)
+
+    async def head(self, run_id: str) -> RunHead:
+        """What is listed of it."""
+        return await (await self._opened()).head(run_id)
 
     async def list(self, *, before: str | None, limit: int, status: RunStatus | None) -> Sequence[RunHead]:
         """Runs, newest first; with `before` only those that are older than that one."""
@@ -225,3 +228,23 @@ class Runs:
 def _new_id(now: float) -> str:
     """Ids sort by the time they were made at."""
     return f"run_{round(now * 1000):012x}{secrets.token_hex(6)}"
+
+
+def digest_of(submission: Submission) -> str:
+    """Tells whether two submissions are the same."""
+    return hashlib.sha256(submission.model_dump_json().encode()).hexdigest()
+
+
+async def declared(submission: Submission, toolbox: Toolbox) -> Submission:
+    """A submission with what those who execute its tools know of them: what is stored has to hold after a restart.
+
+    Raises `InvalidRequest` or `ToolUnusable`.
+    """
+    tools = dict(submission.workflow.tools)
+    for name, tool in tools.items():
+        wanted = Declaration(name, tool.execute, tool.description, tool.parameters)
+        spec = await toolbox.declare(wanted, f"workflow.tools.{name}")
+        parameters = dict(spec.parameters) if isinstance(spec.parameters, Mapping) else {}
+        tools[name] = tool.model_copy(update={"description": spec.description, "parameters": parameters})
+    workflow = submission.workflow.model_copy(update={"tools": tools})
+    return submission.model_copy(update={"workflow": workflow})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -11,7 +11,7 @@ from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.workflow.definition import Prerequisite, ToolDef, Workflow
 from forge_proxy.core.workflow.errors import InvalidWorkflow
-from forge_proxy.core.workflow.run import Limits, RunState, begin
+from forge_proxy.core.workflow.run import RunState, begin
 from forge_proxy.workflows.runs.errors import NotReadable
 from forge_proxy.workflows.runs.transcript import WrittenMessage, read_messages
 
@@ -42,24 +42,26 @@ class DeclaredTool(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    description: str = Field(default="", description="What it does, for the model.")
-    parameters: dict[str, Json] = Field(
-        default_factory=lambda: {"type": "object", "properties": {}},
-        description="JSON Schema of its arguments, which are an object.",
+    description: str | None = Field(
+        default=None, description="What it does, for the model; of an MCP server's tool by default what that says."
+    )
+    parameters: dict[str, Json] | None = Field(
+        default=None,
+        description="JSON Schema of its arguments, which are an object; of an MCP server's tool by default its own.",
     )
     prerequisites: list[str | NeededBefore] = Field(
         default_factory=list[str | NeededBefore], max_length=64, description="Tools that have to have succeeded before."
     )
     execute: dict[str, Json] = Field(
         default_factory=lambda: {"by": "caller"},
-        description='Who executes it: {"by": "caller"} (the run pauses until its output is posted), {"by": "arguments"}'
-        " (nobody: the arguments are the result).",
+        description='What executes it: {"by": "caller"} (the run pauses until its output is posted), '
+        '{"by": "arguments"} (nothing: they are its result), {"by": "http", "url": …} or {"by": "mcp", "server": …}.',
     )
 
     def definition(self, name: str) -> ToolDef:
         """The tool as the runner has it. Raises `InvalidRequest`."""
         needed = [one if isinstance(one, str) else Prerequisite(one.tool, one.match_arg) for one in self.prerequisites]
-        return ToolDef(ToolSpec.from_json_schema(name, self.description, self.parameters), None, needed)
+        return ToolDef(ToolSpec.from_json_schema(name, self.description or "", self.parameters or {}), None, needed)
 
 
 class DeclaredWorkflow(BaseModel):
@@ -92,6 +94,20 @@ class DeclaredWorkflow(BaseModel):
             raise InvalidWorkflow(f"workflow.{error.at}", error.why) from error
 
 
+class ContextWish(BaseModel):
+    """How a run's history is kept within its budget."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    strategy: Literal["none", "sliding", "tiered"] = Field(
+        default="tiered",
+        description="sliding drops old iterations; tiered goes by what messages are for.",
+    )
+    budget: int | None = Field(default=None, ge=1, le=16_777_216, description="Tokens; by default the model's budget.")
+    threshold: float = Field(default=0.75, gt=0, le=1, description="The share of it from which on it is shortened.")
+    keep_recent: int = Field(default=2, ge=1, le=1000, description="How many of the latest iterations stay whole.")
+
+
 class Submission(BaseModel):
     """A run that is to be done."""
 
@@ -110,15 +126,13 @@ class Submission(BaseModel):
     max_retries_per_step: int = Field(default=3, ge=0, le=100, description="Answers in a row without a valid call.")
     max_tool_errors: int = Field(default=2, ge=0, le=100, description="Failures of tools in a row.")
     rescue_enabled: bool = Field(default=True, description="Whether calls that are written as text are read.")
+    context: ContextWish | None = Field(
+        default=None, description="How a history is kept within its budget. Left out: one that is too long is refused."
+    )
     options: dict[str, Json] = Field(
         default_factory=dict, description="More fields for the model server, such as temperature."
     )
     metadata: dict[str, Json] = Field(default_factory=dict, description="The caller's own; it is handed back.")
-
-    @property
-    def limits(self) -> Limits:
-        """Its budgets."""
-        return Limits(self.max_iterations, self.max_retries_per_step, self.max_tool_errors)
 
     @property
     def executes(self) -> dict[str, dict[str, Json]]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Mapping
 
+from forge_proxy.core.chat import ToolSpec
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.messages import ToolCall
-from forge_proxy.core.workflow.errors import InvalidWorkflow
 from forge_proxy.core.workflow.run import ToolOutcome
-from forge_proxy.workflows.runs.ports import Toolbox
+from forge_proxy.workflows.runs.ports import Declaration, Toolbox
 from forge_proxy.workflows.tools import Executor, told
 
 OWN = ("caller", "arguments")
 """Ways that begin and end here."""
+_ANY_OBJECT: JsonObject = {"type": "object", "properties": {}}
 
 
 class OwnTools:
@@ -22,24 +23,23 @@ class OwnTools:
     def __init__(self, others: Toolbox | None = None) -> None:
         self._others = others
 
-    def check(self, execute: JsonObject, at: str) -> None:
+    async def declare(self, tool: Declaration, at: str) -> ToolSpec:
         """See `ports.Toolbox`."""
-        by = execute.get("by")
-        if by in OWN:
-            if extra := [name for name in execute if name != "by"]:
-                raise InvalidWorkflow(f"{at}.{extra[0]}", f"no such field where a tool is executed by {by}")
-        elif self._others is not None:
-            self._others.check(execute, at)
-        else:
-            raise InvalidWorkflow(f"{at}.by", f"expected one of {', '.join(OWN)}")
+        by = tool.execute.get("by")
+        if by not in OWN:
+            if self._others is None:
+                raise InvalidRequest(f"{at}.execute.by", f"expected one of {', '.join(OWN)}")
+            return await self._others.declare(tool, at)
+        if extra := [name for name in tool.execute if name != "by"]:
+            raise InvalidRequest(f"{at}.execute.{extra[0]}", f"no such field where a tool is executed by {by}")
+        parameters = _ANY_OBJECT if tool.parameters is None else tool.parameters
+        return ToolSpec(tool.name, parameters, tool.description or "")
 
-    @asynccontextmanager
-    async def open(self, executes: Mapping[str, JsonObject]) -> AsyncGenerator[Executor]:
+    def executor(self, executes: Mapping[str, JsonObject], run_id: str) -> Executor:
         """See `ports.Toolbox`."""
         elsewhere = {name: execute for name, execute in executes.items() if execute["by"] not in OWN}
-        others = self._others.open(elsewhere) if self._others and elsewhere else nullcontext(None)
-        async with others as executor:
-            yield _Dispatch({name: str(execute["by"]) for name, execute in executes.items()}, executor)
+        others = self._others.executor(elsewhere, run_id) if self._others and elsewhere else None
+        return _Dispatch({name: str(execute["by"]) for name, execute in executes.items()}, others)
 
 
 class _Dispatch:
@@ -50,6 +50,7 @@ class _Dispatch:
         self._others = others
 
     async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
+        """See `Executor`."""
         match self._by[call.tool]:
             case "caller":
                 return None
