@@ -155,6 +155,18 @@ class Abandoned:
     queued: float
 
 
+@dataclass(frozen=True, slots=True)
+class ToolServerFailed:
+    """What executes a tool of a run was not to be had, or did not answer as it should. `server` is an origin or a name
+    of an MCP server, `key` that of the call. It may be asked again.
+    """
+
+    server: str
+    tool: str
+    key: str
+    why: str
+
+
 Event: TypeAlias = (
     SlotsFound
     | BudgetChosen
@@ -172,4 +184,5 @@ Event: TypeAlias = (
     | Answered
     | Failed
     | Abandoned
+    | ToolServerFailed
 )

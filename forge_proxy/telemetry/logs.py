@@ -31,6 +31,7 @@ from forge_proxy.engine.events import (
     Retried,
     ServerTurned,
     SlotsFound,
+    ToolServerFailed,
     Unchecked,
 )
 from forge_proxy.engine.report import as_fits
@@ -143,6 +144,8 @@ class LogObserver:
                 self._log.warning("failed", request_id=request_id, model=model, error=error, **times)
             case Abandoned(request_id, seconds, queued):
                 self._log.info("abandoned", request_id=request_id, **_times(seconds, queued))
+            case ToolServerFailed(server, tool, key, why):
+                self._log.warning("tool server failed", server=server, tool=tool, key=key, error=why)
             case _:
                 assert_never(event)
 
