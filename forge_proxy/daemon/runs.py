@@ -25,6 +25,7 @@ from forge_proxy.settings import Settings
 from forge_proxy.store.config import sqlite_file
 from forge_proxy.tools.config import ByHttp, ByMcp, Execution
 from forge_proxy.tools.errors import ToolServerUnusable
+from forge_proxy.tools.ports import SystemClock
 from forge_proxy.tools.toolbox import Toolbox
 from forge_proxy.workflows.runs.documents import Failure, read_outcome
 from forge_proxy.workflows.runs.driving import Means
@@ -61,7 +62,7 @@ async def build_runs(settings: Settings, engine: Engine, observe: Observer) -> A
     async with AsyncExitStack() as closing:
         http = AioHttp(connect_seconds=settings.backend.connect_seconds, silence_seconds=_LONGEST_SILENCE)
         closing.push_async_callback(http.close)
-        toolbox = await closing.enter_async_context(Toolbox(settings.tools, http))
+        toolbox = await closing.enter_async_context(Toolbox(settings.tools, http, SystemClock(), observe))
         means = Means(engine, OwnTools(ToolServers(toolbox)), stranded)
         runs = Runs(open_store, means, settings.runs.max_running, time.time, lambda run: observe(_moved(run)))
         closing.push_async_callback(runs.close)

@@ -173,6 +173,18 @@ class RunStranded:
     fault: Exception | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ToolServerFailed:
+    """What executes a tool of a run was not to be had, or did not answer as it should. `server` is an origin or a name
+    of an MCP server, `key` that of the call. It may be asked again.
+    """
+
+    server: str
+    tool: str
+    key: str
+    why: str
+
+
 Event: TypeAlias = (
     SlotsFound
     | BudgetChosen
@@ -192,4 +204,5 @@ Event: TypeAlias = (
     | Abandoned
     | RunMoved
     | RunStranded
+    | ToolServerFailed
 )

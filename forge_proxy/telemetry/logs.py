@@ -33,6 +33,7 @@ from forge_proxy.engine.events import (
     RunStranded,
     ServerTurned,
     SlotsFound,
+    ToolServerFailed,
     Unchecked,
 )
 from forge_proxy.engine.report import as_fits
@@ -149,6 +150,8 @@ class LogObserver:
                 self._log.info("run", run_id=run_id, status=status, **({"error": error} if error else {}))
             case RunStranded(run_id, error, fault):
                 self._log.error("run stranded", run_id=run_id, error=error, exc_info=fault)
+            case ToolServerFailed(server, tool, key, why):
+                self._log.warning("tool server failed", server=server, tool=tool, key=key, error=why)
             case _:
                 assert_never(event)
 

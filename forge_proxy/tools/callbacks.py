@@ -9,6 +9,8 @@ from forge_proxy.core.errors import BackendBroke, BackendFault, BackendTimeout, 
 from forge_proxy.core.jsontypes import write
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
+from forge_proxy.engine.events import ToolServerFailed
+from forge_proxy.engine.ports import Observer
 from forge_proxy.tools.answers import Again, read_answer
 from forge_proxy.tools.config import ByHttp, CallbackConfig
 from forge_proxy.tools.errors import NotAllowed
@@ -23,10 +25,11 @@ _LONGEST_PAUSE = 60.0
 class HttpCallback:
     """Sends calls to the URLs that tools name, where the configuration lists their origins."""
 
-    def __init__(self, config: CallbackConfig, http: HttpClient, clock: Clock) -> None:
+    def __init__(self, config: CallbackConfig, http: HttpClient, clock: Clock, observe: Observer) -> None:
         self._config = config
         self._http = http
         self._clock = clock
+        self._observe = observe
 
     def check(self, how: ByHttp) -> None:
         """Raise `NotAllowed` for a URL that is not to be called."""
@@ -47,7 +50,7 @@ class HttpCallback:
         body = write(said).encode()
         tries = 1 + (self._config.retries if how.retries is None else how.retries)
         for attempt in range(tries):
-            came = await self._ask(how, body, key)
+            came = await self._ask(how, call.tool, body, key)
             if isinstance(came, ToolOutcome):
                 return came
             pause = max(came.after or 0.0, _FIRST_PAUSE * 2**attempt)
@@ -56,7 +59,7 @@ class HttpCallback:
             await self._clock.sleep(pause)
         raise AssertionError("the last try returns")
 
-    async def _ask(self, how: ByHttp, body: bytes, key: str) -> ToolOutcome | Again:
+    async def _ask(self, how: ByHttp, tool: str, body: bytes, key: str) -> ToolOutcome | Again:
         seconds = how.timeout_seconds or self._config.timeout_seconds
         limit = 1024 * self._config.max_answer_kb
         headers = self._headers(body, key)
@@ -67,9 +70,13 @@ class HttpCallback:
                     read += piece
                     if len(read) > limit:
                         return ToolOutcome.failed(f"the tool's answer is larger than {self._config.max_answer_kb} KB")
+                if answer.status != 200:
+                    self._observe(ToolServerFailed(origin_of(how.url), tool, key, f"it answered {answer.status}"))
                 return read_answer(answer.status, answer.headers, bytes(read), self._clock.time())
         except BackendFault as fault:
-            return Again(_in_words(fault, seconds))
+            why = _in_words(fault, seconds)
+            self._observe(ToolServerFailed(origin_of(how.url), tool, key, why))
+            return Again(why)
 
     def _headers(self, body: bytes, key: str) -> dict[str, str]:
         """Made anew for each request: who checks a signature may refuse an old one."""

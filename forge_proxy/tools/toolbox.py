@@ -10,11 +10,12 @@ from forge_proxy.core.chat import Schema, ToolSpec
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
+from forge_proxy.engine.ports import Observer
 from forge_proxy.tools.callbacks import HttpCallback
 from forge_proxy.tools.config import ByHttp, ByMcp, ToolSettings
 from forge_proxy.tools.errors import NotAllowed
 from forge_proxy.tools.mcp.servers import McpServers
-from forge_proxy.tools.ports import Clock, HttpClient, SystemClock
+from forge_proxy.tools.ports import Clock, HttpClient
 from forge_proxy.workflows.tools import Executor
 
 
@@ -24,9 +25,9 @@ class Toolbox:
     `http` is not closed by it. Its connections have to be of their own: bounds for a model server are no bounds here.
     """
 
-    def __init__(self, settings: ToolSettings, http: HttpClient, clock: Clock | None = None) -> None:
-        self._callbacks = HttpCallback(settings.callbacks, http, clock or SystemClock())
-        self._servers = McpServers(settings.mcp)
+    def __init__(self, settings: ToolSettings, http: HttpClient, clock: Clock, observe: Observer) -> None:
+        self._callbacks = HttpCallback(settings.callbacks, http, clock, observe)
+        self._servers = McpServers(settings.mcp, observe)
 
     async def __aenter__(self) -> Self:
         await self._servers.__aenter__()

@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 server = MCPServer("for tests", log_level="CRITICAL")
+begun: list[str] = []
 stopped: list[str] = []
 
 
@@ -62,11 +63,18 @@ def told(ctx: Context[Any, Any]) -> dict[str, Any]:
 @server.tool()
 async def wait() -> str:
     """Longer than anybody has time."""
+    begun.append("wait")
     try:
         await asyncio.sleep(1000)
     finally:
         stopped.append("wait")
     return "over"
+
+
+@server.tool()
+def begins() -> list[str]:
+    """What was begun."""
+    return begun
 
 
 @server.tool()

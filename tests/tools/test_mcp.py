@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +18,17 @@ from pydantic import SecretStr
 
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
+from forge_proxy.engine.events import Event
 from forge_proxy.tools.config import ByMcp, McpConfig, McpServerConfig, McpUrl
 from forge_proxy.tools.errors import NotAllowed, ToolServerUnusable
 from forge_proxy.tools.mcp.servers import McpServers
-from tests.fakes.processes import Process, closed_port, has_ended, until
+from tests.fakes.processes import Process, children, closed_port, has_ended, until
 
 PROGRAM = "tests.fakes.mcp_server"
+
+
+def ignore(_: Event) -> None:
+    """Nobody watches."""
 
 
 def program(kind: str = "stdio", **options: Any) -> McpServerConfig:
@@ -51,12 +57,12 @@ async def called(servers: McpServers, tool: str, timeout_seconds: float | None =
 async def servers(request: pytest.FixtureRequest) -> AsyncGenerator[McpServers]:
     """One server called `here`, in each way that there is."""
     if request.param == "stdio":
-        async with McpServers(McpConfig(servers={"here": program()})) as found:
+        async with McpServers(McpConfig(servers={"here": program()}), ignore) as found:
             yield found
         return
     with http_server(request.param) as process:
         config = McpServerConfig(url=process.url, headers={"Authorization": SecretStr("Bearer x")})
-        async with McpServers(McpConfig(servers={"here": config})) as found:
+        async with McpServers(McpConfig(servers={"here": config}), ignore) as found:
             yield found
 
 
@@ -97,24 +103,25 @@ async def test_the_key_comes_along(servers: McpServers) -> None:
 async def test_a_tool_out_of_time_is_stopped_and_the_next_one_called(servers: McpServers) -> None:
     outcome = await called(servers, "wait", timeout_seconds=0.2)
 
-    assert outcome == ToolOutcome.failed("the tool did not answer within 0.2 s")
-    await until_it_stopped(servers)
+    assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s")
+    await until_told(servers, "stops")
 
 
 async def test_a_tool_whose_run_is_cancelled_is_stopped(servers: McpServers) -> None:
-    await called(servers, "greet", name="Ann")  # it is connected then
     calling = asyncio.create_task(called(servers, "wait"))
-    await asyncio.sleep(0.2)  # until it has been sent; were it not, nothing could be seen to stop below
+    await until_told(servers, "begins")
+
     calling.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await calling
-    await until_it_stopped(servers)
+    await until_told(servers, "stops")
 
 
-async def until_it_stopped(servers: McpServers) -> None:
+async def until_told(servers: McpServers, what: str) -> None:
+    """Ask again and again, with a bound, until the server says that this has happened to `wait`."""
     async with asyncio.timeout(30):
-        while (await called(servers, "stops")).value != {"result": ["wait"]}:
+        while (await called(servers, what)).value != {"result": ["wait"]}:
             pass
 
 
@@ -127,19 +134,24 @@ async def test_its_tools_are_listed_with_their_schemas(servers: McpServers) -> N
 
 
 async def test_a_program_that_was_killed_is_started_anew_for_the_next_call() -> None:
-    async with McpServers(McpConfig(servers={"here": program()})) as servers:
+    async with McpServers(McpConfig(servers={"here": program(), "there": program()}), ignore) as servers:
         pid, _ = (await called(servers, "pids")).value["result"]
         os.kill(pid, signal.SIGKILL)
-        until(lambda: has_ended(pid), "the server ends")
-        await asyncio.sleep(0.1)  # what was read is heard of in the loop's next rounds
+        until(lambda: has_ended(pid) and PROGRAM not in running(), "the server ends")
+        await servers.list_tools("there")  # what there was to be heard of the other one has been heard by then
 
         again, _ = (await called(servers, "pids")).value["result"]
 
     assert again != pid
 
 
+def running() -> str:
+    """The command lines of our children."""
+    return " ".join(Path(f"/proc/{pid}/cmdline").read_text() for pid in children(os.getpid()) if not has_ended(pid))
+
+
 async def test_a_call_in_which_the_server_ended_is_not_sent_again() -> None:
-    async with McpServers(McpConfig(servers={"here": program()})) as servers:
+    async with McpServers(McpConfig(servers={"here": program()}), ignore) as servers:
         outcome = await called(servers, "end")
         after = await called(servers, "greet", name="Ann")
 
@@ -152,7 +164,7 @@ async def test_an_http_server_that_was_started_anew_is_used_again(kind: str) -> 
     with closed_port() as port:
         pass
     config = McpConfig(servers={"here": McpServerConfig(url=f"http://127.0.0.1:{port}/mcp")})
-    async with McpServers(config) as servers:
+    async with McpServers(config, ignore) as servers:
         with http_server(kind, port):
             before = await called(servers, "greet", name="Ann")
         down = await called(servers, "greet", name="Ann")
@@ -167,7 +179,7 @@ async def test_an_http_server_that_has_forgotten_the_session_is_greeted_again() 
     with closed_port() as port:
         pass
     config = McpConfig(servers={"here": McpServerConfig(url=f"http://127.0.0.1:{port}/mcp")})
-    async with McpServers(config) as servers:
+    async with McpServers(config, ignore) as servers:
         with http_server("legacy", port):
             await called(servers, "greet", name="Ann")
         with http_server("legacy", port):
@@ -175,7 +187,7 @@ async def test_an_http_server_that_has_forgotten_the_session_is_greeted_again() 
 
 
 async def test_calls_at_the_same_time_share_one_program() -> None:
-    async with McpServers(McpConfig(servers={"here": program()})) as servers:
+    async with McpServers(McpConfig(servers={"here": program()}), ignore) as servers:
         came = await asyncio.gather(*(called(servers, "pids") for _ in range(5)))
 
     assert len({outcome.value["result"][0] for outcome in came}) == 1
@@ -184,14 +196,14 @@ async def test_calls_at_the_same_time_share_one_program() -> None:
 async def test_headers_of_the_settings_are_sent() -> None:
     with http_server() as process:
         config = McpServerConfig(url=process.url, headers={"Authorization": SecretStr("Bearer x")})
-        async with McpServers(McpConfig(servers={"here": config})) as servers:
+        async with McpServers(McpConfig(servers={"here": config}), ignore) as servers:
             assert (await called(servers, "told")).value["authorization"] == "Bearer x"
 
 
 async def test_a_program_has_its_own_environment_and_folder(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORGE_PROXY_BACKEND__API_KEY", "secret")
     config = program(env={"COLOUR": SecretStr("blue")}, cwd=tmp_path)
-    async with McpServers(McpConfig(servers={"here": config})) as servers:
+    async with McpServers(McpConfig(servers={"here": config}), ignore) as servers:
         value = (await called(servers, "environment")).value
 
     assert (value["COLOUR"], value["cwd"]) == ("blue", str(tmp_path))
@@ -204,11 +216,11 @@ async def test_a_program_has_its_own_environment_and_folder(tmp_path: Any, monke
         (McpServerConfig(command="no-such-program"), "no-such-program cannot be started: No such file or directory"),
         (McpServerConfig(command="sh", args=("-c", "echo no licence >&2; exit 1")), "it ended: no licence"),
         (McpServerConfig(command="sleep", args=("1000",)), "it did not answer within 0.3 s"),
-        (McpServerConfig(url="http://127.0.0.1:9/mcp"), "All connection attempts failed"),
+        (McpServerConfig(url="http://127.0.0.1:9/mcp"), "there is no connection to it"),
     ],
 )
 async def test_a_server_that_cannot_be_used_is_an_error_that_says_why(config: McpServerConfig, why: str) -> None:
-    async with McpServers(McpConfig(servers={"here": config}, connect_seconds=0.3)) as servers:
+    async with McpServers(McpConfig(servers={"here": config}, connect_seconds=0.3), ignore) as servers:
         with pytest.raises(ToolServerUnusable, match=re.escape(why)):
             await servers.list_tools("here")
         assert why in (await called(servers, "greet", name="Ann")).text
@@ -217,7 +229,7 @@ async def test_a_server_that_cannot_be_used_is_an_error_that_says_why(config: Mc
 async def test_a_server_that_is_neither_named_nor_listed_is_refused() -> None:
     with http_server() as process:
         origin = process.url.removesuffix("/mcp")
-        async with McpServers(McpConfig(servers={"here": program()}, allow=(origin,))) as servers:
+        async with McpServers(McpConfig(servers={"here": program()}, allow=(origin,)), ignore) as servers:
             assert "greet" in [tool.name for tool in await servers.list_tools(McpUrl(url=process.url))]
             with pytest.raises(NotAllowed, match=r"name one of tools.mcp.servers, which has here"):
                 await servers.list_tools("there")
@@ -227,7 +239,7 @@ async def test_a_server_that_is_neither_named_nor_listed_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["stdio", "stubborn"])
 async def test_nothing_of_a_program_is_left_when_the_context_is(kind: str) -> None:
-    async with McpServers(McpConfig(servers={"here": program(kind)})) as servers:
+    async with McpServers(McpConfig(servers={"here": program(kind)}), ignore) as servers:
         pids = (await called(servers, "pids")).value["result"]
 
     assert [pid for pid in pids if not has_ended(pid)] == []

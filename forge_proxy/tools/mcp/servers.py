@@ -12,6 +12,8 @@ from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
+from forge_proxy.engine.events import ToolServerFailed
+from forge_proxy.engine.ports import Observer
 from forge_proxy.tools.config import ByMcp, McpConfig, McpServerConfig, McpUrl
 from forge_proxy.tools.errors import NotAllowed, SessionEnded, ToolServerUnusable
 from forge_proxy.tools.mcp.results import outcome_of, spec_of
@@ -30,8 +32,9 @@ class McpServers:
     A session that has ended is made anew for the next call, and the program started anew.
     """
 
-    def __init__(self, config: McpConfig) -> None:
+    def __init__(self, config: McpConfig, observe: Observer) -> None:
         self._config = config
+        self._observe = observe
         self._sessions: dict[str | McpUrl, Session] = {}
         self._opening = asyncio.Lock()
         self._closed = False
@@ -66,9 +69,15 @@ class McpServers:
         arguments: dict[str, object] = {**(call.args() or {})}
         try:
             return outcome_of(await self._ask(how.server, lambda session: session.call(tool, arguments, key, seconds)))
+        except NotAllowed as error:  # it was when the run was submitted
+            return ToolOutcome.failed(str(error))
         except TimeoutError:
-            return ToolOutcome.failed(f"the tool did not answer within {seconds:g} s")
+            why = f"no answer within {seconds:g} s"
+            self._observe(ToolServerFailed(_name_of(how.server), tool, key, why))
+            return ToolOutcome.failed(f"the tool's server failed: {why}")
         except Exception as error:  # noqa: BLE001 - the package raises many things, and the model is told
+            why = error.summary if isinstance(error, ForgeError) else type(error).__name__  # its words may be content
+            self._observe(ToolServerFailed(_name_of(how.server), tool, key, why))
             return ToolOutcome.failed(_words(error))
 
     async def _ask(self, server: str | McpUrl, ask: Callable[[Session], Awaitable[_T]]) -> _T:

@@ -20,7 +20,7 @@ import httpx2
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, CallToolResult, Implementation, RequestParamsMeta, Tool
+from mcp_types import CONNECTION_CLOSED, CallToolResult, Implementation, RequestParamsMeta, Tool
 
 from forge_proxy import __version__
 from forge_proxy.tools.config import McpServerConfig
@@ -35,8 +35,8 @@ _KEY = "forge/idempotency-key"
 _CLOSING_SECONDS = 10
 """The package gives a program 2 s to end by itself and kills it after 2 more; an HTTP server may not answer at all."""
 _PAGES = 100
-_SESSION_TERMINATED = (INVALID_REQUEST, "Session terminated")
-"""What the package makes of a 404: the server does not know the session (any more), so it has executed nothing."""
+_SESSION_ID = "mcp-session-id"
+_ENDED = "it ended"
 
 # It logs what it cannot read, which may hold arguments and results; what is of interest comes as an exception.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
@@ -55,6 +55,7 @@ class Session:
         self._words = LastWords()
         self._fault: BaseException | None = None
         self._calls = 0
+        self._is_forgotten = False
         self.is_over = False
         """Whether it is of no use any more."""
         self._owner = asyncio.create_task(self._own(), name=f"mcp {name}")
@@ -112,7 +113,7 @@ class Session:
 
     async def _gone(self, error: MCPError) -> Exception:
         """The error itself, or `SessionEnded` where it means the end of the session."""
-        if (error.code, error.message) == _SESSION_TERMINATED:
+        if self._is_forgotten:
             self.is_over = True
             self._leave.set()
             return SessionEnded("it has forgotten the session", received=False)
@@ -152,8 +153,9 @@ class Session:
                 headers = {name: value.get_secret_value() for name, value in self._config.headers.items()}
                 # As all that we call: no proxy from the environment, and answers may take as long as the call may.
                 times = httpx2.Timeout(self._connect_seconds, read=None)
+                hooks = {"response": [self._look_for_404]}
                 http = await stack.enter_async_context(
-                    httpx2.AsyncClient(headers=headers, timeout=times, trust_env=False)
+                    httpx2.AsyncClient(headers=headers, timeout=times, trust_env=False, event_hooks=hooks)
                 )
                 transport = streamable_http_client(self._config.url, http_client=http)
             else:
@@ -170,15 +172,30 @@ class Session:
             cwd=config.cwd,
         )
 
+    async def _look_for_404(self, response: httpx2.Response) -> None:
+        """By the protocol a 404 to a session means that the server does not know it any more, and did nothing."""
+        if (
+            response.status_code == 404
+            and response.request.method == "POST"
+            and _SESSION_ID in response.request.headers
+        ):
+            self._is_forgotten = True
+
     def _in_words(self, error: BaseException | None) -> str:
         """Why there is no session, and what a program said last."""
-        if isinstance(error, TimeoutError):
-            why = f"it did not answer within {self._connect_seconds:g} s"
-        elif error is None or (isinstance(error, MCPError) and error.code == CONNECTION_CLOSED):
-            why = "it ended"
-        else:
-            why = " and ".join(str(one) or type(one).__name__ for one in _leaves(error))
+        why = " and ".join(self._word(one) for one in _leaves(error)) if error is not None else _ENDED
         return f"{why}: {self._words.last}" if self._words.last else why
+
+    def _word(self, error: BaseException) -> str:
+        match error:
+            case TimeoutError():
+                return f"it did not answer within {self._connect_seconds:g} s"
+            case MCPError(code=code) if code == CONNECTION_CLOSED:
+                return _ENDED
+            case httpx2.ConnectError():
+                return "there is no connection to it"
+            case _:
+                return str(error) or type(error).__name__
 
 
 @asynccontextmanager
