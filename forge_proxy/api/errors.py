@@ -42,7 +42,6 @@ from forge_proxy.core.errors import (
     Overloaded,
     ToolCallInvalid,
     ToolChoiceUnsatisfied,
-    ToolServerUnusable,
     ToolsRefused,
     UnknownModel,
 )
@@ -77,7 +76,6 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     ToolChoiceUnsatisfied: (502, "server_error", "tool_choice_unsatisfied"),
     ToolCallInvalid: (502, "server_error", "tool_call_invalid"),
     EmptyAnswer: (502, "server_error", "empty_answer"),
-    ToolServerUnusable: (502, "server_error", "tool_server_unusable"),
     WrongKey: (401, "invalid_request_error", "invalid_api_key"),
     ForeignHost: (403, "invalid_request_error", "host_not_allowed"),
     ForeignOrigin: (403, "invalid_request_error", "origin_not_allowed"),

@@ -134,19 +134,6 @@ class ModelNotLoaded(BackendFault):
         self.seconds = seconds
 
 
-class ToolServerUnusable(ForgeError):
-    """An MCP server cannot be started or reached, or speaks something else. `server` is its name or URL."""
-
-    def __init__(self, server: str, why: str) -> None:
-        super().__init__(f"the MCP server {server} cannot be used: {why}")
-        self.server = server
-        self.why = why
-
-    @property
-    def summary(self) -> str:
-        return f"the MCP server {self.server} cannot be used"  # its own last words may quote anything
-
-
 class BackendError(BackendFault):
     """The model server answered with an HTTP error. `body` is what it said, parsed if it was JSON."""
 

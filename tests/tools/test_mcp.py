@@ -16,12 +16,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from forge_proxy.core.errors import ToolServerUnusable
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.engine.events import Event
 from forge_proxy.tools.config import ByMcp, McpConfig, McpServerConfig, McpUrl
-from forge_proxy.tools.errors import NotAllowed
+from forge_proxy.tools.errors import NotAllowed, ToolServerUnusable
 from forge_proxy.tools.mcp.servers import McpServers
 from tests.fakes.processes import Process, children, closed_port, has_ended, until
 

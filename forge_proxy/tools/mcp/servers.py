@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from forge_proxy.core.chat import ToolSpec
-from forge_proxy.core.errors import ForgeError, ToolServerUnusable
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.engine.events import ToolServerFailed
 from forge_proxy.engine.ports import Observer
 from forge_proxy.tools.config import ByMcp, McpConfig, McpServerConfig, McpUrl
-from forge_proxy.tools.errors import NotAllowed, SessionEnded
+from forge_proxy.tools.errors import NotAllowed, SessionEnded, ToolServerUnusable
 from forge_proxy.tools.mcp.results import outcome_of, spec_of
 from forge_proxy.tools.origins import is_listed, origin_of
 

@@ -23,9 +23,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, CallToolResult, Implementation, RequestParamsMeta, Tool
 
 from forge_proxy import __version__
-from forge_proxy.core.errors import ToolServerUnusable
 from forge_proxy.tools.config import McpServerConfig
-from forge_proxy.tools.errors import SessionEnded
+from forge_proxy.tools.errors import SessionEnded, ToolServerUnusable
 from forge_proxy.tools.mcp.stderr import LastWords, opened_stderr
 
 if TYPE_CHECKING:
