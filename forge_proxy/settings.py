@@ -22,8 +22,10 @@ from forge_proxy.backends.config import BackendConfig
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import SamplingPolicy
+from forge_proxy.store.config import StoreConfig
 from forge_proxy.telemetry.config import LogConfig
 from forge_proxy.tools.config import ToolSettings
+from forge_proxy.workflows.runs.config import RunsConfig
 
 PREFIX = "FORGE_PROXY_"
 _NESTED = "__"
@@ -52,6 +54,8 @@ class Settings(BaseSettings):
     budget: BudgetPolicy = Field(default_factory=BudgetPolicy)
     sampling: SamplingPolicy = Field(default_factory=SamplingPolicy)
     guardrails: GuardPolicy = Field(default_factory=GuardPolicy)
+    runs: RunsConfig = Field(default_factory=RunsConfig)
+    store: StoreConfig = Field(default_factory=StoreConfig)
     tools: ToolSettings = Field(default_factory=ToolSettings)
     log: LogConfig = Field(default_factory=LogConfig)
 

@@ -167,6 +167,24 @@ class ToolServerFailed:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class RunMoved:
+    """A stored run is in another state. `error` is the name of what it failed with."""
+
+    run_id: str
+    status: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunStranded:
+    """A stored run cannot be gone on with here: for its store, or for a fault of ours, which `fault` then is."""
+
+    run_id: str
+    error: str
+    fault: Exception | None = None
+
+
 Event: TypeAlias = (
     SlotsFound
     | BudgetChosen
@@ -185,4 +203,6 @@ Event: TypeAlias = (
     | Failed
     | Abandoned
     | ToolServerFailed
+    | RunMoved
+    | RunStranded
 )

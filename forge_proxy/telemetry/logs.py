@@ -29,6 +29,8 @@ from forge_proxy.engine.events import (
     ModelSwapped,
     PromptCut,
     Retried,
+    RunMoved,
+    RunStranded,
     ServerTurned,
     SlotsFound,
     ToolServerFailed,
@@ -146,6 +148,10 @@ class LogObserver:
                 self._log.info("abandoned", request_id=request_id, **_times(seconds, queued))
             case ToolServerFailed(server, tool, key, why):
                 self._log.warning("tool server failed", server=server, tool=tool, key=key, error=why)
+            case RunMoved(run_id, status, error):
+                self._log.info("run", run_id=run_id, status=status, **({"error": error} if error else {}))
+            case RunStranded(run_id, error, fault):
+                self._log.error("run stranded", run_id=run_id, error=error, exc_info=fault)
             case _:
                 assert_never(event)
 

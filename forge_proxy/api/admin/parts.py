@@ -10,6 +10,7 @@ from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.held import Held
 from forge_proxy.engine.ports import Backend, Clock, HardwareSource
+from forge_proxy.workflows.runs.service import Runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class BackendAbout:
 
 @dataclass(frozen=True, slots=True)
 class AdminParts:
-    """The parts. Without a `control` the model server is not ours."""
+    """The parts. Without a `control` the model server is not ours; without `runs` there are no routes for them."""
 
     engine: Engine
     backend: Backend
@@ -34,6 +35,7 @@ class AdminParts:
     hardware: HardwareSource
     clock: Clock
     control: BackendControl | None = None
+    runs: Runs | None = None
 
     @property
     def managed(self) -> BackendControl:
