@@ -156,18 +156,6 @@ class Abandoned:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolServerFailed:
-    """What executes a tool of a run was not to be had, or did not answer as it should. `server` is an origin or a name
-    of an MCP server, `key` that of the call. It may be asked again.
-    """
-
-    server: str
-    tool: str
-    key: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class RunMoved:
     """A stored run is in another state. `error` is the name of what it failed with."""
 
@@ -183,6 +171,18 @@ class RunStranded:
     run_id: str
     error: str
     fault: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolServerFailed:
+    """What executes a tool of a run was not to be had, or did not answer as it should. `server` is an origin or a name
+    of an MCP server, `key` that of the call. It may be asked again.
+    """
+
+    server: str
+    tool: str
+    key: str
+    why: str
 
 
 Event: TypeAlias = (
@@ -202,7 +202,7 @@ Event: TypeAlias = (
     | Answered
     | Failed
     | Abandoned
-    | ToolServerFailed
     | RunMoved
     | RunStranded
+    | ToolServerFailed
 )

@@ -146,12 +146,12 @@ class LogObserver:
                 self._log.warning("failed", request_id=request_id, model=model, error=error, **times)
             case Abandoned(request_id, seconds, queued):
                 self._log.info("abandoned", request_id=request_id, **_times(seconds, queued))
-            case ToolServerFailed(server, tool, key, why):
-                self._log.warning("tool server failed", server=server, tool=tool, key=key, error=why)
             case RunMoved(run_id, status, error):
                 self._log.info("run", run_id=run_id, status=status, **({"error": error} if error else {}))
             case RunStranded(run_id, error, fault):
                 self._log.error("run stranded", run_id=run_id, error=error, exc_info=fault)
+            case ToolServerFailed(server, tool, key, why):
+                self._log.warning("tool server failed", server=server, tool=tool, key=key, error=why)
             case _:
                 assert_never(event)
 
