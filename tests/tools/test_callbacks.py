@@ -234,6 +234,24 @@ async def test_a_connection_that_breaks_off_is_tried_again() -> None:
     assert (await tool.call()).text == "1"
 
 
+async def test_without_retries_a_call_is_sent_once_whatever_the_connection_does() -> None:
+    async def break_off(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    tool = Tool(answers({"output": 1}), break_off)
+    http = AioHttp(connect_seconds=5, silence_seconds=60)
+    async with tool.served() as address:
+        config = CallbackConfig.model_validate({"allow": (address,), "secret": SecretStr(SECRET)})
+        callback = HttpCallback(config, http, tool.time, tool.events.append)
+        came = [await callback.execute(ByHttp(url=address, retries=0), CALL, "k", "r") for _ in range(2)]
+    await http.close()
+
+    assert [outcome.status for outcome in came] == ["ok", "error"]
+    assert len(tool.asked) == 2
+
+
 async def test_an_answer_that_drips_is_out_of_time_all_the_same() -> None:
     async def drip(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse(headers={"Content-Type": "text/plain"})

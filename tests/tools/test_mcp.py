@@ -242,7 +242,7 @@ async def test_nothing_of_a_program_is_left_when_the_context_is(kind: str) -> No
     async with McpServers(McpConfig(servers={"here": program(kind)}), ignore) as servers:
         pids = (await called(servers, "pids")).value["result"]
 
-    assert [pid for pid in pids if not has_ended(pid)] == []
+    until(lambda: all(has_ended(pid) for pid in pids), "all have ended")
 
 
 @pytest.mark.parametrize("kind", ["stdio", "stubborn"])
