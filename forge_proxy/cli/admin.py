@@ -97,7 +97,7 @@ def set_budget(
     json: AsJson = False,
 ) -> None:
     """Switch to another budget; running answers end with the old one."""
-    asked = _asked(context, url, key, json)
+    asked = asked_of(context, url, key, json)
     change = {"mode": mode, "tokens": tokens, "overflow": overflow}
     body = {name: value for name, value in change.items() if value is not None}
     show(asked.remote.admin("PUT", "budget", body), as_json=asked.as_json)
@@ -106,19 +106,19 @@ def set_budget(
 @backend.command()
 def start(context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
     """Start it."""
-    _do(_asked(context, url, key, json), "start")
+    _do(asked_of(context, url, key, json), "start")
 
 
 @backend.command()
 def stop(context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
     """Stop it, when the answers that are under way have ended."""
-    _do(_asked(context, url, key, json), "stop")
+    _do(asked_of(context, url, key, json), "stop")
 
 
 @backend.command()
 def restart(context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
     """Stop and start it; requests that come meanwhile wait."""
-    _do(_asked(context, url, key, json), "restart")
+    _do(asked_of(context, url, key, json), "restart")
 
 
 @backend.command()
@@ -130,7 +130,7 @@ def model(
     json: AsJson = False,
 ) -> None:
     """Serve another model."""
-    _do(_asked(context, url, key, json), "model", {"model": name})
+    _do(asked_of(context, url, key, json), "model", {"model": name})
 
 
 @backend.command()
@@ -142,7 +142,7 @@ def logs(
     json: AsJson = False,
 ) -> None:
     """What it wrote."""
-    asked = _asked(context, url, key, json)
+    asked = asked_of(context, url, key, json)
     said = asked.remote.admin("GET", "backend/logs", lines=lines)
     if asked.as_json:
         show(said, as_json=True)
@@ -159,7 +159,7 @@ def set_guardrails(
     json: AsJson = False,
 ) -> None:
     """Change some of them, from the next request on."""
-    asked = _asked(context, url, key, json)
+    asked = asked_of(context, url, key, json)
     body: dict[str, Any] = {}
     for change in changes:
         name, given, word = change.partition("=")
@@ -173,7 +173,8 @@ def set_guardrails(
     show(asked.remote.admin("PATCH", "guardrails", body), as_json=asked.as_json)
 
 
-def _asked(context: typer.Context, url: str | None, key: str | None, as_json: bool) -> Asked:
+def asked_of(context: typer.Context, url: str | None, key: str | None, as_json: bool) -> Asked:
+    """How a command inside a group was asked, with what was said to the group."""
     group: Asked = context.obj
     return Asked(url or group.url, key or group.key, as_json or group.as_json)
 

@@ -16,6 +16,7 @@ from forge_proxy.cli.admin import add_admin_commands
 from forge_proxy.cli.config import config as config_commands
 from forge_proxy.cli.connect.command import connect
 from forge_proxy.cli.rescue import Finish, InputError
+from forge_proxy.cli.runs import runs as run_commands
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.settings import SettingsError, load, set_by_file
 
@@ -121,6 +122,7 @@ def serve(
 
 add_admin_commands(app)
 app.add_typer(config_commands)
+app.add_typer(run_commands)
 app.command()(connect)
 
 

@@ -83,7 +83,7 @@ class FarSide:
 
 
 @contextmanager
-def far_side() -> Generator[FarSide]:
+def far_side(port: int = 0) -> Generator[FarSide]:
     """It, listening."""
     side = FarSide()
 
@@ -107,7 +107,7 @@ def far_side() -> Generator[FarSide]:
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name it has
             """Nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
     side.url = f"http://127.0.0.1:{server.server_port}"
     serving = threading.Thread(target=server.serve_forever, args=(0.05,))

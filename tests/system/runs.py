@@ -29,11 +29,11 @@ class Place:
         self.url = url or f"sqlite+aiosqlite:///{self.file}"
 
     @contextmanager
-    def daemon(self, env: Mapping[str, str] | None = None) -> Generator[Process]:
+    def daemon(self, *options: str, env: Mapping[str, str] | None = None) -> Generator[Process]:
         """A daemon there."""
         callbacks = {"allow": [self._side.url], "secret": SECRET}
         settings = {"FORGE_PROXY_STORE__URL": self.url, "FORGE_PROXY_TOOLS__CALLBACKS": json.dumps(callbacks)}
-        with daemon("--backend-url", self._side.url, env={**settings, **(env or {})}) as proxy:
+        with daemon("--backend-url", self._side.url, *options, env={**settings, **(env or {})}) as proxy:
             yield proxy
 
     def unfinished(self) -> bool:
@@ -44,9 +44,8 @@ class Place:
     def stored_keys(self) -> set[str]:
         """The keys of the calls whose outcome is stored, as it is on the disk."""
         with closing(sqlite3.connect(self.file)) as raw:
-            events = [
-                json.loads(data) | {"type": kind} for kind, data in raw.execute("SELECT type, data FROM run_events")
-            ]
+            rows = raw.execute("SELECT type, data FROM run_events").fetchall()
+        events = [{**json.loads(data), "type": kind} for kind, data in rows]
         done = {event["tool_call_id"] for event in events if event["type"] == "tool_finished"}
         return {event["key"] for event in events if event["type"] == "tool_started" and event["tool_call_id"] in done}
 
