@@ -164,7 +164,7 @@ def _in_words(error: Any) -> str:  # pydantic's own shape of an error
         return f"{path}: no such setting{_suggestion(path, names())}"
     if error["type"] == "model_type":
         return f"{path}: expected a section with settings in it"
-    shown = "" if "_key" in path else f" (got {error['input']!r})"
+    shown = "" if "_key" in path or path.startswith("tools.") else f" (got {error['input']!r})"
     return f"{path}: {error['msg'].removeprefix('Value error, ')}{shown}"
 
 
