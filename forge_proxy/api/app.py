@@ -36,6 +36,7 @@ from forge_proxy.wire.openai.errors import encode_error
 _TOLD_TO_PAGES = (
     "retry-after",
     "x-forge-attempts",
+    "x-forge-compacted",
     "x-forge-marks",
     "x-forge-outcome",
     "x-forge-tokens-spent",
@@ -73,7 +74,7 @@ def create_app(
     app.add_route("/openapi.json", descriptions.as_json, methods=["GET"])
     app.add_route("/docs", descriptions.as_page, methods=["GET"])
     if admin is not None:
-        add_admin_routes(app, admin)
+        add_admin_routes(app, admin, config.keepalive_seconds)
     app.add_route("/health", health.health, methods=["GET"])
     app.add_route("/healthz", health.alive, methods=["GET"])
     app.add_route("/readyz", health.ready, methods=["GET"])

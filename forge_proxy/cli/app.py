@@ -29,6 +29,7 @@ from forge_proxy.cli.options import (
     said_by,
 )
 from forge_proxy.cli.rescue import Finish, InputError
+from forge_proxy.cli.runs import runs as run_commands
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.settings import SettingsError, load, set_by_file
 
@@ -88,6 +89,7 @@ def serve(
 
 add_admin_commands(app)
 app.add_typer(config_commands)
+app.add_typer(run_commands)
 app.add_typer(evals)
 app.command()(connect)
 

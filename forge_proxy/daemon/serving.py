@@ -12,7 +12,6 @@ from contextlib import suppress
 import structlog
 import uvloop
 
-from forge_proxy.api.admin.compaction import CompactionPolicy
 from forge_proxy.api.admin.parts import AdminParts, BackendAbout
 from forge_proxy.api.app import create_app
 from forge_proxy.api.auth import Door
@@ -23,6 +22,7 @@ from forge_proxy.backends.llama_server.programs import TINY_MODEL
 from forge_proxy.core.errors import BackendFault, ForgeError
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.daemon.assembly import Assembled, MonotonicClock, assemble
+from forge_proxy.daemon.runs import build_runs, resume
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import Event
 from forge_proxy.engine.held import Held
@@ -31,6 +31,7 @@ from forge_proxy.reload import LiveSettings, Reloads
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
 from forge_proxy.telemetry.systemd import Systemd
+from forge_proxy.workflows.runs.service import Runs
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -39,7 +40,8 @@ async def serve(settings: Settings, listener: socket.socket, read: Callable[[], 
     """Run the daemon on a socket that listens already, until a signal ends it. `read` reads the settings again."""
     logs.configure(settings.log)
     log = structlog.get_logger()
-    async with assemble(settings, _in_next_turn(logs.LogObserver())) as parts:
+    observe = _in_next_turn(logs.LogObserver())
+    async with assemble(settings, observe) as parts, build_runs(settings, parts.engine, observe) as runs:
         choice = parts.choice
         if choice.url is not None and await leads_to(choice.url, listener):
             raise BackendChoiceError(
@@ -54,7 +56,7 @@ async def serve(settings: Settings, listener: socket.socket, read: Callable[[], 
         live = LiveSettings(settings, read, guardrails, parts.engine, door)
         systemd = Systemd()
         reloads = Reloads(live, systemd)
-        admin = _admin_parts(parts, guardrails, live)
+        admin = _admin_parts(parts, guardrails, live, runs)
         app = create_app(parts.engine, parts.backend, guardrails, settings.server, admin, door)
         server = HttpServer(app, settings.server)
 
@@ -62,6 +64,7 @@ async def serve(settings: Settings, listener: socket.socket, read: Callable[[], 
             if not server.should_exit:
                 systemd.stopping()
                 log.info("stopping", answers_may_take=settings.server.drain_seconds, note="stop again to cut them off")
+            runs.leave()  # who watches one is not waited for: it may go on for hours
             server.handle_exit(signum, None)
 
         for signum in STOP_SIGNALS:
@@ -73,15 +76,17 @@ async def serve(settings: Settings, listener: socket.socket, read: Callable[[], 
             log.warning("no keys", note="anyone who reaches it may use it: server.allow_public_without_keys")
         systemd.ready(f"listening at {address(*listener.getsockname()[:2])}")
         watchdog = asyncio.create_task(_give_signs_of_life(systemd))
+        resuming = asyncio.create_task(resume(runs, settings))
         try:
             await _run(server, listener, parts, self_test=settings.backend.self_test == "on-load")
         finally:
             watchdog.cancel()
+            resuming.cancel()
             await reloads.close()
         log.info("stopped")
 
 
-def _admin_parts(parts: Assembled, guardrails: Held[GuardPolicy], live: LiveSettings) -> AdminParts:
+def _admin_parts(parts: Assembled, guardrails: Held[GuardPolicy], live: LiveSettings, runs: Runs) -> AdminParts:
     choice = parts.choice
     unmanaged = "" if parts.control else f"the {choice.kind} at {parts.backend.url} was started elsewhere"
     return AdminParts(
@@ -89,11 +94,11 @@ def _admin_parts(parts: Assembled, guardrails: Held[GuardPolicy], live: LiveSett
         parts.backend,
         BackendAbout(choice.kind, choice.because, unmanaged),
         guardrails,
-        Held(CompactionPolicy()),
         configuration=live,
         hardware=parts.machine,
         clock=MonotonicClock(),
         control=parts.control,
+        runs=runs,
     )
 
 

@@ -80,6 +80,19 @@ class PromptCut:
 
 
 @dataclass(frozen=True, slots=True)
+class Compacted:
+    """A history was over the budget and was shortened: so many of its messages were `cut`, whole or in part."""
+
+    request_id: str
+    model: str | None
+    phase: int
+    cut: int
+    tokens_before: int
+    tokens_after: int
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Retried:
     """An attempt was no answer and the model is asked again."""
 
@@ -155,6 +168,36 @@ class Abandoned:
     queued: float
 
 
+@dataclass(frozen=True, slots=True)
+class RunMoved:
+    """A stored run is in another state. `error` is the name of what it failed with."""
+
+    run_id: str
+    status: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunStranded:
+    """A stored run cannot be gone on with here: for its store, or for a fault of ours, which `fault` then is."""
+
+    run_id: str
+    error: str
+    fault: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolServerFailed:
+    """What executes a tool of a run was not to be had, or did not answer as it should. `server` is an origin or a name
+    of an MCP server, `key` that of the call. It may be asked again.
+    """
+
+    server: str
+    tool: str
+    key: str
+    why: str
+
+
 Event: TypeAlias = (
     SlotsFound
     | BudgetChosen
@@ -164,6 +207,7 @@ Event: TypeAlias = (
     | Accommodated
     | LeftOut
     | PromptCut
+    | Compacted
     | Retried
     | AskedAnew
     | Looped
@@ -172,4 +216,7 @@ Event: TypeAlias = (
     | Answered
     | Failed
     | Abandoned
+    | RunMoved
+    | RunStranded
+    | ToolServerFailed
 )

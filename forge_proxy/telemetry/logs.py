@@ -21,6 +21,7 @@ from forge_proxy.engine.events import (
     AskedAnew,
     BetterSamplingKnown,
     BudgetChosen,
+    Compacted,
     Event,
     Failed,
     LeftOut,
@@ -29,8 +30,11 @@ from forge_proxy.engine.events import (
     ModelSwapped,
     PromptCut,
     Retried,
+    RunMoved,
+    RunStranded,
     ServerTurned,
     SlotsFound,
+    ToolServerFailed,
     Unchecked,
 )
 from forge_proxy.engine.report import as_fits
@@ -107,6 +111,17 @@ class LogObserver:
             case PromptCut(model, read, least):
                 note = "the model server dropped the beginning of a prompt; a newer version would have refused it"
                 self._log.warning("prompt cut", model=model, tokens_read=read, tokens_at_least=least, note=note)
+            case Compacted(request_id, model, phase, cut, before, after, exact):
+                self._log.info(
+                    "compacted",
+                    request_id=request_id,
+                    model=model,
+                    phase=phase,
+                    messages=cut,
+                    tokens_before=before,
+                    tokens_after=after,
+                    exact=exact,
+                )
             case Retried(request_id, attempt, fault):
                 self._log.info("retried", request_id=request_id, attempt=attempt, fault=fault.value)
             case AskedAnew(request_id, error):
@@ -143,6 +158,12 @@ class LogObserver:
                 self._log.warning("failed", request_id=request_id, model=model, error=error, **times)
             case Abandoned(request_id, seconds, queued):
                 self._log.info("abandoned", request_id=request_id, **_times(seconds, queued))
+            case RunMoved(run_id, status, error):
+                self._log.info("run", run_id=run_id, status=status, **({"error": error} if error else {}))
+            case RunStranded(run_id, error, fault):
+                self._log.error("run stranded", run_id=run_id, error=error, exc_info=fault)
+            case ToolServerFailed(server, tool, key, why):
+                self._log.warning("tool server failed", server=server, tool=tool, key=key, error=why)
             case _:
                 assert_never(event)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from forge_proxy.api.admin.compaction import CompactionPolicy
 from forge_proxy.api.admin.ports import BackendControl, Configuration, NotManaged
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.held import Held
 from forge_proxy.engine.ports import Backend, Clock, HardwareSource
+from forge_proxy.workflows.runs.service import Runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +23,17 @@ class BackendAbout:
 
 @dataclass(frozen=True, slots=True)
 class AdminParts:
-    """The parts. Without a `control` the model server is not ours."""
+    """The parts. Without a `control` the model server is not ours; without `runs` there are no routes for them."""
 
     engine: Engine
     backend: Backend
     about: BackendAbout
     guardrails: Held[GuardPolicy]
-    compaction: Held[CompactionPolicy]
     configuration: Configuration
     hardware: HardwareSource
     clock: Clock
     control: BackendControl | None = None
+    runs: Runs | None = None
 
     @property
     def managed(self) -> BackendControl:
