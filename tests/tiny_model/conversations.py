@@ -149,7 +149,7 @@ class HeldoutJson(TypedDict):
 
     tools: list[ToolJson]
     messages: list[MessageJson]
-    new_words: bool  # the answer holds a word that no training conversation has as a name
+    group: str  # of the report: what makes it easy or hard
     answer: str
     mistakes: bool  # the prefix may hold mistakes and corrections
     prompt: str
@@ -725,7 +725,8 @@ def heldout_cases(count: int, seed: int) -> Iterator[HeldoutJson]:
         yield {
             "tools": openai_tools(prefix.tools),
             "messages": openai_messages(prefix.messages),
-            "new_words": any(word in answer for word in NEW_WORDS),
+            # a new word is one that no training conversation has as a name
+            "group": "new words" if any(word in answer for word in NEW_WORDS) else "known words",
             "answer": answer.split("</think>\n")[-1],
             "mistakes": mistakes,
             "prompt": "".join(text for text, _ in render(prefix)) + "<|im_start|>assistant\n",

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.tiny_model.conversations import NOUNS, PARAMS, made_up_word, split
+from tests.tiny_model.conversations import PARAMS, made_up_word, split
 
 SLOTS: Mapping[str, str] = {
     "city": "city", "origin": "city", "destination": "city", "name": "person", "customer": "person",
@@ -30,8 +30,10 @@ ALIASES: Mapping[str, list[str]] = {
     "path": ["file", "file_path", "filename"], "command": ["cmd", "shell_command"], "item": ["product", "article"],
     "text": ["content", "message", "input"], "customer": ["name", "client"], "order_id": ["id", "order"],
     "ticket_id": ["id", "ticket"], "invoice_id": ["id", "invoice"], "folder": ["directory", "path", "dir"],
-    "topic": ["subject", "about"], "date": ["day", "when"], "expression": ["formula", "input"], "value": ["name", "key"],
-    "recipient": ["to", "person"], "email": ["address", "to"], "symbol": ["ticker", "stock"], "title": ["name", "topic"],
+    "topic": ["subject", "about"], "date": ["day", "when"], "expression": ["formula", "input"],
+    "value": ["name", "key"],
+    "recipient": ["to", "person"], "email": ["address", "to"], "symbol": ["ticker", "stock"],
+    "title": ["name", "topic"],
 }  # fmt: skip
 FIELD = re.compile(r"\{(\w+)\}")
 
@@ -55,9 +57,10 @@ class Family:
 
 def family(names: str, about: str, gives: str, asks: str, orders: str) -> Family:
     """Phrases a line each; what it gives as `key:slot`."""
-    pairs = [one.split(":") for one in gives.split()]
     lines = [[line.strip() for line in text.strip().splitlines()] for text in (asks, orders)]
-    return Family(split(names), about, *lines, dict((key, slot) for key, slot in pairs))
+    return Family(
+        split(names), about, *lines, {key: slot for key, _, slot in (one.partition(":") for one in gives.split())}
+    )
 
 
 FAMILIES = [
@@ -430,9 +433,8 @@ def chain(first: str, second: str, key: str, asks: str, orders: str, after: str)
     """Tools as `name what it does`; what the first gives, what the second does and gives."""
     (first_name, about), (second_name, second_about) = first.split(" ", 1), second.split(" ", 1)
     asked, ordered = asks.split("; "), orders.split("; ")
-    gives = dict([(key, "any")]) if key not in SLOTS else {key: SLOTS[key]}
     return Chain(
-        Family([first_name], about, asked, asked, gives),
+        Family([first_name], about, asked, asked, {key: SLOTS.get(key, "any")}),
         Family([second_name], second_about, ordered, ordered, {after: "id"}),
         key,
         key,
@@ -484,10 +486,10 @@ def make_chain(rng: random.Random, nouns: list[str], *, made_up: float) -> Chain
     extra = " " + rng.choice(list(EXTRAS.values())) if rng.random() < 0.3 else ""
     order = f"{acted} {rng.choice(['it', 'it', f'that {noun}', f'the {noun}'])}{extra}"
     after = {rng.choice(["status", "result", noun, "confirmation"]): rng.choice(["word", "id"])}
+    name = f"get_{noun}_details" if act == "details" else f"{act}_{noun}"
     return Chain(
         Family([f"{verb}_{noun}"], f"{spoken} a {noun} by {said}", asks, asks, gives),
-        Family([f"get_{noun}_details" if act == "details" else f"{act}_{noun}"], f"{acted} a {noun}", [order], [order],
-            after),  # fmt: skip
+        Family([name], f"{acted} a {noun}", [order], [order], after),
         key,
         rng.choice([key, key, f"{noun}_id", "id"]),
     )

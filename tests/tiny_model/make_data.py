@@ -21,12 +21,13 @@ import numpy.typing as npt
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tests.tiny_model.conversations import Conversation, Loss, heldout_cases, make_conversation, render
-from tests.tiny_model.scenarios import TRAINING, as_prompted, heldout_turns, make_run, make_talk
+from tests.tiny_model.scenarios import TRAINING, as_prompted, heldout_turns, make_chat, make_run, make_talk
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MARKERS = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"]
 EASY_SHARE = 4  # one conversation in so many: few tools and one request, and all of these come first
 TOKENIZER_SAMPLE = 6000  # conversations
+CHATS = 0.015  # share of conversations without tools
 PROMPTED = 0.05  # share of conversations with the tools in the prompt
 
 
@@ -80,8 +81,13 @@ def encode(tokenizer: Tokenizer, parts: Sequence[tuple[str, Loss]]) -> tuple[lis
 
 
 def some_conversation(rng: random.Random, *, easy: bool) -> Conversation:
-    """One of a kind: the words of conversations.py, plain words, or a run; a few as the prompt mode of the proxy."""
+    """One of a kind: no tools at all, the words of conversations.py, plain words, or a run.
+
+    A few are written as the proxy's prompt mode writes them.
+    """
     pick = rng.random()
+    if pick < CHATS:
+        return make_chat(rng)
     if pick < (0.4 if easy else 0.3):
         made = make_conversation(rng, max_tools=3, max_requests=1) if easy else make_conversation(rng)
     elif pick < 0.62:
@@ -113,13 +119,15 @@ def make_training_set(rng: random.Random, tokenizer: Tokenizer, count: int) -> T
 def write_heldout(count: int, seed: int, path: Path) -> None:
     """One case a line."""
     with path.open("w") as file:
-        for case in chain.from_iterable(zip(heldout_cases(count // 2, seed), heldout_turns(count // 2, seed), strict=True)):
+        for case in chain.from_iterable(
+            zip(heldout_cases(count // 2, seed), heldout_turns(count // 2, seed), strict=True)
+        ):
             file.write(json.dumps(case) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--train", type=int, default=90000)
+    parser.add_argument("--train", type=int, default=70000)
     parser.add_argument("--heldout", type=int, default=400)
     parser.add_argument("--tokenizer", type=Path, help="keep this tokenizer instead of training one")
     parser.add_argument("--vocab", type=int, default=896)

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tests.tiny_model.conversations import (
+    CHAT,
     CLOSED_THINK,
     HELDOUT_NOUNS,
     HELDOUT_SEED,
@@ -56,7 +57,6 @@ from tests.tiny_model.conversations import (
     read_call_text,
     render,
     say_call,
-    split,
     spoil,
 )
 from tests.tiny_model.families import ALIASES, FAMILIES, NOUN_VERBS, SLOTS, Chain, Family, make_chain, noun_family
@@ -137,7 +137,11 @@ CORRECTIONS = [
     "Your reply was empty. Answer now, or call one of: {names}.",
 ]
 GIVE_UP = ["Done.", "The task is done.", "I am done.", "All done."]
-CUT = ["... [Truncated - {} characters removed]", "... [Truncated — {} chars removed]", "…[truncated, {} chars removed]"]
+CUT = [
+    "... [Truncated - {} characters removed]",
+    "... [Truncated — {} chars removed]",
+    "…[truncated, {} chars removed]",
+]
 DROPPED = ["[Result dropped]", "[Dropped]", "[Removed to save space]", ""]
 
 Slip = Mistake | Literal["premature", "skip"]
@@ -150,7 +154,10 @@ END_MISTAKES: Mapping[Slip, int] = {
     "text": 18, "fence": 4, "think": 3, "tool_calls_tag": 2, "function_tag": 2, "python": 1, "json": 1,
 }  # fmt: skip
 OUT_OF_TURN = ("premature", "skip")
-SINGLE_MISTAKES: Mapping[Slip, int] = {slip: weight for slip, weight in STEP_MISTAKES.items() if slip not in OUT_OF_TURN}
+SINGLE_MISTAKES: Mapping[Slip, int] = {
+    slip: weight for slip, weight in STEP_MISTAKES.items() if slip not in OUT_OF_TURN
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Made:
@@ -540,6 +547,14 @@ def make_talk(rng: random.Random, made: Made, *, mistakes: bool = True, turns: i
     return Conversation(run.tools, run.messages)
 
 
+def make_chat(rng: random.Random) -> Conversation:
+    """A greeting where no tools are offered."""
+    said = rng.choice(list(CHAT))
+    system = [Message("system", rng.choice(SYSTEMS))] if rng.random() < 0.3 else []
+    words = rng.choice([said, said.capitalize(), said.capitalize() + "."])
+    return Conversation([], [*system, Message("user", words), Message("assistant", CHAT[said], Loss.RIGHT)])
+
+
 def said_by_user(rng: random.Random, text: str) -> str:
     """The request with or without what people put around it."""
     if text[-1] not in "?!" and rng.random() < 0.5:
@@ -561,7 +576,7 @@ What it returns comes in the next message, behind [Result of name of the tool]."
 
 
 def as_prompted(conversation: Conversation) -> Conversation:
-    """The conversation as the proxy has it with a model that knows no tools: told in the system message, called as JSON."""
+    """The conversation as the proxy has it with a model that knows no tools: all of it in the text."""
     lines = [json.dumps(tool["function"], separators=(",", ":")) for tool in openai_tools(conversation.tools)]
     told = "\n\n".join((PROMPT_HEAD, "\n".join(lines), PROMPT_FORM))
     messages: list[Message] = []
@@ -594,7 +609,7 @@ def heldout_turns(count: int, seed: int, made: Made = MEASURED) -> Iterator[Held
         yield {
             "tools": openai_tools(prefix.tools),
             "messages": openai_messages(prefix.messages),
-            "new_words": is_run,
+            "group": "steps of runs" if is_run else "single requests",
             "answer": whole.messages[at].content.split("</think>\n")[-1],
             "mistakes": False,
             "prompt": "".join(text for text, _ in render(prefix)) + "<|im_start|>assistant\n",
