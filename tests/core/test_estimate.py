@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forge_proxy.core.estimate import estimate_tokens
+from forge_proxy.core.estimate import Calibration, estimate_tokens
 from forge_proxy.core.jsontypes import Json
 
 
@@ -34,3 +34,23 @@ def test_deep_nesting_is_no_trouble() -> None:
         part = [part]
 
     assert estimate_tokens(part) == 100
+
+
+@pytest.mark.parametrize(
+    ("reports", "comes_to"),
+    [
+        ([], 100),
+        ([(100, 200)], 200),
+        ([(100, 200), (100, 100)], 150),
+        ([(100, 5000)], 800),  # pictures, perhaps
+        ([(100, 10)], 100),  # only what was not in the cache, perhaps
+        ([(0, 10)], 100),
+    ],
+)
+def test_an_estimate_is_set_right_by_reports(reports: list[tuple[int, int]], comes_to: int) -> None:
+    calibration = Calibration()
+    for estimated, reported in reports:
+        calibration = calibration.observed(estimated, reported)
+
+    assert calibration.tokens(100) == comes_to
+    assert calibration.tokens(calibration.estimated(comes_to)) == comes_to

@@ -1,0 +1,21 @@
+"""Shortens histories when context runs short, without asking a model: the type of a message says what goes first. Pure.
+
+A strategy plans cuts, each with its reason, and the plan is applied: what is shown beforehand is what is done. In what
+comes out every call has a result and every result its call, wherever that was so before.
+"""
+
+from forge_proxy.core.compaction.cuts import Cut, Plan, What
+from forge_proxy.core.compaction.sliding import SlidingWindowCompact
+from forge_proxy.core.compaction.strategy import CompactStrategy, NoCompact, PlannedCompact
+from forge_proxy.core.compaction.tiered import TieredCompact
+
+__all__ = [
+    "CompactStrategy",
+    "Cut",
+    "NoCompact",
+    "Plan",
+    "PlannedCompact",
+    "SlidingWindowCompact",
+    "TieredCompact",
+    "What",
+]

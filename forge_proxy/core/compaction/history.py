@@ -1,0 +1,48 @@
+"""What a strategy asks of a history: what of it is recent, and which message answers which call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge_proxy.core.messages import Message, MessageRole, MessageType
+
+PROTECTED = frozenset({MessageType.SYSTEM_PROMPT, MessageType.USER_INPUT, MessageType.SUMMARY})
+NUDGES = frozenset({MessageType.STEP_NUDGE, MessageType.PREREQUISITE_NUDGE, MessageType.RETRY_NUDGE})
+
+
+def recent_start(messages: Sequence[Message], keep: int) -> int:
+    """The place from which on nothing is cut: where the `keep` latest iterations begin, by their `step_index`.
+
+    A number that comes again, as when a new run goes on with an old one's messages, is another iteration when a message
+    from before all iterations stands between.
+    """
+    start = len(messages)
+    current: int | None = None
+    found = 0
+    for place in range(len(messages) - 1, -1, -1):
+        step = messages[place].metadata.step_index
+        if step is not None and step != current:
+            found += 1
+            if found > keep:
+                break
+        if step is not None:
+            start = place
+        current = step
+    return start
+
+
+def answers_a_call(message: Message) -> bool:
+    """Whether it stands after a call as the answer that every call needs."""
+    return message.role is MessageRole.TOOL
+
+
+def answered_calls(messages: Sequence[Message]) -> dict[int, int]:
+    """The place of the call message for each place of an answer. Ids that come again are those of the latest call."""
+    calls: dict[str, int] = {}
+    pairs: dict[int, int] = {}
+    for place, message in enumerate(messages):
+        for call in message.tool_calls:
+            calls[call.id] = place
+        if message.tool_call_id is not None and message.tool_call_id in calls:
+            pairs[place] = calls[message.tool_call_id]
+    return pairs

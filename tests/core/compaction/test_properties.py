@@ -1,0 +1,85 @@
+"""What holds of every strategy, for any conversation: nobody is orphaned, nothing protected is touched."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forge_proxy.core.compaction import PlannedCompact, SlidingWindowCompact, TieredCompact
+from forge_proxy.core.compaction.history import recent_start
+from forge_proxy.core.estimate import messages_tokens
+from forge_proxy.core.messages import Message, MessageType
+from tests.core.compaction.histories import histories, orphans
+from tests.properties import examples
+
+STRATEGIES = st.builds(TieredCompact, st.integers(1, 4), st.integers(1, 300)) | st.builds(
+    SlidingWindowCompact, st.integers(1, 4)
+)
+HINTS = st.sampled_from(["", "[Steps completed: look, find]"])
+
+
+@given(histories(), STRATEGIES, HINTS)
+@examples(300)
+def test_every_phase_leaves_each_call_its_result(
+    messages: tuple[Message, ...], strategy: PlannedCompact, hint: str
+) -> None:
+    assert orphans(messages) == []
+
+    for plan in strategy.plans(messages, step_hint=hint):
+        assert orphans(plan.apply(messages)) == []
+
+
+@given(histories(), STRATEGIES, HINTS)
+@examples(300)
+def test_what_is_protected_stays_the_same_objects_in_their_order(
+    messages: tuple[Message, ...], strategy: PlannedCompact, hint: str
+) -> None:
+    start = recent_start(messages, strategy.keep_recent)
+    kept = {MessageType.SYSTEM_PROMPT, MessageType.USER_INPUT}
+    protected = [m for place, m in enumerate(messages) if place >= start or m.type in kept]
+
+    for plan in strategy.plans(messages, step_hint=hint):
+        after = iter(plan.apply(messages))
+        assert all(any(one is other for other in after) for one in protected)
+
+
+@given(histories(), st.integers(1, 4), st.integers(0, 3000))
+@examples(300)
+def test_calls_are_never_cut_by_phases(messages: tuple[Message, ...], keep: int, trigger: int) -> None:
+    after, _ = TieredCompact(keep).compact(messages, trigger)
+
+    assert [m for m in after if m.tool_calls] == [m for m in messages if m.tool_calls]
+
+
+@given(histories(), STRATEGIES)
+@examples(300)
+def test_each_phase_is_shorter_than_the_one_before_and_says_by_how_much(
+    messages: tuple[Message, ...], strategy: PlannedCompact
+) -> None:
+    before = messages_tokens(messages)
+
+    for plan in strategy.plans(messages):
+        assert plan.tokens <= before
+        assert plan.tokens == messages_tokens(plan.apply(messages))
+        assert plan.tokens == messages_tokens(messages) - sum(cut.saved for cut in plan.cuts)
+        before = plan.tokens
+
+
+@given(histories(), STRATEGIES, HINTS, st.integers(0, 3000))
+@examples(300)
+def test_the_same_comes_out_each_time_and_again_from_what_came_out(
+    messages: tuple[Message, ...], strategy: PlannedCompact, hint: str, trigger: int
+) -> None:
+    after, phase = strategy.compact(messages, trigger, step_hint=hint)
+
+    assert strategy.compact(list(messages), trigger, step_hint=hint) == (after, phase)
+    if phase == 0:
+        assert after == messages
+    again, _ = strategy.compact(after, messages_tokens(after), step_hint=hint)
+    assert again == after
+
+
+@pytest.mark.parametrize("strategy", [TieredCompact(1), SlidingWindowCompact(1)])
+def test_of_nothing_comes_nothing(strategy: PlannedCompact) -> None:
+    assert strategy.compact((), 0) == ((), 0)

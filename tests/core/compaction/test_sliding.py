@@ -1,0 +1,66 @@
+"""The latest iterations stay, the older ones go whole."""
+
+from __future__ import annotations
+
+from forge_proxy.core.compaction import NoCompact, SlidingWindowCompact, TieredCompact
+from forge_proxy.core.messages import MessageRole, MessageType
+from tests.core.compaction.histories import chatter, head, orphans, step
+
+HISTORY = (*head(), *step(0, "a", "b", thought="Two."), *chatter(1), *step(2, "c"), *step(3, "d", "e"))
+
+
+def test_the_head_and_the_latest_iterations_are_left() -> None:
+    after, phase = SlidingWindowCompact(keep_recent=2).compact(HISTORY, 0)
+
+    assert (after, phase) == ((*head(), *step(2, "c"), *step(3, "d", "e")), 1)
+
+
+def test_what_users_say_in_between_is_left() -> None:
+    messages = (*step(0, "a"), *head(user="And now?")[1:], *step(1, "b"))
+
+    after, _ = SlidingWindowCompact(keep_recent=1).compact(messages, 0)
+
+    assert after == messages[2:]
+
+
+def test_a_number_that_comes_again_after_a_user_spoke_is_another_iteration() -> None:
+    messages = (*head(), *step(0, "a"), *head(user="And now?")[1:], *step(0, "b"))
+
+    after, _ = SlidingWindowCompact(keep_recent=1).compact(messages, 0)
+
+    assert after == (*head(), *head(user="And now?")[1:], *step(0, "b"))
+
+
+def test_a_call_whose_result_came_in_a_kept_iteration_stays_with_all_its_results() -> None:
+    early, late = step(0, "a", "b"), step(2, "c")
+    messages = (*head(), *early[:2], early[2].at(2), *late)
+
+    after, _ = SlidingWindowCompact(keep_recent=1).compact(messages, 0)
+
+    assert after == messages
+
+
+def test_the_steps_that_are_done_are_told_once_in_the_place_of_what_went() -> None:
+    strategy = SlidingWindowCompact(keep_recent=1)
+    once, _ = strategy.compact(HISTORY, 0, step_hint="[Steps completed: a]")
+
+    twice, _ = strategy.compact((*once, *step(4, "f")), 0, step_hint="[Steps completed: a, b]")
+
+    assert [(m.role, m.content) for m in twice[2:3]] == [
+        (MessageRole.USER, "[Earlier steps dropped to save context] [Steps completed: a, b]")
+    ]
+    assert twice[3:] == tuple(step(4, "f"))
+
+
+def test_the_stand_ins_of_another_strategy_go_with_their_calls() -> None:
+    tiered, _ = TieredCompact(keep_recent=1).compact((*head(), *step(0, "x" * 900), *step(1, "b")), 0)
+    assert MessageType.SUMMARY in [message.type for message in tiered]
+
+    after, _ = SlidingWindowCompact(keep_recent=1).compact(tiered, 0)
+
+    assert orphans(after) == []
+    assert after == (*head(), *step(1, "b"))
+
+
+def test_none_leaves_everything() -> None:
+    assert NoCompact().compact(HISTORY, 0) == (HISTORY, 0)

@@ -1,0 +1,125 @@
+"""When a conversation is shortened, what is told of it, and how estimates are set right."""
+
+from __future__ import annotations
+
+import pytest
+
+from forge_proxy.core.compaction import NoCompact, TieredCompact
+from forge_proxy.core.messages import Message
+from forge_proxy.workflows.context import CompactEvent, ContextLevel, ContextManager
+from tests.core.compaction.histories import head, step
+
+LONG = "x" * 1000
+MESSAGES = (*head(), *step(0, LONG), *step(1, LONG), *step(2, LONG), *step(3, LONG))
+"""About 1,070 tokens."""
+
+
+def test_below_the_threshold_nothing_is_done() -> None:
+    events: list[CompactEvent] = []
+    context = ContextManager(TieredCompact(), 2000, on_compact=events.append)
+
+    assert context.maybe_compact(MESSAGES) is MESSAGES
+    assert events == []
+
+
+def test_above_it_the_conversation_is_shortened_and_the_event_says_by_how_much() -> None:
+    events: list[CompactEvent] = []
+    context = ContextManager(TieredCompact(), 1000, on_compact=events.append)
+
+    after = context.maybe_compact(MESSAGES, step_index=4, step_hint="[Steps completed: look]")
+
+    before, left = context.estimate_tokens(MESSAGES), context.estimate_tokens(after)
+    assert events == [CompactEvent(4, before, left, 1000, 10, 10, 1)]
+    assert before > 1000 > 750 >= left
+    assert not context.is_over_budget(after)
+
+
+def test_without_a_strategy_there_is_no_event_and_the_budget_is_exceeded() -> None:
+    events: list[CompactEvent] = []
+    context = ContextManager(NoCompact(), 1000, on_compact=events.append)
+
+    assert context.is_over_budget(context.maybe_compact(MESSAGES))
+    assert events == []
+
+
+def test_what_is_sent_beside_the_messages_counts() -> None:
+    context = ContextManager(TieredCompact(), 2000)
+
+    assert context.maybe_compact(MESSAGES, beside=400) is MESSAGES
+    assert len(str(context.maybe_compact(MESSAGES, beside=600))) < len(str(MESSAGES))
+    assert context.is_over_budget(MESSAGES, beside=1000)
+
+
+def test_estimates_follow_what_the_model_server_reports() -> None:
+    context = ContextManager(TieredCompact(), 2000)
+    estimated = context.estimate_tokens(MESSAGES)
+
+    context.observe_usage(MESSAGES, 2 * estimated)
+    assert context.estimate_tokens(MESSAGES) == 2 * estimated
+    context.observe_usage(MESSAGES, estimated)
+    assert context.estimate_tokens(MESSAGES) == round(1.5 * estimated)
+
+    assert context.maybe_compact(MESSAGES) != MESSAGES
+
+
+def test_each_threshold_is_told_when_it_is_crossed_upward() -> None:
+    told: list[ContextLevel] = []
+    context = ContextManager(NoCompact(), 1000, context_thresholds={0.9: told.append, 0.5: told.append})
+
+    for messages in (MESSAGES[:4], MESSAGES[:6], MESSAGES[:8], MESSAGES, MESSAGES[:4], MESSAGES[:6]):
+        context.maybe_compact(messages, step_index=len(messages))
+
+    assert [(level.threshold, level.step_index) for level in told] == [(0.5, 6), (0.9, 10), (0.5, 6)]
+    assert told[0].tokens == context.estimate_tokens(MESSAGES[:6])
+
+
+def test_after_a_compaction_a_threshold_is_told_again() -> None:
+    told: list[ContextLevel] = []
+    context = ContextManager(TieredCompact(keep_recent=1), 1000, context_thresholds={0.7: told.append})
+
+    after = context.maybe_compact(MESSAGES)
+    context.maybe_compact((*after, *step(4, LONG), *step(5, LONG)))
+
+    assert [level.threshold for level in told] == [0.7, 0.7]
+
+
+async def test_exact_counts_decide_where_there_are_any() -> None:
+    asked: list[int] = []
+
+    async def count(messages: tuple[Message, ...]) -> int:
+        asked.append(sum(len(message.content) for message in messages))
+        return asked[-1]  # a token a character, four times what is estimated
+
+    context = ContextManager(TieredCompact(keep_recent=1), 2000)
+
+    after = await context.maybe_compact_counted(MESSAGES, count)
+
+    assert sum(len(message.content) for message in after) <= 1500
+    assert asked[0] > 4000
+    assert asked[-1] <= 1500
+    assert context.maybe_compact(after) is after
+
+
+async def test_what_is_far_from_the_threshold_is_not_counted() -> None:
+    async def count(messages: tuple[Message, ...]) -> int:
+        raise AssertionError(messages)
+
+    context = ContextManager(TieredCompact(), 20_000)
+
+    assert await context.maybe_compact_counted(MESSAGES, count) is MESSAGES
+
+
+@pytest.mark.parametrize(
+    ("budget", "threshold", "levels", "named"),
+    [
+        (0, 0.75, {}, "budget_tokens"),
+        (100, 0.0, {}, "compact_threshold"),
+        (100, 1.5, {}, "compact_threshold"),
+        (100, 0.5, {7: print}, "context_thresholds"),
+    ],
+)
+def test_what_is_no_budget_or_share_is_refused(
+    budget: int, threshold: float, levels: dict[float, object], named: str
+) -> None:
+    with pytest.raises(ValueError, match=named):
+        ContextManager(TieredCompact(), budget, threshold, context_thresholds=levels)  # pyright: ignore[reportArgumentType]
