@@ -166,6 +166,10 @@ class UnreadCall(BackendError):
         self.written = written
 
 
+class ThinkingNotSupportedError(BackendError):
+    """The model does not think, and was told to: the same may be asked without that."""
+
+
 class ContextOverflow(BackendError):
     """The request does not fit into the model's window. Both counts are the server's, None where it does not tell."""
 
@@ -248,6 +252,22 @@ class BudgetUnchanged(ForgeError):
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the budget stays as it was: {why}")
+
+    @property
+    def summary(self) -> str:
+        return str(self)
+
+
+class BudgetResolutionError(ForgeError):
+    """Nothing says how many tokens of context there are. `cause` is what asking the model server failed with, None
+    where it answered and does not tell.
+    """
+
+    def __init__(self, url: str, cause: ForgeError | None = None) -> None:
+        why = f"cannot be asked: {cause.summary}" if cause else "does not tell its window"
+        super().__init__(f'no budget: the model server at {url} {why}; say budget_mode="manual" and manual_tokens')
+        self.url = url
+        self.cause = cause
 
     @property
     def summary(self) -> str:

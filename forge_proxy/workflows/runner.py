@@ -32,6 +32,7 @@ from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.workflows.cancelling import Cancelled, unless
 from forge_proxy.workflows.client import ChunkType, LLMClient, StreamChunk
 from forge_proxy.workflows.client_backend import ClientBackend
+from forge_proxy.workflows.engine_client import EngineClient
 from forge_proxy.workflows.ports import Memory
 from forge_proxy.workflows.requests import request_for, turn_for
 from forge_proxy.workflows.tools import CallableTools, Executor
@@ -44,10 +45,10 @@ OnMessage = Callable[[Message], None]
 class WorkflowRunner:
     """The agentic loop over one model.
 
-    `client` is an `Engine`, or an `LLMClient` of one's own. Each answer of the model is an iteration, whether it is of
-    any use or not; text alone is never accepted. With `stream`, `on_chunk` is awaited for each piece of an answer while
-    it is written, before anybody knows whether it is of use. `on_message` hears of each message that is added.
-    `options` are fields for the model server, such as `temperature`.
+    `client` is an `Engine`, an `EngineClient`, or an `LLMClient` of one's own. Each answer of the model is an
+    iteration, whether it is of any use or not; text alone is never accepted. With `stream`, `on_chunk` is awaited for
+    each piece of an answer while it is written, before anybody knows whether it is of use. `on_message` hears of each
+    message that is added. `options` are fields for the model server, such as `temperature`.
     """
 
     def __init__(
@@ -65,14 +66,15 @@ class WorkflowRunner:
         model: str | None = None,
         options: JsonObject | None = None,
     ) -> None:
-        self._engine = client if isinstance(client, Engine) else _engine_over(client)
+        self._engine = client if isinstance(client, Engine | EngineClient) else _engine_over(client)
         self._memory = context_manager
         self._limits = Limits(max_iterations, max_retries_per_step, max_tool_errors)
         self._on_chunk = on_chunk if stream else None
         self._on_message = on_message
         self._policy = GuardPolicy(enabled=Switches(rescue=rescue_enabled), on_exhausted="error")
-        self._model = model
-        self._options = options or no_fields()
+        self._model, self._options = model, options or no_fields()
+        if isinstance(client, EngineClient):
+            self._model, self._options = model or client.model, {**client.options, **self._options}
 
     async def run(
         self,
