@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -98,10 +99,7 @@ class WorkflowRunner:
         async with aclosing(self.drive(workflow, state, cancel_event=cancel_event)) as states:
             async for now in states:
                 state = now
-        if state.ended is None:
-            names = ", ".join(state.batch.calls[place].tool for place in state.batch.open) if state.batch else ""
-            raise TypeError(f"nothing executes {names}: give each tool a callable, or use drive()")
-        return state.ended.result
+        return result_of(state)
 
     async def drive(
         self,
@@ -110,7 +108,7 @@ class WorkflowRunner:
         *,
         executor: Executor | None = None,
         cancel_event: asyncio.Event | None = None,
-        run_id: str = "run",
+        run_id: str | None = None,
     ) -> AsyncGenerator[RunState]:
         """The states after `state`, each as soon as it is reached: what one who goes on from it has to know.
 
@@ -118,6 +116,7 @@ class WorkflowRunner:
         to be told by `executed`, and the rest driven anew. Raises like `run`.
         """
         executor = executor or CallableTools(workflow)
+        run_id = run_id or uuid.uuid4().hex
         while state.ended is None:
             if state.batch is None:
                 state = await self._ask(workflow, state, cancel_event, run_id)
@@ -126,7 +125,7 @@ class WorkflowRunner:
             calls, elsewhere = state.batch.calls, False
             for place in state.batch.open:
                 self._check(cancel_event, state)
-                outcome = await executor.execute(calls[place])
+                outcome = await executor.execute(calls[place], f"{run_id}/{state.iteration}/{place}")
                 if outcome is None:
                     elsewhere = True
                     continue
@@ -197,6 +196,14 @@ class WorkflowRunner:
 
     def _cancelled(self, state: RunState) -> WorkflowCancelledError:
         return WorkflowCancelledError(interrupted(state), state.steps.completed, state.iteration)
+
+
+def result_of(state: RunState) -> Any:
+    """What a run came to. Raises `TypeError` for one that waits for calls which nothing executes."""
+    if state.ended is None:
+        names = ", ".join(state.batch.calls[place].tool for place in state.batch.open) if state.batch else ""
+        raise TypeError(f"nothing executes {names}: give each tool a callable, or use drive()")
+    return state.ended.result
 
 
 def _engine_over(client: LLMClient) -> Engine:

@@ -18,9 +18,12 @@ from forge_proxy.core.workflow.run import ToolOutcome
 class Executor(Protocol):
     """Executes calls."""
 
-    async def execute(self, call: ToolCall) -> ToolOutcome | None:
+    async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
         """What came of a call; None for one that is executed elsewhere, whose outcome is told later. Raises nothing
         that is the tool's fault: that is an outcome too.
+
+        `key` names this call of this run, in printable ASCII. A run that was killed before the outcome was stored asks
+        again under the same key, so that a tool that keeps its keys does nothing twice.
         """
         ...
 
@@ -34,7 +37,7 @@ class CallableTools:
     def __init__(self, workflow: Workflow) -> None:
         self._workflow = workflow
 
-    async def execute(self, call: ToolCall) -> ToolOutcome | None:
+    async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
         """What came of the call."""
         function = self._workflow.get_callable(call.tool)
         if function is None:

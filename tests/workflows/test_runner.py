@@ -21,6 +21,7 @@ from forge_proxy.core.workflow.errors import (
     ToolResolutionError,
     WorkflowCancelledError,
 )
+from forge_proxy.core.workflow.run import ToolOutcome, begin
 from forge_proxy.workflows.client import ChunkType, LLMResponse, StreamChunk
 from forge_proxy.workflows.respond import respond_tool
 from forge_proxy.workflows.runner import WorkflowRunner
@@ -298,3 +299,21 @@ async def test_thoughts_are_kept_apart_and_told_with_their_calls() -> None:
 
     assert (said[2].type, said[2].content) == (MessageType.REASONING, "I should look.")
     assert client.asked[1][2]["content"] == "I should look."
+
+
+async def test_each_call_is_executed_under_a_key_of_its_own_that_stays_when_the_run_is_gone_on_with() -> None:
+    keys: list[str] = []
+
+    class Elsewhere:
+        async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
+            keys.append(key)
+            return None if call.tool == "ask" else ToolOutcome("x")
+
+    flow = workflow(tool("look", lambda: "x"), tool("ask", lambda: "x"))
+    runner = WorkflowRunner(SaidClient([calls("look"), calls("look", "ask")]))
+    state = begin(flow, "Go.", {"who": "Ann"})
+    for _ in range(2):
+        async for now in runner.drive(flow, state, executor=Elsewhere(), run_id="r1"):
+            state = now
+
+    assert keys == ["r1/0/0", "r1/1/0", "r1/1/1", "r1/1/1"]

@@ -5,12 +5,13 @@ Kept outside the messages: compaction may take from the model what it did, never
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.messages import ToolCall
-from forge_proxy.core.workflow.definition import Prerequisite, Workflow
+from forge_proxy.core.workflow.definition import Prerequisite
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +80,38 @@ class Unprepared:
     missing: tuple[Prerequisite, ...]
 
 
-def find_premature(workflow: Workflow, steps: Steps, calls: Sequence[ToolCall]) -> Premature | None:
+class Rules(Protocol):
+    """What has to come before what: a `Workflow` says so, and whoever else has these."""
+
+    @property
+    def required_steps(self) -> Sequence[str]:
+        """The tools that have to succeed before a terminal one."""
+        ...
+
+    @property
+    def terminal_tools(self) -> frozenset[str]:
+        """The tools that end it."""
+        ...
+
+    @property
+    def prerequisites(self) -> Mapping[str, Sequence[Prerequisite]]:
+        """What a tool needs, by its name."""
+        ...
+
+
+def find_premature(rules: Rules, steps: Steps, calls: Sequence[ToolCall]) -> Premature | None:
     """The first terminal call in a batch while required steps are pending. What else is in the batch is not done yet,
     and may fail, so it does not count.
     """
-    pending = steps.pending(workflow.required_steps)
+    pending = steps.pending(rules.required_steps)
     if not pending:
         return None
-    return next((Premature(call, pending) for call in calls if call.tool in workflow.terminal_tools), None)
+    return next((Premature(call, pending) for call in calls if call.tool in rules.terminal_tools), None)
 
 
-def find_unprepared(workflow: Workflow, steps: Steps, calls: Sequence[ToolCall]) -> Unprepared | None:
+def find_unprepared(rules: Rules, steps: Steps, calls: Sequence[ToolCall]) -> Unprepared | None:
     """The first call in a batch whose prerequisites are not met by what was done before the batch."""
     for call in calls:
-        if missing := steps.missing(call, workflow.prerequisites.get(call.tool, ())):
+        if missing := steps.missing(call, rules.prerequisites.get(call.tool, ())):
             return Unprepared(call, missing)
     return None

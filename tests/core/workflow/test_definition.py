@@ -1,0 +1,84 @@
+"""A workflow that contradicts itself is refused where it is made, by the name of the field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from forge_proxy.core.chat import ToolSpec
+from forge_proxy.core.errors import InvalidRequest
+from forge_proxy.core.jsontypes import Json
+from forge_proxy.core.workflow import ToolDef, Workflow
+from forge_proxy.core.workflow.errors import InvalidWorkflow
+
+PATH: dict[str, Json] = {"type": "object", "properties": {"path": {"type": "string"}}}
+
+
+def tool(name: str, needs: Sequence[Any] = (), schema: dict[str, Json] = PATH) -> ToolDef:
+    return ToolDef(ToolSpec.from_json_schema(name, "", schema), None, needs)
+
+
+def workflow(
+    tools: Mapping[str, ToolDef] | Sequence[ToolDef] = (),
+    required: Sequence[str] = (),
+    terminal: str | Sequence[str] = "finish",
+    prompt: str = "",
+) -> Workflow:
+    named = tools if isinstance(tools, Mapping) else {each.name: each for each in (*tools, tool("finish"))}
+    return Workflow("w", "", named, required, terminal, prompt)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"tools": {}}, "tools: a workflow needs at least one tool"),
+        ({"tools": {"x": tool("finish")}}, "tools.x: the tool is called 'finish': key and name have to be the same"),
+        ({"tools": [tool("no space")]}, "tools.no space: a name is 1 to 64 letters, digits, _, - or ."),
+        (
+            {"tools": [tool("a", schema={"type": "object", "minProperties": "x"})]},
+            "tools.a.parameters: this is",
+        ),
+        ({"required": ["look"]}, "required_steps: no tool 'look'; there is: finish"),
+        ({"tools": [tool("a")], "required": ["a", "a"]}, "required_steps[1]: a is named twice"),
+        ({"required": ["finish"]}, "required_steps[0]: finish is a terminal tool"),
+        ({"terminal": ["finish", "end"]}, "terminal_tool[1]: no tool 'end'; there is: finish"),
+        ({"terminal": []}, "terminal_tool: name at least one tool"),
+        ({"tools": [tool("a", ["b"])]}, "tools.a.prerequisites[0]: no tool 'b'"),
+        ({"tools": [tool("a", ["finish"])]}, "tools.a.prerequisites[0]: finish is a terminal tool"),
+        ({"tools": [tool("a", [{"match_arg": "b"}])]}, "tools.a.prerequisites[0]: expected a tool's name or"),
+        (
+            {"tools": [tool("a"), tool("b", [{"tool": "a", "match_arg": "x"}])]},
+            "tools.b.prerequisites[0].match_arg: b has no argument 'x'",
+        ),
+        (
+            {"tools": [tool("a", ["b"]), tool("b", ["a"])]},
+            "tools.a.prerequisites: a, b wait for each other",
+        ),
+    ],
+)
+def test_a_contradiction_is_named(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidWorkflow) as caught:
+        workflow(**wrong)
+
+    assert str(caught.value).startswith(said)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_arguments_are_an_object() -> None:
+    with pytest.raises(InvalidRequest, match=r"a\.parameters\.type: arguments are an object"):
+        ToolSpec.from_json_schema("a", "", {"type": "array"})
+
+
+def test_terminal_tools_are_one_or_several() -> None:
+    assert workflow().terminal_tools == {"finish"}
+    assert workflow([tool("end")], terminal=["end", "finish"]).terminal_tools == {"end", "finish"}
+
+
+def test_placeholders_are_filled_in_and_other_braces_are_left_alone() -> None:
+    flow = workflow(prompt='You help {who}. Answer as {"a": {}} or {who}.')
+
+    assert flow.build_system_prompt(who="Ann {x}") == 'You help Ann {x}. Answer as {"a": {}} or Ann {x}.'
+    with pytest.raises(InvalidWorkflow, match=r"prompt_vars\.who: the system prompt has a place for it"):
+        flow.build_system_prompt()
