@@ -258,20 +258,16 @@ class BudgetUnchanged(ForgeError):
         return str(self)
 
 
-class BudgetResolutionError(ForgeError):
-    """Nothing says how many tokens of context there are. `cause` is what asking the model server failed with, None
-    where it answered and does not tell.
+class BudgetResolutionError(BackendFault):
+    """The model server does not say how many tokens of context there are, and nobody else did. `cause` is what asking
+    it failed with, None where it answered and does not tell.
     """
 
-    def __init__(self, url: str, cause: ForgeError | None = None) -> None:
-        why = f"cannot be asked: {cause.summary}" if cause else "does not tell its window"
-        super().__init__(f'no budget: the model server at {url} {why}; say budget_mode="manual" and manual_tokens')
-        self.url = url
+    def __init__(self, url: str, cause: BackendFault | None = None) -> None:
+        why = f"cannot be asked ({cause.summary})" if cause else "does not tell its window"
+        remedy = "say budget_mode=BudgetMode.MANUAL and manual_tokens"
+        super().__init__(f"no budget: the model server at {url} {why}; {remedy}", url=url)
         self.cause = cause
-
-    @property
-    def summary(self) -> str:
-        return str(self)
 
 
 class EmptyAnswer(ForgeError):
