@@ -101,7 +101,7 @@ async def test_an_error_of_the_server_is_raised_with_its_status() -> None:
 
 async def test_the_runner_guards_what_comes_from_it_and_leaves_its_model_and_options() -> None:
     asks, http = client(Said(text=IN_TEXT), model="scripted", options={"temperature": 0, "top_p": 0.5})
-    flow = Workflow("w", "d", {"look": ToolDef(LOOK, lambda city: f"{city}: sunny")}, [], "look", "Look around.")
+    flow = Workflow("w", "d", {"look": ToolDef(LOOK, "{city}: sunny".format)}, [], "look", "Look around.")
 
     result = await WorkflowRunner(asks, options={"top_p": 0.9}).run(flow, "Oslo?")
 
