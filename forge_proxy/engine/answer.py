@@ -15,7 +15,7 @@ from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.dialect import AS_SENT, Dialect
-from forge_proxy.core.errors import BackendLost, ForgeError
+from forge_proxy.core.errors import BackendFault, BackendLost, ForgeError
 from forge_proxy.core.guardrails import (
     CallsForbidden,
     GuardPolicy,
@@ -139,6 +139,14 @@ class Engine:
         finally:
             if not done:
                 self._observe(Abandoned(request_id, *took()))
+
+    async def count(self, request: ChatRequest) -> int | None:
+        """How many tokens the prompt of a request has; None where the backend cannot say."""
+        model = await self.models.name_for(request.model)
+        try:
+            return await self._backend.count_tokens(ModelCall(request, stream=request.stream, model=model))
+        except BackendFault:  # it will say so itself when it is asked for the answer
+            return None
 
     async def attempt(
         self, request: ChatRequest, turn: Turn, *, client: str = ""

@@ -84,6 +84,10 @@ class EngineClient:
                 yield event
         self.resolved_mode = await self.engine.tool_mode(request.model)
 
+    async def count(self, request: ChatRequest) -> int | None:
+        """See `Engine.count`."""
+        return await self.engine.count(request)
+
     async def get_context_length(self) -> int | None:
         """Tokens for prompt and answer together, by the budget; None where nothing is known of them."""
         return (await self.engine.budgets.of(self.model)).tokens

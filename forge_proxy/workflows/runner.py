@@ -11,12 +11,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from typing import Any
 
-from forge_proxy.core.errors import ToolCallInvalid, ToolChoiceUnsatisfied, UnreadCall
 from forge_proxy.core.guardrails import GuardPolicy, Retry, Switches
 from forge_proxy.core.jsontypes import JsonObject, no_fields
 from forge_proxy.core.messages import Message
 from forge_proxy.core.workflow.definition import Workflow
-from forge_proxy.core.workflow.errors import MaxIterationsError, ToolCallError, WorkflowCancelledError
+from forge_proxy.core.workflow.errors import MaxIterationsError, WorkflowCancelledError
 from forge_proxy.core.workflow.run import (
     Limits,
     RunState,
@@ -28,14 +27,14 @@ from forge_proxy.core.workflow.run import (
     executed,
     interrupted,
 )
-from forge_proxy.engine.answer import Engine, Taken
+from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
+from forge_proxy.workflows.asking import Asker
 from forge_proxy.workflows.cancelling import Cancelled, unless
 from forge_proxy.workflows.client import ChunkType, LLMClient, StreamChunk
 from forge_proxy.workflows.client_backend import ClientBackend
+from forge_proxy.workflows.context import ContextManager
 from forge_proxy.workflows.engine_client import EngineClient
-from forge_proxy.workflows.ports import Memory
-from forge_proxy.workflows.requests import request_for, turn_for
 from forge_proxy.workflows.tools import CallableTools, Executor
 from forge_proxy.workflows.watching import Watcher
 
@@ -55,7 +54,7 @@ class WorkflowRunner:
     def __init__(
         self,
         client: LLMClient | Engine,
-        context_manager: Memory | None = None,
+        context_manager: ContextManager | None = None,
         max_iterations: int = 10,
         max_retries_per_step: int = 3,
         max_tool_errors: int = 2,
@@ -67,15 +66,14 @@ class WorkflowRunner:
         model: str | None = None,
         options: JsonObject | None = None,
     ) -> None:
-        self._engine = client if isinstance(client, Engine | EngineClient) else _engine_over(client)
-        self._memory = context_manager
+        engine = client if isinstance(client, Engine | EngineClient) else _engine_over(client)
+        if isinstance(client, EngineClient):
+            model, options = model or client.model, {**client.options, **(options or {})}
+        policy = GuardPolicy(enabled=Switches(rescue=rescue_enabled), on_exhausted="error")
         self._limits = Limits(max_iterations, max_retries_per_step, max_tool_errors)
+        self._asker = Asker(engine, context_manager, policy, self._limits, model, options or no_fields())
         self._on_chunk = on_chunk if stream else None
         self._on_message = on_message
-        self._policy = GuardPolicy(enabled=Switches(rescue=rescue_enabled), on_exhausted="error")
-        self._model, self._options = model, options or no_fields()
-        if isinstance(client, EngineClient):
-            self._model, self._options = model or client.model, {**client.options, **self._options}
 
     async def run(
         self,
@@ -144,20 +142,12 @@ class WorkflowRunner:
         if state.iteration >= self._limits.max_iterations:
             pending = state.steps.pending(workflow.required_steps)
             raise MaxIterationsError(state.iteration, state.steps.completed, pending)
-        if self._memory is not None:
-            kept = self._memory.maybe_compact(state.messages, state.iteration, state.steps.summary_hint())
-            state = state.with_messages(kept)
+        state = await self._asker.fit(workflow, state)
         watcher = Watcher(self._on_chunk)
         try:
-            answer = await unless(cancel_event, self._attempt(workflow, state, watcher, run_id))
+            answer = await unless(cancel_event, self._asker.ask(workflow, state, watcher, run_id))
         except Cancelled:
             raise self._cancelled(state) from None
-        except (ToolChoiceUnsatisfied, ToolCallInvalid) as error:
-            raise ToolCallError(str(error), watcher.text, error, state.retries + 1) from error
-        except UnreadCall as error:
-            raise ToolCallError(str(error), error.written, error, state.retries + 1) from error
-        if self._memory is not None and watcher.prompt_tokens is not None:
-            self._memory.observe_usage(state.messages, watcher.prompt_tokens)
         if isinstance(answer, Retry):
             await watcher.tell(StreamChunk(ChunkType.RETRY))
             return self._heard(state, corrected(state, answer.turn.added, answer.fault, held=answer.turn.held))
@@ -165,20 +155,6 @@ class WorkflowRunner:
         await watcher.tell(StreamChunk(ChunkType.FINAL, response=calls))
         told = self._heard(state, called(state, answer.settled, answer.reasoning))
         return self._heard(told, allowed(told, workflow, self._limits))
-
-    async def _attempt(self, workflow: Workflow, state: RunState, watcher: Watcher, run_id: str) -> Retry | Taken:
-        request = request_for(workflow, state.messages, self._model, self._options)
-        turn = turn_for(request, self._policy, state, self._limits, run_id)
-        came: Retry | Taken | None = None
-        async with aclosing(self._engine.attempt(request, turn, client=run_id)) as events:
-            async for event in events:
-                if isinstance(event, Retry | Taken):
-                    came = event
-                else:
-                    await watcher.take(event)
-        if came is None:
-            raise AssertionError("an attempt ends with what came of it")
-        return came
 
     def _heard(self, before: RunState, after: RunState) -> RunState:
         """The state after a move, once its messages were told of."""

@@ -60,7 +60,7 @@ async def outcome_of(invoke: Callable[[], Awaitable[object]]) -> ToolOutcome:
     except ToolResolutionError as error:
         return ToolOutcome.soft(str(error))
     except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model is told
-        return ToolOutcome.failed(f"{type(error).__name__}: {error}")
+        return ToolOutcome.failed(f"{type(error).__name__}: {error}", error)
 
 
 def told(result: object) -> ToolOutcome:

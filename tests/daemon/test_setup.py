@@ -26,16 +26,18 @@ from forge_proxy import (
 )
 from forge_proxy.backends.llama_server.run import CannotStart
 from forge_proxy.core.errors import BackendUnreachable
+from forge_proxy.core.jsontypes import Json
 from tests.fakes.llama_server import Fake
 from tests.fakes.processes import Process, closed_port, has_ended, model_server, ollama_server, until
 
-CUSTOMER = {"type": "object", "properties": {"customer": {"type": "string"}}, "required": ["customer"]}
+CUSTOMER: dict[str, Json] = {"type": "object", "properties": {"customer": {"type": "string"}}, "required": ["customer"]}
 
 
 def invoices() -> Workflow:
-    look = ToolDef(
-        ToolSpec.from_json_schema("find_invoice", "find the invoice", CUSTOMER), lambda customer: {"amount": 240}
-    )
+    def find_invoice(customer: str) -> dict[str, int]:
+        return {"amount": 240}
+
+    look = ToolDef(ToolSpec.from_json_schema("find_invoice", "find the invoice", CUSTOMER), find_invoice)
     tools = {tool.name: tool for tool in (look, respond_tool())}
     return Workflow("invoices", "finds invoices", tools, ["find_invoice"], "respond", "You help with invoices.")
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from forge_proxy.core.chat import ToolSpec
+from forge_proxy.core.compaction import NoCompact, SlidingWindowCompact, TieredCompact
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jsontypes import Json, is_list, is_object
 from forge_proxy.core.messages import ToolCall
@@ -18,11 +19,13 @@ from forge_proxy.core.workflow import ToolDef, Workflow
 from forge_proxy.core.workflow.errors import ToolResolutionError
 from forge_proxy.core.workflow.run import RunState, begin
 from forge_proxy.workflows.client import LLMResponse, TextResponse
+from forge_proxy.workflows.context import ContextManager
 from forge_proxy.workflows.runner import WorkflowRunner
 from tests.fakes.said_client import SaidClient
 from tests.properties import examples
 
 STATES = TypeAdapter(RunState)
+RESULT = f"ok{'.' * 300}"
 TOOLS = ("a", "b", "c")
 ENDS = ("finish", "stop")
 SCHEMA: dict[str, Json] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -40,6 +43,8 @@ TEXTS = st.sampled_from(
 REPLIES: st.SearchStrategy[LLMResponse | Exception] = st.one_of(
     st.lists(CALLS | BROKEN, max_size=3), TEXTS, st.just(OSError("gone"))
 )
+STRATEGIES = st.sampled_from([TieredCompact(), TieredCompact(keep_recent=1), SlidingWindowCompact(1), NoCompact()])
+MEMORIES = st.none() | st.builds(ContextManager, STRATEGIES, st.integers(60, 400), st.sampled_from([0.3, 0.75, 1.0]))
 NEEDS = st.lists(st.sampled_from(["a", {"tool": "a", "match_arg": "n"}]), max_size=1)
 
 
@@ -58,7 +63,7 @@ class World:
                 raise ValueError("no")
             if does == "soft":
                 raise ToolResolutionError("not there")
-            return "ok"
+            return RESULT
 
         return ToolDef(ToolSpec.from_json_schema(name, "", SCHEMA), act, needs)  # pyright: ignore[reportArgumentType]
 
@@ -88,7 +93,7 @@ def test_a_run_ends_in_time_and_in_one_of_two_ways(drawn: tuple[Workflow, World,
     ended = outcome(WorkflowRunner(client, max_iterations=most), workflow)
 
     assert len(client.asked) <= most
-    if ended == "ok":
+    if ended == RESULT:
         assert (world.done[-1][0] in ENDS) or any(name in ENDS and does == "ok" for name, _, does in world.done)
     else:
         assert isinstance(ended, str)
@@ -96,11 +101,13 @@ def test_a_run_ends_in_time_and_in_one_of_two_ways(drawn: tuple[Workflow, World,
 
 
 @examples(400)
-@given(runs())
-def test_required_steps_and_prerequisites_come_first(drawn: tuple[Workflow, World, SaidClient, int]) -> None:
+@given(runs(), MEMORIES)
+def test_required_steps_and_prerequisites_come_first(
+    drawn: tuple[Workflow, World, SaidClient, int], memory: ContextManager | None
+) -> None:
     workflow, world, client, most = drawn
 
-    outcome(WorkflowRunner(client, max_iterations=most), workflow)
+    outcome(WorkflowRunner(client, memory, max_iterations=most), workflow)
 
     succeeded: set[tuple[str, int]] = set()
     for name, n, does in world.done:
@@ -114,13 +121,13 @@ def test_required_steps_and_prerequisites_come_first(drawn: tuple[Workflow, Worl
 
 
 @examples(400)
-@given(runs())
+@given(runs(), MEMORIES)
 def test_no_call_is_sent_without_its_result_and_none_the_other_way(
-    drawn: tuple[Workflow, World, SaidClient, int],
+    drawn: tuple[Workflow, World, SaidClient, int], memory: ContextManager | None
 ) -> None:
     workflow, _, client, most = drawn
 
-    outcome(WorkflowRunner(client, max_iterations=most), workflow)
+    outcome(WorkflowRunner(client, memory, max_iterations=most), workflow)
 
     for messages in client.asked:
         assert [message["role"] for message in messages[:2]] == ["system", "user"]

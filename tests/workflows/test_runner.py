@@ -187,6 +187,8 @@ async def test_a_failing_tool_is_told_and_ends_the_run_at_last() -> None:
 
     assert results(said) == ["[ToolError] KeyError: 'nothing there'"] * 3
     assert (caught.value.tool_name, caught.value.attempts) == ("look", 3)
+    assert isinstance(caught.value.cause, KeyError)
+    assert caught.value.__cause__ is caught.value.cause
 
 
 async def test_what_did_not_resolve_is_no_error_and_no_step() -> None:

@@ -31,10 +31,14 @@ class ToolCallError(ForgeError):
 
 
 class ToolExecutionError(ForgeError):
-    """A tool failed, and the model could not do better within the tool-error budget. `cause` is the last failure."""
+    """A tool failed, and the model could not do better within the tool-error budget.
 
-    def __init__(self, tool_name: str, cause: str, attempts: int) -> None:
-        super().__init__(f"{tool_name} failed {attempts} times in a row, the last time with {cause}")
+    `cause` is what the tool raised the last time; in words where it was raised elsewhere.
+    """
+
+    def __init__(self, tool_name: str, cause: Exception | str, attempts: int) -> None:
+        said = cause if isinstance(cause, str) else f"{type(cause).__name__}: {cause}"
+        super().__init__(f"{tool_name} failed {attempts} times in a row, the last time with {said}")
         self.tool_name = tool_name
         self.cause = cause
         self.attempts = attempts

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from forge_proxy.core.guardrails import Settled
 from forge_proxy.core.guardrails.turn import Fault
@@ -54,11 +56,13 @@ class ToolOutcome:
     text: str
     status: Literal["ok", "soft", "error"] = "ok"
     value: Any = None
+    exception: Annotated[Any, Field(exclude=True)] = None
+    """What the tool raised, in the process it did so: it is not stored with the rest."""
 
     @classmethod
-    def failed(cls, error: str) -> ToolOutcome:
+    def failed(cls, error: str, exception: Exception | None = None) -> ToolOutcome:
         """One of a tool that failed: `error` is told to the model."""
-        return cls(f"[ToolError] {error}", "error")
+        return cls(f"[ToolError] {error}", "error", exception=exception)
 
     @classmethod
     def soft(cls, why: str) -> ToolOutcome:
@@ -203,7 +207,9 @@ def closed(state: RunState, workflow: Workflow, limits: Limits) -> RunState:
     if failed:
         times, last = state.tool_errors + 1, failed[-1]
         if times > limits.max_tool_errors:
-            raise ToolExecutionError(calls[last].tool, outcomes[last].text.removeprefix("[ToolError] "), times)
+            raised: Exception | None = outcomes[last].exception
+            told = outcomes[last].text.removeprefix("[ToolError] ")
+            raise ToolExecutionError(calls[last].tool, raised or told, times) from raised
         return replace(state, tool_errors=times)
     if any(outcome.status == "ok" for outcome in outcomes):
         return replace(state, tool_errors=0, premature=0, prereq_violations=0)
