@@ -11,7 +11,7 @@ from forge_proxy.backends.config import Kind
 from forge_proxy.backends.ollama import Ollama
 from forge_proxy.core.budget import Budget
 from forge_proxy.core.compaction import CompactStrategy, TieredCompact
-from forge_proxy.core.errors import BackendFault, BudgetResolutionError
+from forge_proxy.core.errors import BackendError, BackendFault, BudgetResolutionError
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.daemon.assembly import Assembled, assemble
 from forge_proxy.daemon.options import BackendOptions, refuse_unheard, settings_of
@@ -97,5 +97,7 @@ async def _budget(parts: Assembled, model: str | None) -> Budget:
     try:
         await parts.backend.context_window(model)
     except BackendFault as fault:
+        if isinstance(fault, BackendError) and fault.status in (401, 403):  # then a budget would not help
+            raise
         raise BudgetResolutionError(parts.backend.url, fault) from fault
     raise BudgetResolutionError(parts.backend.url)

@@ -10,6 +10,7 @@ import pytest
 
 from forge_proxy import (
     BackendChoiceError,
+    BackendError,
     BudgetMode,
     BudgetResolutionError,
     Settings,
@@ -28,7 +29,7 @@ from forge_proxy.backends.llama_server.run import CannotStart
 from forge_proxy.core.errors import BackendUnreachable
 from forge_proxy.core.jsontypes import Json
 from tests.fakes.llama_server import Fake
-from tests.fakes.processes import Process, closed_port, has_ended, model_server, ollama_server, until
+from tests.fakes.processes import Process, closed_port, has_ended, messages_server, model_server, ollama_server, until
 
 CUSTOMER: dict[str, Json] = {"type": "object", "properties": {"customer": {"type": "string"}}, "required": ["customer"]}
 
@@ -153,6 +154,12 @@ async def test_what_cannot_be_is_said_by_the_name_of_the_argument(
 async def test_a_server_that_is_not_there_is_an_error() -> None:
     with closed_port() as port, pytest.raises(BackendUnreachable):
         async with setup_backend(url=f"http://127.0.0.1:{port}", backend="llama-server"):
+            pass
+
+
+async def test_a_wrong_key_is_an_error_that_says_so() -> None:
+    with messages_server() as server, pytest.raises(BackendError, match=r"answered 401.*backend\.api_key"):
+        async with setup_backend(backend="anthropic", url=server.url, api_key="wrong", model="says"):
             pass
 
 

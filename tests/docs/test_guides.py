@@ -19,7 +19,7 @@ from forge_proxy.cli.app import app
 from forge_proxy.settings import load
 from tests.docs.guides import GUIDES, ROOT, blocks, printed_by, silent_prints
 from tests.fakes.llama_cpp import llama_cpp
-from tests.fakes.processes import model_server, ollama_server
+from tests.fakes.processes import messages_server, model_server, ollama_server
 
 NAMES = ["user-guide", "model-guide", "backend-setup"]
 each = pytest.mark.parametrize("name", NAMES)
@@ -32,13 +32,22 @@ def text_of(name: str) -> str:
 @pytest.fixture(scope="module")
 def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Generator[dict[str, str]]:
     """What stands in for the servers and files that the guides name."""
-    with llama_cpp("secret") as llama, ollama_server("qwen3:8b") as ollama, model_server() as other:
+    model = tmp_path_factory.mktemp("models") / "your-model.gguf"
+    model.write_bytes(TINY_MODEL.read_bytes())
+    with (
+        llama_cpp("its-own") as llama,
+        ollama_server("qwen3:8b") as ollama,
+        model_server() as other,
+        messages_server() as anthropic,
+    ):
         yield {
             "http://127.0.0.1:8080": llama,
             "http://127.0.0.1:11434": ollama.url,
             "http://127.0.0.1:8000": other.url,
-            "models/your-model.gguf": str(TINY_MODEL),
-            "your-key": "secret",
+            "models/your-model.gguf": str(model),
+            'backend="anthropic"': f'backend="anthropic", url="{anthropic.url}"',
+            "your-key": "its-own",
+            '"claude-opus-5"': '"says"',
         }
 
 
@@ -58,7 +67,7 @@ def test_the_python_examples_print_what_they_say(
             run = run.replace(named, stand_in)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(run, f"{name}.md", "exec"), namespace)  # noqa: S102  # that is the test
+            exec(compile(run, f"{name}.md", "exec"), namespace)  # that is the test
         assert printed.getvalue() == printed_by(example), example
         assert not silent_prints(example)
 
