@@ -109,6 +109,8 @@ def refuse_unheard(options: Mapping[str, Any], choice: Choice) -> None:
             raise BackendChoiceError(
                 f"{name} is for a llama.cpp server that is started here, and the {choice.kind} at {choice.url} is not"
             )
+    if choice.launch is None and choice.kind != "llama-server" and options.get("slot_id") is not None:
+        raise BackendChoiceError(f"slot_id is for a llama.cpp server; {choice.kind} has no slots that can be chosen")
     if choice.kind in ("openai", "anthropic") and options.get("think") is not None:
         raise BackendChoiceError(
             f"think is for llama.cpp and Ollama; what {choice.kind} has for it goes into each request, as "

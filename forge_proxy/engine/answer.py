@@ -170,9 +170,9 @@ class Engine:
                 if isinstance(event, Chunk):
                     yield event
 
-    async def tool_mode(self, model: str | None = None) -> Literal["native", "prompt"]:
-        """How that model is told of tools, as far as is known by now. Raises like `Models.name_for`."""
-        return self._backend.tool_mode(await self.models.name_for(model) or model)
+    def tool_mode(self, model: str | None = None) -> Literal["native", "prompt"]:
+        """How that model is told of tools, as far as is known by now. Raises `UnknownModel` like `Models.served_as`."""
+        return self._backend.tool_mode(self.models.served_as(model) or None)
 
     async def _relay(
         self, request: ChatRequest, slot: Slot, request_id: str, *, forbids_calls: bool = False, read: bool = False

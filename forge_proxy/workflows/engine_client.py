@@ -69,7 +69,7 @@ class EngineClient:
             if not error.written:
                 raise
             unread = TextResponse(error.written)
-        self.resolved_mode = await self.engine.tool_mode(self.model)
+        self.resolved_mode = self.engine.tool_mode(self.model)
         yield StreamChunk(ChunkType.FINAL, response=unread or self._response(builder.reply(), tools or ()))
 
     async def attempt(
@@ -82,7 +82,7 @@ class EngineClient:
                 if isinstance(event, Chunk):
                     self._note(event)
                 yield event
-        self.resolved_mode = await self.engine.tool_mode(request.model)
+        self.resolved_mode = self.engine.tool_mode(request.model)
 
     async def count(self, request: ChatRequest) -> int | None:
         """See `Engine.count`."""
