@@ -20,6 +20,7 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.catalog import Models
 from forge_proxy.backends.config import BackendConfig
 from forge_proxy.core.budget import BudgetPolicy
+from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.telemetry.config import LogConfig
@@ -49,6 +50,7 @@ class Settings(BaseSettings):
     backend: BackendConfig = Field(default_factory=BackendConfig)
     models: Models = Field(default_factory=dict, description="Several models, by name; with none it is the backend's.")
     budget: BudgetPolicy = Field(default_factory=BudgetPolicy)
+    compaction: CompactionPolicy = Field(default_factory=CompactionPolicy)
     sampling: SamplingPolicy = Field(default_factory=SamplingPolicy)
     guardrails: GuardPolicy = Field(default_factory=GuardPolicy)
     log: LogConfig = Field(default_factory=LogConfig)
