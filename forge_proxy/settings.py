@@ -91,6 +91,29 @@ def load(file: Path | None, said: Mapping[str, Any]) -> Settings:
         raise SettingsError(f"{' or '.join(given)}: expected a JSON object, or a variable for each setting") from exc
 
 
+def given(values: Mapping[str, Any]) -> Settings:
+    """The settings of these values (nested), and defaults: neither a file nor the environment is read. Raises
+    `SettingsError`.
+    """
+
+    class Given(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return (init_settings,)
+
+    try:
+        return Given(**dict(values))
+    except ValidationError as exc:
+        raise SettingsError("\n".join(map(_in_words, exc.errors()))) from exc
+
+
 def set_by_file(file: Path | None, said: Mapping[str, Any], section: str) -> bool:
     """Whether it is the file alone that sets anything in a section."""
     return file is not None and _set_by(_read_file(file), said, (section,))
