@@ -29,6 +29,6 @@ async def _written(events: AsyncGenerator[RunEvent]) -> AsyncIterator[ServerSent
     async with aclosing(events):
         try:
             async for event in events:
-                yield ServerSentEvent(data=event.data, event=event.type, id=str(event.id))
+                yield ServerSentEvent(event.data, event=event.type, id=str(event.id), sep="\n")
         except RunNotFound:  # it was deleted while it was being watched
             return
