@@ -165,7 +165,7 @@ async def test_a_run_that_somebody_else_has_changed_is_not_changed_back(store: F
     runs = runs_over(store)
     run = await runs.submit(Submission.model_validate(SUBMISSION))
     waiting = await until(runs, run.id, "requires_action")
-    keeps, number = Keeper(waiting, store, lambda *_: None, lambda: 1.0), waiting.last_event + 1
+    keeps, number = Keeper(waiting, store, _nothing, lambda: 1.0), waiting.last_event + 1
     await store.save(replace(waiting, last_event=number + 1), number - 1, [RunEvent(number, "status", "{}", 1.0)])
 
     with pytest.raises(RunConflict):
@@ -173,3 +173,7 @@ async def test_a_run_that_somebody_else_has_changed_is_not_changed_back(store: F
     await runs.close()
 
     assert keeps.run == waiting
+
+
+def _nothing(before: Run, after: Run) -> None:
+    """Nobody listens."""
