@@ -22,7 +22,7 @@ from forge_proxy.settings import Settings, SettingsError
 from forge_proxy.telemetry.systemd import Systemd
 
 _KEYS = ("api_keys", "api_keys_file", "admin_keys", "admin_keys_file", "allow_public_without_keys")
-_LIVE = ("guardrails.", "budget.", "sampling.", *(f"server.{name}" for name in _KEYS))
+_LIVE = ("guardrails.", "budget.", "compaction.", "sampling.", *(f"server.{name}" for name in _KEYS))
 
 
 class LiveSettings:
@@ -40,6 +40,7 @@ class LiveSettings:
         self._read = read
         self._guardrails = guardrails
         self._budgets = engine.budgets
+        self._fitting = engine.fitting
         self._sampling = engine.sampling
         self._door = door
         self._one_at_a_time = asyncio.Lock()
@@ -47,7 +48,12 @@ class LiveSettings:
     @property
     def now(self) -> Settings:
         """Those that hold, with what was changed since the start."""
-        live = {"guardrails": self._guardrails.now, "budget": self._budgets.wish, "sampling": self._sampling.policy}
+        live = {
+            "guardrails": self._guardrails.now,
+            "budget": self._budgets.wish,
+            "compaction": self._fitting.policy,
+            "sampling": self._sampling.policy,
+        }
         return self._started_with.model_copy(update=live)
 
     def shown(self) -> JsonObject:
@@ -67,6 +73,7 @@ class LiveSettings:
             if written.budget != before.budget:
                 await self._budgets.switch(written.budget)
             self._guardrails.now = written.guardrails
+            self._fitting.policy = written.compaction
             self._sampling.policy = written.sampling
             self._door.renew(server)
             self._started_with = self._started_with.model_copy(update={"server": server})

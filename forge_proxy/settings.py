@@ -20,6 +20,7 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.catalog import Models
 from forge_proxy.backends.config import BackendConfig
 from forge_proxy.core.budget import BudgetPolicy
+from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.store.config import StoreConfig
@@ -52,6 +53,7 @@ class Settings(BaseSettings):
     backend: BackendConfig = Field(default_factory=BackendConfig)
     models: Models = Field(default_factory=dict, description="Several models, by name; with none it is the backend's.")
     budget: BudgetPolicy = Field(default_factory=BudgetPolicy)
+    compaction: CompactionPolicy = Field(default_factory=CompactionPolicy)
     sampling: SamplingPolicy = Field(default_factory=SamplingPolicy)
     guardrails: GuardPolicy = Field(default_factory=GuardPolicy)
     runs: RunsConfig = Field(default_factory=RunsConfig)
@@ -162,7 +164,7 @@ def _in_words(error: Any) -> str:  # pydantic's own shape of an error
         return f"{path}: no such setting{_suggestion(path, names())}"
     if error["type"] == "model_type":
         return f"{path}: expected a section with settings in it"
-    shown = "" if "_key" in path else f" (got {error['input']!r})"
+    shown = "" if "_key" in path or path.startswith("tools.") else f" (got {error['input']!r})"
     return f"{path}: {error['msg'].removeprefix('Value error, ')}{shown}"
 
 

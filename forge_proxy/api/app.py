@@ -36,6 +36,7 @@ from forge_proxy.wire.openai.errors import encode_error
 _TOLD_TO_PAGES = (
     "retry-after",
     "x-forge-attempts",
+    "x-forge-compacted",
     "x-forge-marks",
     "x-forge-outcome",
     "x-forge-tokens-spent",

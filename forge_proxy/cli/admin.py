@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from json import loads
 from typing import Annotated, Any
 
 import typer
 
 from forge_proxy.cli.remote import DEFAULT_URL, Remote
-from forge_proxy.cli.shown import budget_words, show, show_rows, status_rows
+from forge_proxy.cli.shown import budget_words, preview_rows, show, show_rows, status_rows
 from forge_proxy.core.guardrails.policy import SWITCHES
+from forge_proxy.core.jsontypes import Json, is_list, is_object
 
 Url = Annotated[str, typer.Option("--url", envvar="FORGE_PROXY_URL", help="Where the daemon is.")]
 Key = Annotated[
@@ -43,7 +45,7 @@ def add_admin_commands(app: typer.Typer) -> None:
     app.command()(status)
     app.command()(models)
     app.command()(reload)
-    for group in (budget, backend, guardrails):
+    for group in (budget, backend, guardrails, compaction):
         app.add_typer(group)
 
 
@@ -72,12 +74,14 @@ def reload(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> Non
 
 budget = typer.Typer(name="budget", help="How much context requests have; 'budget set forge-fast' changes it.")
 backend = typer.Typer(name="backend", help="The model server: show, start, stop, restart, model, logs.")
+compaction = typer.Typer(name="compaction", help="How long histories are shortened: show, set, preview.")
 guardrails = typer.Typer(name="guardrails", help="The guardrails; 'guardrails set rescue=off' changes them.")
 
 
 @budget.callback(invoke_without_command=True)
 @backend.callback(invoke_without_command=True)
 @guardrails.callback(invoke_without_command=True)
+@compaction.callback(invoke_without_command=True)
 def _show(  # pyright: ignore[reportUnusedFunction]
     context: typer.Context, url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False
 ) -> None:
@@ -91,7 +95,9 @@ def set_budget(
     context: typer.Context,
     mode: Annotated[str, typer.Argument(help="backend, manual, forge-full or forge-fast.")],
     tokens: Annotated[int | None, typer.Option("--tokens", help="With manual: how many.")] = None,
-    overflow: Annotated[str | None, typer.Option("--overflow", help="reject or forward what is over it.")] = None,
+    overflow: Annotated[
+        str | None, typer.Option("--overflow", help="What is over it: reject, forward or compact.")
+    ] = None,
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,
@@ -161,16 +167,66 @@ def set_guardrails(
     """Change some of them, from the next request on."""
     asked = asked_of(context, url, key, json)
     body: dict[str, Any] = {}
-    for change in changes:
-        name, given, word = change.partition("=")
-        if not given:
-            raise typer.BadParameter(f"{change}: expected NAME=VALUE, as rescue=off")
+    for name, word in map(_change, changes):
         value = _WORDS.get(word, word)
         if name in SWITCHES:
             body.setdefault("enabled", {})[name] = value
         else:
             body[name] = value
     show(asked.remote.admin("PATCH", "guardrails", body), as_json=asked.as_json)
+
+
+@compaction.command("set")
+def set_compaction(
+    context: typer.Context,
+    changes: Annotated[list[str], typer.Argument(help="As strategy=sliding, threshold=0.6 or keep_recent=3.")],
+    url: OwnUrl = None,
+    key: OwnKey = None,
+    json: AsJson = False,
+) -> None:
+    """Change some of it, from the next request on."""
+    asked = asked_of(context, url, key, json)
+    policy = asked.remote.admin("GET", "compaction")["policy"]
+    show(asked.remote.admin("PUT", "compaction", {**policy, **dict(map(_change, changes))}), as_json=asked.as_json)
+
+
+@compaction.command()
+def preview(
+    context: typer.Context,
+    file: Annotated[typer.FileText, typer.Argument(help="A recorded request, or its messages; - is stdin.")],
+    budget_tokens: Annotated[int | None, typer.Option("--budget", help="Tokens, in place of the model's.")] = None,
+    url: OwnUrl = None,
+    key: OwnKey = None,
+    json: AsJson = False,
+) -> None:
+    """What each phase would cut of a history, and why."""
+    asked = asked_of(context, url, key, json)
+    body = preview_body(file.read(), budget_tokens)
+    said = asked.remote.admin("POST", "compaction/preview", body)
+    if asked.as_json:
+        show(said, as_json=True)
+    else:
+        show_rows(preview_rows(said))
+
+
+def preview_body(text: str, budget_tokens: int | None) -> dict[str, Any]:
+    """The body that asks for a preview: what of a recorded request matters to it. Raises `typer.BadParameter`."""
+    try:
+        recorded: Json = loads(text)
+    except ValueError as exc:
+        raise typer.BadParameter(f"not JSON: {exc}") from exc
+    recorded = {"messages": recorded} if is_list(recorded) else recorded
+    if not is_object(recorded) or "messages" not in recorded:
+        raise typer.BadParameter("expected a chat completion request with messages, or a list of messages")
+    body: dict[str, Any] = {name: recorded[name] for name in ("messages", "tools", "model") if recorded.get(name)}
+    return body if budget_tokens is None else {**body, "budget_tokens": budget_tokens}
+
+
+def _change(said: str) -> tuple[str, str]:
+    name, given, word = said.partition("=")
+    if not given:
+        raise typer.BadParameter(f"{said}: expected NAME=VALUE")
+    return name, word
 
 
 def asked_of(context: typer.Context, url: str | None, key: str | None, as_json: bool) -> Asked:

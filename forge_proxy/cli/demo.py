@@ -149,7 +149,7 @@ async def _ask(engine: Engine, body: JsonObject, policy: GuardPolicy) -> tuple[R
             async for event in events:
                 if isinstance(event, Chunk):
                     builder.add(event)
-                else:
+                elif isinstance(event, Report):
                     report = event
     except ForgeError:
         return None, None

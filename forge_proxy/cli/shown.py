@@ -58,6 +58,21 @@ def budget_words(budget: _JsonDict) -> str:
     return f"{budget['mode']}: {tokens} ({budget['because']})"
 
 
+def preview_rows(said: _JsonDict) -> list[tuple[str, str]]:
+    """What `/admin/v1/compaction/preview` says: a line a phase, then one for each message that would be cut."""
+    counted = "" if said["exact"] else "about "
+    rows = [("as it is", f"{counted}{said['tokens']} tokens, the budget is {said['budget_tokens']}")]
+    for phase in said["phases"]:
+        cut = f"messages cut: {len(phase['cuts'])}, {counted}{phase['tokens']} tokens left"
+        rows.append((f"phase {phase['phase']}", cut if phase["fits"] else f"{cut}: still over the budget"))
+    if said["used"] is None:
+        return [*rows, ("used", "none: nothing would be cut" if said["fits"] else "none: it would be refused")]
+    rows.append(("used", f"phase {said['used']}" + ("" if said["fits"] else ", and it would be refused even so")))
+    used = next(phase for phase in said["phases"] if phase["phase"] == said["used"])
+    cuts = [(f"message {cut['message']}", f"{cut['type']} {cut['what']}: {cut['why']}") for cut in used["cuts"]]
+    return [*rows, *cuts]
+
+
 def _queue_words(queue: _JsonDict) -> str:
     words = f"{queue['running']} running, {queue['waiting']} waiting, slots {queue['slots'] or 'not bounded'}"
     return f"{words}; paused: who comes waits for the model server" if queue["paused"] else words

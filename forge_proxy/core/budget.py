@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal, TypeAlias, assert_never
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from forge_proxy.core.hardware import HardwareProfile
 
@@ -48,15 +48,9 @@ class BudgetPolicy(BaseModel):
     )
     overflow: Overflow = Field(
         default="reject",
-        description="A prompt over the budget: reject it (400 context_length_exceeded), or forward it all the same.",
+        description="A prompt over the budget: reject it (400 context_length_exceeded), forward it all the same, or"
+        " compact its history first, as the section compaction says.",
     )
-
-    @field_validator("overflow")
-    @classmethod
-    def _is_there(cls, overflow: Overflow) -> Overflow:
-        if overflow == "compact":
-            raise ValueError("histories are not compacted yet: choose reject or forward")
-        return overflow
 
     @model_validator(mode="after")
     def _go_together(self) -> BudgetPolicy:

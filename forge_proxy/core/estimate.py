@@ -66,6 +66,11 @@ class Calibration:
     ratio: float = 1.0
     seen: int = 0
 
+    @classmethod
+    def of(cls, estimated: int, counted: int) -> Calibration:
+        """Of a prompt that was estimated to have so many tokens and surely has so many, however unlikely that is."""
+        return cls(counted / max(1, estimated), 1)
+
     def observed(self, estimated: int, reported: int) -> Calibration:
         """With a prompt that was estimated to have so many tokens and had so many. The first one is believed as it is,
         later ones move it half the way. One that cannot be is left out, a very large one is believed up to eightfold.
@@ -83,4 +88,4 @@ class Calibration:
 
     def estimated(self, tokens: int) -> int:
         """The estimate that comes to at most so many tokens."""
-        return int(tokens / self.ratio)
+        return int(tokens / self.ratio) if self.ratio else tokens

@@ -110,8 +110,9 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
         files = {name: str(spec.model) for name, spec in choice.specs.items()} or choice.gguf
         cards = CardFile(state_folder(os.environ), choice.url or f"managed {files}")
         engine = Engine(
-            backend, clock, observe, config.model, thorough, admission, dialect, cards, budgets, sampling, catalog
-        )
+            backend, clock, observe, config.model, thorough, admission, dialect, cards, budgets, sampling, catalog,
+            settings.compaction,
+        )  # fmt: skip
         if isinstance(control, CatalogServer):
             swapping = asyncio.create_task(Scheduler(admission, switching, control.load, clock, observe).run())
             closing.push_async_callback(_end, swapping)

@@ -12,7 +12,6 @@ from contextlib import suppress
 import structlog
 import uvloop
 
-from forge_proxy.api.admin.compaction import CompactionPolicy
 from forge_proxy.api.admin.parts import AdminParts, BackendAbout
 from forge_proxy.api.app import create_app
 from forge_proxy.api.auth import Door
@@ -95,7 +94,6 @@ def _admin_parts(parts: Assembled, guardrails: Held[GuardPolicy], live: LiveSett
         parts.backend,
         BackendAbout(choice.kind, choice.because, unmanaged),
         guardrails,
-        Held(CompactionPolicy()),
         configuration=live,
         hardware=parts.machine,
         clock=MonotonicClock(),

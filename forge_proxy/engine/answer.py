@@ -14,8 +14,9 @@ from typing import TypeAlias
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.chat import ChatRequest, ModelCall
+from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.dialect import AS_SENT, Dialect
-from forge_proxy.core.errors import BackendFault, BackendLost, ForgeError
+from forge_proxy.core.errors import BackendFault, BackendLost, ContextOverflow, ForgeError
 from forge_proxy.core.guardrails import (
     CallsForbidden,
     GuardPolicy,
@@ -35,7 +36,8 @@ from forge_proxy.engine.asking import Asking, Losses, Means
 from forge_proxy.engine.attempt import Settlement
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.capabilities import Capabilities
-from forge_proxy.engine.events import Abandoned, Answered, Failed, Unchecked
+from forge_proxy.engine.events import Abandoned, Answered, Compacted, Failed, Unchecked
+from forge_proxy.engine.fitting import Fitting
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.own_prompt import OwnPrompt
 from forge_proxy.engine.ports import Backend, CardStore, Clock, Observer, ThoroughReader
@@ -44,7 +46,7 @@ from forge_proxy.engine.sampling import Sampling
 from forge_proxy.engine.text_answers import TextAnswers
 from forge_proxy.engine.tool_sets import ToolSets
 
-AnswerEvent: TypeAlias = Chunk | Report
+AnswerEvent: TypeAlias = Chunk | Compacted | Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Engine:
         budgets: Budgets | None = None,
         sampling: Sampling | None = None,
         catalog: Catalog | None = None,
+        compaction: CompactionPolicy | None = None,
     ) -> None:
         self._backend = Accommodating(backend, observe, dialect)
         self._own_prompt = OwnPrompt(self._backend)
@@ -83,9 +86,10 @@ class Engine:
         self._tool_sets = ToolSets()
         self.models = Models(backend, clock, default_model, catalog)
         self.budgets = budgets or Budgets(backend, clock, observe)
+        self.fitting = Fitting(self.budgets, self._backend.count_tokens, observe, compaction)
         self.sampling = sampling or Sampling(observe)
         self.text_answers = TextAnswers()
-        self._means = Means(self._backend, self.budgets, self.text_answers, thorough, observe)
+        self._means = Means(self._backend, self.fitting, self.text_answers, thorough, observe)
         self.capabilities = Capabilities(backend, self._backend, dialect, cards)
 
     @property
@@ -101,7 +105,8 @@ class Engine:
     async def answer(
         self, request: ChatRequest, policy: GuardPolicy, *, request_id: str, client: str = ""
     ) -> AsyncGenerator[AnswerEvent]:
-        """Chunks of the answer as they may leave, then a `Report`. Closing it stops the generation.
+        """Chunks of the answer as they may leave, then a `Report`; before them a `Compacted` for each time that the
+        history was shortened. Closing it stops the generation.
 
         Slots are shared fairly between clients, whom any string names. Raises `Overloaded`, `ContextBudgetExceeded`,
         `UnknownModel`, `UnsupportedModelError`, a `BackendFault`, `ToolChoiceUnsatisfied`, `ToolCallInvalid` or
@@ -154,7 +159,8 @@ class Engine:
             asking = await self._asking(request, turn.request_id, raw=True)
             async with aclosing(asking.attempt(turn)) as events:
                 async for event in events:
-                    yield Taken(event.answers[0], asking.reasoning) if isinstance(event, Settlement) else event
+                    if not isinstance(event, Compacted):
+                        yield Taken(event.answers[0], asking.reasoning) if isinstance(event, Settlement) else event
 
     async def _relay(
         self, request: ChatRequest, policy: GuardPolicy, slot: Slot, request_id: str
@@ -164,18 +170,29 @@ class Engine:
         sampling = self.sampling.values_for(self.models.served_as(request.model))
         forbidden = CallsForbidden() if request.tools and policy.enabled.any else None
         call = ModelCall(request, stream=request.stream, model=model, sampling=sampling, verbatim=forbidden is None)
-        await self.budgets.admit(call, self._backend.count_tokens)
+        call, compacted = await self.fitting.admit(call, request_id)
+        if compacted:
+            yield compacted
+        usage: JsonObject | None = None
         losses, begun, done = Losses(request_id, self._observe), False, False
         while not done:
             try:
                 async with aclosing(self._backend.stream(call)) as chunks:
                     async for chunk in chunks:
                         begun = begun or chunk.progress is None
+                        usage = chunk.usage or usage
                         yield forbidden.take(chunk) if forbidden else chunk
                 done = True
             except BackendLost as lost:
                 losses.count(lost, begun=begun)
+            except ContextOverflow as overflow:
+                shorter = None if begun else await self.fitting.after_overflow(call, overflow, request_id)
+                if shorter is None:
+                    raise
+                call, compacted = shorter
+                yield compacted
         slot.leave()
+        self.fitting.saw(call, usage)
         marks = forbidden.marks if forbidden else ()
         yield Report(Outcome.REPAIRED if marks else Outcome.PASSTHROUGH, marks=marks)
 
@@ -188,7 +205,7 @@ class Engine:
         while verdict is None:
             async with aclosing(asking.attempt(turn)) as events:
                 async for event in events:
-                    if isinstance(event, Chunk):
+                    if isinstance(event, Chunk | Compacted):
                         yield event
                     elif isinstance(event, Retry):
                         turn = event.turn

@@ -17,8 +17,8 @@ from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.accommodate import Accommodating
 from forge_proxy.engine.attempt import Attempt, Settlement
-from forge_proxy.engine.budgets import Budgets
-from forge_proxy.engine.events import AskedAnew, Looped, Retried
+from forge_proxy.engine.events import AskedAnew, Compacted, Looped, Retried
+from forge_proxy.engine.fitting import Fitting
 from forge_proxy.engine.ports import Observer, ThoroughReader
 from forge_proxy.engine.readings import readings_of
 from forge_proxy.engine.text_answers import TextAnswers
@@ -32,7 +32,7 @@ class Means:
     """What it takes to ask."""
 
     backend: Accommodating
-    budgets: Budgets
+    fitting: Fitting
     text_answers: TextAnswers
     thorough: ThoroughReader | None
     observe: Observer
@@ -72,7 +72,7 @@ class Asking:
         raw: bool = False,
     ) -> None:
         self._means = means
-        self._request = request
+        self._request: ChatRequest = request
         self._served = served
         self._model = model
         self._sampling = sampling
@@ -81,14 +81,21 @@ class Asking:
         self._latest: Attempt | None = None
         self.spent = Spent()
 
-    async def attempt(self, turn: Turn) -> AsyncGenerator[Chunk | Retry | Settlement]:
-        """One attempt, and how it ended. Closing it stops the generation. Raises as `Engine.answer`."""
-        call = self.call(turn)
+    async def attempt(self, turn: Turn) -> AsyncGenerator[Chunk | Compacted | Retry | Settlement]:
+        """One attempt, and how it ended. Closing it stops the generation. Raises as `Engine.answer`.
+
+        A history that was shortened for one stays so for the next, and the model server has it in its cache.
+        """
+        fitting = self._means.fitting
+        call: ModelCall = self.call(turn)
         verdict: Retry | Settlement | None = None
         while verdict is None:
             attempt = self._latest = Attempt(turn, self._request.choices, after=self._latest)
             try:
-                await self._means.budgets.admit(call, self._means.backend.count_tokens)
+                call, compacted = await fitting.admit(call, turn.request_id)
+                if compacted:
+                    self._request = call.request
+                    yield compacted
                 async with aclosing(self._means.backend.stream(call)) as chunks:
                     async for chunk in chunks:
                         out = attempt.take(chunk)
@@ -98,6 +105,7 @@ class Asking:
                             yield out
                         if attempt.is_over:
                             break
+                fitting.saw(call, attempt.usage)
                 verdict = await self._judge(turn, attempt)
             except BackendLost as lost:
                 self._losses.count(lost, begun=bool(attempt.left))
@@ -105,10 +113,17 @@ class Asking:
                 verdict = attempt.rescue(unread.written) or judge_unread(turn, attempt.left)
                 if verdict is None:
                     raise
-            except (ContextOverflow, ContextBudgetExceeded):
-                if not turn.added or attempt.left:
+            except (ContextOverflow, ContextBudgetExceeded) as over:
+                if attempt.left:
                     raise
-                verdict = Retry(without_corrections(turn), Fault.NO_ROOM)
+                if shorter := await fitting.after_overflow(call, over, turn.request_id):
+                    call, compacted = shorter
+                    self._request = call.request
+                    yield compacted
+                elif turn.added:
+                    verdict = Retry(without_corrections(turn), Fault.NO_ROOM)
+                else:
+                    raise
         if isinstance(verdict, Retry):
             self._means.observe(Retried(turn.request_id, turn.attempt, verdict.fault))
         yield verdict

@@ -8,14 +8,13 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import orjson
 
 from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Sizing, Window, as_taken, fit_budget
 from forge_proxy.core.chat import ModelCall, ModelCard
-from forge_proxy.core.errors import BackendFault, BudgetUnchanged, ContextBudgetExceeded
-from forge_proxy.core.estimate import estimate_tokens
+from forge_proxy.core.errors import BackendFault, BudgetUnchanged
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.engine.events import BudgetChosen
 from forge_proxy.engine.ports import Backend, Clock, HardwareSource, Observer, Resizer
@@ -27,7 +26,17 @@ _REMEMBERED = 256
 _FIXED = Sizing()
 _NONE: Mapping[str, BudgetPolicy] = {}
 
-Count = Callable[[ModelCall], Awaitable[int | None]]
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How many tokens a prompt may have, and why: refused beyond by us where it is `enforced`, shortened where it
+    `compacts`.
+    """
+
+    tokens: int
+    because: str
+    enforced: bool
+    compacts: bool
 
 
 class Budgets:
@@ -125,26 +134,20 @@ class Budgets:
         else:
             self._gave(model, better)
 
-    async def admit(self, call: ModelCall, count: Count) -> None:
-        """Let a call pass whose prompt is within the budget. Raises `ContextBudgetExceeded`.
+    async def limit_of(self, call: ModelCall) -> Limit | None:
+        """What the prompt of a call is held to; None where it is within that for sure, or the backend sees to it.
 
-        A token is a byte at least, and the JSON around the texts is more than what a template puts there; so most calls
-        cost no more than measuring that, and nothing at all where the backend itself refuses what is too long.
+        A token is a byte at least, and the JSON around the texts is more than what a template puts there.
         """
         model = call.model or call.request.model
         wish = self.wish_of(model)
-        if wish.overflow == "forward" or not self._may_enforce(wish):
-            return
+        compacts = wish.overflow == "compact"
+        if wish.overflow == "forward" or not (compacts or self._may_enforce(wish)):
+            return None
         budget = await self.of(model)
-        if not budget.enforced or budget.tokens is None or _bytes(call) <= budget.tokens:
-            return
-        try:
-            exact = await count(call)
-        except BackendFault:  # it will say so itself when it is asked for the answer
-            exact = None
-        tokens = estimate_tokens(*_prompt(call)) if exact is None else exact
-        if tokens > budget.tokens:
-            raise ContextBudgetExceeded(tokens, budget.tokens, budget.because, exact=exact is not None)
+        if budget.tokens is None or not (compacts or budget.enforced) or _bytes(call) <= budget.tokens:
+            return None
+        return Limit(budget.tokens, budget.because, budget.enforced, compacts)
 
     def _served(self) -> Sequence[str | None]:
         return self._resizer.served() if self._resizer else (None,)
@@ -212,7 +215,8 @@ class Budgets:
         return window
 
 
-def _prompt(call: ModelCall) -> tuple[Json, ...]:
+def prompt_of(call: ModelCall) -> tuple[Json, ...]:
+    """All that a model is told in a call."""
     added: list[Json] = [message.content for message in call.added]
     added += [tool.arguments for message in call.added for tool in message.tool_calls]
     return call.request.body.get("messages"), call.request.body.get("tools"), added
@@ -220,6 +224,6 @@ def _prompt(call: ModelCall) -> tuple[Json, ...]:
 
 def _bytes(call: ModelCall) -> int:
     try:
-        return sum(len(orjson.dumps(part)) for part in _prompt(call))
+        return sum(len(orjson.dumps(part)) for part in prompt_of(call))
     except TypeError:  # nested deeper than it writes: the backend is not going to be asked either
         return 0

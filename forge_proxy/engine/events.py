@@ -80,6 +80,19 @@ class PromptCut:
 
 
 @dataclass(frozen=True, slots=True)
+class Compacted:
+    """A history was over the budget and was shortened: so many of its messages were `cut`, whole or in part."""
+
+    request_id: str
+    model: str | None
+    phase: int
+    cut: int
+    tokens_before: int
+    tokens_after: int
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Retried:
     """An attempt was no answer and the model is asked again."""
 
@@ -194,6 +207,7 @@ Event: TypeAlias = (
     | Accommodated
     | LeftOut
     | PromptCut
+    | Compacted
     | Retried
     | AskedAnew
     | Looped

@@ -21,6 +21,7 @@ from forge_proxy.engine.events import (
     AskedAnew,
     BetterSamplingKnown,
     BudgetChosen,
+    Compacted,
     Event,
     Failed,
     LeftOut,
@@ -110,6 +111,17 @@ class LogObserver:
             case PromptCut(model, read, least):
                 note = "the model server dropped the beginning of a prompt; a newer version would have refused it"
                 self._log.warning("prompt cut", model=model, tokens_read=read, tokens_at_least=least, note=note)
+            case Compacted(request_id, model, phase, cut, before, after, exact):
+                self._log.info(
+                    "compacted",
+                    request_id=request_id,
+                    model=model,
+                    phase=phase,
+                    messages=cut,
+                    tokens_before=before,
+                    tokens_after=after,
+                    exact=exact,
+                )
             case Retried(request_id, attempt, fault):
                 self._log.info("retried", request_id=request_id, attempt=attempt, fault=fault.value)
             case AskedAnew(request_id, error):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-from forge_proxy.core.jsontypes import Json, is_object, read_value, skip_space
+from forge_proxy.core.jsontypes import Json, is_object, kind_of, read_value, skip_space
 from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.workflows.tools import told
 
@@ -64,7 +64,9 @@ def _read_json(text: str) -> ToolOutcome:
 
 
 def _shape(value: Json) -> str:
-    return f"an object with {', '.join(sorted(value)) or 'nothing in it'}"[:_QUOTED] if is_object(value) else "none"
+    if not is_object(value):
+        return f"of type {kind_of(value)}"
+    return f"an object with {', '.join(sorted(value)) or 'nothing in it'}"[:_QUOTED]
 
 
 def _retry_after(said: str, now: float) -> float | None:

@@ -84,6 +84,8 @@ class HttpCallback:
         return {
             "Content-Type": "application/json",
             "User-Agent": "forge-proxy",
+            # One that is kept may be closed by the server just then, and the request would be sent a second time.
+            "Connection": "close",
             "Idempotency-Key": key,
             "X-Forge-Timestamp": timestamp,
             "X-Forge-Signature": f"v1={self._sign(timestamp, body)}",

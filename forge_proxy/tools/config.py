@@ -6,6 +6,7 @@ starts no program that the configuration does not name.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -62,6 +63,12 @@ class CallbackConfig(BaseModel):
         return self
 
 
+def _check_header(value: SecretStr) -> SecretStr:
+    if not re.fullmatch(r"[!-~](?:[ -~]*[!-~])?", value.get_secret_value()):
+        raise ValueError("a header's value is made of visible ASCII characters and spaces between them")
+    return value
+
+
 class McpServerConfig(BaseModel):
     """One MCP server: a program that is started (`command`), or one that runs already (`url`)."""
 
@@ -77,9 +84,9 @@ class McpServerConfig(BaseModel):
     )
     cwd: Path | None = Field(default=None, description="Its working directory. Default: the daemon's.")
     url: Url | None = Field(default=None, description="Or the URL of a running server (streamable HTTP).")
-    headers: dict[str, SecretStr] = Field(
-        default_factory=dict, description="Headers for it, such as Authorization: Bearer KEY."
-    )
+    headers: dict[
+        Annotated[str, Field(pattern=r"^[!#-'*+.0-9A-Z^-z|~-]+$")], Annotated[SecretStr, AfterValidator(_check_header)]
+    ] = Field(default_factory=dict, description="Headers for it, such as Authorization: Bearer KEY.")
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> McpServerConfig:

@@ -52,6 +52,7 @@ class Toolbox:
         its caller executes. `at` is the path of the declaration in the request. Raises `InvalidRequest`, or
         `ToolServerUnusable`.
         """
+        field = "url" if isinstance(how, ByHttp) else "server"
         try:
             match how:
                 case ByHttp():
@@ -61,7 +62,7 @@ class Toolbox:
                 case None:
                     pass
         except NotAllowed as error:
-            raise InvalidRequest(f"{at}.execute", str(error)) from error
+            raise InvalidRequest(f"{at}.execute.{field}", str(error)) from error
         if not isinstance(how, ByMcp):
             return ToolSpec(name, True if parameters is None else parameters, description or "")
         there = {one.name: one for one in await self._servers.list_tools(how.server)}

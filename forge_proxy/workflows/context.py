@@ -134,7 +134,7 @@ class ContextManager:
     def _counted(self, messages: tuple[Message, ...], tokens: int | None, beside: int) -> None:
         """What was counted for these very messages holds for them, whatever was reported of others."""
         if tokens is not None:
-            self.calibration = Calibration().observed(messages_tokens(messages) + beside, tokens)
+            self.calibration = Calibration.of(messages_tokens(messages) + beside, tokens)
 
     def _tell_level(self, tokens: int, step_index: int) -> None:
         before, self._share = self._share, tokens / self.budget_tokens

@@ -19,6 +19,7 @@ import uvloop
 from tests.bench import measures, report
 from tests.bench.asks import LATENCY, STREAMED_PIECES, STREAMS
 from tests.bench.children import Setup, running_daemon, running_setup
+from tests.bench.compaction import MESSAGES, compaction_times, request_time
 from tests.bench.speed import rescue_speeds
 from tests.bench.stall import longest_gaps
 
@@ -91,6 +92,10 @@ def main() -> None:
         uvloop.run(measure_streams(setup))
     for what, speed in rescue_speeds(effort.rescues):
         report.print_figure(what, speed, "MB/s", report.RESCUE_MB_A_SECOND, at_least=True)
+    print(f"\nShortening a history of {MESSAGES} messages")
+    for what, seconds in compaction_times(effort.rescues):
+        report.print_figure(what, 1e3 * seconds, "ms", report.COMPACTION_MS)
+    report.print_figure("a caller's JSON", 1e3 * request_time(effort.rescues), "ms", report.REQUEST_COMPACTION_MS)
     print(
         "\nThe longest time the event loop stood still while an answer with 160 kB of broken JSON was taken and judged"
     )

@@ -122,7 +122,7 @@ def test_budgets_are_values() -> None:
     [
         ({"mode": "manual"}, "needs tokens"),
         ({"mode": "forge-fast", "tokens": 4096}, "tokens go with mode manual"),
-        ({"overflow": "compact"}, "not compacted yet"),
+        ({"overflow": "compress"}, "compact"),
         ({"mode": "manual", "tokens": 255}, "256"),
         ({"mode": "manual", "tokens": 2**24 + 1}, "16777216"),
         ({"mode": "half"}, "forge-fast"),

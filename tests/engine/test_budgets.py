@@ -16,6 +16,7 @@ from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.events import BudgetChosen, Event
+from forge_proxy.engine.fitting import Fitting
 
 DOWN = BackendUnreachable("http://model", "connection refused")
 FAST, FULL = (BudgetPolicy(mode=BudgetMode(mode)) for mode in ("forge-fast", "forge-full"))
@@ -75,6 +76,10 @@ class SetClock:
         return self.time
 
 
+async def admit(budgets: Budgets, call: ModelCall, server: Server) -> None:
+    await Fitting(budgets, server.count_tokens, lambda _: None).admit(call, "r")
+
+
 class Machine:
     async def profile(self) -> HardwareProfile:
         return HardwareProfile("nvml", (Gpu("card", 24_576),), None, 1, "made up")
@@ -111,7 +116,7 @@ async def test_a_server_that_cannot_be_asked_has_no_budget_and_that_is_no_error(
     budgets, _ = made(Server(fault=DOWN), FAST)
 
     assert (await budgets.of()).tokens is None
-    await budgets.admit(call("x" * 100_000), Server().count_tokens)
+    await admit(budgets, call("x" * 100_000), Server())
 
 
 async def test_what_was_known_of_a_server_holds_while_it_cannot_be_asked() -> None:
@@ -142,7 +147,7 @@ async def test_the_trusted_window_of_a_server_that_refuses_costs_a_request_nothi
     server = Server()
     budgets, _ = made(server)
 
-    await budgets.admit(call("x" * 100_000), server.count_tokens)
+    await admit(budgets, call("x" * 100_000), server)
 
     assert (server.asked, server.counted) == ([], 0)
 
@@ -151,7 +156,7 @@ async def test_what_is_clearly_within_the_budget_is_not_counted() -> None:
     server = Server()
     budgets, _ = made(server, FAST)
 
-    await budgets.admit(call("x" * 4000), server.count_tokens)
+    await admit(budgets, call("x" * 4000), server)
 
     assert server.counted == 0
 
@@ -162,10 +167,10 @@ async def test_what_may_be_over_it_is_counted(characters: int, fits: bool) -> No
     budgets, _ = made(server, FAST)
 
     if fits:
-        await budgets.admit(call("x" * characters), server.count_tokens)
+        await admit(budgets, call("x" * characters), server)
     else:
         with pytest.raises(ContextBudgetExceeded, match=r"context length is 4096 .* resulted in 4097 tokens"):
-            await budgets.admit(call("x" * characters), server.count_tokens)
+            await admit(budgets, call("x" * characters), server)
 
     assert server.counted == 1
 
@@ -176,9 +181,9 @@ async def test_where_it_cannot_be_counted_it_is_estimated_and_said_so(counts: bo
     budgets, _ = made(server, FAST)
     counter = Server(fault=DOWN if counts else None, counts=False)
 
-    await budgets.admit(call("x" * 16_000), counter.count_tokens)
+    await admit(budgets, call("x" * 16_000), counter)
     with pytest.raises(ContextBudgetExceeded, match="resulted in about 4"):
-        await budgets.admit(call("x" * 17_000), counter.count_tokens)
+        await admit(budgets, call("x" * 17_000), counter)
 
 
 async def test_tools_count() -> None:
@@ -186,14 +191,14 @@ async def test_tools_count() -> None:
     budgets, _ = made(server, FAST)
 
     with pytest.raises(ContextBudgetExceeded):
-        await budgets.admit(call("hi", [{"function": {"description": "x" * 20_000}}]), server.count_tokens)
+        await admit(budgets, call("hi", [{"function": {"description": "x" * 20_000}}]), server)
 
 
 async def test_forward_lets_everything_through() -> None:
     server = Server()
     budgets, _ = made(server, BudgetPolicy(mode=BudgetMode.FORGE_FAST, overflow="forward"))
 
-    await budgets.admit(call("x" * 100_000), server.count_tokens)
+    await admit(budgets, call("x" * 100_000), server)
 
     assert server.counted == 0
 
@@ -362,6 +367,6 @@ async def test_what_is_forwarded_is_said_for_each_model() -> None:
     budgets = Budgets(server, SetClock(), [].append, FAST, own=own)
     long = call("x" * 5000)
 
-    await budgets.admit(ModelCall(long.request, stream=False, model="b"), server.count_tokens)
+    await admit(budgets, ModelCall(long.request, stream=False, model="b"), server)
     with pytest.raises(ContextBudgetExceeded):
-        await budgets.admit(ModelCall(long.request, stream=False, model="a"), server.count_tokens)
+        await admit(budgets, ModelCall(long.request, stream=False, model="a"), server)

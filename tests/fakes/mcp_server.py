@@ -43,6 +43,12 @@ def greet(name: str) -> str:
 
 
 @server.tool()
+def count(n: int) -> str:
+    """Counts."""
+    return f"counted {n}"
+
+
+@server.tool()
 def fail() -> str:
     raise ValueError
 

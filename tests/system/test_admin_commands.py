@@ -42,7 +42,16 @@ def test_the_status_is_told_in_words(running: Process) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("status",), ("models",), ("budget",), ("backend",), ("guardrails",), ("reload",), ("budget", "set", "backend")],
+    [
+        ("status",),
+        ("models",),
+        ("budget",),
+        ("backend",),
+        ("guardrails",),
+        ("compaction",),
+        ("reload",),
+        ("budget", "set", "backend"),
+    ],
 )
 def test_scripts_get_json(running: Process, words: tuple[str, ...]) -> None:
     ended = ask(running, *words, "--json")
@@ -72,6 +81,25 @@ def test_guardrails_are_switched_by_name(running: Process) -> None:
     said = json.loads(changed.out)
     assert (said["enabled"]["rescue"], said["enabled"]["retry"], said["max_retries"]) == (False, True, 2)
     assert (wrong.code, wrong.err) == (1, "forge-proxy: rescu: no such field\n")
+
+
+def test_how_histories_are_shortened_is_changed_and_previewed(running: Process, tmp_path: Path) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    turn = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "a", "content": "x" * 2000}]
+    recorded = tmp_path / "request.json"
+    recorded.write_text(json.dumps({"messages": [{"role": "user", "content": "hi"}, *turn, *turn], "stream": True}))
+
+    changed = ask(running, "compaction", "set", "keep_recent=1", "threshold=0.6", "--json")
+    shown = ask(running, "compaction", "preview", str(recorded), "--budget", "4000")
+    wrong = ask(running, "compaction", "preview", "-")
+    ask(running, "compaction", "set", "keep_recent=2", "threshold=0.75")
+
+    policy = {"strategy": "tiered", "keep_recent": 1, "threshold": 0.6}
+    assert json.loads(changed.out)["policy"] == policy
+    assert "budget is 4000" in shown.out
+    assert "phase 1" in shown.out
+    assert "message 2  tool_result truncated: an old result is told by its beginning" in shown.out
+    assert wrong.code != 0
 
 
 def test_numbers_are_shown_as_numbers_and_switches_as_switches(running: Process) -> None:

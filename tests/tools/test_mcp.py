@@ -242,7 +242,7 @@ async def test_nothing_of_a_program_is_left_when_the_context_is(kind: str) -> No
     async with McpServers(McpConfig(servers={"here": program(kind)}), ignore) as servers:
         pids = (await called(servers, "pids")).value["result"]
 
-    assert [pid for pid in pids if not has_ended(pid)] == []
+    until(lambda: all(has_ended(pid) for pid in pids), "all have ended")
 
 
 @pytest.mark.parametrize("kind", ["stdio", "stubborn"])
@@ -262,3 +262,13 @@ def test_the_package_is_not_imported_before_a_server_is_used() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout == "False\n"
+
+
+async def test_of_servers_that_only_workflows_name_no_more_than_a_few_are_kept() -> None:
+    with http_server() as process:
+        origin = process.url.removesuffix("/mcp")
+        async with McpServers(McpConfig(allow=(origin,)), ignore) as servers:
+            for number in range(20):
+                await servers.list_tools(McpUrl(url=f"{process.url}?{number}"))
+
+            assert sum(task.get_name().startswith("mcp ") for task in asyncio.all_tasks()) == 16

@@ -100,6 +100,17 @@ async def test_exact_counts_decide_where_there_are_any() -> None:
     assert context.maybe_compact(after) is after
 
 
+async def test_a_count_holds_however_unlikely_it_is() -> None:
+    context = ContextManager(TieredCompact(), 1000)
+
+    async def count(messages: tuple[Message, ...]) -> int:
+        return 3 * len(messages)
+
+    assert await context.maybe_compact_counted(MESSAGES, count) is MESSAGES
+    assert not context.is_over_budget(MESSAGES)
+    assert context.estimate_tokens(MESSAGES) == 30
+
+
 async def test_what_is_far_from_the_threshold_is_not_counted() -> None:
     async def count(messages: tuple[Message, ...]) -> int:
         raise AssertionError(messages)

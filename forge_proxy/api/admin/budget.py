@@ -16,7 +16,7 @@ class BudgetChange(BaseModel):
 
     mode: BudgetMode = Field(description="backend, manual, forge-full or forge-fast.")
     tokens: int | None = Field(default=None, description="With mode manual, and only then: how many.")
-    overflow: Overflow | None = Field(default=None, description="reject or forward what is over it.")
+    overflow: Overflow | None = Field(default=None, description="reject, forward or compact what is over it.")
 
 
 class BudgetNow(BaseModel):
@@ -27,7 +27,7 @@ class BudgetNow(BaseModel):
     because: str = Field(description="Why it is that.")
     window: int | None = Field(description="The window that the model server tells itself.")
     enforced: bool = Field(description="Whether forge-proxy refuses what is longer; else the model server does.")
-    overflow: Overflow = Field(description="What is done with a prompt that forge-proxy would refuse.")
+    overflow: Overflow = Field(description="What is done with a prompt that is over it.")
 
 
 def shown(budget: Budget, wish: BudgetPolicy) -> BudgetNow:
@@ -37,7 +37,7 @@ def shown(budget: Budget, wish: BudgetPolicy) -> BudgetNow:
         tokens=budget.tokens,
         because=budget.because,
         window=budget.window,
-        enforced=budget.enforced and wish.overflow == "reject",
+        enforced=budget.enforced and wish.overflow != "forward",
         overflow=wish.overflow,
     )
 

@@ -1,55 +1,142 @@
-"""`/admin/v1/compaction`: how histories are shortened that become too long. There is no strategy yet but `none`."""
+"""`/admin/v1/compaction`: how histories are shortened that are over the budget, and what that would do to one."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
+from forge_proxy.core.chat import ModelCall
+from forge_proxy.core.compaction import What
+from forge_proxy.core.compaction.policy import CompactionPolicy
+from forge_proxy.core.errors import InvalidRequest
+from forge_proxy.core.guardrails import GuardPolicy, open_turn
+from forge_proxy.core.jsontypes import Json
+from forge_proxy.core.messages import MessageType
+from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.fitting import Shortened, aim_of, chosen
 from forge_proxy.engine.held import Held
-
-Strategy = Literal["none", "sliding", "tiered"]
-
-
-class CompactionPolicy(BaseModel):
-    """How a history is shortened."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    strategy: Strategy = Field(
-        default="none", description="Only `none` is there: histories are not changed. The others are refused for now."
-    )
-    threshold: float = Field(default=0.75, gt=0, le=1, description="The share of the budget from which on it is done.")
-    keep_recent: int = Field(default=2, ge=0, le=1000, description="How many of the latest turns are never touched.")
-
-    @field_validator("strategy")
-    @classmethod
-    def _is_there(cls, strategy: Strategy) -> Strategy:
-        if strategy != "none":
-            raise ValueError(f"{strategy} is not there yet: histories are not shortened, choose none")
-        return strategy
+from forge_proxy.wire.openai.request import decode_request
 
 
 class Compaction(BaseModel):
     """The policy, and whether it does anything."""
 
     policy: CompactionPolicy
-    acts: bool = Field(description="Whether histories are shortened at all. Not yet.")
+    acts: bool = Field(description="Whether histories are shortened: only where budget.overflow is compact.")
     note: str
 
 
-class CompactionChoice:
-    """The endpoints."""
+class PreviewRequest(BaseModel):
+    """A history, as in a chat completion request."""
 
-    def __init__(self, held: Held[CompactionPolicy]) -> None:
-        self._held = held
+    model_config = ConfigDict(extra="forbid")
+
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    tools: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]], description="They take tokens too.")
+    model: str | None = Field(default=None, description="Whose tokens and budget; default: the one that answers.")
+    budget_tokens: int | None = Field(default=None, ge=1, description="In place of the model's budget.")
+    policy: CompactionPolicy | None = Field(default=None, description="In place of the one that holds.")
+
+
+class CutShown(BaseModel):
+    """One message that is cut."""
+
+    message: int = Field(description="Its place in `messages`, from 0.")
+    type: MessageType
+    what: What
+    tokens_saved: int = Field(description="Estimated.")
+    why: str
+    content: str | None = Field(description="What stands in place of its content; null where it is dropped.")
+
+
+class PhaseShown(BaseModel):
+    """What one phase cuts, what the phases before it cut included."""
+
+    phase: int
+    tokens: int
+    fits: bool = Field(description="Whether the prompt is within the budget then.")
+    cuts: list[CutShown]
+
+
+class Preview(BaseModel):
+    """What would be done to a history. It says what `budget.overflow: compact` does, whether or not that is set."""
+
+    policy: CompactionPolicy
+    budget_tokens: int
+    aim_tokens: int = Field(description="What a history over the budget is brought to: `threshold` of it.")
+    tokens: int = Field(description="Of the prompt as it is, tools included.")
+    exact: bool = Field(description="Whether tokens are counted by the model server; else they are estimated.")
+    phases: list[PhaseShown]
+    used: int | None = Field(description="The phase that would be used; null where nothing would be cut.")
+    fits: bool = Field(description="Whether the prompt would be within the budget in the end; else it is a 400.")
+    messages: list[dict[str, Any]] = Field(description="The history as it would be sent.")
+
+
+class CompactionDesk:
+    """The endpoints. Tools are counted as with the guardrails that hold."""
+
+    def __init__(self, engine: Engine, guardrails: Held[GuardPolicy]) -> None:
+        self._engine = engine
+        self._guardrails = guardrails
 
     async def read(self) -> Compaction:
-        """The policy, and that it does nothing yet."""
-        note = "no strategy but 'none' is there yet; threshold and keep_recent are kept for those to come"
-        return Compaction(policy=self._held.now, acts=False, note=note)
+        """The policy, and whether it acts."""
+        policy, overflow = self._engine.fitting.policy, self._engine.budgets.wish.overflow
+        acts = overflow == "compact" and policy.strategy != "none"
+        note = "histories over the budget are shortened" if acts else "histories are not changed"
+        if overflow != "compact":
+            note += f": budget.overflow is {overflow}, and only compact shortens"
+        return Compaction(policy=policy, acts=acts, note=note)
 
     async def choose(self, policy: CompactionPolicy) -> Compaction:
-        """Replace the policy."""
-        self._held.now = policy
+        """Replace the policy, from the next request on."""
+        self._engine.fitting.policy = policy
         return await self.read()
+
+    async def preview(self, asked: PreviewRequest) -> Preview:
+        """What each phase would cut of a history, and why; nothing is generated, and nothing is changed."""
+        policy = asked.policy or self._engine.fitting.policy
+        call = await self._call(asked)
+        limit = asked.budget_tokens or (await self._engine.budgets.of(call.model or call.request.model)).tokens
+        if limit is None:
+            raise InvalidRequest("budget_tokens", "the model server does not tell its window: say how many tokens")
+        prompt = await self._engine.fitting.measured(call)
+        phases = [phase async for phase in self._engine.fitting.phases(call, prompt, policy)]
+        aim = aim_of(policy, limit)
+        best = chosen(phases, aim) if prompt.tokens > limit else None
+        left, after = (best.prompt, best.call.request) if best else (prompt, call.request)
+        return Preview(
+            policy=policy,
+            budget_tokens=limit,
+            aim_tokens=aim,
+            tokens=prompt.tokens,
+            exact=prompt.exact,
+            phases=[_shown(phase, limit) for phase in phases],
+            used=best.plan.phase if best else None,
+            fits=left.tokens <= limit,
+            messages=[dict(message) for message in after.messages],
+        )
+
+    async def _call(self, asked: PreviewRequest) -> ModelCall:
+        """The call that the model server would be asked first."""
+        body: dict[str, Json] = {"messages": [*asked.messages], "tools": [*asked.tools], "model": asked.model}
+        request = decode_request({name: value for name, value in body.items() if value})
+        turn = open_turn(request, self._guardrails.now, request_id="preview", nudge_text=False)
+        model = await self._engine.models.name_for(request.model)
+        return ModelCall(request, stream=False, respond=turn.respond if turn else None, model=model)
+
+
+def _shown(phase: Shortened, limit: int) -> PhaseShown:
+    cuts = [
+        CutShown(
+            message=place,
+            type=cut.type,
+            what=cut.what,
+            tokens_saved=cut.saved,
+            why=cut.why,
+            content=cut.instead.content if cut.instead else None,
+        )
+        for place, cut in zip(phase.places, phase.plan.cuts, strict=True)
+    ]
+    return PhaseShown(phase=phase.plan.phase, tokens=phase.prompt.tokens, fits=phase.prompt.tokens <= limit, cuts=cuts)

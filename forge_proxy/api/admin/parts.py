@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from forge_proxy.api.admin.compaction import CompactionPolicy
 from forge_proxy.api.admin.ports import BackendControl, Configuration, NotManaged
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
@@ -30,7 +29,6 @@ class AdminParts:
     backend: Backend
     about: BackendAbout
     guardrails: Held[GuardPolicy]
-    compaction: Held[CompactionPolicy]
     configuration: Configuration
     hardware: HardwareSource
     clock: Clock

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from forge_proxy.api.admin.backend import BackendDesk
 from forge_proxy.api.admin.budget import BudgetSwitch
-from forge_proxy.api.admin.compaction import CompactionChoice
+from forge_proxy.api.admin.compaction import CompactionDesk
 from forge_proxy.api.admin.guardrails import GuardrailsSwitch
 from forge_proxy.api.admin.parts import AdminParts
 from forge_proxy.api.admin.runs import RunDesk
@@ -97,9 +97,10 @@ def add_admin_routes(app: FastAPI, parts: AdminParts, keepalive_seconds: float) 
     guardrails = GuardrailsSwitch(parts.guardrails)
     add("GET", "/guardrails", guardrails.read, "The guardrails")
     add("PATCH", "/guardrails", guardrails.change, "Change guardrails")
-    compaction = CompactionChoice(parts.compaction)
+    compaction = CompactionDesk(parts.engine, parts.guardrails)
     add("GET", "/compaction", compaction.read, "How histories are shortened")
     add("PUT", "/compaction", compaction.choose, "Choose how histories are shortened")
+    add("POST", "/compaction/preview", compaction.preview, "What would be cut of a history", _UNKNOWN)
     sampling = SamplingChoice(parts.engine.sampling)
     add("GET", "/sampling", sampling.read, "What the makers of models recommend")
     add("PUT", "/sampling", sampling.choose, "Use it, or not")

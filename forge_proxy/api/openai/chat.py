@@ -13,12 +13,13 @@ from forge_proxy.api.disconnect import leaving_cancels
 from forge_proxy.api.errors import error_response
 from forge_proxy.api.identity import client_of, request_id_of
 from forge_proxy.api.openai.live import LiveAnswer, head_of
-from forge_proxy.api.openai.outcome import outcome_headers
+from forge_proxy.api.openai.outcome import compacted_header, outcome_headers
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import GuardPolicy, Outcome, read_switches
 from forge_proxy.core.stream import Chunk, CompletionBuilder
 from forge_proxy.engine.answer import AnswerEvent, Engine
+from forge_proxy.engine.events import Compacted
 from forge_proxy.engine.held import Held
 from forge_proxy.engine.report import Report
 from forge_proxy.wire.openai.render import encode_completion
@@ -66,11 +67,14 @@ async def _whole(
 ) -> Response:
     """The whole answer, made of the same chunks that a stream would have been."""
     chunks: list[Chunk] = []
+    compacted: list[Compacted] = []
     report = Report(Outcome.PASSTHROUGH)
     async with aclosing(answer) as events:
         async for item in events:
             if isinstance(item, Report):
                 report = item
+            elif isinstance(item, Compacted):
+                compacted.append(item)
             elif item.progress is None:
                 chunks.append(item)
     if len(chunks) == 1 and chunks[0].as_sent is not None:
@@ -80,4 +84,5 @@ async def _whole(
         for chunk in chunks:
             builder.add(chunk)
         body = encode_completion(builder.completion(), head_of(chunks[0] if chunks else None, chat, request_id))
-    return Response(body, media_type="application/json", headers={**headers, **outcome_headers(report)})
+    told = {**compacted_header(compacted), **outcome_headers(report)}
+    return Response(body, media_type="application/json", headers={**headers, **told})

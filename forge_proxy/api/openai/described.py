@@ -23,6 +23,7 @@ _OUTCOME = {
     "x-forge-outcome": "passthrough, clean, rescued, repaired, retried or exhausted.",
     "x-forge-attempts": "How often the model was asked.",
     "x-forge-tokens-spent": "Tokens of all attempts, as far as the server tells.",
+    "x-forge-compacted": "How the history was shortened that was over the budget, with budget.overflow: compact.",
     "x-forge-marks": "Each rescue and repair, with its form and place.",
 }
 

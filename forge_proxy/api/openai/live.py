@@ -16,13 +16,14 @@ from starlette.types import Receive, Scope, Send
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.disconnect import leaving_cancels
 from forge_proxy.api.errors import error_response, render
-from forge_proxy.api.openai.outcome import outcome_comment, outcome_headers
+from forge_proxy.api.openai.outcome import compacted_header, outcome_comment, outcome_headers
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import Outcome
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.answer import AnswerEvent
+from forge_proxy.engine.events import Compacted
 from forge_proxy.engine.report import Report
 from forge_proxy.wire.openai.render import DONE, ChunkWriter, comment, event
 
@@ -59,6 +60,7 @@ class LiveAnswer(Response):
         self._writer: ChunkWriter | None = None
         self._started = False
         self._sent_at = 0.0
+        self._compacted: list[Compacted] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the answer to its end, or to the caller's."""
@@ -78,6 +80,8 @@ class LiveAnswer(Response):
             async for item in events:
                 if isinstance(item, Report):
                     await self._end(send, item)
+                elif isinstance(item, Compacted):
+                    await self._tell_compacted(send, item)
                 elif item.progress is not None:
                     await self._tell(send, item)
                 elif data := self._write(item):
@@ -103,6 +107,16 @@ class LiveAnswer(Response):
             await self._send(send, event(chunk.as_sent))
         elif self._started and chunk.progress is not None:
             data = comment(f"prefill {chunk.progress.processed}/{chunk.progress.total}")
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def _tell_compacted(self, send: Send, compacted: Compacted) -> None:
+        """In a header; as a comment where those are out already, as they are after a long wait for a slot."""
+        self._compacted.append(compacted)
+        told = compacted_header(self._compacted)
+        if not self._started:
+            self.headers.update(told)
+        else:
+            data = comment(" ".join(f"{name}={value}" for name, value in told.items()))
             await send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def _end(self, send: Send, report: Report) -> None:

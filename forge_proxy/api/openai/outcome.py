@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from urllib.parse import quote
 
+from forge_proxy.engine.events import Compacted
 from forge_proxy.engine.report import Report, as_fits
 
 _ROOM = 1000
@@ -23,6 +25,17 @@ def outcome_headers(report: Report) -> dict[str, str]:
     if report.marks:
         told["x-forge-marks"] = "; ".join(as_fits([_in_ascii(words) for words in report.done], _ROOM))
     return told
+
+
+def compacted_header(done: Sequence[Compacted]) -> dict[str, str]:
+    """The header that says by how much the history was shortened; none where it was not."""
+    told = ", ".join(_shortened(one) for one in done)
+    return {"x-forge-compacted": told} if told else {}
+
+
+def _shortened(one: Compacted) -> str:
+    about = "" if one.exact else "about "
+    return f"phase={one.phase}; messages={one.cut}; tokens={about}{one.tokens_before}->{one.tokens_after}"
 
 
 def outcome_comment(report: Report) -> str:

@@ -95,21 +95,22 @@ class McpServers:
     async def _session(self, server: str | McpUrl) -> Session:
         """The one that there is, or a new one, which may not be connected yet."""
         settings = self._settings_of(server)
-        # In a thread: it takes a third of a second, once.
-        await asyncio.to_thread(import_module, "forge_proxy.tools.mcp.session")
-        from forge_proxy.tools.mcp.session import Session
-
         async with self._opening:
             if self._closed:
                 raise ToolServerUnusable(_name_of(server), "forge-proxy is stopping")
             session = self._sessions.get(server)
-            if session is None or session.is_over:
-                if session is not None:
-                    await session.close()
-                if isinstance(server, McpUrl):
-                    await self._make_room()
-                session = Session(_name_of(server), settings, self._config.connect_seconds)
-                self._sessions[server] = session
+            if session is not None and not session.is_over:
+                return session
+            if session is not None:
+                await session.close()
+            if isinstance(server, McpUrl):
+                await self._make_room()
+            # In a thread: it takes a third of a second, once.
+            await asyncio.to_thread(import_module, "forge_proxy.tools.mcp.session")
+            from forge_proxy.tools.mcp.session import Session
+
+            session = Session(_name_of(server), settings, self._config.connect_seconds)
+            self._sessions[server] = session
             return session
 
     async def _make_room(self) -> None:
@@ -134,7 +135,8 @@ class McpServers:
 
 
 def _name_of(server: str | McpUrl) -> str:
-    return server if isinstance(server, str) else server.url
+    """What it is called in messages and logs. The rest of a URL may hold a key."""
+    return server if isinstance(server, str) else origin_of(server.url)
 
 
 def _words(error: Exception) -> str:

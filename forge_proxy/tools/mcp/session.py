@@ -36,6 +36,8 @@ _CLOSING_SECONDS = 10
 """The package gives a program 2 s to end by itself and kills it after 2 more; an HTTP server may not answer at all."""
 _PAGES = 100
 _SESSION_ID = "mcp-session-id"
+_ALL_CLOSED = "Connection closed"
+"""The package's words for the end of the session; those for a single call whose answer broke off have the same code."""
 _ENDED = "it ended"
 
 # It logs what it cannot read, which may hold arguments and results; what is of interest comes as an exception.
@@ -119,9 +121,10 @@ class Session:
             return SessionEnded("it has forgotten the session", received=False)
         if error.code != CONNECTION_CLOSED:
             return error
+        if error.message != _ALL_CLOSED:  # the connection of this one call: there are others
+            return SessionEnded(f"it broke off: {error.message}", received=True)
         alone = self._calls == 1  # what fails for one call ends the session for all, and these may have been received
-        self._leave.set()
-        await asyncio.wait({self._owner})
+        await self.close()
         refused = self._fault is not None and _holds(self._fault, httpx2.ConnectError)
         return SessionEnded(self._in_words(self._fault), received=not (refused and alone))
 
@@ -139,7 +142,7 @@ class Session:
             if not self._client.done():
                 self._client.set_exception(ToolServerUnusable(self._name, self._in_words(error)))
                 self._client.exception()  # there may be nobody left who waits for it
-            if isinstance(error, asyncio.CancelledError):
+            if not isinstance(error, Exception):
                 raise
         finally:
             self.is_over = True

@@ -57,16 +57,16 @@ async def test_the_overflow_policy_stays_where_it_is_not_said() -> None:
         ("PUT", "/budget", {"mode": "half"}, "mode", "'forge-fast'"),
         ("PUT", "/budget", {"mode": "manual"}, "body", "mode manual needs tokens"),
         ("PUT", "/budget", {"mode": "manual", "tokens": 3}, "tokens", "256"),
-        ("PUT", "/budget", {"mode": "backend", "overflow": "compact"}, "overflow", "not compacted yet"),
+        ("PUT", "/budget", {"mode": "backend", "overflow": "compress"}, "overflow", "compact"),
         ("PUT", "/budget", {"mode": "backend", "token": 3}, "token", "no such field"),
         ("PUT", "/budget", {}, "mode", "required"),
         ("PATCH", "/guardrails", {"enabled": {"rescu": False}}, "enabled.rescu", "no such field"),
         ("PATCH", "/guardrails", {"enabled": {"validate": "perhaps"}}, "enabled.validate", "boolean"),
         ("PATCH", "/guardrails", {"max_retries": 11}, "max_retries", "10"),
         ("PATCH", "/guardrails", {"max_retries": None}, "max_retries", "integer"),
-        ("PUT", "/compaction", {"strategy": "tiered"}, "strategy", "not there yet"),
+        ("PUT", "/compaction", {"strategy": "tired"}, "strategy", "tiered"),
         ("PUT", "/compaction", {"threshold": 1.5}, "threshold", "1"),
-        ("PUT", "/compaction", {"keep_recent": -1}, "keep_recent", "0"),
+        ("PUT", "/compaction", {"keep_recent": 0}, "keep_recent", "1"),
         ("POST", "/backend/model", {"model": ""}, "model", "1 character"),
         ("GET", "/backend/logs?lines=many", None, "lines", "integer"),
         ("GET", "/backend/logs?lines=0", None, "lines", "1"),
@@ -128,15 +128,6 @@ async def test_a_server_of_ours_is_stopped_started_restarted_and_given_another_m
     assert (other["managed"], other["server"]["model"], other["server"]["pid"]) == (True, "second", 4711)
     assert error(unknown) == (404, "model_not_found", None)
     assert logs == {"lines": ["line 3", "line 4"]}
-
-
-async def test_compaction_keeps_what_is_chosen_and_says_that_nothing_acts_yet() -> None:
-    async with world() as client:
-        await client.put(f"{ADMIN}/compaction", json={"threshold": 0.5, "keep_recent": 4})
-        said = (await client.get(f"{ADMIN}/compaction")).json()
-
-    assert said["policy"] == {"strategy": "none", "threshold": 0.5, "keep_recent": 4}
-    assert said["acts"] is False
 
 
 async def test_the_settings_are_shown_without_their_secrets() -> None:

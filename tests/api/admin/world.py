@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 
-from forge_proxy.api.admin.compaction import CompactionPolicy
 from forge_proxy.api.admin.parts import AdminParts, BackendAbout
 from forge_proxy.api.admin.ports import BackendControl, ServerState, ServerStatus
 from forge_proxy.api.app import create_app
@@ -88,7 +87,7 @@ async def world(
     backend = OpenAICompatible("http://scripted", ScriptedHttp(script or says))
     budgets = Budgets(backend, StillClock(), observe, now.budget)
     sampling = Sampling(observe, read_recommendations(), now.sampling)
-    engine = Engine(backend, StillClock(), observe, budgets=budgets, sampling=sampling)
+    engine = Engine(backend, StillClock(), observe, budgets=budgets, sampling=sampling, compaction=now.compaction)
     guardrails, door = Held(now.guardrails), Door(now.server)
     live = LiveSettings(now, read or written(**settings), guardrails, engine, door)
     admin = AdminParts(
@@ -96,7 +95,6 @@ async def world(
         backend,
         BackendAbout("openai", "a test wants it", "a test started it"),
         guardrails,
-        Held(CompactionPolicy()),
         live,
         Machine(root=Path("/nowhere"), system="none"),
         StillClock(),

@@ -19,7 +19,7 @@ def head(*, user: str = "Audit the suppliers.") -> list[Message]:
 
 def step(index: int, *results: str, thought: str = "", refused: MessageType | None = None) -> list[Message]:
     """An iteration with a call for each result; or with refusals in their place, nudges of that type."""
-    calls = tuple(ToolCall.of("look", {"step": index}, f"c{index}-{number}") for number in range(len(results)))
+    calls = tuple(ToolCall("look", f'{{"step": {index}}}', f"c{index}-{number}") for number in range(len(results)))
     made = [Message.of(MessageType.REASONING, thought)] if thought else []
     made.append(Message.of(MessageType.TOOL_CALL, calls=calls))
     kind = refused or MessageType.TOOL_RESULT

@@ -1,0 +1,98 @@
+"""How histories are shortened, chosen and previewed by the admin API: what is shown is what is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.api.admin.world import ADMIN, error, world
+from tests.api.test_compaction import TOOL, history
+from tests.fakes.says import Said
+
+BUDGET = {"mode": "manual", "tokens": 1000, "overflow": "compact"}
+
+
+@pytest.mark.parametrize(
+    ("overflow", "strategy", "acts"),
+    [
+        ("compact", "tiered", True),
+        ("compact", "sliding", True),
+        ("compact", "none", False),
+        ("reject", "tiered", False),
+    ],
+)
+async def test_it_says_whether_it_acts(overflow: str, strategy: str, acts: bool) -> None:
+    async with world(budget={"overflow": overflow}) as client:
+        policy = {"strategy": strategy, "threshold": 0.5, "keep_recent": 4}
+        chosen = (await client.put(f"{ADMIN}/compaction", json=policy)).json()
+        said = (await client.get(f"{ADMIN}/compaction")).json()
+        config = (await client.get(f"{ADMIN}/config")).json()
+
+    assert chosen == said
+    assert said["policy"] == config["compaction"] == policy
+    assert said["acts"] is acts
+    assert ("histories are not changed" in said["note"]) is not acts
+
+
+async def test_a_preview_says_what_each_phase_cuts_and_why_and_which_is_used() -> None:
+    async with world(budget=BUDGET) as client:
+        said = (await client.post(f"{ADMIN}/compaction/preview", json={"messages": history(), "tools": [TOOL]})).json()
+
+    assert [phase["phase"] for phase in said["phases"]] == [1, 2, 3]
+    assert [phase["fits"] for phase in said["phases"]] == [True, True, True]
+    assert said["tokens"] > 1000 > 750 == said["aim_tokens"] >= said["phases"][0]["tokens"]
+    (cut,) = said["phases"][0]["cuts"]
+    assert cut.pop("tokens_saved") > 900
+    assert cut.pop("why")
+    shorter = "x" * 200 + "\n[Truncated — 3800 chars removed]"
+    assert cut == {"message": 2, "type": "tool_result", "what": "truncated", "content": shorter}
+    assert (said["used"], said["fits"], said["exact"]) == (1, True, False)
+
+
+async def test_what_is_previewed_is_what_is_done() -> None:
+    async with world(Said(text="Done."), budget=BUDGET) as client:
+        said = (await client.post(f"{ADMIN}/compaction/preview", json={"messages": history()})).json()
+        answer = await client.post("/v1/chat/completions", json={"messages": history()})
+
+    used = said["phases"][said["used"] - 1]
+    told = f"phase={said['used']}; messages=1; tokens=about {said['tokens']}->{used['tokens']}"
+    assert answer.headers["x-forge-compacted"] == told
+    assert said["messages"][2]["content"] == used["cuts"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "used", "fits"),
+    [
+        ({"budget_tokens": 4000}, None, True),
+        ({"budget_tokens": 100}, 2, False),
+        ({"policy": {"strategy": "none"}}, None, False),
+        ({"policy": {"strategy": "sliding", "keep_recent": 1}}, 1, True),
+        ({"policy": {"keep_recent": 3}}, None, False),
+    ],
+)
+async def test_a_preview_for_another_budget_or_policy(asked: dict[str, Any], used: int | None, fits: bool) -> None:
+    async with world(budget=BUDGET) as client:
+        body = {"messages": history(), **asked}
+        said = (await client.post(f"{ADMIN}/compaction/preview", json=body)).json()
+
+    assert (said["used"], said["fits"]) == (used, fits)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "messages"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"content": "hi"}]}, "messages[0].role"),
+        ({"messages": history(), "budget_tokens": 0}, "budget_tokens"),
+        ({"messages": history(), "policy": {"keep_recent": 0}}, "policy.keep_recent"),
+        ({"messages": history(), "tools": [{"type": "function"}]}, "tools[0].function"),
+        ({"messages": history()}, "budget_tokens"),  # nobody tells the window
+    ],
+)
+async def test_what_cannot_be_previewed_is_a_400_that_names_the_field(body: dict[str, Any], field: str) -> None:
+    async with world() as client:
+        answer = await client.post(f"{ADMIN}/compaction/preview", json=body)
+
+    assert error(answer) == (400, None, field)

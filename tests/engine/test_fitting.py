@@ -1,0 +1,160 @@
+"""Prompts over the budget: shortened as far as is needed and no further, refused where that is not enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from forge_proxy.core.budget import BudgetMode, BudgetPolicy, Sizing
+from forge_proxy.core.chat import ChatRequest, ModelCall
+from forge_proxy.core.compaction.policy import CompactionPolicy
+from forge_proxy.core.errors import ContextBudgetExceeded, ContextOverflow
+from forge_proxy.engine.budgets import Budgets
+from forge_proxy.engine.events import Compacted, Event
+from forge_proxy.engine.fitting import Fitting
+from tests.engine.test_budgets import Server
+from tests.fakes.scripted import StillClock
+
+
+@dataclass
+class Counting(Server):
+    """Counts four characters of content for a token, and a hundred tokens for the tools."""
+
+    async def count_tokens(self, call: ModelCall) -> int | None:
+        self.counted += 1
+        said = sum(len(str(message["content"])) for message in call.request.messages)
+        return said // 4 + 100 if self.counts else None
+
+
+JsonDict = dict[str, Any]
+
+
+def turns(*lengths: int) -> list[JsonDict]:
+    """A question, and a call with a result of so many characters for each."""
+    messages: list[JsonDict] = [{"role": "user", "content": "Look."}]
+    for number, length in enumerate(lengths):
+        calls = [{"id": f"c{number}", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
+        messages.append({"role": "assistant", "content": "", "tool_calls": calls})
+        messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": "x" * length})
+    return messages
+
+
+def asking(messages: list[JsonDict]) -> ModelCall:
+    return ModelCall(ChatRequest({"messages": [*messages], "seed": 7}, messages=tuple(messages)), stream=False)
+
+
+def fitting(
+    server: Server,
+    tokens: int | None = 1000,
+    overflow: Any = "compact",
+    heard: list[Event] | None = None,
+    **policy: Any,
+) -> Fitting:
+    mode = BudgetMode.BACKEND if tokens is None else BudgetMode.MANUAL
+    wish = BudgetPolicy(mode=mode, tokens=tokens, overflow=overflow)
+    budgets = Budgets(server, StillClock(), lambda _: None, wish, Sizing())
+    observe = (heard if heard is not None else []).append
+    return Fitting(budgets, server.count_tokens, observe, CompactionPolicy(**policy))
+
+
+def contents(call: ModelCall) -> list[int]:
+    """Lengths of the results."""
+    return [len(str(m["content"])) for m in call.request.messages if m["role"] == "tool"]
+
+
+TRUNCATED, REPLACED = 233, 32
+
+
+@pytest.mark.parametrize(
+    ("lengths", "left", "phase"),
+    [
+        ((4000, 800, 800), [TRUNCATED, 800, 800], 1),
+        ((*[1000] * 10, 400, 400), [*[REPLACED] * 10, 400, 400], 2),
+    ],
+)
+async def test_a_history_over_the_budget_is_cut_until_it_leaves_room_for_the_answer(
+    lengths: tuple[int, ...], left: list[int], phase: int
+) -> None:
+    heard: list[Event] = []
+    call, compacted = await fitting(Counting(), heard=heard).admit(asking(turns(*lengths)), "r")
+
+    assert contents(call) == left
+    before, after = sum(lengths) // 4 + 101, sum(left) // 4 + 101
+    assert compacted == Compacted("r", None, phase, len(lengths) - 2, before, after, exact=True)
+    assert after <= 750
+    assert heard == [compacted]
+    assert call.request.body == {"messages": list(call.request.messages), "seed": 7}
+
+
+async def test_within_the_budget_the_very_same_call_goes_on() -> None:
+    call = asking(turns(1400, 800, 800))  # 850 tokens: over the threshold, but not over the budget
+
+    assert await fitting(Counting()).admit(call, "r") == (call, None)
+
+
+@pytest.mark.parametrize(("overflow", "strategy"), [("reject", "tiered"), ("compact", "none")])
+async def test_where_that_is_not_wanted_it_is_refused(overflow: str, strategy: str) -> None:
+    with pytest.raises(ContextBudgetExceeded, match="resulted in 1501 tokens"):
+        await fitting(Counting(), overflow=overflow, strategy=strategy).admit(asking(turns(4000, 800, 800)), "r")
+
+
+async def test_what_is_recent_is_not_cut_but_refused_with_what_would_be_left() -> None:
+    with pytest.raises(ContextBudgetExceeded, match="resulted in 1109 tokens"):
+        await fitting(Counting()).admit(asking(turns(4000, 2000, 2000)), "r")
+
+
+async def test_a_window_that_the_server_sees_to_itself_is_kept_to_as_well() -> None:
+    call, compacted = await fitting(Counting(window=1000), tokens=None).admit(asking(turns(4000, 800, 800)), "r")
+
+    assert (contents(call), compacted is not None) == ([TRUNCATED, 800, 800], True)
+
+
+async def test_a_sliding_window_drops_whole_turns() -> None:
+    call, _ = await fitting(Counting(), strategy="sliding").admit(asking(turns(4000, 800, 800)), "r")
+
+    assert contents(call) == [800, 800]
+
+
+async def test_a_call_that_was_shortened_is_left_alone_when_it_is_asked_again() -> None:
+    server = Counting()
+    fit = fitting(server)
+    call, _ = await fit.admit(asking(turns(4000, 800, 800)), "r")
+
+    assert await fit.admit(call, "r") == (call, None)
+
+
+async def test_estimates_follow_what_the_server_reports() -> None:
+    fit = fitting(Counting(counts=False))
+    call = asking(turns(2000, 400, 400))
+    assert await fit.admit(call, "r") == (call, None)
+
+    fit.saw(call, {"prompt_tokens": 1500})
+    shorter, compacted = await fit.admit(call, "r")
+
+    assert contents(shorter) == [TRUNCATED, 400, 400]
+    assert compacted is not None
+    assert (compacted.tokens_before, compacted.exact) == (1500, False)
+
+
+async def test_what_the_server_refused_is_shortened_below_the_window_that_it_tells() -> None:
+    fit = fitting(Counting(window=None, counts=False), tokens=None)
+    call = asking(turns(4000, 800, 800))
+    assert await fit.admit(call, "r") == (call, None)
+    refused = ContextOverflow("http://model", 400, None, tokens=1600, window=1000)
+
+    done = await fit.after_overflow(call, refused, "r")
+
+    assert done is not None
+    assert (contents(done[0]), done[1].tokens_before) == ([TRUNCATED, 800, 800], 1600)
+    again = await fit.after_overflow(done[0], refused, "r")  # the estimate was too low even so
+    assert again is not None
+    assert contents(again[0]) == [REPLACED, 800, 800]
+    assert await fit.after_overflow(again[0], refused, "r") is None
+
+
+async def test_what_the_server_refused_is_an_error_where_nothing_shall_be_cut() -> None:
+    fit = fitting(Counting(), overflow="reject")
+
+    assert await fit.after_overflow(asking(turns(4000)), ContextOverflow("http://model", 400, None), "r") is None
