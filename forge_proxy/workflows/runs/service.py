@@ -153,6 +153,8 @@ class Runs:
             if events:
                 continue
             head = await store.head(run_id)
+            if head.last_event > after:  # it came after we had looked
+                continue
             if head.finished:
                 return
             await bell.wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,7 +72,16 @@ class Failing(StoredRuns):
     """A store that fails as a database does: before a change, or after it, when nobody knows."""
 
     fails: Sequence[str] = ()
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+    """What happens just after it was found that there are no more events."""
     _saved = 0
+
+    async def events(self, run_id: str, *, after: int, limit: int) -> Sequence[RunEvent]:
+        found = await super().events(run_id, after=after, limit=limit)
+        if not found and self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile()
+        return found
 
     async def save(self, run: Run, since: int, events: Sequence[RunEvent]) -> None:
         self._saved += 1
@@ -159,6 +168,23 @@ async def test_a_store_that_fails_now_and_then_loses_nothing_and_doubles_nothing
     assert [event.id for event in events] == list(range(1, done.last_event + 1))
     assert sum(event.type == "tool_finished" for event in events) == 2
     assert read_state(done.state).steps.completed == ("ask", "finish")
+
+
+async def test_who_watches_misses_no_event_that_comes_while_it_is_looked_for(store: Failing) -> None:
+    runs = runs_over(store)
+    run = await runs.submit(Submission.model_validate(SUBMISSION))
+    waiting = await until(runs, run.id, "requires_action")
+
+    async def finish() -> None:
+        await put(runs, waiting, "yes")
+        await until(runs, run.id, "completed")
+
+    store.meanwhile = finish
+    seen = [event.id async for event in runs.feed(run.id)]
+    done = await runs.get(run.id)
+    await runs.close()
+
+    assert seen == list(range(1, done.last_event + 1))
 
 
 async def test_a_run_that_somebody_else_has_changed_is_not_changed_back(store: Failing) -> None:
