@@ -118,8 +118,9 @@ class Reloads:
 def masked(settings: Settings) -> JsonObject:
     """The settings as JSON, without the secrets in them."""
     shown = settings.model_dump(mode="json", by_alias=True)
-    if settings.backend.url is not None:
-        shown["backend"]["url"] = without_credentials(settings.backend.url)
+    for section, url in (("backend", settings.backend.url), ("store", settings.store.url)):
+        if url is not None:
+            shown[section]["url"] = without_credentials(url)
     return shown
 
 

@@ -23,7 +23,10 @@ from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import SamplingPolicy
+from forge_proxy.store.config import StoreConfig
 from forge_proxy.telemetry.config import LogConfig
+from forge_proxy.tools.config import ToolSettings
+from forge_proxy.workflows.runs.config import RunsConfig
 
 PREFIX = "FORGE_PROXY_"
 _NESTED = "__"
@@ -53,6 +56,9 @@ class Settings(BaseSettings):
     compaction: CompactionPolicy = Field(default_factory=CompactionPolicy)
     sampling: SamplingPolicy = Field(default_factory=SamplingPolicy)
     guardrails: GuardPolicy = Field(default_factory=GuardPolicy)
+    runs: RunsConfig = Field(default_factory=RunsConfig)
+    store: StoreConfig = Field(default_factory=StoreConfig)
+    tools: ToolSettings = Field(default_factory=ToolSettings)
     log: LogConfig = Field(default_factory=LogConfig)
 
 
@@ -181,7 +187,7 @@ def _in_words(error: Any) -> str:  # pydantic's own shape of an error
         return f"{path}: no such setting{_suggestion(path, names())}"
     if error["type"] == "model_type":
         return f"{path}: expected a section with settings in it"
-    shown = "" if "_key" in path else f" (got {error['input']!r})"
+    shown = "" if "_key" in path or path.startswith("tools.") else f" (got {error['input']!r})"
     return f"{path}: {error['msg'].removeprefix('Value error, ')}{shown}"
 
 

@@ -74,7 +74,7 @@ def create_app(
     app.add_route("/openapi.json", descriptions.as_json, methods=["GET"])
     app.add_route("/docs", descriptions.as_page, methods=["GET"])
     if admin is not None:
-        add_admin_routes(app, admin)
+        add_admin_routes(app, admin, config.keepalive_seconds)
     app.add_route("/health", health.health, methods=["GET"])
     app.add_route("/healthz", health.alive, methods=["GET"])
     app.add_route("/readyz", health.ready, methods=["GET"])

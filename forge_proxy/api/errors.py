@@ -48,6 +48,7 @@ from forge_proxy.core.errors import (
 from forge_proxy.core.jsontypes import JsonObject, is_object
 from forge_proxy.core.sampling import UnsupportedModelError
 from forge_proxy.wire.openai.errors import encode_error
+from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, RunNotFound, StoreUnavailable, ToolUnusable
 
 _LOG = logging.getLogger("forge_proxy.api")
 
@@ -87,6 +88,11 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     AdminClosed: (403, "invalid_request_error", "admin_closed"),
     NotManaged: (409, "invalid_request_error", "backend_not_managed"),
     WrongSettings: (400, "invalid_request_error", "wrong_settings"),
+    RunNotFound: (404, "invalid_request_error", "run_not_found"),
+    RunConflict: (409, "invalid_request_error", "run_conflict"),
+    NotReadable: (409, "invalid_request_error", "run_not_readable"),
+    ToolUnusable: (502, "server_error", "tool_unusable"),
+    StoreUnavailable: (503, "server_error", "store_unavailable"),
     Stopping: (503, "server_error", "stopping"),
     ForgeError: (500, "server_error", "internal_error"),
 }

@@ -103,7 +103,7 @@ def set_budget(
     json: AsJson = False,
 ) -> None:
     """Switch to another budget; running answers end with the old one."""
-    asked = _asked(context, url, key, json)
+    asked = asked_of(context, url, key, json)
     change = {"mode": mode, "tokens": tokens, "overflow": overflow}
     body = {name: value for name, value in change.items() if value is not None}
     show(asked.remote.admin("PUT", "budget", body), as_json=asked.as_json)
@@ -112,19 +112,19 @@ def set_budget(
 @backend.command()
 def start(context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
     """Start it."""
-    _do(_asked(context, url, key, json), "start")
+    _do(asked_of(context, url, key, json), "start")
 
 
 @backend.command()
 def stop(context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
     """Stop it, when the answers that are under way have ended."""
-    _do(_asked(context, url, key, json), "stop")
+    _do(asked_of(context, url, key, json), "stop")
 
 
 @backend.command()
 def restart(context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
     """Stop and start it; requests that come meanwhile wait."""
-    _do(_asked(context, url, key, json), "restart")
+    _do(asked_of(context, url, key, json), "restart")
 
 
 @backend.command()
@@ -136,7 +136,7 @@ def model(
     json: AsJson = False,
 ) -> None:
     """Serve another model."""
-    _do(_asked(context, url, key, json), "model", {"model": name})
+    _do(asked_of(context, url, key, json), "model", {"model": name})
 
 
 @backend.command()
@@ -148,7 +148,7 @@ def logs(
     json: AsJson = False,
 ) -> None:
     """What it wrote."""
-    asked = _asked(context, url, key, json)
+    asked = asked_of(context, url, key, json)
     said = asked.remote.admin("GET", "backend/logs", lines=lines)
     if asked.as_json:
         show(said, as_json=True)
@@ -165,7 +165,7 @@ def set_guardrails(
     json: AsJson = False,
 ) -> None:
     """Change some of them, from the next request on."""
-    asked = _asked(context, url, key, json)
+    asked = asked_of(context, url, key, json)
     body: dict[str, Any] = {}
     for name, word in map(_change, changes):
         value = _WORDS.get(word, word)
@@ -185,7 +185,7 @@ def set_compaction(
     json: AsJson = False,
 ) -> None:
     """Change some of it, from the next request on."""
-    asked = _asked(context, url, key, json)
+    asked = asked_of(context, url, key, json)
     policy = asked.remote.admin("GET", "compaction")["policy"]
     show(asked.remote.admin("PUT", "compaction", {**policy, **dict(map(_change, changes))}), as_json=asked.as_json)
 
@@ -200,7 +200,7 @@ def preview(
     json: AsJson = False,
 ) -> None:
     """What each phase would cut of a history, and why."""
-    asked = _asked(context, url, key, json)
+    asked = asked_of(context, url, key, json)
     body = preview_body(file.read(), budget_tokens)
     said = asked.remote.admin("POST", "compaction/preview", body)
     if asked.as_json:
@@ -229,7 +229,8 @@ def _change(said: str) -> tuple[str, str]:
     return name, word
 
 
-def _asked(context: typer.Context, url: str | None, key: str | None, as_json: bool) -> Asked:
+def asked_of(context: typer.Context, url: str | None, key: str | None, as_json: bool) -> Asked:
+    """How a command inside a group was asked, with what was said to the group."""
     group: Asked = context.obj
     return Asked(url or group.url, key or group.key, as_json or group.as_json)
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
+import time
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from forge_proxy.core.errors import ForgeError
@@ -10,6 +15,11 @@ DEFAULT_URL = "http://127.0.0.1:8081"
 _CONNECT_SECONDS = 10.0
 _SECONDS = 600.0
 """Switching a budget may load a model anew, which takes minutes."""
+_SILENCE = 120.0
+"""Seconds: longer than a stream of events is ever silent (`server.keepalive_seconds`)."""
+_PATIENCE = 60.0
+"""Seconds for which a daemon may be away whose events are read."""
+_AGAIN_AFTER = 1.0
 
 
 class NoDaemon(ForgeError):
@@ -18,6 +28,15 @@ class NoDaemon(ForgeError):
 
 class RefusedByDaemon(ForgeError):
     """The daemon's own words for what it does not do."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentEvent:
+    """One event that the daemon sent."""
+
+    id: int
+    type: str
+    data: dict[str, Any]
 
 
 class Remote:
@@ -32,27 +51,79 @@ class Remote:
         return self.ask(method, f"/admin/v1/{path}", body, query)
 
     def ask(
-        self, method: str, path: str, body: dict[str, Any] | None = None, query: dict[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        query: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
     ) -> dict[str, Any]:
         """Ask any route. Raises like `admin`."""
         import httpx  # the help text needs no HTTP
 
-        timeout = httpx.Timeout(_SECONDS, connect=_CONNECT_SECONDS)
+        timeout, headers = httpx.Timeout(_SECONDS, connect=_CONNECT_SECONDS), {**self._headers, **(headers or {})}
         try:
-            answer = httpx.request(
-                method, self.root + path, json=body, params=query, headers=self._headers, timeout=timeout
-            )
+            answer = httpx.request(method, self.root + path, json=body, params=query, headers=headers, timeout=timeout)
             said: Any = answer.json()
         except (httpx.TransportError, httpx.InvalidURL) as exc:
-            raise NoDaemon(
-                f"no daemon answers at {self.root} ({str(exc) or type(exc).__name__}); start one with 'forge-proxy "
-                "serve', or say where it is with --url or FORGE_PROXY_URL"
-            ) from exc
+            raise self._no_daemon(exc) from exc
         except ValueError as exc:
             raise NoDaemon(f"what answers at {self.root} is no forge-proxy with an admin API") from exc
         if answer.is_success and isinstance(said, dict):
             return said  # pyright: ignore[reportUnknownVariableType]
         raise RefusedByDaemon(_words(said, answer.status_code))
+
+    def events(self, path: str, is_last: Callable[[SentEvent], bool]) -> Generator[SentEvent]:
+        """The server-sent events of a route of the admin API up to the last one, through restarts of the daemon. Raises
+        like `admin`.
+        """
+        import httpx
+
+        event, away_since = None, math.inf
+        timeout = httpx.Timeout(_SILENCE, connect=_CONNECT_SECONDS)
+        while event is None or not is_last(event):
+            headers = {**self._headers, "Last-Event-ID": str(event.id if event else 0)}
+            failed: Exception = NoDaemon("it ended the stream")
+            try:
+                with httpx.stream("GET", f"{self.root}/admin/v1/{path}", headers=headers, timeout=timeout) as answer:
+                    if not answer.is_success:
+                        answer.read()
+                        raise RefusedByDaemon(_words(_json_of(answer.text), answer.status_code))
+                    for event in read_events(answer.iter_lines()):
+                        away_since = math.inf
+                        yield event
+            except (httpx.TransportError, httpx.InvalidURL) as exc:
+                failed = exc
+            if event is None or time.monotonic() > away_since + _PATIENCE:
+                raise self._no_daemon(failed) from failed
+            if not is_last(event):
+                away_since = min(away_since, time.monotonic())
+                time.sleep(_AGAIN_AFTER)
+
+    def _no_daemon(self, exc: Exception) -> NoDaemon:
+        return NoDaemon(
+            f"no daemon answers at {self.root} ({str(exc) or type(exc).__name__}); start one with 'forge-proxy "
+            "serve', or say where it is with --url or FORGE_PROXY_URL"
+        )
+
+
+def read_events(lines: Iterable[str]) -> Generator[SentEvent]:
+    """Server-sent events of the daemon's, which have one line of data each."""
+    said: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(": ")
+        if name:  # a comment has none
+            said[name] = value
+        elif not line and "data" in said:
+            yield SentEvent(int(said["id"]), said["event"], json.loads(said["data"]))
+            said = {}
+
+
+def _json_of(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def _words(said: Any, status: int) -> str:

@@ -24,6 +24,7 @@ from forge_proxy.backends.llama_server.programs import TINY_MODEL
 from forge_proxy.core.errors import BackendFault, ForgeError
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.daemon.assembly import Assembled, MonotonicClock, assemble
+from forge_proxy.daemon.runs import build_runs, resume
 from forge_proxy.engine.events import Event
 from forge_proxy.engine.held import Held
 from forge_proxy.engine.ports import Observer
@@ -31,6 +32,7 @@ from forge_proxy.reload import LiveSettings, Reloads
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
 from forge_proxy.telemetry.systemd import Systemd
+from forge_proxy.workflows.runs.service import Runs
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -42,6 +44,7 @@ class Daemon:
     parts: Assembled
     server: HttpServer
     live: LiveSettings
+    runs: Runs
     listener: socket.socket
     log: FilteringBoundLogger
 
@@ -56,18 +59,26 @@ class Daemon:
         if is_open_to_all(self.live.now.server, self.listener):
             self.log.warning("no keys", note="anyone who reaches it may use it: server.allow_public_without_keys")
 
-    async def run(self, loaded: Callable[[], None] = lambda: None) -> None:
-        """Answer until the server is told to exit, while the model is being loaded: health says so, requests wait.
+    def end(self, signum: int) -> None:
+        """Have `run` end, once answers under way have; at once when told so again by an interrupt."""
+        self.runs.leave()  # who watches one is not waited for: it may go on for hours
+        self.server.handle_exit(signum, None)
 
-        `loaded` is called when that is done. Raises what it fails with.
+    async def run(self, loaded: Callable[[], None] = lambda: None, *, resumes: bool = True) -> None:
+        """Answer until it is told to end, while the model is being loaded: health says so, requests wait.
+
+        `loaded` is called when that is done. Raises what it fails with. With `resumes` runs are gone on with that an
+        earlier daemon has left.
         """
-        telling = asyncio.create_task(self._tell_hardware())
+        beside = [asyncio.create_task(self._tell_hardware())]
+        if resumes:
+            beside.append(asyncio.create_task(resume(self.runs, self.live.now, self.log)))
         loading = asyncio.create_task(self._load(loaded))
         try:
             await self.server.serve(sockets=[self.listener])
         finally:
-            telling.cancel()
-            loading.cancel()
+            for task in (*beside, loading):
+                task.cancel()
         with suppress(asyncio.CancelledError):
             await loading
 
@@ -76,7 +87,7 @@ class Daemon:
         try:
             await self.parts.load()
         except ForgeError:
-            self.server.handle_exit(signal.SIGTERM, None)
+            self.end(signal.SIGTERM)
             raise
         health = await self.parts.backend.health()
         if health.status == "ok":
@@ -116,7 +127,8 @@ async def build(
     settings: Settings, listener: socket.socket, read: Callable[[], Settings], log: FilteringBoundLogger
 ) -> AsyncGenerator[Daemon]:
     """The daemon on a socket that listens already. `read` reads the settings again. Raises `BackendChoiceError`."""
-    async with assemble(settings, in_next_turn(logs.LogObserver(log))) as parts:
+    observe = in_next_turn(logs.LogObserver(log))
+    async with assemble(settings, observe) as parts, build_runs(settings, parts.engine, observe) as runs:
         url = parts.choice.url
         if url is not None and await leads_to(url, listener):
             raise BackendChoiceError(
@@ -125,9 +137,9 @@ async def build(
         tell_choice(parts.choice, settings, log)
         door, guardrails = Door(settings.server), Held(settings.guardrails)
         live = LiveSettings(settings, read, guardrails, parts.engine, door)
-        admin = _admin_parts(parts, guardrails, live)
+        admin = _admin_parts(parts, guardrails, live, runs)
         app = create_app(parts.engine, parts.backend, guardrails, settings.server, admin, door)
-        yield Daemon(parts, HttpServer(app, settings.server), live, listener, log)
+        yield Daemon(parts, HttpServer(app, settings.server), live, runs, listener, log)
 
 
 def tell_choice(choice: Choice, settings: Settings, log: FilteringBoundLogger) -> None:
@@ -151,7 +163,7 @@ async def serve(settings: Settings, listener: socket.socket, read: Callable[[], 
             if not daemon.server.should_exit:
                 systemd.stopping()
                 log.info("stopping", answers_may_take=settings.server.drain_seconds, note="stop again to cut them off")
-            daemon.server.handle_exit(signum, None)
+            daemon.end(signum)
 
         for signum in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(signum, stop, signum)
@@ -175,7 +187,7 @@ def _spare_the_collector() -> None:
     gc.freeze()  # what there is now stays: the collector need not look at it again
 
 
-def _admin_parts(parts: Assembled, guardrails: Held[GuardPolicy], live: LiveSettings) -> AdminParts:
+def _admin_parts(parts: Assembled, guardrails: Held[GuardPolicy], live: LiveSettings, runs: Runs) -> AdminParts:
     choice = parts.choice
     unmanaged = "" if parts.control else f"the {choice.kind} at {parts.backend.url} was started elsewhere"
     return AdminParts(
@@ -187,6 +199,7 @@ def _admin_parts(parts: Assembled, guardrails: Held[GuardPolicy], live: LiveSett
         hardware=parts.machine,
         clock=MonotonicClock(),
         control=parts.control,
+        runs=runs,
     )
 
 

@@ -168,6 +168,36 @@ class Abandoned:
     queued: float
 
 
+@dataclass(frozen=True, slots=True)
+class RunMoved:
+    """A stored run is in another state. `error` is the name of what it failed with."""
+
+    run_id: str
+    status: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunStranded:
+    """A stored run cannot be gone on with here: for its store, or for a fault of ours, which `fault` then is."""
+
+    run_id: str
+    error: str
+    fault: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolServerFailed:
+    """What executes a tool of a run was not to be had, or did not answer as it should. `server` is an origin or a name
+    of an MCP server, `key` that of the call. It may be asked again.
+    """
+
+    server: str
+    tool: str
+    key: str
+    why: str
+
+
 Event: TypeAlias = (
     SlotsFound
     | BudgetChosen
@@ -186,4 +216,7 @@ Event: TypeAlias = (
     | Answered
     | Failed
     | Abandoned
+    | RunMoved
+    | RunStranded
+    | ToolServerFailed
 )

@@ -30,8 +30,11 @@ from forge_proxy.engine.events import (
     ModelSwapped,
     PromptCut,
     Retried,
+    RunMoved,
+    RunStranded,
     ServerTurned,
     SlotsFound,
+    ToolServerFailed,
     Unchecked,
 )
 from forge_proxy.engine.report import as_fits
@@ -168,6 +171,12 @@ class LogObserver:
                 self._log.warning("failed", request_id=request_id, model=model, error=error, **times)
             case Abandoned(request_id, seconds, queued):
                 self._log.info("abandoned", request_id=request_id, **_times(seconds, queued))
+            case RunMoved(run_id, status, error):
+                self._log.info("run", run_id=run_id, status=status, **({"error": error} if error else {}))
+            case RunStranded(run_id, error, fault):
+                self._log.error("run stranded", run_id=run_id, error=error, exc_info=fault)
+            case ToolServerFailed(server, tool, key, why):
+                self._log.warning("tool server failed", server=server, tool=tool, key=key, error=why)
             case _:
                 assert_never(event)
 

@@ -9,6 +9,7 @@ from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.held import Held
 from forge_proxy.engine.ports import Backend, Clock, HardwareSource
+from forge_proxy.workflows.runs.service import Runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class BackendAbout:
 
 @dataclass(frozen=True, slots=True)
 class AdminParts:
-    """The parts. Without a `control` the model server is not ours."""
+    """The parts. Without a `control` the model server is not ours; without `runs` there are no routes for them."""
 
     engine: Engine
     backend: Backend
@@ -32,6 +33,7 @@ class AdminParts:
     hardware: HardwareSource
     clock: Clock
     control: BackendControl | None = None
+    runs: Runs | None = None
 
     @property
     def managed(self) -> BackendControl:

@@ -13,6 +13,7 @@ from forge_proxy.api.admin.budget import BudgetSwitch
 from forge_proxy.api.admin.compaction import CompactionDesk
 from forge_proxy.api.admin.guardrails import GuardrailsSwitch
 from forge_proxy.api.admin.parts import AdminParts
+from forge_proxy.api.admin.runs import RunDesk
 from forge_proxy.api.admin.sampling import SamplingChoice
 from forge_proxy.api.admin.settings import SettingsDesk
 from forge_proxy.api.admin.status import StatusBoard
@@ -51,12 +52,19 @@ _NOT_SWITCHED: dict[int | str, dict[str, Any]] = {
     502: {"model": ErrorBody, "description": "It could not be switched, and is as it was."}
 }
 
+_NO_STORE: dict[int | str, dict[str, Any]] = {
+    503: {"model": ErrorBody, "description": "The store of runs cannot be used now."}
+}
+_NOT_NOW: dict[int | str, dict[str, Any]] = {
+    409: {"model": ErrorBody, "description": "The run is not in a state for that; nothing was changed."}
+}
+
 
 def _with_request_id(request: Request, response: Response) -> None:
     response.headers["x-request-id"] = request_id_of(request)
 
 
-def add_admin_routes(app: FastAPI, parts: AdminParts) -> None:
+def add_admin_routes(app: FastAPI, parts: AdminParts, keepalive_seconds: float) -> None:
     """Add all routes of the admin API: to the application itself, which knows no methods of routes further down."""
 
     def add(
@@ -102,3 +110,17 @@ def add_admin_routes(app: FastAPI, parts: AdminParts) -> None:
     add("DELETE", "/text-answers/{name:path}", learned.forget, "Begin anew with one model", _UNKNOWN)
     add("GET", "/config", settings.read, "The settings")
     add("POST", "/reload", settings.reload, "Read the settings again")
+    if parts.runs is not None:
+        _add_runs(add, RunDesk(parts.runs, keepalive_seconds))
+
+
+def _add_runs(add: Callable[..., None], desk: RunDesk) -> None:
+    known = {**_NO_STORE, 404: {"model": ErrorBody, "description": "No such run."}}
+    stream = {200: {"description": "The events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
+    add("POST", "/runs", desk.submit, "Submit a run", {**_NO_STORE, **_NOT_NOW, **_UNKNOWN, 502: _NOT_OURS[502]})
+    add("GET", "/runs", desk.list, "The runs", _NO_STORE)
+    add("GET", "/runs/{run_id}", desk.read, "One run", known)
+    add("GET", "/runs/{run_id}/events", desk.events, "What happens to a run", {**known, **stream})
+    add("POST", "/runs/{run_id}/tool_outputs", desk.put_outputs, "What came of calls", {**known, **_NOT_NOW})
+    add("POST", "/runs/{run_id}/cancel", desk.cancel, "Cancel a run", {**known, **_NOT_NOW})
+    add("DELETE", "/runs/{run_id}", desk.delete, "Forget a run", {**known, **_NOT_NOW})

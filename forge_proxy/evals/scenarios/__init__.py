@@ -1,1 +1,56 @@
-"""The scenarios."""
+"""The scenarios, by families, and how some of them are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from forge_proxy.core.errors import InvalidRequest
+from forge_proxy.evals.scenario import Scenario
+from forge_proxy.evals.scenarios import (
+    advanced_gaps,
+    advanced_synthesis,
+    compaction,
+    investigation,
+    plumbing,
+    quick,
+    reasoning,
+    relevance,
+    selection,
+    suppliers,
+)
+
+ALL: tuple[Scenario, ...] = (
+    *plumbing.SCENARIOS,
+    *selection.SCENARIOS,
+    *reasoning.SCENARIOS,
+    *relevance.SCENARIOS,
+    *compaction.SCENARIOS,
+    *suppliers.SCENARIOS,
+    *investigation.SCENARIOS,
+    *advanced_gaps.SCENARIOS,
+    *advanced_synthesis.SCENARIOS,
+    *quick.SCENARIOS,
+)
+TAGS: tuple[str, ...] = tuple(sorted({tag for scenario in ALL for tag in scenario.tags}))
+
+
+def find(names: Sequence[str] = (), tags: Sequence[str] = ()) -> tuple[Scenario, ...]:
+    """The scenarios with one of these names and one of these tags, in the order of `ALL`; all where nothing is said.
+
+    Raises `InvalidRequest` for a name or tag that there is none of, and where no scenario fits both.
+    """
+    _check("scenario", names, [scenario.name for scenario in ALL])
+    _check("tags", tags, TAGS)
+    found = tuple(one for one in ALL if (not names or one.name in names) and (not tags or one.tags & set(tags)))
+    if not found:
+        raise InvalidRequest("tags", f"none of these scenarios has a tag of {', '.join(tags)}")
+    return found
+
+
+def _check(at: str, said: Sequence[str], known: Sequence[str]) -> None:
+    for word in said:
+        if word not in known:
+            near = get_close_matches(word, known)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there is: {', '.join(known)}"
+            raise InvalidRequest(at, f"there is no {word!r}; {hint}")

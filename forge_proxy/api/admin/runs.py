@@ -1,0 +1,176 @@
+"""`/admin/v1/runs`: whole workflows, submitted as JSON and driven here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Header, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from forge_proxy.api.admin.run_events import event_stream
+from forge_proxy.core.errors import InvalidRequest
+from forge_proxy.workflows.runs.documents import Failure, Outcome, messages_of, read_outcome, read_state
+from forge_proxy.workflows.runs.driving import open_calls
+from forge_proxy.workflows.runs.outputs import ToolOutput
+from forge_proxy.workflows.runs.records import Run, RunHead, RunStatus
+from forge_proxy.workflows.runs.service import Runs
+from forge_proxy.workflows.runs.submission import Submission, read_submission
+from forge_proxy.workflows.runs.transcript import WrittenCall
+
+
+class RunListed(BaseModel):
+    """A run in a list."""
+
+    id: str
+    status: RunStatus
+    workflow: str = Field(description="The workflow's name.")
+    model: str | None
+    created_at: float = Field(description="Seconds since 1970.")
+    updated_at: float = Field(description="When it was last changed, likewise.")
+    last_event: int = Field(description="The id of its latest event.")
+    cancel_requested: bool = Field(description="Whether it ends as soon as the tool has that is executed now.")
+
+
+class RunNow(RunListed):
+    """A run as it is now."""
+
+    iteration: int = Field(description="How many answers the model has given, of all kinds.")
+    completed_steps: list[str] = Field(description="The tools that have succeeded.")
+    pending_steps: list[str] = Field(description="The required ones that have not.")
+    required_action: list[WrittenCall] = Field(description="The calls whose outputs the run waits for.")
+    result: Outcome | None = Field(description="What came of it, once it is completed.")
+    error: Failure | None = Field(description="Why it failed, where it has.")
+    messages: list[dict[str, Any]] = Field(
+        description="What the model is told now: every call has its result, or is among those waited for. Good for"
+        " initial_messages."
+    )
+    metadata: dict[str, Any] = Field(description="The submitter's own.")
+
+
+class RunPage(BaseModel):
+    """Some of the runs, newest first."""
+
+    data: list[RunListed]
+    next: str | None = Field(description="`before` of the next page; null where there is none.")
+
+
+class Outputs(BaseModel):
+    """What came of calls that the caller executes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    outputs: list[ToolOutput] = Field(min_length=1, max_length=1000, description="Some of them, or all.")
+
+
+class RunDeleted(BaseModel):
+    """A run that is gone."""
+
+    id: str
+    deleted: Literal[True] = True
+
+
+class RunDesk:
+    """The endpoints."""
+
+    def __init__(self, runs: Runs, keepalive_seconds: float) -> None:
+        self._runs = runs
+        self._keepalive_seconds = keepalive_seconds
+
+    async def submit(
+        self,
+        submission: Submission,
+        idempotency_key: Annotated[
+            str | None,
+            Header(
+                min_length=1,
+                max_length=200,
+                pattern="^[ -~]*$",
+                description="Submitting the same again with the same key is answered with the run there is.",
+            ),
+        ] = None,
+    ) -> RunNow:
+        """Submit a run. It is stored before this is answered, and goes on from then on, whatever becomes of the caller
+        or the daemon.
+        """
+        return shown(await self._runs.submit(submission, idempotency_key))
+
+    async def list(
+        self,
+        limit: Annotated[int, Query(ge=1, le=200, description="How many.")] = 20,
+        before: Annotated[str | None, Query(max_length=100, description="Only older ones than this.")] = None,
+        status: Annotated[RunStatus | None, Query(description="Only those in this state.")] = None,
+    ) -> RunPage:
+        """The runs, newest first."""
+        if before is not None and not before.isprintable():
+            raise InvalidRequest("before", "expected the id of a run")
+        found = await self._runs.list(before=before, limit=limit + 1, status=status)
+        more = found[limit - 1].id if found[limit:] else None
+        return RunPage(data=[_listed(head) for head in found[:limit]], next=more)
+
+    async def read(self, run_id: str) -> RunNow:
+        """A run as it is now, with what the model is told."""
+        return shown(await self._runs.get(run_id))
+
+    async def events(
+        self,
+        request: Request,
+        run_id: str,
+        after: Annotated[int, Query(ge=0, le=2**31 - 1, description="Only what came after this event.")] = 0,
+        last_event_id: Annotated[
+            str | None, Header(description="The same, as browsers say it when they come back; it goes before.")
+        ] = None,
+    ) -> Response:
+        """What happens to a run, as server-sent events with ids: all from the beginning, then as it happens. The stream
+        ends with the run. Whoever was cut off goes on after the last id that came.
+        """
+        if last_event_id is not None:
+            if not (last_event_id.isascii() and last_event_id.isdigit() and int(last_event_id) < 2**31):
+                raise InvalidRequest("Last-Event-ID", "expected the id of an event, which is a number")
+            after = int(last_event_id)
+        await self._runs.head(run_id)
+        return event_stream(request, self._runs.feed(run_id, after), self._keepalive_seconds)
+
+    async def put_outputs(self, run_id: str, said: Outputs) -> RunNow:
+        """Post what came of calls. After the last one the run goes on. The same output may be posted again."""
+        return shown(await self._runs.put_outputs(run_id, said.outputs))
+
+    async def cancel(self, run_id: str) -> RunNow:
+        """Cancel a run: what the model is writing is stopped, a tool that is executed is waited for."""
+        return shown(await self._runs.cancel(run_id))
+
+    async def delete(self, run_id: str) -> RunDeleted:
+        """Forget a run that has ended, and its events."""
+        await self._runs.delete(run_id)
+        return RunDeleted(id=run_id)
+
+
+def shown(run: Run) -> RunNow:
+    """A run as the API tells it."""
+    state, submission = read_state(run.state), read_submission(run.submission)
+    outcome = read_outcome(run.outcome) if run.outcome is not None else None
+    waits = run.status == "requires_action"
+    return RunNow(
+        **_listed(run).model_dump(),
+        iteration=state.iteration,
+        completed_steps=list(state.steps.completed),
+        pending_steps=list(state.steps.pending(submission.workflow.required_steps)),
+        required_action=[WrittenCall.model_validate(call) for call in open_calls(state)] if waits else [],
+        result=outcome if isinstance(outcome, Outcome) else None,
+        error=outcome if isinstance(outcome, Failure) else None,
+        messages=[dict(message) for message in messages_of(state)],
+        metadata=submission.metadata,
+    )
+
+
+def _listed(run: RunHead) -> RunListed:
+    return RunListed(
+        id=run.id,
+        status=run.status,
+        workflow=run.workflow,
+        model=run.model,
+        created_at=run.created_at,
+        updated_at=run.updated_at,
+        last_event=run.last_event,
+        cancel_requested=run.cancel_requested,
+    )

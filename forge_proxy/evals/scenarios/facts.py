@@ -1,0 +1,173 @@
+"""Checks of a terminal call's arguments: strict in facts, tolerant of wording, case and the way numbers are written.
+
+A check says in words what is wrong, or gives None. Arguments may be of any type: with the guardrails off nobody has
+held the model to the tool's schema.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
+
+Check: TypeAlias = Callable[[JsonObject], str | None]
+Fact: TypeAlias = str | tuple[str, ...] | float
+"""A phrase, several that mean the same, or a number in any of its spellings."""
+
+_NUMBER = re.compile(r"(?<![\w.,])[-−+]?\d+(?:[.,' \u00a0\u202f]\d+)*")
+_THOUSANDS = re.compile(r"\d{1,3}([., '\u00a0\u202f])\d{3}(?:\1\d{3})*(?:[.,]\d+)?")
+_WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+
+
+def every(*checks: Check) -> Check:
+    """All of them: the first thing that is wrong."""
+
+    def check(args: JsonObject) -> str | None:
+        return next((wrong for one in checks if (wrong := one(args))), None)
+
+    return check
+
+
+def says(field: str, *facts: Fact) -> Check:
+    """The text names each fact, wherever and in whatever words around it."""
+
+    def check(args: JsonObject) -> str | None:
+        told = _text_of(args.get(field))
+        missing = next((fact for fact in facts if not _stands_in(told, fact)), None)
+        return None if missing is None else f"{field} does not name {_shown(missing)}: {_quoted(args, field)}"
+
+    return check
+
+
+def never_says(field: str, *facts: Fact) -> Check:
+    """The text names none of them: what would only be there if it were made up or mixed up."""
+
+    def check(args: JsonObject) -> str | None:
+        told = _text_of(args.get(field))
+        found = next((fact for fact in facts if _stands_in(told, fact)), None)
+        return None if found is None else f"{field} names {_shown(found)}, which is wrong: {_quoted(args, field)}"
+
+    return check
+
+
+def is_name(field: str, *names: str) -> Check:
+    """The value is one of these spellings of the same name or id, and nothing beside it but an article or a mark."""
+
+    def check(args: JsonObject) -> str | None:
+        told = _plain(_text_of(args.get(field))).removeprefix("the ").removeprefix("# ")
+        return None if told in map(_plain, names) else f"{field} should be {names[0]}, not {_quoted(args, field)}"
+
+    return check
+
+
+def is_number(field: str, value: float, within: float = 0) -> Check:
+    """The value is that number, as one or as text with a unit and marks for thousands; `within` is for rounding."""
+
+    def check(args: JsonObject) -> str | None:
+        if any(abs(read - value) <= within + 1e-9 for read in _numbers_of(args.get(field))):
+            return None
+        return f"{field} should be {value:g}, not {_quoted(args, field)}"
+
+    return check
+
+
+def is_set(field: str, *names: str) -> Check:
+    """The value lists exactly these names, in any order: as a list, or as text with commas or `and` between."""
+
+    def check(args: JsonObject) -> str | None:
+        listed = {_plain(one) for one in _listed(args.get(field))} - {""}
+        wanted = {_plain(name): name for name in names}
+        if missing := [name for plain, name in wanted.items() if plain not in listed]:
+            return f"{field} lacks {', '.join(missing)}: {_quoted(args, field)}"
+        if extra := sorted(listed - set(wanted)):
+            return f"{field} names {', '.join(extra)}, which should not be there"
+        return None
+
+    return check
+
+
+def _listed(value: Json) -> Iterator[str]:
+    if is_list(value):
+        for one in value:
+            yield from _listed(one)
+    elif value is not None:
+        yield from re.split(r"[,;\n]|\band\b|&", _text_of(value))
+
+
+def _text_of(value: Json) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value
+        case _ if is_list(value):
+            return ", ".join(map(_text_of, value))
+        case _ if is_object(value):
+            return ", ".join(f"{key}: {_text_of(inner)}" for key, inner in value.items())
+        case _:
+            return str(value)
+
+
+def _plain(told: str) -> str:
+    """The words and numbers alone: of one case, without accents and marks, one space between."""
+    letters = unicodedata.normalize("NFKD", told.casefold())
+    letters = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return " ".join(re.findall(r"\d+|[^\W\d_]+|[%#]", letters))
+
+
+def _stands_in(told: str, fact: Fact) -> bool:
+    if isinstance(fact, tuple):
+        return any(_stands_in(told, one) for one in fact)
+    if isinstance(fact, str):
+        return f" {_plain(fact)} " in f" {_plain(told)} "
+    return any(abs(read - fact) < 1e-9 for read in _numbers_of(told))
+
+
+def _numbers_of(value: Json) -> Iterator[float]:
+    """Every number that stands in the value; one with a mark in it may mean two, as 1.250 does."""
+    if isinstance(value, bool):
+        return
+    if isinstance(value, int | float):
+        yield float(value)
+        return
+    told = _text_of(value)
+    for found in _NUMBER.findall(told):
+        yield from _readings(found.replace("−", "-"))
+    for word in re.findall(r"[a-z]+", told.casefold()):
+        if word in _WORDS:
+            yield float(_WORDS.index(word))
+
+
+def _readings(written: str) -> Iterator[float]:
+    sign, digits = (-1.0, written[1:]) if written[0] == "-" else (1.0, written.lstrip("+"))
+    if grouped := _THOUSANDS.fullmatch(digits):
+        mark = grouped[1]
+        yield sign * float(digits.replace(mark, "").replace(",", "."))
+    decimal = digits.replace(",", ".")
+    if re.fullmatch(r"\d+(?:\.\d+)?", decimal):
+        yield sign * float(decimal)
+    elif not grouped:  # several numbers in a row, as in "3, 4"
+        for part in re.findall(r"\d+", digits):
+            yield float(part)
+
+
+def _quoted(args: JsonObject, field: str) -> str:
+    if field not in args:
+        return "it is missing"
+    told = _text_of(args[field])
+    return repr(told if len(told) <= 160 else f"{told[:160]}…")
+
+
+def _shown(fact: Fact) -> str:
+    match fact:
+        case tuple():
+            return " or ".join(fact)
+        case str():
+            return repr(fact)
+        case _:
+            return f"{fact:g}"

@@ -1,0 +1,48 @@
+"""The `store` section of the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import unquote, urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+SQLITE = "sqlite+aiosqlite"
+POSTGRES = "postgresql+asyncpg"
+
+
+def _check_url(url: str | None) -> str | None:
+    if url is None:
+        return None
+    scheme = url.partition("://")[0]
+    if scheme not in (SQLITE, POSTGRES):
+        raise ValueError(f"expected {SQLITE}:////folder/runs.db or {POSTGRES}://user:password@host/database")
+    if scheme == SQLITE and sqlite_file(url) is None:
+        raise ValueError(f"a file is needed, which a restart finds again, as {SQLITE}:////folder/runs.db")
+    if scheme == POSTGRES and not urlsplit(url).path.strip("/"):
+        raise ValueError(f"the database is missing, as {POSTGRES}://user:password@host/database")
+    return url
+
+
+class StoreConfig(BaseModel):
+    """Where runs are stored."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: Annotated[str | None, AfterValidator(_check_url)] = Field(
+        default=None,
+        description="Database of the runs: sqlite+aiosqlite:////folder/runs.db, or postgresql+asyncpg://user@host/name"
+        " (extra `postgres`). Default: runs.db in $XDG_STATE_HOME/forge-proxy or ~/.local/state/forge-proxy.",
+    )
+
+    def url_in(self, folder: Path) -> str:
+        """The URL; where none is set, that of a file in the folder."""
+        return self.url or f"{SQLITE}:///{folder / 'runs.db'}"
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of an SQLite URL; None where it is no such, or names none."""
+    scheme, _, rest = url.partition("://")
+    path = unquote(rest.partition("?")[0].partition("/")[2])
+    return Path(path) if scheme == SQLITE and path and path != ":memory:" else None

@@ -1,0 +1,96 @@
+"""Connections to the database, and that no other daemon has any.
+
+All writing goes through one connection. On PostgreSQL that one holds an advisory lock, so a daemon that has lost it can
+write nothing any more; on SQLite a lock of the operating system is held on a file beside the database. Both end with
+the process, however it ends: there is nothing to expire, and no clock to trust (docs/decisions/0022).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import event
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from forge_proxy.store.config import sqlite_file
+from forge_proxy.workflows.runs.errors import StoreTaken
+
+_LOCK = 0x666F7267
+"""Of PostgreSQL's advisory locks, which are numbers, the one that is ours: "forg"."""
+_BUSY_SECONDS = 5.0
+"""How long SQLite waits for other programs that look into its file."""
+_READERS = 4
+
+
+class Databases:
+    """The one connection that writes, and those that read."""
+
+    def __init__(self, url: str) -> None:
+        self._file = sqlite_file(url)
+        if self._file is not None:
+            self.writer = _sqlite(url, "BEGIN IMMEDIATE", 1)
+            self.readers = _sqlite(url, "BEGIN", _READERS)
+        else:
+            self.writer = create_async_engine(url, pool_size=1, max_overflow=0, pool_pre_ping=True)
+            self.readers = create_async_engine(url, pool_size=_READERS, max_overflow=0, pool_pre_ping=True)
+            event.listen(self.writer.sync_engine, "connect", _lock_postgres)
+        self._held = -1
+
+    def take(self) -> None:
+        """Hold the lock of a file. Raises `StoreTaken` or `OSError`."""
+        if self._file is None:
+            return
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        beside = Path(f"{self._file}.lock")
+        held = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            os.close(held)
+            raise StoreTaken(str(self._file)) from exc
+        self._held = held
+        os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # prompts are nobody else's
+
+    async def close(self) -> None:
+        """Close all of them, and let the lock go."""
+        await self.writer.dispose()
+        await self.readers.dispose()
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
+
+
+def _sqlite(url: str, begin: str, size: int) -> AsyncEngine:
+    engine = create_async_engine(url, pool_size=size, max_overflow=0, connect_args={"timeout": _BUSY_SECONDS})
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def connected(connection: DBAPIConnection, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        connection.isolation_level = None  # transactions begin where we say, or changes of tables would be outside
+        cursor = connection.cursor()
+        # FULL: after a power failure as well, no tool is executed twice whose result was stored. A killed daemon needs
+        # nothing of the kind, since what was written is the operating system's by then; it costs a step one fsync.
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def begun(connection: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        connection.exec_driver_sql(begin)
+
+    return engine
+
+
+def _lock_postgres(connection: DBAPIConnection, _: Any) -> None:
+    """Whenever the writing connection is made, at the start or after it was lost."""
+    cursor = connection.cursor()
+    cursor.execute(f"SELECT pg_try_advisory_lock({_LOCK})")
+    (mine,) = cursor.fetchone() or (False,)
+    cursor.close()
+    connection.commit()
+    if not mine:
+        connection.close()
+        raise StoreTaken("this database")

@@ -1,0 +1,148 @@
+"""`RunStore` in a database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, fields
+from typing import Any
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from forge_proxy.store.connections import Databases
+from forge_proxy.store.tables import EVENTS, RUNS
+from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, StoreUnavailable
+from forge_proxy.workflows.runs.ports import Claim
+from forge_proxy.workflows.runs.records import FINISHED, Run, RunEvent, RunHead, RunStatus
+
+_HEAD = [RUNS.c[field.name] for field in fields(RunHead)]
+_ALL = [RUNS.c[field.name] for field in fields(Run)]
+
+
+class StoredRuns:
+    """See `workflows.runs.ports.RunStore`."""
+
+    def __init__(self, databases: Databases) -> None:
+        self._databases = databases
+
+    async def create(self, run: Run, events: Sequence[RunEvent], claim: Claim | None) -> Run:
+        """See the port."""
+        claimed = {} if claim is None else {"claim_key": claim.key, "claim_digest": claim.digest}
+        try:
+            async with self._write() as connection:
+                await connection.execute(insert(RUNS).values(**asdict(run), **claimed))
+                await connection.execute(insert(EVENTS), _rows(run.id, events))
+        except IntegrityError:
+            if claim is None:
+                raise
+            return await self._claimed(claim)
+        return run
+
+    async def _claimed(self, claim: Claim) -> Run:
+        async with self._read() as connection:
+            found = await connection.execute(select(*_ALL, RUNS.c.claim_digest).where(RUNS.c.claim_key == claim.key))
+            row = found.one()
+        if row.claim_digest != claim.digest:
+            raise RunConflict("this Idempotency-Key was used for another submission")
+        return _run(row[:-1])
+
+    async def get(self, run_id: str) -> Run:
+        """See the port."""
+        return _run(await self._one(_ALL, run_id))
+
+    async def head(self, run_id: str) -> RunHead:
+        """See the port."""
+        return RunHead(*await self._one(_HEAD, run_id))
+
+    async def list(self, *, before: str | None, limit: int, status: RunStatus | None) -> Sequence[RunHead]:
+        """See the port."""
+        asked = select(*_HEAD).order_by(RUNS.c.id.desc()).limit(limit)
+        if before is not None:
+            asked = asked.where(RUNS.c.id < before)
+        if status is not None:
+            asked = asked.where(RUNS.c.status == status)
+        async with self._read() as connection:
+            return [RunHead(*row) for row in await connection.execute(asked)]
+
+    async def unfinished(self) -> Sequence[RunHead]:
+        """See the port."""
+        asked = select(*_HEAD).where(RUNS.c.status.not_in(FINISHED)).order_by(RUNS.c.id)
+        async with self._read() as connection:
+            return [RunHead(*row) for row in await connection.execute(asked)]
+
+    async def save(self, run: Run, since: int, events: Sequence[RunEvent]) -> None:
+        """See the port."""
+        changed = {name: value for name, value in asdict(run).items() if name not in ("id", "created_at", "submission")}
+        async with self._write() as connection:
+            done = await connection.execute(
+                update(RUNS).where(RUNS.c.id == run.id, RUNS.c.last_event == since).values(**changed)
+            )
+            if done.rowcount == 1:
+                await connection.execute(insert(EVENTS), _rows(run.id, events))
+                return
+        stored = await self.head(run.id)
+        if stored.last_event != run.last_event:
+            raise RunConflict(f"the run {run.id} was changed by somebody else")
+
+    async def events(self, run_id: str, *, after: int, limit: int) -> Sequence[RunEvent]:
+        """See the port."""
+        columns = [EVENTS.c[field.name] for field in fields(RunEvent)]
+        asked = select(*columns).where(EVENTS.c.run_id == run_id, EVENTS.c.id > after)
+        async with self._read() as connection:
+            return [RunEvent(*row) for row in await connection.execute(asked.order_by(EVENTS.c.id).limit(limit))]
+
+    async def delete(self, run_id: str) -> None:
+        """See the port."""
+        async with self._write() as connection:
+            done = await connection.execute(delete(RUNS).where(RUNS.c.id == run_id))
+        if done.rowcount == 0:
+            raise RunNotFound(run_id)
+
+    async def close(self) -> None:
+        """See the port."""
+        await self._databases.close()
+
+    async def _one(self, columns: list[Any], run_id: str) -> Sequence[Any]:
+        async with self._read() as connection:
+            row = (await connection.execute(select(*columns).where(RUNS.c.id == run_id))).one_or_none()
+        if row is None:
+            raise RunNotFound(run_id)
+        return row
+
+    @asynccontextmanager
+    async def _write(self) -> AsyncGenerator[AsyncConnection]:
+        async with _transaction(self._databases.writer) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _read(self) -> AsyncGenerator[AsyncConnection]:
+        async with _transaction(self._databases.readers) as connection:
+            yield connection
+
+
+@asynccontextmanager
+async def _transaction(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
+    """Raises `StoreUnavailable`, but leaves what contradicts itself an `IntegrityError`."""
+    try:
+        async with engine.begin() as connection:
+            yield connection
+    except IntegrityError:
+        raise
+    except (SQLAlchemyError, OSError) as exc:
+        raise StoreUnavailable(words_of(exc)) from exc
+
+
+def words_of(error: Exception) -> str:
+    """What went wrong, without statements and their values: those are prompts."""
+    cause = getattr(error, "orig", None) or error
+    return f"{type(cause).__name__}: {str(cause).splitlines()[0] if str(cause) else 'no reason given'}"
+
+
+def _rows(run_id: str, events: Sequence[RunEvent]) -> list[dict[str, Any]]:
+    return [{"run_id": run_id, **asdict(event)} for event in events]
+
+
+def _run(row: Sequence[Any]) -> Run:
+    return Run(*row)

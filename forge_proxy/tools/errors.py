@@ -1,0 +1,30 @@
+"""What goes wrong with a tool before it is called. What goes wrong in a call is told to the model instead."""
+
+from __future__ import annotations
+
+from forge_proxy.core.errors import ForgeError
+
+
+class NotAllowed(ForgeError):
+    """The configuration does not let this be called. The message names the setting."""
+
+
+class ToolServerUnusable(ForgeError):
+    """An MCP server cannot be started or reached, or speaks something else. `server` is its name or URL."""
+
+    def __init__(self, server: str, why: str) -> None:
+        super().__init__(f"the MCP server {server} cannot be used: {why}")
+        self.server = server
+        self.why = why
+
+    @property
+    def summary(self) -> str:
+        return f"the MCP server {self.server} cannot be used"  # its own last words may quote anything
+
+
+class SessionEnded(ForgeError):
+    """The session with an MCP server has ended. `received` is whether the server may have received the call before."""
+
+    def __init__(self, why: str, *, received: bool) -> None:
+        super().__init__(why)
+        self.received = received

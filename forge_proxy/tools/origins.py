@@ -1,0 +1,63 @@
+"""Which hosts are called: those that were listed, and no others. Pure.
+
+A URL is compared as text, so it has to be written in the one way that all URL parsers read alike. Addresses are not
+looked up: what a listed name resolves to is the operator's affair, as is what `http://127.0.0.1:9000` is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_AUTHORITY = r"([a-z0-9-]+(?:\.[a-z0-9-]+)*|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?"
+_URL = re.compile(rf"(https?)://{_AUTHORITY}(?:[/?][!-~]*)?", re.ASCII | re.IGNORECASE)
+_ENTRY = re.compile(rf"(https?)://(\*\.)?{_AUTHORITY}/?", re.ASCII | re.IGNORECASE)
+_PORTS = {"http": 80, "https": 443}
+
+
+def check_entry(entry: str) -> str:
+    """An entry of an allow-list as it is compared. Raises `ValueError`."""
+    found = _ENTRY.fullmatch(entry)
+    if found is None or not _is_port(found[4]):
+        raise ValueError(
+            f"expected an origin such as https://tools.example.com, http://127.0.0.1:9000 or https://*.example.com,"
+            f" not {entry!r}"
+        )
+    scheme, wildcard, host, port = found.groups()
+    if wildcard and "." not in host:
+        raise ValueError(f"{entry!r} is too wide: * stands for one label below a domain, as in https://*.example.com")
+    return _origin(scheme, f"{wildcard or ''}{host}", port)
+
+
+def check_url(url: str) -> str:
+    """The URL. Raises `ValueError` for one that is not plainly written."""
+    found = _URL.fullmatch(url)
+    if found is None or "#" in url or "\\" in url or not _is_port(found[3]):
+        raise ValueError(
+            "expected a URL such as https://tools.example.com/weather, in ASCII, without a user and without #"
+        )
+    return url
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of a checked URL. Raises `ValueError`."""
+    found = _URL.fullmatch(check_url(url))
+    assert found is not None  # noqa: S101  # it was checked
+    return _origin(found[1], found[2], found[3])
+
+
+def is_listed(url: str, allowed: Iterable[str]) -> bool:
+    """Whether the origin of a URL is one of the checked entries. `*` stands for one label."""
+    origin = origin_of(url)
+    scheme, _, host = origin.partition("://")
+    wide = f"{scheme}://*.{host.partition('.')[2]}"
+    return any(entry in (origin, wide) for entry in allowed)
+
+
+def _is_port(port: str | None) -> bool:
+    return port is None or 0 < int(port) < 65536
+
+
+def _origin(scheme: str, host: str, port: str | None) -> str:
+    scheme = scheme.lower()
+    return f"{scheme}://{host.lower()}:{int(port) if port else _PORTS[scheme]}"

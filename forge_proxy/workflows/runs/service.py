@@ -1,0 +1,250 @@
+"""Runs, for those who submit and watch them: submit, look, answer calls, cancel, delete."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from weakref import WeakValueDictionary
+
+from forge_proxy.workflows.cancelling import Cancelled, unless
+from forge_proxy.workflows.runs.bells import Bells
+from forge_proxy.workflows.runs.documents import write_state
+from forge_proxy.workflows.runs.driving import Means, cancel, changes, drive, told
+from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, RunNotFound, StoreUnavailable
+from forge_proxy.workflows.runs.keeper import Keeper, numbered
+from forge_proxy.workflows.runs.outputs import ToolOutput, apply
+from forge_proxy.workflows.runs.ports import Claim, Declaration, RunStore, Toolbox
+from forge_proxy.workflows.runs.records import NewEvent, Run, RunEvent, RunHead, RunStatus
+from forge_proxy.workflows.runs.submission import Submission
+
+_EVENTS_AT_ONCE = 200
+
+
+class Runs:
+    """All runs of a daemon. `open_store` is called once, when it is first needed; `now` tells seconds since 1970.
+
+    Every method raises `StoreUnavailable`, and `RunNotFound` where it is about one run.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], Awaitable[RunStore]],
+        means: Means,
+        max_running: int,
+        now: Callable[[], float],
+        moved: Callable[[Run], None] = lambda _: None,
+    ) -> None:
+        """`moved` hears of each change of status."""
+        self._open_store = open_store
+        self._means = means
+        self._now = now
+        self._moved = moved
+        self._places = asyncio.Semaphore(max_running)
+        self._store: RunStore | None = None
+        self._opening = asyncio.Lock()
+        self._keepers: WeakValueDictionary[str, Keeper] = WeakValueDictionary()
+        self._fetching = asyncio.Lock()
+        self._driving: set[asyncio.Task[None]] = set()
+        self._bells = Bells()
+
+    async def submit(self, submission: Submission, key: str | None = None) -> Run:
+        """Store a run, and begin it. With a `key` that was used before, the run that it was used for.
+
+        Raises `InvalidRequest`, `UnknownModel`, or `RunConflict` for a key that was used for something else.
+        """
+        claim = None if key is None else Claim(key, digest_of(submission))
+        self._means.engine.models.served_as(submission.model)
+        submission = await declared(submission, self._means.toolbox)
+        workflow = submission.workflow.definition()
+        state = submission.begin(workflow)
+        store = await self._opened()
+        now = self._now()
+        events = (NewEvent("status", {"status": "queued"}), *told((), state.messages))
+        run = Run(
+            _new_id(now),
+            "queued",
+            workflow.name,
+            submission.model,
+            now,
+            now,
+            last_event=len(events),
+            submission=submission.model_dump_json(),
+            state=write_state(state),
+        )
+        stored = await store.create(run, numbered(events, 0, now), claim)
+        if stored.id == run.id:
+            self._moved(stored)
+            self._begin(await self._keeper(run.id))
+        return stored
+
+    async def get(self, run_id: str) -> Run:
+        """A run as it is now."""
+        return await (await self._opened()).get(run_id)
+
+    async def head(self, run_id: str) -> RunHead:
+        """What is listed of it."""
+        return await (await self._opened()).head(run_id)
+
+    async def list(self, *, before: str | None, limit: int, status: RunStatus | None) -> Sequence[RunHead]:
+        """Runs, newest first; with `before` only those that are older than that one."""
+        return await (await self._opened()).list(before=before, limit=limit, status=status)
+
+    async def put_outputs(self, run_id: str, outputs: Sequence[ToolOutput]) -> Run:
+        """Take what came of calls that the caller executes; after the last one the run goes on.
+
+        Raises `InvalidRequest` or `RunConflict`, and then none of them is taken.
+        """
+        keeper = await self._keeper(run_id)
+        async with keeper.alone:
+            before = keeper.state
+            state, new = apply(before, outputs, waiting=keeper.run.status == "requires_action")
+            if not new:
+                return keeper.run
+            complete = state.batch is not None and not state.batch.open
+            events = [*told(before.messages, state.messages), *changes(before, state)]
+            if complete:
+                events.append(NewEvent("status", {"status": "queued"}))
+            await keeper.write(*events, state=state, status="queued" if complete else None)
+            if complete:
+                self._begin(keeper)
+            return keeper.run
+
+    async def cancel(self, run_id: str) -> Run:
+        """Cancel a run: at once, or when the tool has ended that is executed now. Raises `RunConflict` for one that has
+        ended otherwise.
+        """
+        keeper = await self._keeper(run_id)
+        async with keeper.alone:
+            match keeper.run.status:
+                case "requires_action":
+                    await cancel(keeper)
+                case "queued" | "running":
+                    if not keeper.run.cancel_requested:
+                        await keeper.write(NewEvent("cancel_requested", {}), cancel=True)
+                case "completed" | "failed" as status:
+                    raise RunConflict(f"the run {run_id} is {status}: there is nothing to cancel")
+                case "cancelled":
+                    pass
+            return keeper.run
+
+    async def delete(self, run_id: str) -> None:
+        """Forget a run that has ended. Raises `RunConflict` for one that has not."""
+        store = await self._opened()
+        head = await store.head(run_id)
+        if not head.finished:
+            raise RunConflict(f"the run {run_id} is {head.status}: cancel it first")
+        await store.delete(run_id)
+        self._keepers.pop(run_id, None)
+        self._bells.ring(run_id)
+
+    async def feed(self, run_id: str, after: int = 0) -> AsyncGenerator[RunEvent]:
+        """The events of a run after one, as they happen; ends after the last one, or when the daemon does."""
+        store = await self._opened()
+        while not self._bells.closed:
+            bell = self._bells.of(run_id)
+            events = await store.events(run_id, after=after, limit=_EVENTS_AT_ONCE)
+            for event in events:
+                yield event
+                after = event.id
+            if events:
+                continue
+            head = await store.head(run_id)
+            if head.finished:
+                return
+            await bell.wait()
+
+    async def resume(self) -> None:
+        """Go on with the runs that an earlier daemon left unfinished."""
+        await self._opened()
+
+    def leave(self) -> None:
+        """Have those leave who watch: the daemon is about to stop."""
+        self._bells.close()
+
+    async def close(self) -> None:
+        """Stop where every run is: what is stored can be gone on with."""
+        self.leave()
+        for task in self._driving:
+            task.cancel()
+        await asyncio.gather(*self._driving, return_exceptions=True)
+        if self._store is not None:
+            await self._store.close()
+
+    async def _opened(self) -> RunStore:
+        if self._store is None:
+            async with self._opening:
+                if self._store is None:
+                    store = await self._open_store()
+                    waiting = await store.unfinished()
+                    self._store = store
+                    for head in waiting:
+                        await self._take_up(head)
+        return self._store
+
+    async def _take_up(self, head: RunHead) -> None:
+        if head.status == "requires_action" and not head.cancel_requested:
+            return
+        try:
+            self._begin(await self._keeper(head.id))
+        except NotReadable as error:  # it is left alone: the version that wrote it can go on with it
+            self._means.report(head.id, error)
+
+    async def _keeper(self, run_id: str) -> Keeper:
+        store = self._store or await self._opened()
+        async with self._fetching:
+            keeper = self._keepers.get(run_id)
+            if keeper is None:
+                keeper = Keeper(await store.get(run_id), store, self._changed, self._now)
+                self._keepers[run_id] = keeper
+            return keeper
+
+    def _changed(self, before: Run, after: Run) -> None:
+        if after.status != before.status:
+            self._moved(after)
+        self._bells.ring(after.id)
+
+    def _begin(self, keeper: Keeper) -> None:
+        task = asyncio.create_task(self._drive(keeper))
+        self._driving.add(task)
+        task.add_done_callback(self._driving.discard)
+
+    async def _drive(self, keeper: Keeper) -> None:
+        try:
+            try:
+                await unless(keeper.cancel, self._places.acquire())
+            except Cancelled:
+                return await cancel(keeper, patient=True)
+            try:
+                await drive(keeper, self._means)
+            finally:
+                self._places.release()
+        except (StoreUnavailable, RunConflict, RunNotFound) as error:
+            self._means.report(keeper.run.id, error)  # it is not ours any more
+            self._keepers.pop(keeper.run.id, None)
+
+
+def _new_id(now: float) -> str:
+    """Ids sort by the time they were made at."""
+    return f"run_{round(now * 1000):012x}{secrets.token_hex(6)}"
+
+
+def digest_of(submission: Submission) -> str:
+    """Tells whether two submissions are the same."""
+    return hashlib.sha256(submission.model_dump_json().encode()).hexdigest()
+
+
+async def declared(submission: Submission, toolbox: Toolbox) -> Submission:
+    """A submission with what those who execute its tools know of them: what is stored has to hold after a restart.
+
+    Raises `InvalidRequest` or `ToolUnusable`.
+    """
+    tools = dict(submission.workflow.tools)
+    for name, tool in tools.items():
+        wanted = Declaration(name, tool.execute, tool.description, tool.parameters)
+        spec = await toolbox.declare(wanted, f"workflow.tools.{name}")
+        parameters = dict(spec.parameters) if isinstance(spec.parameters, Mapping) else {}
+        tools[name] = tool.model_copy(update={"description": spec.description, "parameters": parameters})
+    workflow = submission.workflow.model_copy(update={"tools": tools})
+    return submission.model_copy(update={"workflow": workflow})

@@ -1,0 +1,140 @@
+"""What holds of any store of runs: SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator
+from dataclasses import replace
+
+import pytest
+
+from forge_proxy.store.opening import open_store
+from forge_proxy.store.runs import StoredRuns
+from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, StoreTaken
+from forge_proxy.workflows.runs.ports import Claim
+from forge_proxy.workflows.runs.records import Run, RunEvent
+from tests.fakes.postgres import postgres
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite+aiosqlite:///{tmp_path_factory.mktemp('store')}/runs.db"
+    else:
+        with postgres() as server:
+            yield server.url
+
+
+@pytest.fixture
+async def store(place: str) -> AsyncGenerator[StoredRuns]:
+    opened = await open_store(place)
+    for head in await opened.list(before=None, limit=1000, status=None):
+        await opened.delete(head.id)
+    yield opened
+    await opened.close()
+
+
+def run(run_id: str = "run_1", **fields: object) -> Run:
+    made = Run(run_id, "queued", "w", "m", 1.5, 1.5, 1, submission='{"a":1}', state='{"version":1}')
+    return replace(made, **fields)
+
+
+def event(number: int, kind: str = "status") -> RunEvent:
+    return RunEvent(number, kind, f'{{"n": {number}, "text": "\\u0000 \\ud83d é"}}', 1.5)
+
+
+async def test_what_is_stored_is_read_as_it_was(store: StoredRuns) -> None:
+    made = await store.create(run(model=None), [event(1)], None)
+
+    assert made == run(model=None) == await store.get("run_1")
+    assert (await store.head("run_1")).status == "queued"
+    assert await store.events("run_1", after=0, limit=10) == [event(1)]
+
+
+async def test_what_is_stored_is_there_after_a_restart(store: StoredRuns, place: str) -> None:
+    await store.create(run(), [event(1)], None)
+    await store.close()
+
+    again = await open_store(place)
+
+    assert await again.get("run_1") == run()
+    await again.close()
+
+
+async def test_a_change_and_its_events_are_stored_together(store: StoredRuns) -> None:
+    await store.create(run(), [event(1)], None)
+    after = run(status="running", last_event=3, state='{"version":1,"x":1}', updated_at=2.5)
+
+    await store.save(after, 1, [event(2), event(3)])
+
+    assert await store.get("run_1") == after
+    assert [one.id for one in await store.events("run_1", after=1, limit=10)] == [2, 3]
+    assert [one.id for one in await store.events("run_1", after=0, limit=2)] == [1, 2]
+
+
+async def test_the_same_change_said_again_is_stored_once(store: StoredRuns) -> None:
+    await store.create(run(), [event(1)], None)
+    after = run(status="running", last_event=2)
+
+    await store.save(after, 1, [event(2)])
+    await store.save(after, 1, [event(2)])
+
+    assert [one.id for one in await store.events("run_1", after=0, limit=10)] == [1, 2]
+
+
+async def test_a_change_of_what_was_changed_meanwhile_is_refused_as_a_whole(store: StoredRuns) -> None:
+    await store.create(run(), [event(1)], None)
+    await store.save(run(status="running", last_event=3), 1, [event(2), event(3)])
+
+    with pytest.raises(RunConflict):
+        await store.save(run(status="failed", last_event=2), 1, [event(2, "lost")])
+
+    assert (await store.get("run_1")).status == "running"
+    assert all(one.type == "status" for one in await store.events("run_1", after=0, limit=10))
+
+
+async def test_a_key_used_again_finds_its_run_and_no_other(store: StoredRuns) -> None:
+    claim = Claim("k", "digest")
+    first = await store.create(run("run_1"), [event(1)], claim)
+
+    again = await store.create(run("run_2"), [event(1)], claim)
+    with pytest.raises(RunConflict):
+        await store.create(run("run_3"), [event(1)], Claim("k", "another"))
+
+    assert again == first
+    assert [head.id for head in await store.list(before=None, limit=10, status=None)] == ["run_1"]
+
+
+async def test_runs_are_listed_page_by_page_newest_first(store: StoredRuns) -> None:
+    for number in range(5):
+        status = "completed" if number % 2 else "queued"
+        await store.create(run(f"run_{number}", status=status), [event(1)], None)
+
+    async def listed(before: str | None, status: str | None = None) -> list[str]:
+        return [head.id for head in await store.list(before=before, limit=2, status=status)]  # type: ignore[arg-type]
+
+    assert [await listed(None), await listed("run_3"), await listed("run_1")] == [
+        ["run_4", "run_3"], ["run_2", "run_1"], ["run_0"],
+    ]  # fmt: skip
+    assert await listed(None, "completed") == ["run_3", "run_1"]
+    assert [head.id for head in await store.unfinished()] == ["run_0", "run_2", "run_4"]
+
+
+async def test_a_deleted_run_is_gone_with_its_events(store: StoredRuns) -> None:
+    await store.create(run(), [event(1)], None)
+
+    await store.delete("run_1")
+
+    assert await store.events("run_1", after=0, limit=10) == []
+    for asked in (store.get, store.head, store.delete):
+        with pytest.raises(RunNotFound):
+            await asked("run_1")
+    with pytest.raises(RunNotFound):
+        await store.save(run(last_event=2), 1, [event(2)])
+
+
+async def test_a_store_has_one_daemon_at_a_time(store: StoredRuns, place: str) -> None:
+    with pytest.raises(StoreTaken):
+        await open_store(place)
+    await store.close()
+
+    await (await open_store(place)).close()

@@ -1,0 +1,133 @@
+"""What a store is opened with, and how it says that it cannot be."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from pydantic import ValidationError
+from sqlalchemy import inspect
+
+from forge_proxy.store.config import StoreConfig
+from forge_proxy.store.connections import Databases
+from forge_proxy.store.opening import open_store
+from forge_proxy.store.tables import METADATA
+from forge_proxy.workflows.runs.errors import RunNotFound, StoreTaken, StoreUnavailable
+from tests.fakes.postgres import postgres
+
+
+def url(file: Path) -> str:
+    return f"sqlite+aiosqlite:///{file}"
+
+
+async def half_made(databases: Databases) -> None:
+    async with databases.writer.begin() as connection:
+        await connection.exec_driver_sql("CREATE TABLE runs (id TEXT)")
+        raise RuntimeError("killed")
+
+
+async def test_the_migrations_make_the_tables_that_the_code_has(tmp_path: Path) -> None:
+    file = tmp_path / "runs.db"
+    await (await open_store(url(file))).close()
+
+    databases = Databases(url(file))
+    async with databases.writer.connect() as connection:
+        differences = await connection.run_sync(
+            lambda sync: compare_metadata(MigrationContext.configure(sync), METADATA)
+        )
+        tables = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
+    await databases.close()
+
+    assert differences == []
+    assert set(tables) == {"runs", "run_events", "alembic_version"}
+
+
+async def test_what_is_stored_is_nobody_elses_to_read(tmp_path: Path) -> None:
+    file = tmp_path / "state" / "forge-proxy" / "runs.db"
+
+    await (await open_store(url(file))).close()
+
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+async def test_a_killed_process_leaves_whole_tables_or_none(tmp_path: Path) -> None:
+    """A change of tables that breaks off leaves nothing behind: it is one transaction, on SQLite too."""
+    file = tmp_path / "runs.db"
+    databases = Databases(url(file))
+    with pytest.raises(RuntimeError, match="killed"):
+        await half_made(databases)
+    await databases.close()
+
+    store = await open_store(url(file))
+
+    assert await store.unfinished() == []
+    await store.close()
+
+
+async def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "runs.db"
+    await (await open_store(url(file))).close()
+    with sqlite3.connect(file) as raw:
+        raw.execute("UPDATE alembic_version SET version_num = '9999'")
+    raw.close()
+
+    with pytest.raises(StoreUnavailable, match="a newer forge-proxy wrote it"):
+        await open_store(url(file))
+
+
+async def test_what_is_no_database_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "runs.db"
+    file.write_text("this is no database, and long enough for nobody to take it for one")
+
+    with pytest.raises(StoreUnavailable, match="file is not a database"):
+        await open_store(url(file))
+    with pytest.raises(StoreUnavailable, match=r"store\.url says where it is"):
+        await open_store(url(file / "below" / "runs.db"))
+
+
+async def test_a_postgres_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable):
+        await open_store(f"postgresql+asyncpg://someone@/runs?host={tmp_path}")
+    with postgres() as server, pytest.raises(StoreUnavailable, match="does not exist"):
+        await open_store(server.url.replace("/postgres?", "/nowhere?"))
+
+
+async def test_a_postgres_that_comes_back_is_written_to_by_the_one_who_takes_it_first() -> None:
+    with postgres() as server:
+        first = await open_store(server.url)
+        server.stop()
+        with pytest.raises(StoreUnavailable):
+            await first.delete("x")
+        server.start()
+        with pytest.raises(RunNotFound):
+            await first.delete("x")
+        with pytest.raises(StoreTaken):
+            await open_store(server.url)
+
+        server.stop()
+        server.start()
+        second = await open_store(server.url)
+
+        with pytest.raises(StoreTaken):
+            await first.delete("x")
+        await first.close()
+        await second.close()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("mysql://x/y", "expected sqlite"),
+        ("sqlite+aiosqlite://", "a file is needed"),
+        ("sqlite+aiosqlite:///:memory:", "a file is needed"),
+        ("postgresql+asyncpg://user@host", "the database is missing"),
+    ],
+)
+def test_a_wrong_url_is_refused_with_what_is_right(wrong: str, said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        StoreConfig(url=wrong)

@@ -1,0 +1,84 @@
+"""The section `tools`: what contradicts itself is refused in words, and a secret is never shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from forge_proxy.reload import masked
+from forge_proxy.settings import SettingsError, load
+from forge_proxy.tools.config import Execution
+
+SECRET = "0123456789abcdef"
+
+
+def write(folder: Path, tools: dict[str, Any]) -> Path:
+    file = folder / "forge-proxy.yaml"
+    file.write_text(yaml.safe_dump({"tools": tools}))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("tools", "said"),
+    [
+        ({"callbacks": {"allow": ["https://a.example"]}}, "tools.callbacks: allow needs a secret"),
+        ({"callbacks": {"secret": "hunter2"}}, "tools.callbacks.secret: a secret of at least 16 characters"),
+        ({"callbacks": {"secret": SECRET, "allow": ["a.example"]}}, "tools.callbacks.allow.0: expected an origin"),
+        ({"mcp": {"servers": {"x": {}}}}, "tools.mcp.servers.x: say what the server is: command"),
+        ({"mcp": {"servers": {"x": {"url": "http://a", "args": ["b"]}}}}, "x: args is for a server with a command"),
+        ({"mcp": {"servers": {"x": {"command": "a", "headers": {"b": SECRET}}}}}, "headers is for a server with a url"),
+        ({"mcp": {"servers": {"x": {"url": "http://a", "headers": {"b": f"{SECRET}\n"}}}}}, "x.headers.b: a header's"),
+        ({"mcp": {"servers": {"x": {"url": "http://a", "headers": SECRET}}}}, "tools.mcp.servers.x.headers: Input"),
+        ({"mcp": {"servers": {"x": {"comand": SECRET}}}}, "tools.mcp.servers.x.comand: no such setting"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_without_its_secrets(tmp_path: Path, tools: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load(write(tmp_path, tools), {})
+
+    assert said in str(refused.value)
+    assert SECRET not in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_secrets_are_masked_where_settings_are_shown(tmp_path: Path) -> None:
+    servers = {
+        "a": {"command": "a", "env": {"KEY": SECRET}},
+        "b": {"url": "https://b.example/mcp", "headers": {"Authorization": SECRET}},
+    }
+    file = write(tmp_path, {"callbacks": {"secret": SECRET}, "mcp": {"servers": servers}})
+
+    assert SECRET not in str(masked(load(file, {})))
+
+
+def test_the_environment_gives_the_secret_and_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORGE_PROXY_TOOLS__CALLBACKS__SECRET", SECRET)
+    monkeypatch.setenv("FORGE_PROXY_TOOLS__CALLBACKS__ALLOW", "https://a.example,http://127.0.0.1:9000")
+
+    callbacks = load(None, {}).tools.callbacks
+
+    assert callbacks.allow == ("https://a.example:443", "http://127.0.0.1:9000")
+    assert callbacks.secret is not None
+
+
+@pytest.mark.parametrize(
+    ("execute", "at"),
+    [
+        ({"by": "http"}, ("http", "url")),
+        ({"by": "http", "url": "file:///etc/passwd"}, ("http", "url")),
+        ({"by": "http", "url": "http://a", "retries": 11}, ("http", "retries")),
+        ({"by": "http", "url": "http://a", "command": "rm"}, ("http", "command")),
+        ({"by": "mcp"}, ("mcp", "server")),
+        ({"by": "mcp", "server": {"command": "rm"}}, ("mcp", "server", "McpUrl", "url")),
+        ({"by": "shell", "command": "rm"}, ()),
+    ],
+)
+def test_a_declaration_that_is_none(execute: dict[str, Any], at: tuple[str, ...]) -> None:
+    with pytest.raises(ValidationError) as refused:
+        TypeAdapter[Any](Execution).validate_python(execute)
+
+    assert at in [error["loc"] for error in refused.value.errors()]
