@@ -5,16 +5,29 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from forge_proxy import __version__
 from forge_proxy.api.config import ServerConfigError
-from forge_proxy.backends.config import BackendChoiceError, Kind
+from forge_proxy.backends.config import BackendChoiceError
 from forge_proxy.cli.admin import add_admin_commands
 from forge_proxy.cli.config import config as config_commands
 from forge_proxy.cli.connect.command import connect
+from forge_proxy.cli.evals.commands import evals
+from forge_proxy.cli.options import (
+    BackendKind,
+    BackendUrl,
+    ConfigFile,
+    Context,
+    Gguf,
+    Host,
+    LlamaServer,
+    Model,
+    Port,
+    said_by,
+)
 from forge_proxy.cli.rescue import Finish, InputError
 from forge_proxy.cli.runs import runs as run_commands
 from forge_proxy.core.errors import ForgeError
@@ -30,24 +43,6 @@ app = typer.Typer(
     help="Makes a self-hosted model's tool calling dependable.",
 )
 
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="YAML file; config/forge-proxy.yaml documents each setting.")
-]
-Host = Annotated[str | None, typer.Option("--host", help="Address to listen on (127.0.0.1).")]
-Port = Annotated[int | None, typer.Option("--port", help="Port to listen on (8081).")]
-BackendKind = Annotated[
-    Kind | None, typer.Option("--backend", help="Kind of model server; 'openai' is any compatible one.")
-]
-BackendUrl = Annotated[str | None, typer.Option("--backend-url", help="Base URL of a running model server.")]
-Gguf = Annotated[Path | None, typer.Option("--gguf", help="Model file, for a server that is started for it.")]
-LlamaServer = Annotated[
-    Path | None, typer.Option("--llama-server", help="The llama-server or llamafile to start, if not the one found.")
-]
-Context = Annotated[int | None, typer.Option("--ctx", help="Tokens of context for each slot of a server of ours.")]
-Model = Annotated[
-    str | None,
-    typer.Option("--model", help="Stands in for names the server does not know; alone: an Ollama model."),
-]
 SelfTest = Annotated[
     bool | None,
     typer.Option(
@@ -55,34 +50,6 @@ SelfTest = Annotated[
         help="Ask the model a few short questions: which way it calls tools, and so on. Done where --model names one.",
     ),
 ]
-
-
-def _said(
-    host: str | None,
-    port: int | None,
-    kind: str | None,
-    url: str | None,
-    gguf: Path | None,
-    model: str | None,
-    llama_server: Path | None,
-    context: int | None,
-) -> dict[str, Any]:
-    """What the options set: one that names a backend replaces what the file says of that, and adds nothing to it."""
-    server = {"host": host, "port": port}
-    backend: dict[str, Any] = {"kind": kind, "url": url, "gguf": gguf, "model": model}
-    if any(value is not None for value in (kind, url, gguf)):
-        replaced = {key: backend[key] for key in ("kind", "url", "gguf")}
-        backend = {**replaced, **({"model": model} if model is not None else {})}
-    else:
-        backend = {"model": model} if model is not None else {}
-    ours = {"binary": llama_server, "context": context}
-    if started := {key: value for key, value in ours.items() if value is not None}:
-        backend["llama_server"] = started
-    said: dict[str, Any] = {
-        "server": {key: value for key, value in server.items() if value is not None},
-        "backend": backend,
-    }
-    return {section: values for section, values in said.items() if values}
 
 
 def _print_version(wanted: bool) -> None:
@@ -111,7 +78,7 @@ def serve(
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     from forge_proxy import daemon  # the help text needs no web server
 
-    said = _said(host, port, backend, backend_url, gguf, model, llama_server, ctx)
+    said = said_by(host, port, backend, backend_url, gguf, model, llama_server, ctx)
     try:
         daemon.run(lambda: load(config, said))
     except BackendChoiceError as error:
@@ -123,6 +90,7 @@ def serve(
 add_admin_commands(app)
 app.add_typer(config_commands)
 app.add_typer(run_commands)
+app.add_typer(evals)
 app.command()(connect)
 
 
@@ -143,7 +111,7 @@ def check(
     """Read the settings, probe the backend, say what would be used. Exit code 0 if it would answer."""
     from forge_proxy.cli.check import run_check
 
-    said = _said(host, port, backend, backend_url, gguf, model, llama_server, ctx)
+    said = said_by(host, port, backend, backend_url, gguf, model, llama_server, ctx)
     tests = model is not None if self_test is None else self_test
     if not run_check(load(config, said), self_test=tests):
         raise typer.Exit(FAILED)

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
-from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.jsontypes import Json, JsonObject, is_integer
 from forge_proxy.core.messages import Message, MessageType
 from forge_proxy.core.workflow.definition import Workflow
 from forge_proxy.core.workflow.run import Limits, RunState
 
 _A_CALL = ToolChoice("required")
+_LIMITS = ("max_tokens", "max_completion_tokens")
 
 
 def request_for(workflow: Workflow, messages: Sequence[Message], model: str | None, options: JsonObject) -> ChatRequest:
@@ -21,19 +22,20 @@ def request_for(workflow: Workflow, messages: Sequence[Message], model: str | No
     The model server is not told of the demand until the last retry: many then hold the model to a grammar that makes
     it call before it has thought. `options` are more fields of the body (`temperature`, …).
     """
-    said = spoken(messages)
-    tools: list[Json] = [_encode(spec) for spec in workflow.get_tool_specs()]
-    body: dict[str, Json] = {**options, "messages": [*said], "tools": tools, "stream": True}
+    told = spoken(messages)
+    tools: list[Json] = [encode_tool(spec) for spec in workflow.get_tool_specs()]
+    body: dict[str, Json] = {**options, "messages": [*told], "tools": tools, "stream": True}
     if model is not None:
         body["model"] = model
     return ChatRequest(
         body,
-        tuple(said),
+        tuple(told),
         model,
         tuple(workflow.get_tool_specs()),
         _A_CALL,
         stream=True,
         include_usage=True,
+        limit=min((said for name in _LIMITS if is_integer(said := options.get(name))), default=None),
     )
 
 
@@ -62,6 +64,7 @@ def spoken(messages: Sequence[Message]) -> list[dict[str, Json]]:
     return out
 
 
-def _encode(spec: ToolSpec) -> Json:
+def encode_tool(spec: ToolSpec) -> Json:
+    """A tool as a request offers it."""
     function: dict[str, Json] = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
     return {"type": "function", "function": function}

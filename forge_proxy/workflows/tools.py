@@ -38,11 +38,17 @@ class CallableTools:
         self._workflow = workflow
 
     async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
-        """What came of the call."""
-        function = self._workflow.get_callable(call.tool)
+        """What came of the call. One to no tool, or with arguments that are no object, only comes where calls are not
+        validated: it fails like a tool that fails.
+        """
+        tool, args = self._workflow.tools.get(call.tool), call.args()
+        if tool is None:
+            return ToolOutcome.failed(f"there is no tool {call.tool}")
+        if args is None:
+            return ToolOutcome.failed(f"the arguments of {call.tool} are no JSON object")
+        function = tool.callable
         if function is None:
             return None
-        args = call.args() or {}
 
         async def invoke() -> object:
             if inspect.iscoroutinefunction(function):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from forge_proxy.core.jsontypes import is_integer
+from forge_proxy.core.jsontypes import JsonObject, is_integer
 from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.workflows.client import ChunkType, StreamChunk
 
@@ -15,23 +15,28 @@ class Watcher:
     def __init__(self, on_chunk: Callable[[StreamChunk], Awaitable[None]] | None) -> None:
         self._on_chunk = on_chunk
         self._said: list[str] = []
-        self.prompt_tokens: int | None = None
-        """Of the prompt, as the model server counts; None where it does not say."""
+        self.usage: JsonObject | None = None
+        """As last told: some servers tell the sum so far with each chunk. None where the server does not say."""
 
     @property
     def text(self) -> str:
         """What the model wrote, calls included."""
         return "".join(self._said)
 
+    @property
+    def prompt_tokens(self) -> int | None:
+        """Of the prompt, as the model server counts; None where it does not say."""
+        tokens = self.usage.get("prompt_tokens") if self.usage else None
+        return tokens if is_integer(tokens) else None
+
     async def take(self, chunk: Chunk) -> None:
         """Take in one more chunk."""
-        if chunk.usage is not None and is_integer(tokens := chunk.usage.get("prompt_tokens")):
-            self.prompt_tokens = tokens
+        self.usage = chunk.usage or self.usage
         for delta in chunk.deltas:
             self._said += [
                 part for part in (delta.text, *(f"{one.name}{one.arguments}" for one in delta.calls)) if part
             ]
-            for piece in _pieces(delta) if self._on_chunk else ():
+            for piece in pieces_of(delta) if self._on_chunk else ():
                 await self.tell(piece)
 
     async def tell(self, chunk: StreamChunk) -> None:
@@ -40,7 +45,8 @@ class Watcher:
             await self._on_chunk(chunk)
 
 
-def _pieces(delta: Delta) -> list[StreamChunk]:
+def pieces_of(delta: Delta) -> list[StreamChunk]:
+    """What a listener is told of it."""
     texts = [text for text in (delta.reasoning, delta.text) if text]
     calls = [part for one in delta.calls for part in (one.name, one.arguments) if part]
     return [

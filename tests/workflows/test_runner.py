@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ToolSpec
+from forge_proxy.core.guardrails import Switches
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import Message, MessageType, ToolCall
 from forge_proxy.core.workflow import ToolDef, Workflow
@@ -22,10 +24,14 @@ from forge_proxy.core.workflow.errors import (
     WorkflowCancelledError,
 )
 from forge_proxy.core.workflow.run import ToolOutcome, begin
+from forge_proxy.engine.answer import Engine
 from forge_proxy.workflows.client import ChunkType, LLMResponse, StreamChunk
+from forge_proxy.workflows.requests import request_for
 from forge_proxy.workflows.respond import respond_tool
 from forge_proxy.workflows.runner import WorkflowRunner
 from tests.fakes.said_client import SaidClient, calls, text
+from tests.fakes.says import Said
+from tests.fakes.scripted import ScriptedHttp, StillClock
 
 CITY: dict[str, Json] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 NONE: dict[str, Json] = {"type": "object", "properties": {}}
@@ -319,3 +325,32 @@ async def test_each_call_is_executed_under_a_key_of_its_own_that_stays_when_the_
             state = now
 
     assert keys == ["r1/0/0", "r1/1/0", "r1/1/1", "r1/1/1"]
+
+
+async def test_where_calls_are_not_validated_they_reach_the_tools_as_they_were_written() -> None:
+    off = Switches.model_validate(dict.fromkeys(("respond", "rescue", "validate", "retry", "loops"), False))
+    script = [calls("lok"), [ToolCall("look", '{"city": Oslo}')], calls("look", town="Oslo"), calls("finish")]
+
+    result, said = await run(SaidClient(script), workflow(tool("look", echo, CITY)), max_tool_errors=3, guardrails=off)
+
+    assert result == "done"
+    assert [told.partition(":")[0] for told in results(said)[:3]] == [
+        "[ToolError] there is no tool lok",
+        "[ToolError] the arguments of look are no JSON object",
+        "[ToolError] TypeError",
+    ]
+
+
+async def test_the_tokens_of_each_answer_are_told() -> None:
+    http = ScriptedHttp([Said(calls=(("look", "{}"),)), Said(calls=(("finish", "{}"),))])
+    engine = Engine(OpenAICompatible("http://scripted", http), StillClock(), lambda _: None)
+    heard: list[Any] = []
+
+    await WorkflowRunner(engine, on_usage=heard.append).run(workflow(tool("look", lambda: "x")), "Go.", {"who": "Ann"})
+
+    assert [usage["total_tokens"] for usage in heard] == [15, 15]
+
+
+def test_a_limit_of_tokens_is_one_for_backends_that_write_it_differently() -> None:
+    assert request_for(workflow(), [], None, {"max_tokens": 7}).limit == 7
+    assert request_for(workflow(), [], None, {}).limit is None

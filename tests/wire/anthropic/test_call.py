@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.chat import ModelCall, ToolSpec
+from forge_proxy.core.chat import ModelCall, ToolChoice, ToolSpec
 from forge_proxy.core.dialect import Dialect, Need
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.messages import Message, MessageType, ToolCall
@@ -91,6 +91,16 @@ def test_the_room_that_a_window_has_left_bounds_the_answer() -> None:
 )
 def test_each_form_of_tool_choice_has_its_own(said: JsonDict, choice: JsonDict | None) -> None:
     assert body_of({"tools": [A, B], **said}).get("tool_choice") == choice
+
+
+def test_a_demand_that_the_body_does_not_hold_is_told_at_the_last_retry() -> None:
+    request = decode_request({"model": "claude-x", "messages": [USER], "tools": [A, B]})
+    ours = replace(request, tool_choice=ToolChoice("required"))
+
+    first = encode_call(ModelCall(ours, stream=True), ModelFacts())[0]
+    last = encode_call(ModelCall(ours, stream=True, demanded=request.tools), ModelFacts())[0]
+
+    assert (first.get("tool_choice"), last.get("tool_choice")) == (None, {"type": "any"})
 
 
 def test_tools_are_offered_in_order_ours_last_under_names_that_the_server_takes() -> None:

@@ -1,0 +1,160 @@
+"""`forge-proxy eval`: run, batch, report, compare, list."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forge_proxy.cli.options import BackendKind, BackendUrl, ConfigFile, Context, Gguf, LlamaServer, Model, said_by
+from forge_proxy.evals.record import Strategy
+
+DEFAULT_FILE = Path("evals.jsonl")
+
+evals = typer.Typer(name="eval", no_args_is_help=True, help="Measure a model: with guardrails, and without.")
+
+Surfaces = Annotated[
+    list[str] | None, typer.Option("--surface", help="runner (our own loop) or proxy (a harness' loop); several.")
+]
+Ablations = Annotated[
+    list[str] | None,
+    typer.Option("--ablation", help="A preset (see 'forge-proxy eval list'), or all; several."),
+]
+Scenarios = Annotated[list[str] | None, typer.Option("--scenario", help="Only this scenario; several.")]
+Tags = Annotated[list[str] | None, typer.Option("--tags", help="Only scenarios with this tag; several.")]
+Runs = Annotated[int, typer.Option("--runs", min=1, help="Runs of each scenario under each preset.")]
+Models = Annotated[list[str] | None, typer.Option("--model", help="Only this model; several.")]
+Stream = Annotated[bool, typer.Option("--stream", help="Have the answers streamed.")]
+Think = Annotated[
+    bool | None, typer.Option("--think/--no-think", help="Whether the model thinks; left to the model otherwise.")
+]
+AnyTool = Annotated[
+    bool,
+    typer.Option("--any-tool", help="Demand a call with each request (tool_choice: required)."),
+]
+Compaction = Annotated[Strategy, typer.Option("--compact-strategy", help="How long histories are shortened.")]
+Budget = Annotated[
+    int | None, typer.Option("--budget", min=256, help="Tokens of context of a run, in place of the scenarios' own.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="Of the first run; each run after it has the next one.")]
+Temperature = Annotated[float | None, typer.Option("--temperature", min=0, help="Of all requests.")]
+MaxTokens = Annotated[int | None, typer.Option("--max-tokens", min=1, help="Tokens of an answer, at most.")]
+Parallel = Annotated[
+    int | None, typer.Option("--parallel", min=1, help="Runs at a time; the model server's slots otherwise.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", help=f"Results file, which is gone on with ({DEFAULT_FILE}; none with --quick).")
+]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Tell of each run.")]
+ListOnly = Annotated[bool, typer.Option("--list-only", help="Two short lines for each configuration, and no table.")]
+
+
+Includes = Annotated[bool, typer.Option("--include-partial", help="Configurations too whose runs are not all made.")]
+
+
+@evals.command()
+def run(
+    config: ConfigFile = None, backend: BackendKind = None, backend_url: BackendUrl = None, gguf: Gguf = None,
+    model: Model = None, llama_server: LlamaServer = None, ctx: Context = None,
+    surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,
+    runs: Runs = 10, stream: Stream = False, think: Think = None, compact_strategy: Compaction = "tiered",
+    budget: Budget = None, seed: Seed = 0, temperature: Temperature = None, max_tokens: MaxTokens = None,
+    any_tool: AnyTool = False,
+    parallel: Parallel = None, out: Out = None, verbose: Verbose = False, list_only: ListOnly = False,
+    probe: Annotated[bool, typer.Option("--probe", help="Only say how much context the model has.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The embedded test model, bare and reforged, in under three minutes.")
+    ] = False,
+) -> None:  # fmt: skip
+    """Run scenarios on one model. What the results file holds already is not run again."""
+    from forge_proxy.cli.evals import run as running  # the help text needs no web server
+    from forge_proxy.settings import load
+
+    if quick:
+        running.run_quick(out, seed=seed, verbose=verbose)
+        return
+    said = said_by(kind=backend, url=backend_url, gguf=gguf, model=model, llama_server=llama_server, context=ctx)
+    subject = running.Subject(running.thinking(load(config, said), think), think, any_tool)
+    if probe:
+        running.run_probe(subject.settings)
+        return
+    wish = running.wish_of(
+        surface, ablation, scenario, tags, runs=runs, stream=stream, temperature=temperature, seed=seed,
+        max_tokens=max_tokens, strategy=compact_strategy, budget=budget, parallel=parallel, verbose=verbose,
+    )  # fmt: skip
+    running.run_all([subject], wish, out or DEFAULT_FILE, list_only=list_only)
+
+
+@evals.command()
+def batch(
+    names: Annotated[list[str], typer.Argument(help="Configurations, built in or of --config.")],
+    config: Annotated[Path | None, typer.Option("--config", help="YAML file with configurations under evals.")] = None,
+    models: Annotated[Path | None, typer.Option("--models", help="Folder with GGUF files, served in turn.")] = None,
+    surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,
+    runs: Runs = 10, stream: Stream = False, compact_strategy: Compaction = "tiered",
+    budget: Budget = None, seed: Seed = 0, temperature: Temperature = None, max_tokens: MaxTokens = None,
+    parallel: Parallel = None, out: Out = None, verbose: Verbose = False, list_only: ListOnly = False,
+) -> None:  # fmt: skip
+    """Run scenarios on one model after the other.
+
+    Built in: all, ollama, llamaserver, llamaserver-native, llamaserver-prompt, llamafile, anthropic, anthropic-any,
+    haiku, sonnet, opus, haiku-any, sonnet-any, opus-any.
+    """
+    from forge_proxy.cli.evals import batch as batches  # the help text needs no web server
+    from forge_proxy.cli.evals import run as running
+
+    subjects = batches.subjects_of(names, batches.read_batch(config), models)
+    wish = running.wish_of(
+        surface, ablation, scenario, tags, runs=runs, stream=stream, temperature=temperature, seed=seed,
+        max_tokens=max_tokens, strategy=compact_strategy, budget=budget, parallel=parallel, verbose=verbose,
+    )  # fmt: skip
+    running.run_all(subjects, wish, out or DEFAULT_FILE, list_only=list_only)
+
+
+@evals.command()
+def report(
+    files: Annotated[list[Path] | None, typer.Argument(help=f"Results files ({DEFAULT_FILE}).")] = None,
+    list_only: ListOnly = False, include_partial: Includes = False,
+    surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,
+    model: Models = None,
+    progress: Annotated[bool, typer.Option("--progress", help="Only how far each configuration has come.")] = False,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a page that needs nothing but itself.")] = None,
+    markdown: Annotated[Path | None, typer.Option("--markdown", help="Write Markdown.")] = None,
+) -> None:  # fmt: skip
+    """Print results, and write them as HTML or Markdown."""
+    from forge_proxy.cli.evals.shown import show_report, write_report
+    from forge_proxy.evals.reports.lines import Choice, lines_of
+    from forge_proxy.evals.results import read_results
+
+    choice = Choice(
+        ablation or (), surface or (), model or (), scenario or (), tags or (), partial=include_partial or progress
+    )
+    lines = lines_of(read_results(files or [DEFAULT_FILE]), choice)
+    show_report(lines, list_only=list_only, progress=progress)
+    write_report(lines, html, markdown)
+
+
+@evals.command()
+def compare(
+    first: Annotated[str, typer.Argument(metavar="A", help="A results file, or a preset, model or surface in them.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The same.")],
+    results: Annotated[Path, typer.Option("--results", help="Where the latter are looked for.")] = DEFAULT_FILE,
+    surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,
+    model: Models = None,
+) -> None:  # fmt: skip
+    """Compare two configurations run for run: differences with intervals, and McNemar's test."""
+    from forge_proxy.cli.evals.shown import show_comparison
+    from forge_proxy.evals.reports.lines import Choice
+
+    choice = Choice(ablation or (), surface or (), model or (), scenario or (), tags or (), partial=True)
+    show_comparison(first, second, results, choice)
+
+
+@evals.command("list")
+def list_scenarios(scenario: Scenarios = None, tags: Tags = None, list_only: ListOnly = False) -> None:
+    """The scenarios and the presets; with --list-only the scenarios' names alone."""
+    from forge_proxy.cli.evals.shown import show_scenarios
+    from forge_proxy.evals.scenarios import find
+
+    show_scenarios(find(scenario or (), tags or ()), list_only=list_only)

@@ -1,0 +1,59 @@
+"""What the runs of one series, or of one scenario in it, come to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forge_proxy.evals.rates import Rate
+from forge_proxy.evals.record import RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """`efficiency` and `wasted` are those of runs that came to an end, the other averages those of all runs."""
+
+    score: Rate
+    """Right ones among all."""
+    accuracy: Rate
+    """Right ones among those that came to an end."""
+    completeness: Rate
+    """Those that came to an end among all."""
+    efficiency: float | None
+    """Answers that were needed for each one that was made: 1 is perfect. A run that needed fewer counts as 1."""
+    wasted: float | None
+    """Answers beyond those that were needed, for each run."""
+    seconds: float | None
+    retry_nudges: float | None
+    step_nudges: float | None
+    prerequisite_nudges: float | None
+    tool_errors: float | None
+    compacted: Rate
+    """Runs whose history was shortened."""
+    input_tokens: float | None
+    output_tokens: float | None
+
+
+def measure(records: Sequence[RunRecord]) -> Metrics:
+    """The metrics of these runs."""
+    ended = [one for one in records if one.completeness]
+    correct = sum(one.correct for one in records)
+    return Metrics(
+        score=Rate(correct, len(records)),
+        accuracy=Rate(correct, len(ended)),
+        completeness=Rate(len(ended), len(records)),
+        efficiency=_mean([min(1.0, one.ideal / max(1, one.iterations)) for one in ended]),
+        wasted=_mean([one.wasted for one in ended]),
+        seconds=_mean([one.seconds for one in records]),
+        retry_nudges=_mean([one.retry_nudges for one in records]),
+        step_nudges=_mean([one.step_nudges for one in records]),
+        prerequisite_nudges=_mean([one.prerequisite_nudges for one in records]),
+        tool_errors=_mean([one.tool_errors for one in records]),
+        compacted=Rate(sum(bool(one.compactions) for one in records), len(records)),
+        input_tokens=_mean([one.input_tokens for one in records if one.input_tokens is not None]),
+        output_tokens=_mean([one.output_tokens for one in records if one.output_tokens is not None]),
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

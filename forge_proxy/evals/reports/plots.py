@@ -1,0 +1,130 @@
+"""Plots as SVG, drawn with the colours of the page they stand in. Each has its figures as a tooltip."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from forge_proxy.evals.reports.comparison import points, span
+from forge_proxy.evals.reports.lines import Line
+from forge_proxy.evals.reports.table import interval, percent
+from forge_proxy.evals.reports.worth import Worth
+
+_WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 860, 330, 90, 26, 26
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """A horizontal axis from `low` to `high`, with a mark at each of `marks`."""
+
+    low: float
+    high: float
+    marks: Sequence[float]
+
+    def x(self, value: float) -> float:
+        """Where a value is."""
+        share = (value - self.low) / (self.high - self.low)
+        return round(_LEFT + share * (_WIDTH - _LEFT - _RIGHT), 1)
+
+    def drawn(self, rows: int, unit: str) -> str:
+        """Its lines and labels, behind so many rows."""
+        bottom = _TOP + rows * _ROW
+        return "".join(
+            f'<line class="grid" x1="{self.x(mark)}" y1="{_TOP}" x2="{self.x(mark)}" y2="{bottom}"/>'
+            f'<text class="mark" x="{self.x(mark)}" y="{_TOP - 9}" text-anchor="middle">{mark:g}{unit}</text>'
+            for mark in self.marks
+        )
+
+
+def scores_plot(lines: Sequence[Line]) -> str:
+    """The score of each configuration with its interval."""
+    axis = _Axis(0, 100, (0, 25, 50, 75, 100))
+    rows: list[str] = []
+    for place, line in enumerate(lines):
+        score = line.metrics.score
+        found = score.interval
+        if score.value is None or found is None:
+            continue
+        name = f"{line.config.label} · {line.config.surface} · {line.config.ablation}"
+        told = f"{percent(score)} ({interval(score)})"
+        title = f"{name}: {score.hits} of {score.of}, {told}"
+        kind = line.config.ablation if line.config.ablation in ("reforged", "bare") else "other"
+        rows.append(
+            _row(place, name, title, kind, axis, 100 * score.value, 100 * found.low, 100 * found.high, percent(score))
+        )
+    return _svg(len(lines), axis.drawn(len(lines), " %") + "".join(rows), "Score of each configuration, with intervals")
+
+
+def worth_plot(worths: Sequence[Worth]) -> str:
+    """How the score changes under each preset, with its interval."""
+    axis = _Axis(-100, 50, (-100, -75, -50, -25, 0, 25, 50))
+    rows: list[str] = []
+    for place, worth in enumerate(worths):
+        pairs = worth.all.pairs
+        found = pairs.interval
+        if pairs.difference is None or found is None:
+            continue
+        name = f"{worth.config.label} · {worth.config.surface} · {worth.config.ablation}"
+        title = f"{name}: {points(pairs.difference)} points ({span(found)}), p = {pairs.p:.2g}, {pairs.total} pairs"
+        kind = "bare" if worth.config.ablation == "bare" else "other"
+        low, high = 100 * found.low, min(50.0, 100 * found.high)
+        told = points(pairs.difference)
+        rows.append(_row(place, name, title, kind, axis, min(50.0, 100 * pairs.difference), low, high, told))
+    zero = f'<line class="zero" x1="{axis.x(0)}" y1="{_TOP}" x2="{axis.x(0)}" y2="{_TOP + len(worths) * _ROW}"/>'
+    inside = axis.drawn(len(worths), "") + zero + "".join(rows)
+    return _svg(len(worths), inside, "Change of the score against all guardrails, in points")
+
+
+def speed_plot(lines: Sequence[Line]) -> str:
+    """Score by the seconds of a run."""
+    timed = [line for line in lines if line.metrics.seconds is not None and line.metrics.score.value is not None]
+    most = max((line.metrics.seconds or 0 for line in timed), default=0) * 1.1 or 1
+    left, top, width, height = 60, 16, _WIDTH - 90, 240
+    parts = [
+        f'<line class="grid" x1="{left}" y1="{top + height * (1 - mark / 100)}" x2="{left + width}" '
+        f'y2="{top + height * (1 - mark / 100)}"/><text class="mark" x="{left - 8}" '
+        f'y="{top + height * (1 - mark / 100) + 4}" text-anchor="end">{mark} %</text>'
+        for mark in (0, 25, 50, 75, 100)
+    ]
+    for step in range(5):
+        x = left + width * step / 4
+        parts.append(
+            f'<text class="mark" x="{x}" y="{top + height + 20}" text-anchor="middle">{most * step / 4:.2g} s</text>'
+        )
+    for line in timed:
+        seconds, score = line.metrics.seconds or 0, line.metrics.score
+        name = f"{line.config.label} · {line.config.surface} · {line.config.ablation}"
+        kind = line.config.ablation if line.config.ablation in ("reforged", "bare") else "other"
+        parts.append(
+            f'<circle class="{kind}" cx="{left + width * seconds / most:.1f}" '
+            f'cy="{top + height * (1 - (score.value or 0)):.1f}" r="6"><title>{escape(name)}: {percent(score)}, '
+            f"{seconds:.2f} s a run</title></circle>"
+        )
+    return _svg_of(height + 50, "".join(parts), "Score by seconds a run")
+
+
+def _row(
+    place: int, name: str, title: str, kind: str, axis: _Axis, value: float, low: float, high: float, told: str
+) -> str:
+    """A name, a point with its whiskers, and the figure."""
+    y = _TOP + place * _ROW + _ROW / 2
+    return (
+        f"<g><title>{escape(title)}</title>"
+        f'<text class="name" x="{_LEFT - 14}" y="{y + 4}" text-anchor="end">{escape(_short(name))}</text>'
+        f'<line class="whisker {kind}" x1="{axis.x(low)}" y1="{y}" x2="{axis.x(high)}" y2="{y}"/>'
+        f'<circle class="{kind}" cx="{axis.x(value)}" cy="{y}" r="5"/>'
+        f'<text class="figure" x="{_WIDTH - _RIGHT + 16}" y="{y + 4}">{escape(told)}</text></g>'
+    )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 48 else f"{name[:20]}…{name[-27:]}"
+
+
+def _svg(rows: int, inside: str, label: str) -> str:
+    return _svg_of(_TOP + rows * _ROW + 8, inside, label)
+
+
+def _svg_of(height: int, inside: str, label: str) -> str:
+    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(label)}">{inside}</svg>'

@@ -1,0 +1,113 @@
+"""Results as plain text: a table, a list for narrow screens, and how far each configuration has come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge_proxy.evals.rates import Rate
+from forge_proxy.evals.reports.lines import Line, scenarios_of
+
+SUMMARY = (
+    "#", "model", "surface", "preset", "runs", "score", "95 %", "accuracy", "complete", "efficiency", "wasted",
+    "s/run", "retry", "step", "prereq", "errors",
+)  # fmt: skip
+"""The columns of a summary. The last four are corrections and tool errors for each run."""
+
+
+def text_report(lines: Sequence[Line]) -> str:
+    """Both tables: one of the configurations, one of their scores in each scenario."""
+    if not lines:
+        return "no runs to report: none were made, or all configurations are partial (--include-partial shows those)"
+    parts = [grid(SUMMARY, [summary(number, line) for number, line in enumerate(lines, 1)])]
+    parts.append(grid(("scenario", *(f"#{number}" for number in range(1, len(lines) + 1))), scenario_rows(lines)))
+    return "\n\n".join(parts)
+
+
+def list_report(lines: Sequence[Line]) -> str:
+    """Two short lines for each configuration."""
+    out: list[str] = []
+    for number, line in enumerate(lines, 1):
+        config, metrics = line.config, line.metrics
+        out.append(f"{number}. {config.label}, {config.surface}, {config.ablation}")
+        out.append(f"   {percent(metrics.score)} ({interval(metrics.score)}) of {metrics.score.of}")
+    return "\n".join(out) or "no runs to report"
+
+
+def progress_report(lines: Sequence[Line]) -> str:
+    """How many runs of each configuration there are, of how many that were planned."""
+    rows = [
+        (line.config.label, line.config.surface, line.config.ablation, f"{line.done}/{line.planned}", _left(line))
+        for line in lines
+    ]
+    return grid(("model", "surface", "preset", "runs", ""), rows)
+
+
+def _left(line: Line) -> str:
+    return f"{line.planned - line.done} to go" if line.is_partial else "complete"
+
+
+def summary(number: int, line: Line) -> tuple[str, ...]:
+    """The cells of a configuration, as `SUMMARY` names them."""
+    config, metrics = line.config, line.metrics
+    return (
+        str(number),
+        config.label,
+        config.surface,
+        config.ablation,
+        str(metrics.score.of),
+        percent(metrics.score),
+        interval(metrics.score),
+        percent(metrics.accuracy),
+        percent(metrics.completeness),
+        number_of(metrics.efficiency, 2),
+        number_of(metrics.wasted, 2),
+        number_of(metrics.seconds, 2),
+        number_of(metrics.retry_nudges, 2),
+        number_of(metrics.step_nudges, 2),
+        number_of(metrics.prerequisite_nudges, 2),
+        number_of(metrics.tool_errors, 2),
+    )
+
+
+def scenario_rows(lines: Sequence[Line]) -> list[tuple[str, ...]]:
+    """The score of each configuration in each scenario."""
+    rows: list[tuple[str, ...]] = []
+    for name in scenarios_of(lines):
+        scores = [line.by_scenario[name].score if name in line.by_scenario else None for line in lines]
+        rows.append((name, *("" if score is None else percent(score) for score in scores)))
+    return rows
+
+
+def percent(rate: Rate) -> str:
+    """A share, rounded to whole percents."""
+    return "–" if rate.value is None else f"{100 * rate.value:.0f} %"
+
+
+def interval(rate: Rate) -> str:
+    """Its interval, in percents."""
+    found = rate.interval
+    return "–" if found is None else f"{100 * found.low:.0f}–{100 * found.high:.0f}"
+
+
+def number_of(value: float | None, places: int) -> str:
+    """A number, or a dash where there is none."""
+    return "–" if value is None else f"{value:.{places}f}"
+
+
+def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with columns as wide as what is in them; what looks like a figure stands at the right."""
+    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
+    right = [all(_is_figure(row[place]) for row in rows) for place in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [
+            cell.rjust(width) if at_right else cell.ljust(width)
+            for cell, width, at_right in zip(cells, widths, right, strict=True)
+        ]
+        return "  ".join(padded).rstrip()
+
+    return "\n".join((line(head), "  ".join("-" * width for width in widths), *map(line, rows)))
+
+
+def _is_figure(cell: str) -> bool:
+    return not cell or cell[0].isdigit() or cell[0] in "–-+" or cell.startswith("#")

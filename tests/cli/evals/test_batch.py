@@ -1,0 +1,93 @@
+"""What the names of a batch stand for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forge_proxy.backends.llama_server.programs import TINY_MODEL
+from forge_proxy.cli.evals.batch import CLAUDE, read_batch, subjects_of
+from forge_proxy.settings import SettingsError
+
+
+def models(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).write_bytes(TINY_MODEL.read_bytes()[:64])
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "ways"),
+    [
+        ("llamaserver", ["native", "prompt"]),
+        ("llamaserver-native", ["native"]),
+        ("llamaserver-prompt", ["prompt"]),
+        ("llamafile", ["native"]),
+    ],
+)
+def test_each_model_file_is_served_each_way(name: str, ways: list[str], tmp_path: Path) -> None:
+    folder = models(
+        tmp_path, "b.gguf", "a.gguf", "mmproj-a.gguf", "c-00001-of-00002.gguf", "c-00002-of-00002.gguf", "notes.txt"
+    )
+
+    found = [subject.settings.backend for subject in subjects_of([name], {}, folder)]
+
+    expected = [(file, way) for file in ("a.gguf", "b.gguf", "c-00001-of-00002.gguf") for way in ways]
+    assert [(backend.gguf.name if backend.gguf else "", backend.tools) for backend in found] == expected
+    assert {backend.kind for backend in found} == {"llamafile" if name == "llamafile" else None}
+
+
+def test_anthropics_models_are_asked_with_and_without_a_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORGE_PROXY_BACKEND__API_KEY", "sk-ant-1")
+
+    found = subjects_of(["anthropic", "haiku", "opus-any"], {}, None)
+
+    told = [(one.settings.backend.model, one.any_tool) for one in found]
+    assert told == [*((model, False) for model in CLAUDE.values()), (CLAUDE["opus"], True)]  # haiku is among them
+    assert {one.settings.backend.kind for one in found} == {"anthropic"}
+
+
+def test_configurations_of_ones_own_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "evals.yaml"
+    file.write_text(
+        "evals:\n"
+        "  mine:\n"
+        "    backend: {kind: openai, url: 'http://127.0.0.1:9', model: qwen, tools: prompt}\n"
+        "    think: false\n"
+        "    tool_choice: any\n"
+    )
+
+    (subject,) = subjects_of(["mine"], read_batch(file), None)
+
+    backend = subject.settings.backend
+    assert (backend.kind, backend.model, backend.tools, subject.any_tool) == ("openai", "qwen", "prompt", True)
+    assert (subject.think, backend.llama_cpp.think, backend.ollama.think) == (False, "off", "off")
+
+
+@pytest.mark.parametrize(
+    ("written", "names", "told"),
+    [
+        ("evals: {mine: {backend: {knid: openai}}}", ["mine"], r"evals\.mine: backend\.knid: no such setting"),
+        ("evals: {mine: {bakend: {}}}", ["mine"], r"evals\.mine\.backend: Field required"),
+        ("evals: {}", ["his"], "no configuration 'his'; there is: all, ollama"),
+        (
+            "evals: {}",
+            ["llamaserver"],
+            "llamaserver is for model files: name the folder",
+        ),
+        ("evals: {}", ["sonnet"], "Anthropic's models need FORGE_PROXY_BACKEND__API_KEY"),
+        ("evals: [", ["mine"], "not YAML"),
+    ],
+)
+def test_what_cannot_be_run_is_told(written: str, names: list[str], told: str, tmp_path: Path) -> None:
+    file = tmp_path / "evals.yaml"
+    file.write_text(written)
+
+    with pytest.raises(SettingsError, match=told):
+        subjects_of(names, read_batch(file), None)
+
+
+def test_a_folder_without_models_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"there is no \.gguf file in"):
+        subjects_of(["llamaserver"], {}, tmp_path)

@@ -1,0 +1,100 @@
+"""`forge-proxy eval` as it is typed, before results that are there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from forge_proxy.cli.app import app
+from forge_proxy.core.errors import ForgeError
+from forge_proxy.evals.scenarios import ALL
+from tests.evals.records import configuration, record, unfinished
+
+
+def typed(*words: str) -> str:
+    """What is printed."""
+    done = CliRunner().invoke(app, ["eval", *words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Two models, of which one was run in two ways."""
+    file = tmp_path / "evals.jsonl"
+    runs = [record("reforged", run=run) for run in range(2)] + [unfinished("bare", run=run) for run in range(2)]
+    runs += [record(run=run, config=configuration(model="large", temperature=0.0), planned=9) for run in range(2)]
+    file.write_text("".join(f"{run.model_dump_json()}\n" for run in runs))
+    return file
+
+
+def test_scenarios_are_listed() -> None:
+    assert typed("list", "--list-only").split() == [one.name for one in ALL]
+    assert typed("list", "--list-only", "--tags", "plumbing", "--tags", "stateful").split() == [
+        one.name for one in ALL if {"plumbing", "stateful"} & one.tags
+    ]
+    assert "no_respond" in typed("list")
+
+
+def test_results_are_reported_and_written(results: Path, tmp_path: Path) -> None:
+    page, text = tmp_path / "out" / "evals.html", tmp_path / "evals.md"
+
+    said = typed("report", str(results), "--html", str(page), "--markdown", str(text))
+
+    assert "large" not in said  # of which seven runs are missing
+    assert f"written: {page}" in said
+    assert page.read_text().startswith("<!doctype html>")
+    assert text.read_text().startswith("# Eval results")
+
+
+def test_partial_results_are_reported_where_that_is_asked_for(results: Path) -> None:
+    assert "large" in typed("report", str(results), "--include-partial")
+    assert "7 to go" in typed("report", str(results), "--progress")
+    assert typed("report", str(results), "--list-only", "--ablation", "bare").splitlines() == [
+        "1. tiny, runner, bare",
+        "   0 % (0–66) of 2",
+    ]
+
+
+def test_two_presets_are_compared(results: Path) -> None:
+    said = typed("compare", "bare", "reforged", "--model", "tiny", "--results", str(results)).splitlines()
+
+    assert said[0] == "A: tiny, runner, bare"
+    assert said[-1].split()[:6] == ["all", "2", "0", "%", "100", "%"]
+
+
+def test_two_files_are_compared(results: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    other.write_text(unfinished("reforged", run=1).model_dump_json() + "\n")
+
+    said = typed("compare", str(results), str(other), "--model", "tiny", "--ablation", "reforged").splitlines()
+
+    assert said[0] == f"A: tiny, runner, reforged, from {results}"
+    assert said[-1].split()[:6] == ["all", "1", "100", "%", "0", "%"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["compare", "bare", "huge"], "B: no runs of 'huge'"),
+        (["compare", "bare", "reforged"], "B: reforged is 2 configurations: "),
+        (["report", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
+        (["run", "--scenario", "basic_2stp"], "scenario: there is no 'basic_2stp'; did you mean basic_2step"),
+        (["run", "--ablation", "bear"], "ablation: no preset 'bear'"),
+        (["run", "--surface", "proxy", "--ablation", "no_steps"], "no_steps changes nothing on the surface proxy"),
+    ],
+)
+def test_what_there_is_not_is_told(words: list[str], told: str, results: Path) -> None:
+    beside = ["--results", str(results)] if words[0] == "compare" else []
+
+    with pytest.raises(ForgeError, match=told):
+        CliRunner().invoke(app, ["eval", *words, *beside], catch_exceptions=False)
+
+
+def test_every_record_is_one_line_of_json(results: Path) -> None:
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+
+    assert {line["config"]["ablation"] for line in lines} == {"reforged", "bare"}

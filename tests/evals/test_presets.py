@@ -1,0 +1,182 @@
+"""Each preset does what it says, before a model that makes the mistake its guardrail is for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from forge_proxy.core.chat import ToolSpec
+from forge_proxy.core.errors import BackendUnreachable, InvalidRequest
+from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.messages import ToolCall
+from forge_proxy.core.workflow import ToolDef, Workflow
+from forge_proxy.evals.ablation import PRESETS, chosen_presets, chosen_surfaces
+from forge_proxy.evals.playing import Job, make_run
+from forge_proxy.evals.record import Configuration, RunRecord
+from forge_proxy.evals.scenario import Scenario, World
+from forge_proxy.evals.through_runner import RunnerStage
+from forge_proxy.workflows.client import LLMResponse
+from tests.evals.records import configuration
+from tests.evals.scenes import TWO_STEPS, spec
+from tests.fakes.said_client import SaidClient, calls, text
+
+BOOK, SEND = calls("book_hotel", city="Rome", days=5), calls("send_email", email="bob@acme.com", subject="lunch")
+AS_TEXT = text('```json\n{"name": "book_hotel", "arguments": {"city": "Rome", "days": 5}}\n```')
+UNKNOWN = calls("book_motel_now", where="Rome")
+TYPED_WRONG = calls("book_hotel", city="Rome", days="five")
+NOT_JSON = [ToolCall("book_hotel", '{"city": Rome}')]
+
+
+def job(scenario: Scenario, preset: str, config: Configuration | None = None) -> Job:
+    return Job(config or configuration(preset), PRESETS[preset], scenario, run=3, planned=1)
+
+
+async def play(
+    script: Sequence[LLMResponse | Exception], preset: str, scenario: Scenario = TWO_STEPS, window: int | None = None
+) -> RunRecord:
+    return await make_run(job(scenario, preset), RunnerStage(SaidClient(script), window=window))
+
+
+RIGHT = "right"
+
+
+@pytest.mark.parametrize(
+    ("said", "preset", "ends"),
+    [
+        ([BOOK, SEND], "bare", RIGHT),
+        ([AS_TEXT, SEND], "reforged", RIGHT),
+        ([AS_TEXT, BOOK, SEND], "no_rescue", RIGHT),  # it is asked again
+        ([AS_TEXT, BOOK, SEND], "bare", "ToolCallError"),
+        ([text("Hm."), BOOK, SEND], "reforged", RIGHT),
+        ([text("Hm."), BOOK, SEND], "no_nudge", "ToolCallError"),
+        ([AS_TEXT, SEND], "no_nudge", RIGHT),
+        ([UNKNOWN, BOOK, SEND], "reforged", RIGHT),
+        ([UNKNOWN, BOOK, SEND], "no_nudge", "ToolCallError"),
+        ([UNKNOWN, BOOK, SEND], "bare", "ToolExecutionError"),  # it reaches no tool, which is an error of one
+        ([NOT_JSON, BOOK, SEND], "bare", "ToolExecutionError"),
+        ([TYPED_WRONG, BOOK, SEND], "reforged", RIGHT),
+        ([TYPED_WRONG, SEND], "no_nudge", "ToolCallError"),
+        ([TYPED_WRONG, SEND], "bare", RIGHT),  # the tool does not mind
+        ([SEND, BOOK, SEND], "reforged", RIGHT),
+        ([SEND], "bare", RIGHT),  # nobody insists that a hotel is booked
+        ([SEND], "no_steps", RIGHT),
+    ],
+)
+async def test_what_a_guardrail_is_for_goes_wrong_without_it(
+    said: Sequence[LLMResponse], preset: str, ends: str
+) -> None:
+    run = await play(said, preset)
+
+    assert (RIGHT if run.correct else run.error) == ends
+    assert run.iterations == (len(said) if ends == RIGHT else 1)
+
+
+def _failing(_: int) -> World:
+    """A tool that fails the first time."""
+    failures = [ValueError("not now")]
+
+    def look() -> str:
+        if failures:
+            raise failures.pop()
+        return "found"
+
+    tools = {"look": ToolDef(spec("look", "looks"), look), "finish": ToolDef(spec("finish", "ends"), lambda: "done")}
+    workflow = Workflow("failing", "", tools, ["look"], "finish", "You look.")
+    return World("Look.", workflow, lambda _, __: None)
+
+
+FAILING = Scenario("failing", "", frozenset(), 2, _failing)
+
+
+async def test_without_recovery_the_first_tool_that_fails_ends_the_run() -> None:
+    script = [calls("look"), calls("look"), calls("finish")]
+
+    whole = await play(script, "reforged", FAILING)
+    without = await play(script, "no_recovery", FAILING)
+
+    assert (whole.correct, whole.tool_errors, whole.iterations, whole.wasted) == (True, 1, 3, 1)
+    assert (without.error, without.tool_errors, without.iterations) == ("ToolExecutionError", 1, 1)
+
+
+def _page(page: int) -> str:
+    return f"{page}: " + "word " * 300
+
+
+def _long(_: int) -> World:
+    """Results of which few fit."""
+    schema: JsonObject = {"type": "object", "properties": {"page": {"type": "integer"}}}
+    tools = {
+        "read": ToolDef(ToolSpec.from_json_schema("read", "reads", schema), _page),
+        "finish": ToolDef(spec("finish", "ends"), lambda: "done"),
+    }
+    return World("Read.", Workflow("long", "", tools, [], "finish", "You read."), lambda _, __: None)
+
+
+LONG = Scenario("long", "", frozenset(), 6, _long, budget_tokens=1300)
+
+
+async def test_without_compaction_a_history_that_is_over_its_budget_ends_the_run() -> None:
+    script = [*(calls("read", page=page) for page in range(5)), calls("finish")]
+
+    whole = await play(script, "reforged", LONG)
+    without = await play(script, "no_compact", LONG)
+
+    assert whole.correct
+    assert whole.compactions
+    assert (without.error, without.compactions) == ("ContextBudgetExceeded", ())
+
+
+async def test_the_counts_of_a_run_are_kept() -> None:
+    script = [text("Hm."), SEND, calls("book_hotel"), BOOK, SEND]
+
+    run = await play(script, "reforged")
+
+    assert (run.retry_nudges, run.step_nudges, run.iterations, run.ideal) == (2, 1, 5, 2)
+    assert (run.terminal, run.args) == ("send_email", {"email": "bob@acme.com", "subject": "lunch"})
+    assert (run.seed, run.run, run.tags) == (3, 3, ("plumbing", "stateful"))
+
+
+async def test_a_wrong_end_is_told_with_what_is_wrong() -> None:
+    run = await play([BOOK, calls("send_email", email="eve@x.org", subject="lunch")], "reforged")
+
+    assert (run.completeness, run.accuracy, run.correct, run.wrong) == (True, False, False, "sent to eve@x.org")
+
+
+async def test_a_model_server_that_is_gone_is_no_result() -> None:
+    with pytest.raises(BackendUnreachable):
+        await play([BackendUnreachable("http://x", "refused")], "reforged")
+
+
+def test_a_preset_is_run_where_it_changes_anything() -> None:
+    cells = chosen_presets(["all"], ["runner", "proxy"])
+
+    of = {surface: {one.name for where, one in cells if where == surface} for surface in ("runner", "proxy")}
+    assert of["runner"] == {"reforged", "bare", "no_rescue", "no_nudge", "no_steps", "no_recovery", "no_compact"}
+    assert of["proxy"] == {"reforged", "bare", "no_rescue", "no_nudge", "no_respond"}
+
+
+@pytest.mark.parametrize(
+    ("names", "surfaces", "told"),
+    [
+        (["no_recue"], ["runner"], "ablation: no preset 'no_recue'; there is: all, reforged"),
+        (["no_steps"], ["proxy"], "no_steps changes nothing on the surface proxy: it is for runner"),
+        (["bare"], ["phone"], "surface: no surface 'phone'; there is: runner, proxy"),
+    ],
+)
+def test_a_preset_that_there_is_not_is_refused(names: list[str], surfaces: list[str], told: str) -> None:
+    with pytest.raises(InvalidRequest, match=told):
+        chosen_presets(names, chosen_surfaces(surfaces))
+
+
+@pytest.mark.parametrize(
+    ("preset", "header"),
+    [
+        ("reforged", "respond,rescue,validate,retry,loops"),
+        ("bare", "off"),
+        ("no_nudge", "respond,rescue,validate,loops"),
+        ("no_respond", "rescue,validate,retry,loops"),
+    ],
+)
+def test_the_proxy_is_told_by_its_header(preset: str, header: str) -> None:
+    assert PRESETS[preset].header == header

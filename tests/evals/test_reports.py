@@ -1,0 +1,138 @@
+"""Reports hold the figures that the runs come to."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+from forge_proxy.evals.record import RunRecord
+from forge_proxy.evals.reports.comparison import compared, comparison_report
+from forge_proxy.evals.reports.lines import Choice, lines_of
+from forge_proxy.evals.reports.markdown import markdown_report
+from forge_proxy.evals.reports.page import html_report
+from forge_proxy.evals.reports.table import list_report, progress_report, text_report
+from tests.evals.records import configuration, record, unfinished
+
+
+def runs() -> list[RunRecord]:
+    """Twenty runs with all guardrails, of which 18 are right, and the same without any, of which 5 are."""
+    out: list[RunRecord] = []
+    for run in range(10):
+        for scenario in ("one", "two"):
+            out.append(record("reforged", scenario, run, planned=20, accuracy=not (scenario == "two" and run < 2)))
+            is_right = scenario == "one" and run < 5
+            out.append((record if is_right else unfinished)("bare", scenario, run, planned=20))
+    return out
+
+
+def test_the_table_holds_scores_and_intervals_the_best_first() -> None:
+    rows = text_report(lines_of(runs())).splitlines()
+
+    assert rows[2].split()[:10] == ["1", "tiny", "runner", "reforged", "20", "90", "%", "70–97", "90", "%"]
+    assert rows[3].split()[:10] == ["2", "tiny", "runner", "bare", "20", "25", "%", "11–47", "100", "%"]
+    assert [row.split() for row in rows[-2:]] == [["one", "100", "%", "50", "%"], ["two", "80", "%", "0", "%"]]
+
+
+def test_the_list_is_for_narrow_screens() -> None:
+    lines = list_report(lines_of(runs())).splitlines()
+
+    assert lines[:2] == ["1. tiny, runner, reforged", "   90 % (70–97) of 20"]
+    assert max(map(len, lines)) < 40
+
+
+def test_a_partial_configuration_is_shown_where_that_is_asked_for() -> None:
+    some = [*runs(), record("no_rescue", planned=2)]
+
+    assert len(lines_of(some, Choice())) == 2
+    assert len(lines_of(some, Choice(partial=True))) == 3
+    progress = progress_report(lines_of(some, Choice(partial=True)))
+    assert re.search(r"no_rescue +1/2 +1 to go", progress)
+    assert re.search(r"bare +20/20 +complete", progress)
+
+
+def test_what_is_reported_can_be_chosen() -> None:
+    tagged = [record("bare", "one", tags=("plumbing", "stateful")), record("bare", "two", run=1, tags=("plumbing",))]
+
+    def found(choice: Choice) -> list[str]:
+        return [one.scenario for line in lines_of(tagged, choice) for one in line.records]
+
+    assert found(Choice(tags=["plumbing"])) == ["one", "two"]
+    assert found(Choice(tags=["stateful", "compaction"])) == ["one"]
+    assert found(Choice(scenarios=["two"])) == ["two"]
+    assert found(Choice(ablations=["reforged"])) == found(Choice(surfaces=["proxy"])) == []
+    assert found(Choice(models=["huge"])) == []
+
+
+def test_markdown_holds_the_same_figures() -> None:
+    page = markdown_report(lines_of(runs()))
+
+    assert "| 1 | tiny | runner | reforged | 20 | 90 % | 70–97 |" in page
+    assert "| tiny | runner | bare | 20 | 90 % | 25 % | -65 | -83 to -35 | 0.00024 |" in page
+    assert "| two | 80 % | 0 % |" in page
+
+
+class Loads(HTMLParser):
+    """What a page loads from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.found += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href", "data")]
+
+
+def test_the_page_needs_nothing_but_itself() -> None:
+    page = html_report(lines_of(runs()))
+
+    loads = Loads()
+    loads.feed(page)
+    assert loads.found == []
+    assert not {"script", "link", "img", "iframe"} & set(loads.tags)
+    assert "url(" not in page
+    assert "@import" not in page
+    assert loads.tags.count("svg") == 3
+    assert "prefers-color-scheme: dark" in page
+
+
+def test_the_page_holds_the_figures() -> None:
+    page = html_report(lines_of(runs()))
+
+    assert "tiny · runner · reforged: 18 of 20, 90 % (70–97)" in page
+    assert "tiny · runner · bare: -65 points (-83 to -35), p = 0.00024, 20 pairs" in page
+    assert (
+        '<td class="word">two</td><td style="background:rgba(var(--heat),0.48)" title="8 of 10 (49–94)">80 %</td>'
+        in page
+    )
+
+
+def test_names_are_shown_as_they_are() -> None:
+    odd = record(config=configuration(model="<b>|tiny"))
+
+    assert "<b>" not in html_report(lines_of([odd]))
+    assert "&lt;b>\\|tiny" in markdown_report(lines_of([odd]))
+
+
+def test_without_runs_a_report_says_so() -> None:
+    assert text_report(lines_of([])).startswith("no runs to report")
+    assert "0 runs" in html_report(lines_of([]))
+
+
+def test_two_configurations_are_compared_run_for_run() -> None:
+    every = runs()
+    bare = [one for one in every if one.config.ablation == "bare"]
+    whole = [one for one in every if one.config.ablation == "reforged"]
+
+    rows = compared(bare, [*whole, record("reforged", "three")])
+
+    assert [(row.name, row.pairs.total, row.pairs.first, row.pairs.second) for row in rows] == [
+        ("one", 10, 0, 5),
+        ("two", 10, 0, 8),
+        ("all", 20, 0, 13),
+    ]
+    report = comparison_report(rows, "bare", "reforged").splitlines()
+    assert report[:2] == ["A: bare", "B: reforged"]
+    assert report[-1].split() == ["all", "20", "25", "%", "90", "%", "+65", "+35", "to", "+83", "0", "13", "0.00024"]
+    assert comparison_report(compared(bare, []), "a", "b").startswith("nothing to compare")

@@ -1,0 +1,88 @@
+"""The results file: what was written stays, whatever ends the process that writes it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from forge_proxy.evals.results import ResultsError, ResultsFile, read_results
+from tests.evals.records import record
+from tests.fakes.processes import ROOT
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "evals.jsonl"
+    runs = [record(run=0), record(run=1, error="MaxIterationsError", args={"city": "Rome"})]
+    file = ResultsFile(path)
+    for run in runs:
+        file.add(run)
+    file.close()
+
+    again = ResultsFile(path)
+    again.close()
+
+    assert list(again.there) == list(read_results([path])) == runs
+
+
+def test_a_run_that_was_made_twice_counts_once_as_it_was_last(tmp_path: Path) -> None:
+    path = tmp_path / "evals.jsonl"
+    file = ResultsFile(path)
+    for run in (record(run=0, seconds=1.0), record(run=0, seconds=2.0)):
+        file.add(run)
+    file.close()
+
+    (found,) = read_results([path])
+
+    assert found.seconds == 2.0
+
+
+def test_a_torn_last_line_is_passed_over_and_then_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "evals.jsonl"
+    whole = record(run=0).model_dump_json() + "\n"
+    path.write_text(whole + record(run=1).model_dump_json()[:50])
+
+    assert [run.run for run in read_results([path])] == [0]
+    file = ResultsFile(path)
+    file.add(record(run=1))
+    file.close()
+
+    assert [run.run for run in read_results([path])] == [0, 1]
+
+
+def test_a_line_that_is_no_record_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "evals.jsonl"
+    path.write_text(record().model_dump_json() + '\n{"scenario": "one"}\n')
+
+    with pytest.raises(ResultsError, match=r"evals\.jsonl, line 2: config: Field required"):
+        read_results([path])
+
+
+def test_two_evals_do_not_write_to_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "evals.jsonl"
+    first = ResultsFile(path)
+
+    with pytest.raises(ResultsError, match="another eval writes to it"):
+        ResultsFile(path)
+
+    first.close()
+    ResultsFile(path).close()
+
+
+def test_a_kill_loses_no_run_that_was_kept(tmp_path: Path) -> None:
+    path = tmp_path / "evals.jsonl"
+    told: list[int] = []
+    for _ in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-m", "tests.evals.writer", str(path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            told += [int(process.stdout.readline()) for _ in range(20)]
+            process.kill()
+
+    runs = [run.run for run in read_results([path])]
+
+    assert set(told) <= set(runs)
+    assert runs == list(range(len(runs)))  # each start went on where the one before was killed

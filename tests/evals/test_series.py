@@ -1,0 +1,108 @@
+"""Many runs: which are made, in which order, and what becomes of them when one fails."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from forge_proxy.core.errors import BackendUnreachable
+from forge_proxy.evals.ablation import PRESETS, Ablation, Surface
+from forge_proxy.evals.playing import Job, Played, Tally
+from forge_proxy.evals.record import RunRecord
+from forge_proxy.evals.results import ResultsFile, read_results
+from forge_proxy.evals.scenario import World
+from forge_proxy.evals.series import jobs_of, make_runs, missing
+from tests.evals.records import configuration
+from tests.evals.scenes import TWO_STEPS, WORDS
+
+CELLS: list[tuple[Surface, Ablation]] = [("runner", PRESETS["bare"]), ("runner", PRESETS["reforged"])]
+
+
+class Staged:
+    """A stage on which all goes right until run `gone`; it remembers how many runs were made at a time."""
+
+    def __init__(self, gone: int | None = None) -> None:
+        self._gone = gone
+        self._now = 0
+        self.most = 0
+
+    async def play(self, job: Job, world: World, tally: Tally) -> Played:
+        if job.run == self._gone:
+            raise BackendUnreachable("http://x", "refused")
+        self._now += 1
+        self.most = max(self.most, self._now)
+        await asyncio.sleep(0)
+        self._now -= 1
+        return Played(next(iter(world.workflow.terminal_tools)), {"email": "bob@acme.com"})
+
+
+def jobs(runs: int = 2) -> list[Job]:
+    return list(
+        jobs_of(
+            configuration(), [("runner", PRESETS["bare"]), ("runner", PRESETS["reforged"])], [TWO_STEPS, WORDS], runs
+        )
+    )
+
+
+def told(job: Job) -> tuple[int, str, str]:
+    return job.run, job.scenario.name, job.config.ablation
+
+
+def test_the_first_run_of_everything_comes_first() -> None:
+    made = jobs()
+
+    assert [told(job) for job in made[:5]] == [
+        (0, "two_steps", "bare"),
+        (0, "two_steps", "reforged"),
+        (0, "words", "bare"),
+        (0, "words", "reforged"),
+        (1, "two_steps", "bare"),
+    ]
+    assert {job.planned for job in made} == {4}
+    assert [job.seed for job in made[3:5]] == [0, 1]  # the same for all presets
+
+
+async def test_what_is_there_is_not_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "evals.jsonl"
+    heard: list[RunRecord] = []
+    first = ResultsFile(path)
+    with pytest.raises(BackendUnreachable):
+        await make_runs(jobs(), {"runner": Staged(gone=1)}, first, heard.append, parallel=1)
+    first.close()
+
+    second = ResultsFile(path)
+    left = missing(jobs(), second.there)
+    await make_runs(left, {"runner": Staged()}, second, heard.append, parallel=1)
+    second.close()
+
+    assert {job.run for job in left} == {1}
+    assert len(heard) == len(read_results([path])) == 8
+
+
+def test_another_configuration_is_another_run() -> None:
+    warm = jobs_of(configuration(temperature=1.0), CELLS[:1], [TWO_STEPS], 1)
+    cold = jobs_of(configuration(temperature=0.0), CELLS[:1], [TWO_STEPS], 1)
+
+    assert warm[0].config.key != cold[0].config.key
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+async def test_as_many_runs_are_made_at_a_time_as_may_be(parallel: int) -> None:
+    stage = Staged()
+    heard: list[RunRecord] = []
+
+    await make_runs(jobs(), {"runner": stage}, None, heard.append, parallel)
+
+    assert stage.most == parallel
+    assert len(heard) == 8
+
+
+async def test_none_is_begun_once_the_time_is_over() -> None:
+    heard: list[RunRecord] = []
+    now = asyncio.get_running_loop().time()
+
+    await make_runs(jobs(), {"runner": Staged()}, None, heard.append, 2, until=now)
+
+    assert heard == []
