@@ -58,7 +58,7 @@ class Settings(BaseSettings):
     guardrails: GuardPolicy = Field(default_factory=GuardPolicy)
     runs: RunsConfig = Field(default_factory=RunsConfig)
     store: StoreConfig = Field(default_factory=StoreConfig)
-    tools: ToolSettings = Field(default_factory=ToolSettings)
+    tools: ToolSettings = Field(default_factory=ToolSettings, description="What executes the tools of runs.")
     log: LogConfig = Field(default_factory=LogConfig)
 
 
@@ -89,6 +89,29 @@ def load(file: Path | None, said: Mapping[str, Any]) -> Settings:
     except ValueError as exc:  # a section's variable that is no JSON object
         given = [name for name in map(_variable, Settings.model_fields) if name in os.environ]
         raise SettingsError(f"{' or '.join(given)}: expected a JSON object, or a variable for each setting") from exc
+
+
+def given(values: Mapping[str, Any]) -> Settings:
+    """The settings of these values (nested), and defaults: neither a file nor the environment is read. Raises
+    `SettingsError`.
+    """
+
+    class Given(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return (init_settings,)
+
+    try:
+        return Given(**dict(values))
+    except ValidationError as exc:
+        raise SettingsError("\n".join(map(_in_words, exc.errors()))) from exc
 
 
 def set_by_file(file: Path | None, said: Mapping[str, Any], section: str) -> bool:

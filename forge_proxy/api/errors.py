@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import structlog
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
@@ -49,6 +49,8 @@ from forge_proxy.core.jsontypes import JsonObject, is_object
 from forge_proxy.core.sampling import UnsupportedModelError
 from forge_proxy.wire.openai.errors import encode_error
 from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, RunNotFound, StoreUnavailable, ToolUnusable
+
+_LOG = logging.getLogger("forge_proxy.api")
 
 
 class Rendered(NamedTuple):
@@ -170,5 +172,6 @@ async def refuse(
 ) -> None:
     """Turn a request away at the door, and say so in the log."""
     request_id = request_id_of(Request(scope))
-    structlog.get_logger().warning("refused", request_id=request_id, path=scope["path"], error=error.summary)
+    said = {"event": "refused", "request_id": request_id, "path": scope["path"], "error": error.summary}
+    _LOG.warning("refused %s: %s", said["path"], said["error"], extra={"said": said})
     await error_response(error, {**(headers or {}), "x-request-id": request_id})(scope, receive, send)

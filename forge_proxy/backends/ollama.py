@@ -10,14 +10,20 @@ from forge_proxy.backends.config import OllamaConfig
 from forge_proxy.backends.http import HttpClient
 from forge_proxy.backends.ollama_api import OllamaApi
 from forge_proxy.core.chat import ModelCall, ModelCard, window_of
-from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault, ContextOverflow
+from forge_proxy.core.errors import (
+    BackendBroke,
+    BackendError,
+    BackendFault,
+    ContextOverflow,
+    ThinkingNotSupportedError,
+)
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, is_object
 from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine.events import LeftOut, PromptCut
 from forge_proxy.engine.ports import Observer
 from forge_proxy.wire.ollama.call import Terms, encode_call, encode_loading, encode_unloading, prompt_bytes
-from forge_proxy.wire.ollama.errors import ThinkRefused, is_cut_call
+from forge_proxy.wire.ollama.errors import is_cut_call
 from forge_proxy.wire.ollama.models import (
     Listed,
     Loaded,
@@ -63,7 +69,7 @@ class Ollama:
             async with aclosing(self._ask(call, think)) as chunks:
                 async for chunk in chunks:
                     yield chunk
-        except ThinkRefused:  # an answer to the request itself, so nothing has been given out
+        except ThinkingNotSupportedError:  # an answer to the request itself, so nothing has been given out
             if self._think != "auto" and think_of(call.request.body) is None:
                 raise
             self._thoughtless.add(with_tag(_model(call) or ""))

@@ -166,6 +166,10 @@ class UnreadCall(BackendError):
         self.written = written
 
 
+class ThinkingNotSupportedError(BackendError):
+    """The model does not think, and was told to: the same may be asked without that."""
+
+
 class ContextOverflow(BackendError):
     """The request does not fit into the model's window. Both counts are the server's, None where it does not tell."""
 
@@ -252,6 +256,18 @@ class BudgetUnchanged(ForgeError):
     @property
     def summary(self) -> str:
         return str(self)
+
+
+class BudgetResolutionError(BackendFault):
+    """The model server does not say how many tokens of context there are, and nobody else did. `cause` is what asking
+    it failed with, None where it answered and does not tell.
+    """
+
+    def __init__(self, url: str, cause: BackendFault | None = None) -> None:
+        why = f"cannot be asked ({cause.summary})" if cause else "does not tell its window"
+        remedy = "say budget_mode=BudgetMode.MANUAL and manual_tokens"
+        super().__init__(f"no budget: the model server at {url} {why}; {remedy}", url=url)
+        self.cause = cause
 
 
 class EmptyAnswer(ForgeError):

@@ -70,6 +70,10 @@ class Accommodating:
             known = self._dialects.get(model, self._usual)
             self._keep_dialect(model, replace(known, tools="auto" if mode == "native" else mode))
 
+    def tool_mode(self, model: str | None) -> Literal["native", "prompt"]:
+        """How this model, by the name that the backend knows, is told of tools."""
+        return "prompt" if self._dialects.get(model, self._usual).tools == "prompt" else "native"
+
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`."""
         return await self._backend.count_tokens(self._written(call))

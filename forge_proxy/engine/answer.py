@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.catalog import Catalog
@@ -126,7 +126,11 @@ class Engine:
                 nudge_text=self.text_answers.should_nudge(policy, served),
                 opens_thoughts=self.text_answers.opens_thoughts(served),
             )  # fmt: skip
-            events = self._guard(request, turn, slot) if turn else self._relay(request, policy, slot, request_id)
+            if turn is not None:
+                events = self._guard(request, turn, slot)
+            else:
+                forbids_calls = bool(request.tools) and policy.enabled.any
+                events = self._relay(request, slot, request_id, forbids_calls=forbids_calls)
             async with slot, aclosing(events):
                 async for event in events:
                     if isinstance(event, Report):
@@ -162,14 +166,31 @@ class Engine:
                     if not isinstance(event, Compacted):
                         yield Taken(event.answers[0], asking.reasoning) if isinstance(event, Settlement) else event
 
+    async def unguarded(self, request: ChatRequest, *, request_id: str, client: str = "") -> AsyncGenerator[Chunk]:
+        """The chunks of an answer as the backend gives them, for a caller who judges it himself. Raises like `answer`,
+        and `UnreadCall`.
+        """
+        slot = self._admission.slot(client, self.models.served_as(request.model))
+        async with slot, aclosing(self._relay(request, slot, request_id, read=True)) as events:
+            async for event in events:
+                if isinstance(event, Chunk):
+                    yield event
+
+    def tool_mode(self, model: str | None = None) -> Literal["native", "prompt"]:
+        """How that model is told of tools, as far as is known by now. Raises `UnknownModel` like `Models.served_as`."""
+        return self._backend.tool_mode(self.models.served_as(model) or None)
+
     async def _relay(
-        self, request: ChatRequest, policy: GuardPolicy, slot: Slot, request_id: str
+        self, request: ChatRequest, slot: Slot, request_id: str, *, forbids_calls: bool = False, read: bool = False
     ) -> AsyncGenerator[AnswerEvent]:
-        """A request with nothing to guard but that no call comes, asked and answered the way its caller asked."""
+        """A request with nothing to guard but that no call comes, asked and answered the way its caller asked. `read`
+        is for a caller who does not pass the chunks on, but looks into them.
+        """
         model = await self.models.name_for(request.model)
         sampling = self.sampling.values_for(self.models.served_as(request.model))
-        forbidden = CallsForbidden() if request.tools and policy.enabled.any else None
-        call = ModelCall(request, stream=request.stream, model=model, sampling=sampling, verbatim=forbidden is None)
+        forbidden = CallsForbidden() if forbids_calls else None
+        verbatim = forbidden is None and not read
+        call = ModelCall(request, request.stream, model=model, sampling=sampling, usage=read, verbatim=verbatim)
         call, compacted = await self.fitting.admit(call, request_id)
         if compacted:
             yield compacted

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, assert_never, cast
 
 import orjson
 import structlog
-from structlog.typing import FilteringBoundLogger
+from structlog.typing import EventDict, FilteringBoundLogger
 from typing_extensions import Buffer
 
 from forge_proxy.engine.events import (
@@ -40,6 +40,7 @@ from forge_proxy.engine.events import (
 from forge_proxy.engine.report import as_fits
 from forge_proxy.telemetry.config import LogConfig
 
+_OURS = "forge_proxy"
 _BAD = ("failed", "crash-loop")
 _ROOM = 4000
 """Characters of a line for what was done to the calls."""
@@ -63,10 +64,22 @@ def configure(config: LogConfig) -> None:
         cache_logger_on_first_use=True,
     )
     handler = _ToStructlog()
-    for name in ("uvicorn.error", "asyncio"):
+    for name in ("uvicorn.error", "asyncio", _OURS):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(max(level, logging.WARNING))
+
+
+def inside_another_program() -> FilteringBoundLogger:
+    """A log by the standard logger `forge_proxy`, whose level and handlers are that program's to set."""
+    processors = [structlog.stdlib.filter_by_level, structlog.processors.format_exc_info, _in_words]
+    wrapper = structlog.stdlib.BoundLogger
+    return structlog.wrap_logger(logging.getLogger(_OURS), processors, wrapper)  # pyright: ignore[reportReturnType]  # it has the same methods
+
+
+def _in_words(_: object, __: str, said: EventDict) -> str:
+    event = said.pop("event")
+    return " ".join([f"{event}:" if said else f"{event}", *(f"{name}={value}" for name, value in said.items())])
 
 
 class _Stderr(io.RawIOBase):
@@ -85,8 +98,8 @@ def _as_bytes(_: object, __: str, line: Any) -> bytes:
 class LogObserver:
     """Writes a line for what the engine tells. Holds no text of a prompt or an answer."""
 
-    def __init__(self) -> None:
-        self._log: FilteringBoundLogger = structlog.get_logger()
+    def __init__(self, log: FilteringBoundLogger | None = None) -> None:
+        self._log: FilteringBoundLogger = log or structlog.get_logger()
 
     def __call__(self, event: Event) -> None:
         """See `engine.ports.Observer`."""
@@ -183,4 +196,7 @@ class _ToStructlog(logging.Handler):
         if message == self._EXPECTED:
             return
         log: FilteringBoundLogger = structlog.get_logger()
-        log.log(record.levelno, message, logger=record.name, exc_info=record.exc_info)
+        if said := getattr(record, "said", None):  # our own, by a part that does not know the log
+            log.log(record.levelno, **said)
+        else:
+            log.log(record.levelno, message, logger=record.name, exc_info=record.exc_info)

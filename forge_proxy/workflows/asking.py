@@ -24,6 +24,7 @@ from forge_proxy.core.workflow.errors import ToolCallError
 from forge_proxy.core.workflow.run import Limits, RunState
 from forge_proxy.engine.answer import Engine, Taken
 from forge_proxy.workflows.context import ContextManager
+from forge_proxy.workflows.engine_client import EngineClient
 from forge_proxy.workflows.requests import request_for, turn_for
 from forge_proxy.workflows.watching import Watcher
 
@@ -33,7 +34,7 @@ class Asker:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Engine | EngineClient,
         memory: ContextManager | None,
         policy: GuardPolicy,
         limits: Limits,

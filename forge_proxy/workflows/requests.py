@@ -23,7 +23,7 @@ def request_for(workflow: Workflow, messages: Sequence[Message], model: str | No
     it call before it has thought. `options` are more fields of the body (`temperature`, …).
     """
     told = spoken(messages)
-    tools: list[Json] = [_encode(spec) for spec in workflow.get_tool_specs()]
+    tools: list[Json] = [encode_tool(spec) for spec in workflow.get_tool_specs()]
     body: dict[str, Json] = {**options, "messages": [*told], "tools": tools, "stream": True}
     if model is not None:
         body["model"] = model
@@ -64,6 +64,7 @@ def spoken(messages: Sequence[Message]) -> list[dict[str, Json]]:
     return out
 
 
-def _encode(spec: ToolSpec) -> Json:
+def encode_tool(spec: ToolSpec) -> Json:
+    """A tool as a request offers it."""
     function: dict[str, Json] = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
     return {"type": "function", "function": function}

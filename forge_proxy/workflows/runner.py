@@ -34,6 +34,7 @@ from forge_proxy.workflows.cancelling import Cancelled, unless
 from forge_proxy.workflows.client import ChunkType, LLMClient, StreamChunk
 from forge_proxy.workflows.client_backend import ClientBackend
 from forge_proxy.workflows.context import ContextManager
+from forge_proxy.workflows.engine_client import EngineClient
 from forge_proxy.workflows.tools import CallableTools, Executor
 from forge_proxy.workflows.watching import Watcher
 
@@ -45,12 +46,12 @@ OnUsage = Callable[[JsonObject], None]
 class WorkflowRunner:
     """The agentic loop over one model.
 
-    `client` is an `Engine`, or an `LLMClient` of one's own. Each answer of the model is an iteration, whether it is of
-    any use or not; text alone is never accepted. With `stream`, `on_chunk` is awaited for each piece of an answer while
-    it is written, before anybody knows whether it is of use. `on_message` hears of each message that is added.
-    `options` are fields for the model server, such as `temperature`. `guardrails` say which of them are on, in place of
-    `rescue_enabled`: where calls are not validated they reach the tools as they were written. `on_usage` hears of the
-    tokens of each answer, as the model server counts them.
+    `client` is an `Engine`, an `EngineClient`, or an `LLMClient` of one's own. Each answer of the model is an
+    iteration, whether it is of any use or not; text alone is never accepted. With `stream`, `on_chunk` is awaited for
+    each piece of an answer while it is written, before anybody knows whether it is of use. `on_message` hears of each
+    message that is added. `options` are fields for the model server, such as `temperature`. `guardrails` say which of
+    them are on, in place of `rescue_enabled`: where calls are not validated they reach the tools as they were written.
+    `on_usage` hears of the tokens of each answer, as the model server counts them.
     """
 
     def __init__(
@@ -70,7 +71,9 @@ class WorkflowRunner:
         guardrails: Switches | None = None,
         on_usage: OnUsage | None = None,
     ) -> None:
-        engine = client if isinstance(client, Engine) else _engine_over(client)
+        engine = client if isinstance(client, Engine | EngineClient) else _engine_over(client)
+        if isinstance(client, EngineClient):
+            model, options = model or client.model, {**client.options, **(options or {})}
         # A call is demanded, so no tool to answer in words with is added; with all off nothing would be judged.
         switches = (guardrails or Switches(rescue=rescue_enabled)).model_copy(update={"respond": True})
         policy = GuardPolicy(enabled=switches, on_exhausted="error")

@@ -36,7 +36,7 @@ class Watcher:
             self._said += [
                 part for part in (delta.text, *(f"{one.name}{one.arguments}" for one in delta.calls)) if part
             ]
-            for piece in _pieces(delta) if self._on_chunk else ():
+            for piece in pieces_of(delta) if self._on_chunk else ():
                 await self.tell(piece)
 
     async def tell(self, chunk: StreamChunk) -> None:
@@ -45,7 +45,8 @@ class Watcher:
             await self._on_chunk(chunk)
 
 
-def _pieces(delta: Delta) -> list[StreamChunk]:
+def pieces_of(delta: Delta) -> list[StreamChunk]:
+    """What a listener is told of it."""
     texts = [text for text in (delta.reasoning, delta.text) if text]
     calls = [part for one in delta.calls for part in (one.name, one.arguments) if part]
     return [

@@ -18,6 +18,7 @@ import yaml
 
 from forge_proxy.backends.catalog import ModelEntry
 from forge_proxy.settings import Settings, load, names
+from tests.docs import guides
 from tests.fakes.processes import daemon
 
 ROOT = Path(__file__).parents[2]
@@ -27,8 +28,7 @@ CONFIG = ROOT / "config" / "forge-proxy.yaml"
 
 def blocks(language: str) -> list[str]:
     """The code blocks of README in a language, `""` for those that name none."""
-    found: list[tuple[str, str]] = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
-    return [block for named, block in found if named == language]
+    return guides.blocks(README, language)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_the_curl_line_gets_a_guarded_tool_call(address: str) -> None:
 
 
 def test_the_openai_example_prints_what_it_says(address: str) -> None:
-    (example,) = blocks("python")
+    (example,) = [block for block in blocks("python") if "from openai import" in block]
     asks_at_zero = example.replace("http://127.0.0.1:8081", address).replace(
         "tools=[tool]", "tools=[tool], temperature=0"
     )
@@ -60,6 +60,17 @@ def test_the_openai_example_prints_what_it_says(address: str) -> None:
         exec(compile(asks_at_zero, "README.md", "exec"), {})
 
     assert printed.getvalue().strip() == example.strip().rpartition("# ")[2]
+
+
+def test_the_workflow_prints_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/nonexistent")
+    (example,) = [block for block in blocks("python") if "from forge_proxy import" in block]
+    printed = io.StringIO()
+
+    with contextlib.redirect_stdout(printed):
+        exec(compile(example, "README.md", "exec"), {})
+
+    assert printed.getvalue() == guides.printed_by(example) != ""
 
 
 def test_the_opencode_example_is_json_that_names_our_address() -> None:
@@ -133,6 +144,7 @@ def test_every_setting_is_described() -> None:
         found = [name for name, field in schema.get("properties", {}).items() if not field.get("description")]
         return found + [name for part in schema.get("$defs", {}).values() for name in undescribed(part)]
 
-    ours = "server backend budget compaction sampling guardrails log llama_server llama_cpp ollama tools callbacks mcp"
+    ours = "server backend budget compaction sampling guardrails log llama_server llama_cpp ollama"
+    ours += " tools callbacks mcp runs store"
 
     assert set(undescribed(Settings.model_json_schema())) <= {*ours.split()}

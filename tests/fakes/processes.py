@@ -156,6 +156,17 @@ def messages_server() -> Generator[Process]:
 
 
 @contextmanager
+def ollama_server(model: str) -> Generator[Process]:
+    """The program `tests.fakes.ollama_server`, listening."""
+    process = Process("tests.fakes.ollama_server", model)
+    try:
+        process.url = str(process.wait_for("listening")["url"])
+        yield process
+    finally:
+        process.stop()
+
+
+@contextmanager
 def closed_port() -> Generator[int]:
     """A port that refuses connections and that nobody else can take meanwhile."""
     with socket.socket() as held:

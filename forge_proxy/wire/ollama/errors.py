@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from forge_proxy.core.dialect import Need
-from forge_proxy.core.errors import BackendError, Refused, UnreadCall, words_of
+from forge_proxy.core.errors import BackendError, Refused, ThinkingNotSupportedError, UnreadCall, words_of
 from forge_proxy.core.jsontypes import Json, is_integer, is_object, read_object
 from forge_proxy.wire.openai.refusals import read_fault
 
@@ -17,10 +17,6 @@ _NO_THINKING = re.compile(r"does not support thinking")
 _WRONG_OPTION = re.compile(r"option .{1,80} must be of (?:type|an array)")
 _TEMPLATE = re.compile(r"template: .{0,80}: executing ")
 _UNREAD_SCHEMA = re.compile(r"cannot unmarshal .{0,200}api\.(?:Tool|PropertyType)", re.DOTALL)
-
-
-class ThinkRefused(BackendError):
-    """The model does not think: the same may be asked without that."""
 
 
 def read_error(url: str, status: int, body: Json, headers: Mapping[str, str] | None = None) -> BackendError:
@@ -34,7 +30,7 @@ def read_error(url: str, status: int, body: Json, headers: Mapping[str, str] | N
     if _WRONG_OPTION.match(words):
         status = 400  # it says 500, as if it were worth trying again
     if status == 400 and _NO_THINKING.search(words):
-        return ThinkRefused(url, status, body, headers)
+        return ThinkingNotSupportedError(url, status, body, headers)
     if status >= 500 and _TEMPLATE.search(words):
         return Refused(url, status, body, headers, need=Need.UNCLEAR)
     if status == 400 and _UNREAD_SCHEMA.search(words):

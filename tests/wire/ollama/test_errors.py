@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from forge_proxy.core.dialect import Need
-from forge_proxy.core.errors import BackendError, ContextOverflow, Refused, UnreadCall
-from forge_proxy.wire.ollama.errors import ThinkRefused, is_cut_call, read_error
+from forge_proxy.core.errors import BackendError, ContextOverflow, Refused, ThinkingNotSupportedError, UnreadCall
+from forge_proxy.wire.ollama.errors import is_cut_call, read_error
 
 TOO_LONG = (
     '{"error":{"code":400,"message":"request (6821 tokens) exceeds the available context size (1024 tokens), try '
@@ -35,7 +35,7 @@ def test_a_model_that_is_not_there_comes_with_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("status", "words", "kind"),
     [
-        (400, '"tiny" does not support thinking', ThinkRefused),
+        (400, '"tiny" does not support thinking', ThinkingNotSupportedError),
         (400, 'invalid think value: "xhigh" (must be "high", "medium", "low", "max", true, or false)', BackendError),
         (400, "the input length exceeds the context length", ContextOverflow),
         (500, UNREAD, UnreadCall),

@@ -1,0 +1,42 @@
+"""A llama.cpp server that nobody of ours has started: the embedded one with the test model, on a port of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import httpx
+
+from forge_proxy.backends.llama_server.programs import TINY_MODEL
+from tests.fakes.processes import ROOT, until
+
+
+@contextmanager
+def llama_cpp(key: str) -> Generator[str]:
+    """Its base URL, once its model is loaded."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    words = ["--model", str(TINY_MODEL), "--alias", "tiny-tools", "--host", "127.0.0.1", "--port", str(port), "--jinja"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "forge_proxy.backends.llama_server.embedded_child", *words],
+        cwd=ROOT, env={**os.environ, "LLAMA_API_KEY": key}, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until(lambda: _is_ready(url), "llama.cpp is ready")
+        yield url
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health", timeout=1).status_code == 200
+    except httpx.HTTPError:
+        return False
