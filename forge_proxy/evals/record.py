@@ -50,8 +50,8 @@ class Configuration(BaseModel):
 
     @property
     def key(self) -> str:
-        """Ten characters that are equal for equal configurations."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:10]
+        """Ten characters that are equal for equal configurations, also where one is from before a field was added."""
+        return hashlib.sha256(self.model_dump_json(exclude_defaults=True).encode()).hexdigest()[:10]
 
 
 RunKey: TypeAlias = tuple[str, str, int]
