@@ -58,7 +58,7 @@ class Settings(BaseSettings):
     guardrails: GuardPolicy = Field(default_factory=GuardPolicy)
     runs: RunsConfig = Field(default_factory=RunsConfig)
     store: StoreConfig = Field(default_factory=StoreConfig)
-    tools: ToolSettings = Field(default_factory=ToolSettings)
+    tools: ToolSettings = Field(default_factory=ToolSettings, description="What executes the tools of runs.")
     log: LogConfig = Field(default_factory=LogConfig)
 
 

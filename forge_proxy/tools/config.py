@@ -122,8 +122,8 @@ class ToolSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    callbacks: CallbackConfig = Field(default_factory=CallbackConfig)
-    mcp: McpConfig = Field(default_factory=McpConfig)
+    callbacks: CallbackConfig = Field(default_factory=CallbackConfig, description="HTTP callbacks.")
+    mcp: McpConfig = Field(default_factory=McpConfig, description="MCP servers.")
 
 
 class ByHttp(BaseModel):

@@ -144,6 +144,7 @@ def test_every_setting_is_described() -> None:
         found = [name for name, field in schema.get("properties", {}).items() if not field.get("description")]
         return found + [name for part in schema.get("$defs", {}).values() for name in undescribed(part)]
 
-    ours = "server backend budget compaction sampling guardrails log llama_server llama_cpp ollama tools callbacks mcp"
+    ours = "server backend budget compaction sampling guardrails log llama_server llama_cpp ollama"
+    ours += " tools callbacks mcp runs store"
 
     assert set(undescribed(Settings.model_json_schema())) <= {*ours.split()}

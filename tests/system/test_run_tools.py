@@ -30,7 +30,7 @@ def test_a_run_calls_a_tool_of_an_mcp_server_that_ends_with_the_daemon(tmp_path:
         "env": {"PYTHONPATH": os.pathsep.join(sys.path)},
     }
     env = {"FORGE_PROXY_TOOLS__MCP": json.dumps({"servers": {"here": server}})}
-    with far_side() as side, Place(side, tmp_path).daemon(env) as proxy:
+    with far_side() as side, Place(side, tmp_path).daemon(env=env) as proxy:
         run = submit(proxy, workflow(server="here"))
         done = wait_until(proxy, run["id"], "completed", "failed")
         wrong = httpx.post(proxy.url + RUNS, json=workflow(server="here", tool="nothing"), timeout=20)

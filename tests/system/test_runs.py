@@ -1,4 +1,4 @@
-"""Runs of a real daemon: watched, answered and cancelled; stored in PostgreSQL; by commands."""
+"""Runs of a real daemon: by the embedded model, watched, answered, cancelled; stored in PostgreSQL; by commands."""
 
 from __future__ import annotations
 

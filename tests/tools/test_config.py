@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from forge_proxy.reload import masked
 from forge_proxy.settings import SettingsError, load
-from forge_proxy.tools.config import Execution
+from forge_proxy.tools.config import Execution, McpServerConfig
 
 SECRET = "0123456789abcdef"
 
@@ -82,3 +82,10 @@ def test_a_declaration_that_is_none(execute: dict[str, Any], at: tuple[str, ...]
         TypeAdapter[Any](Execution).validate_python(execute)
 
     assert at in [error["loc"] for error in refused.value.errors()]
+
+
+def test_the_documented_example_holds_every_setting_of_a_server() -> None:
+    config = (Path(__file__).parents[2] / "config" / "forge-proxy.yaml").read_text()
+    example = config.partition("    #   servers:\n")[2].partition("    servers: {}")[0]
+
+    assert [name for name in McpServerConfig.model_fields if f"{name}:" not in example] == []

@@ -1,1 +1,1 @@
-"""Tools of MCP servers. Only `session` imports the official package, on first use: that takes a third of a second."""
+"""Tools of MCP servers. `session` and `connection` import the official package, on first use: a third of a second."""

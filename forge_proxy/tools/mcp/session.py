@@ -1,4 +1,4 @@
-"""One session with an MCP server, kept by a task of its own. The only module that imports the official package.
+"""One session with an MCP server, kept by a task of its own.
 
 The package's task groups have to be left by the task that entered them. So the owner task opens the connection, waits
 until it is to go or the server has gone, and closes it; whoever calls a tool does that from its own task.
@@ -7,30 +7,19 @@ until it is to go or the server has gone, and closes it; whoever calls a tool do
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import cast
 
-import anyio
 import httpx2
-from mcp import Client, MCPError, StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.message import SessionMessage
-from mcp_types import CONNECTION_CLOSED, CallToolResult, Implementation, RequestParamsMeta, Tool
+from mcp import Client, MCPError
+from mcp_types import CONNECTION_CLOSED, CallToolResult, RequestParamsMeta, Tool
 
-from forge_proxy import __version__
 from forge_proxy.tools.config import McpServerConfig
 from forge_proxy.tools.errors import SessionEnded, ToolServerUnusable
-from forge_proxy.tools.mcp.stderr import LastWords, opened_stderr
+from forge_proxy.tools.mcp.connection import over_http, over_stdio
+from forge_proxy.tools.mcp.stderr import LastWords
 
-if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
-
-_CHILD = Path(__file__).with_name("child.py")
 _KEY = "forge/idempotency-key"
 _CLOSING_SECONDS = 10
 """The package gives a program 2 s to end by itself and kills it after 2 more; an HTTP server may not answer at all."""
@@ -39,10 +28,6 @@ _SESSION_ID = "mcp-session-id"
 _ALL_CLOSED = "Connection closed"
 """The package's words for the end of the session; those for a single call whose answer broke off have the same code."""
 _ENDED = "it ended"
-
-# It logs what it cannot read, which may hold arguments and results; what is of interest comes as an exception.
-logging.getLogger("mcp").addHandler(logging.NullHandler())
-logging.getLogger("mcp").propagate = False
 
 
 class Session:
@@ -133,7 +118,7 @@ class Session:
             async with AsyncExitStack() as stack:
                 gone = asyncio.Event()
                 async with asyncio.timeout(self._connect_seconds):
-                    client = await stack.enter_async_context(self._opened(gone))
+                    client = await stack.enter_async_context(self._connect(gone))
                 self._client.set_result(client)
                 await _either(self._leave, gone)
                 self.is_over = True
@@ -147,33 +132,10 @@ class Session:
         finally:
             self.is_over = True
 
-    @asynccontextmanager
-    async def _opened(self, gone: asyncio.Event) -> AsyncGenerator[Client]:
-        """The connection. `gone` is set when the server has closed it."""
-        info = Implementation(name="forge-proxy", version=__version__)
-        async with AsyncExitStack() as stack:
-            if self._config.url is not None:
-                headers = {name: value.get_secret_value() for name, value in self._config.headers.items()}
-                # As all that we call: no proxy from the environment, and answers may take as long as the call may.
-                times = httpx2.Timeout(self._connect_seconds, read=None)
-                hooks = {"response": [self._look_for_404]}
-                http = await stack.enter_async_context(
-                    httpx2.AsyncClient(headers=headers, timeout=times, trust_env=False, event_hooks=hooks)
-                )
-                transport = streamable_http_client(self._config.url, http_client=http)
-            else:
-                errors = await stack.enter_async_context(opened_stderr(self._words))
-                transport = _noticing(stdio_client(self._parameters(), errlog=errors), gone)
-            yield await stack.enter_async_context(Client(transport, client_info=info, cache=None))
-
-    def _parameters(self) -> StdioServerParameters:
-        config = self._config
-        return StdioServerParameters(
-            command=sys.executable,
-            args=["-I", "-S", str(_CHILD), str(os.getpid()), config.command or "", *config.args],
-            env={name: value.get_secret_value() for name, value in config.env.items()},
-            cwd=config.cwd,
-        )
+    def _connect(self, gone: asyncio.Event) -> AbstractAsyncContextManager[Client]:
+        if self._config.url is not None:
+            return over_http(self._config, self._connect_seconds, self._look_for_404)
+        return over_stdio(self._config, self._words, gone)
 
     async def _look_for_404(self, response: httpx2.Response) -> None:
         """By the protocol a 404 to a session means that the server does not know it any more, and did nothing."""
@@ -199,31 +161,6 @@ class Session:
                 return "there is no connection to it"
             case _:
                 return str(error) or type(error).__name__
-
-
-@asynccontextmanager
-async def _noticing(
-    transport: AbstractAsyncContextManager[TransportStreams], gone: asyncio.Event
-) -> AsyncGenerator[TransportStreams]:
-    """The transport, with an event that is set when nothing more comes. The package tells only whoever calls next, and
-    in the same words as one whose call was under way.
-    """
-    send, receive = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    async with transport as (read, write), anyio.create_task_group() as tasks:
-
-        async def forward() -> None:
-            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                async with send:
-                    async for message in read:
-                        await send.send(message)
-            gone.set()
-
-        tasks.start_soon(forward)
-        try:
-            yield receive, write
-        finally:
-            tasks.cancel_scope.cancel()
-            receive.close()
 
 
 async def _either(*events: asyncio.Event) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
@@ -15,12 +16,17 @@ from forge_proxy.workflows.runs.transcript import written
 
 _VERSION = 1
 """Of the form of a stored state. Another one is needed for a change that this form cannot be read as."""
-_STATE = TypeAdapter(RunState)
 _FIELDS = (
     "attempts", "raw_response", "tool_name", "cause", "iterations", "completed_steps", "pending_steps",
     "terminal_tool", "violations", "missing_prereqs", "status", "tokens", "budget", "at",
 )  # fmt: skip
 """What errors have to say beside their message, whichever of it they have. Never headers: they may hold keys."""
+
+
+@cache
+def _state() -> TypeAdapter[RunState]:
+    """Made when it is first needed: most daemons start without a run."""
+    return TypeAdapter(RunState)
 
 
 class Outcome(BaseModel):
@@ -46,7 +52,7 @@ _OUTCOME: TypeAdapter[Outcome | Failure] = TypeAdapter(Outcome | Failure)
 
 def write_state(state: RunState) -> str:
     """A state as JSON text."""
-    return f'{{"version":{_VERSION},"state":{_STATE.dump_json(state).decode()}}}'
+    return f'{{"version":{_VERSION},"state":{_state().dump_json(state).decode()}}}'
 
 
 def read_state(text: str) -> RunState:
@@ -55,7 +61,7 @@ def read_state(text: str) -> RunState:
     if not text.startswith(prefix):
         raise NotReadable("this run was stored by another version of forge-proxy, and cannot be gone on with here")
     try:
-        return _STATE.validate_json(text[len(prefix) : -1])
+        return _state().validate_json(text[len(prefix) : -1])
     except ValidationError as error:
         raise NotReadable("what is stored of this run cannot be read") from error
 

@@ -34,12 +34,19 @@ class Keeper:
             self.cancel.set()
         self.alone = asyncio.Lock()
         """For those who look at the run, and then change it by what they saw."""
+        self.drivers = 0
+        """How many tasks drive it: two for a moment, when one has left it to its caller who has already answered."""
         self._writing = asyncio.Lock()
         self._store = store
         self._tell = tell
         self._now = now
         self._unsure = False
         """Whether the last change may or may not have been stored."""
+
+    async def settle(self) -> None:
+        """Find out what is stored, where that is not known. Raises `StoreUnavailable`."""
+        async with self._writing:
+            await self._settle(patient=False)
 
     async def write(
         self,
@@ -56,9 +63,7 @@ class Keeper:
         else to go.
         """
         async with self._writing:
-            if self._unsure:
-                self.run = await _trying(lambda: self._store.get(self.run.id), patient=patient)
-                self.state, self._unsure = read_state(self.run.state), False
+            await self._settle(patient=patient)
             run = self.run
             after = replace(
                 run,
@@ -79,6 +84,14 @@ class Keeper:
         if cancel:
             self.cancel.set()
         self._tell(run, after)
+
+    async def _settle(self, *, patient: bool) -> None:
+        if not self._unsure:
+            return
+        self.run = await _trying(lambda: self._store.get(self.run.id), patient=patient)
+        self.state, self._unsure = read_state(self.run.state), False
+        if self.run.cancel_requested:
+            self.cancel.set()
 
 
 def numbered(events: tuple[NewEvent, ...], since: int, at: float) -> list[RunEvent]:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import MessageType
 from forge_proxy.core.workflow.run import Batch, RunState, ToolOutcome, executed
 from forge_proxy.workflows.runs.errors import RunConflict
+from forge_proxy.workflows.runs.storable import Storable
 from forge_proxy.workflows.tools import told
 
 _WAYS = ("output", "error", "unresolved")
 
 
-class ToolOutput(BaseModel):
+class ToolOutput(Storable):
     """What came of one call: exactly one of output, error and unresolved."""
 
     model_config = ConfigDict(extra="forbid")

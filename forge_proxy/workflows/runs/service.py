@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 from forge_proxy.workflows.cancelling import Cancelled, unless
 from forge_proxy.workflows.runs.bells import Bells
 from forge_proxy.workflows.runs.documents import write_state
 from forge_proxy.workflows.runs.driving import Means, cancel, changes, drive, told
-from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, RunNotFound, StoreUnavailable
+from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, RunNotFound, StoreTaken, StoreUnavailable
 from forge_proxy.workflows.runs.keeper import Keeper, numbered
 from forge_proxy.workflows.runs.outputs import ToolOutput, apply
 from forge_proxy.workflows.runs.ports import Claim, Declaration, RunStore, Toolbox
@@ -20,6 +21,8 @@ from forge_proxy.workflows.runs.records import NewEvent, Run, RunEvent, RunHead,
 from forge_proxy.workflows.runs.submission import Submission
 
 _EVENTS_AT_ONCE = 200
+_AGAIN_AFTER = 1.0
+"""Seconds after which a store is asked again that could not be used."""
 
 
 class Runs:
@@ -46,7 +49,7 @@ class Runs:
         self._opening = asyncio.Lock()
         self._keepers: WeakValueDictionary[str, Keeper] = WeakValueDictionary()
         self._fetching = asyncio.Lock()
-        self._driving: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._bells = Bells()
 
     async def submit(self, submission: Submission, key: str | None = None) -> Run:
@@ -76,7 +79,8 @@ class Runs:
         stored = await store.create(run, numbered(events, 0, now), claim)
         if stored.id == run.id:
             self._moved(stored)
-            self._begin(await self._keeper(run.id))
+        if stored.status == "queued":
+            await self._take_up(stored)  # also one that was submitted before, by a request that failed in the end
         return stored
 
     async def get(self, run_id: str) -> Run:
@@ -96,8 +100,7 @@ class Runs:
 
         Raises `InvalidRequest` or `RunConflict`, and then none of them is taken.
         """
-        keeper = await self._keeper(run_id)
-        async with keeper.alone:
+        async with self._changing(run_id) as keeper:
             before = keeper.state
             state, new = apply(before, outputs, waiting=keeper.run.status == "requires_action")
             if not new:
@@ -115,8 +118,7 @@ class Runs:
         """Cancel a run: at once, or when the tool has ended that is executed now. Raises `RunConflict` for one that has
         ended otherwise.
         """
-        keeper = await self._keeper(run_id)
-        async with keeper.alone:
+        async with self._changing(run_id) as keeper:
             match keeper.run.status:
                 case "requires_action":
                     await cancel(keeper)
@@ -151,6 +153,8 @@ class Runs:
             if events:
                 continue
             head = await store.head(run_id)
+            if head.last_event > after:  # it came after we had looked
+                continue
             if head.finished:
                 return
             await bell.wait()
@@ -166,9 +170,9 @@ class Runs:
     async def close(self) -> None:
         """Stop where every run is: what is stored can be gone on with."""
         self.leave()
-        for task in self._driving:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._driving, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._store is not None:
             await self._store.close()
 
@@ -184,12 +188,43 @@ class Runs:
         return self._store
 
     async def _take_up(self, head: RunHead) -> None:
+        """Drive a run that nobody drives."""
         if head.status == "requires_action" and not head.cancel_requested:
             return
         try:
-            self._begin(await self._keeper(head.id))
+            keeper = await self._keeper(head.id)
         except NotReadable as error:  # it is left alone: the version that wrote it can go on with it
             self._means.report(head.id, error)
+        else:
+            if keeper.drivers == 0:
+                self._begin(keeper)
+
+    @asynccontextmanager
+    async def _changing(self, run_id: str) -> AsyncGenerator[Keeper]:
+        """The keeper of a run, for who looks at it and then changes it."""
+        keeper = await self._keeper(run_id)
+        async with keeper.alone:
+            await keeper.settle()
+            try:
+                yield keeper
+            except StoreUnavailable:
+                self._spawn(self._find_out(keeper))
+                raise
+
+    async def _find_out(self, keeper: Keeper) -> None:
+        """What became of a change that may or may not have been stored: the run may have to be driven on."""
+        while True:
+            await asyncio.sleep(_AGAIN_AFTER)
+            try:
+                async with keeper.alone:
+                    await keeper.settle()
+                    if keeper.run.status == "queued" and keeper.drivers == 0:
+                        self._begin(keeper)
+            except StoreTaken:
+                return
+            except StoreUnavailable:
+                continue
+            return
 
     async def _keeper(self, run_id: str) -> Keeper:
         store = self._store or await self._opened()
@@ -206,23 +241,32 @@ class Runs:
         self._bells.ring(after.id)
 
     def _begin(self, keeper: Keeper) -> None:
-        task = asyncio.create_task(self._drive(keeper))
-        self._driving.add(task)
-        task.add_done_callback(self._driving.discard)
+        keeper.drivers += 1
+        self._spawn(self._drive(keeper))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _drive(self, keeper: Keeper) -> None:
         try:
-            try:
-                await unless(keeper.cancel, self._places.acquire())
-            except Cancelled:
-                return await cancel(keeper, patient=True)
-            try:
-                await drive(keeper, self._means)
-            finally:
-                self._places.release()
+            await self._in_turn(keeper)
         except (StoreUnavailable, RunConflict, RunNotFound) as error:
             self._means.report(keeper.run.id, error)  # it is not ours any more
             self._keepers.pop(keeper.run.id, None)
+        finally:
+            keeper.drivers -= 1
+
+    async def _in_turn(self, keeper: Keeper) -> None:
+        try:
+            await unless(keeper.cancel, self._places.acquire())
+        except Cancelled:
+            return await cancel(keeper, patient=True)
+        try:
+            await drive(keeper, self._means)
+        finally:
+            self._places.release()
 
 
 def _new_id(now: float) -> str:

@@ -13,6 +13,7 @@ from forge_proxy.core.workflow.definition import Prerequisite, ToolDef, Workflow
 from forge_proxy.core.workflow.errors import InvalidWorkflow
 from forge_proxy.core.workflow.run import RunState, begin
 from forge_proxy.workflows.runs.errors import NotReadable
+from forge_proxy.workflows.runs.storable import Storable
 from forge_proxy.workflows.runs.transcript import WrittenMessage, read_messages
 
 _OURS = frozenset({"messages", "tools", "tool_choice", "stream", "stream_options", "model", "n", "parallel_tool_calls"})
@@ -108,7 +109,7 @@ class ContextWish(BaseModel):
     keep_recent: int = Field(default=2, ge=1, le=1000, description="How many of the latest iterations stay whole.")
 
 
-class Submission(BaseModel):
+class Submission(Storable):
     """A run that is to be done."""
 
     model_config = ConfigDict(extra="forbid")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -17,6 +18,7 @@ from forge_proxy.api.auth import Door
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.backends.sampling import read_recommendations
 from forge_proxy.core.errors import UnknownModel
+from forge_proxy.daemon.runs import build_runs
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.held import Held
@@ -24,6 +26,7 @@ from forge_proxy.engine.sampling import Sampling
 from forge_proxy.hardware.machine import Machine
 from forge_proxy.reload import LiveSettings
 from forge_proxy.settings import Settings, load
+from forge_proxy.store.config import StoreConfig
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock
 
@@ -97,10 +100,14 @@ async def world(
         StillClock(),
         control,
     )
-    app = create_app(engine, backend, guardrails, now.server, admin, door)
-    transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        yield client
+    with TemporaryDirectory() as folder:
+        store = now.store if now.store.url else StoreConfig(url=f"sqlite+aiosqlite:///{folder}/runs.db")
+        settings_of_runs = now.model_copy(update={"store": store})
+        async with build_runs(settings_of_runs, engine, observe) as runs:
+            app = create_app(engine, backend, guardrails, now.server, replace(admin, runs=runs), door)
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+                yield client
 
 
 def error(answer: httpx.Response) -> tuple[int, str | None, str | None]:
