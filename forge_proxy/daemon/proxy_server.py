@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -145,7 +146,7 @@ class _Running:
             refuse_unheard(self._options, daemon.parts.choice)
             self.url = daemon.url
             daemon.tell_address()
-            self._ends_by(lambda: loop.call_soon_threadsafe(daemon.stop))
+            self._ends_by(lambda: loop.call_soon_threadsafe(daemon.end, signal.SIGTERM))
             # The usual store is that of this user's daemon, whose runs are none of this program's.
             resumes = self._settings.store.url is not None
             await daemon.run(lambda: self.started.set_result(None), resumes=resumes)
