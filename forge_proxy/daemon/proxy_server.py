@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -25,7 +26,8 @@ class ProxyServer:
 
     Use it with `async with` or `with`, or call `start` and `stop`. There may be several. It installs no signal handlers
     and sets up no logging: what it has to say goes to the standard logger `forge_proxy`. `options` go over `settings`;
-    the environment is not read. Raises `SettingsError` or `BackendChoiceError`.
+    the environment is not read. Runs that were left unfinished are gone on with where `settings` name a `store`. Raises
+    `SettingsError` or `BackendChoiceError`.
     """
 
     def __init__(self, settings: Settings | None = None, **options: Unpack[ProxyOptions]) -> None:
@@ -144,8 +146,10 @@ class _Running:
             refuse_unheard(self._options, daemon.parts.choice)
             self.url = daemon.url
             daemon.tell_address()
-            self._ends_by(lambda: loop.call_soon_threadsafe(daemon.stop))
-            await daemon.run(lambda: self.started.set_result(None))
+            self._ends_by(lambda: loop.call_soon_threadsafe(daemon.end, signal.SIGTERM))
+            # The usual store is that of this user's daemon, whose runs are none of this program's.
+            resumes = self._settings.store.url is not None
+            await daemon.run(lambda: self.started.set_result(None), resumes=resumes)
 
     def _ends_by(self, tell: Callable[[], object]) -> None:
         """From now on this is how it is told to end; at once where it is to end already."""

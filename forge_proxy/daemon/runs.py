@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 
-import structlog
 from pydantic import TypeAdapter, ValidationError
+from structlog.typing import FilteringBoundLogger
 
 from forge_proxy.api.fields import wrong_field
 from forge_proxy.backends.cards import state_folder
@@ -69,7 +69,7 @@ async def build_runs(settings: Settings, engine: Engine, observe: Observer) -> A
         yield runs
 
 
-async def resume(runs: Runs, settings: Settings) -> None:
+async def resume(runs: Runs, settings: Settings, log: FilteringBoundLogger) -> None:
     """Go on with what an earlier daemon left unfinished, where there is a store; wait for one that another daemon has.
 
     Otherwise the store is opened by the first request that needs it.
@@ -77,7 +77,6 @@ async def resume(runs: Runs, settings: Settings) -> None:
     file = sqlite_file(_url(settings))
     if file is not None and not await asyncio.to_thread(file.exists):
         return None
-    log = structlog.get_logger()
     told = False
     while True:
         try:

@@ -42,9 +42,9 @@ class Daemon:
     """A daemon that is built, and answers once it is run."""
 
     parts: Assembled
-    runs: Runs
     server: HttpServer
     live: LiveSettings
+    runs: Runs
     listener: socket.socket
     log: FilteringBoundLogger
 
@@ -59,34 +59,35 @@ class Daemon:
         if is_open_to_all(self.live.now.server, self.listener):
             self.log.warning("no keys", note="anyone who reaches it may use it: server.allow_public_without_keys")
 
-    async def run(self, loaded: Callable[[], None] = lambda: None) -> None:
-        """Answer until the server is told to exit, while the model is being loaded: health says so, requests wait.
+    def end(self, signum: int) -> None:
+        """Have `run` end, once answers under way have; at once when told so again by an interrupt."""
+        self.runs.leave()  # who watches one is not waited for: it may go on for hours
+        self.server.handle_exit(signum, None)
 
-        `loaded` is called when that is done. Raises what it fails with.
+    async def run(self, loaded: Callable[[], None] = lambda: None, *, resumes: bool = True) -> None:
+        """Answer until it is told to end, while the model is being loaded: health says so, requests wait.
+
+        `loaded` is called when that is done. Raises what it fails with. With `resumes` runs are gone on with that an
+        earlier daemon has left.
         """
-        telling = asyncio.create_task(self._tell_hardware())
-        resuming = asyncio.create_task(resume(self.runs, self.live.now))
+        beside = [asyncio.create_task(self._tell_hardware())]
+        if resumes:
+            beside.append(asyncio.create_task(resume(self.runs, self.live.now, self.log)))
         loading = asyncio.create_task(self._load(loaded))
         try:
             await self.server.serve(sockets=[self.listener])
         finally:
-            telling.cancel()
-            resuming.cancel()
-            loading.cancel()
+            for task in (*beside, loading):
+                task.cancel()
         with suppress(asyncio.CancelledError):
             await loading
-
-    def stop(self, signum: int = signal.SIGTERM) -> None:
-        """Have `run` end once the answers that are under way have; told again, at once."""
-        self.runs.leave()  # who watches one is not waited for: it may go on for hours
-        self.server.handle_exit(signum, None)
 
     async def _load(self, loaded: Callable[[], None]) -> None:
         """Load the model, and do what has to wait for it. Ends the server where that fails, and raises with what."""
         try:
             await self.parts.load()
         except ForgeError:
-            self.stop()
+            self.end(signal.SIGTERM)
             raise
         health = await self.parts.backend.health()
         if health.status == "ok":
@@ -138,7 +139,7 @@ async def build(
         live = LiveSettings(settings, read, guardrails, parts.engine, door)
         admin = _admin_parts(parts, guardrails, live, runs)
         app = create_app(parts.engine, parts.backend, guardrails, settings.server, admin, door)
-        yield Daemon(parts, runs, HttpServer(app, settings.server), live, listener, log)
+        yield Daemon(parts, HttpServer(app, settings.server), live, runs, listener, log)
 
 
 def tell_choice(choice: Choice, settings: Settings, log: FilteringBoundLogger) -> None:
@@ -162,7 +163,7 @@ async def serve(settings: Settings, listener: socket.socket, read: Callable[[], 
             if not daemon.server.should_exit:
                 systemd.stopping()
                 log.info("stopping", answers_may_take=settings.server.drain_seconds, note="stop again to cut them off")
-            daemon.stop(signum)
+            daemon.end(signum)
 
         for signum in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(signum, stop, signum)

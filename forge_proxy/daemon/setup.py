@@ -10,7 +10,7 @@ from typing import Unpack
 from forge_proxy.backends.config import Kind
 from forge_proxy.backends.ollama import Ollama
 from forge_proxy.core.budget import Budget
-from forge_proxy.core.compaction import CompactStrategy, TieredCompact
+from forge_proxy.core.compaction import CompactStrategy, NoCompact
 from forge_proxy.core.errors import BackendError, BackendFault, BudgetResolutionError
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.daemon.assembly import Assembled, assemble
@@ -45,15 +45,15 @@ async def setup_backend(
     *,
     request_options: JsonObject | None = None,
     strategy: CompactStrategy | None = None,
-    compact_threshold: float = 0.75,
+    compact_threshold: float | None = None,
     on_compact: Callable[[CompactEvent], None] | None = None,
     **options: Unpack[BackendOptions],
 ) -> AsyncGenerator[ReadyBackend]:
     """A backend with its model loaded, and its end at the end of the block.
 
     `options` go over `settings`; the environment is not read. `request_options` go with each request, as `temperature`
-    does. The `strategy` shortens the conversation, by default `TieredCompact`. What is chosen and found goes to the
-    standard logger `forge_proxy`.
+    does. The `strategy` shortens the conversation once it is over `compact_threshold` of the budget; left out, both are
+    as `settings.compaction` has them. What is chosen and found goes to the standard logger `forge_proxy`.
 
     Raises `SettingsError` or `BackendChoiceError` for options, `CannotStart` or another `BackendFault` where there is
     no server, `BudgetResolutionError` where nothing says how much context there is, `UnsupportedModelError` where no
@@ -66,13 +66,14 @@ async def setup_backend(
         tell_choice(parts.choice, chosen, log)
         model = chosen.backend.model
         await _load(parts, model)
-        parts.engine.sampling.values_for(
-            parts.engine.models.served_as(model)
-        )  # or raise it now, and not at each request
-        budget = await _budget(parts, model)
+        # What is wrong with that is raised now, and not by each request.
+        parts.engine.sampling.values_for(parts.engine.models.served_as(model))
+        budget, tokens = await _budget(parts, model)
+        shortens = strategy or chosen.compaction.plans or NoCompact()
+        threshold = chosen.compaction.threshold if compact_threshold is None else compact_threshold
         yield ReadyBackend(
             EngineClient(parts.engine, model, request_options),
-            ContextManager(strategy or TieredCompact(), budget.tokens or 0, compact_threshold, on_compact),
+            ContextManager(shortens, tokens, threshold, on_compact),
             budget,
             parts.control,
             parts.choice.kind,
@@ -85,15 +86,17 @@ async def _load(parts: Assembled, model: str | None) -> None:
     """Have the model loaded, with the window that the budget wants. Raises `BackendFault`."""
     await parts.load()
     await parts.engine.models.name_for(model)  # asks the server, so one that is not there is noticed
-    if isinstance(parts.backend, Ollama) and model is not None:
-        await parts.backend.load(model)
     await parts.engine.budgets.settle()
+    if isinstance(parts.backend, Ollama) and model is not None:
+        await parts.backend.load(model)  # once, with its window: which is known only then where Ollama chooses it
+        await parts.engine.budgets.settle()
 
 
-async def _budget(parts: Assembled, model: str | None) -> Budget:
+async def _budget(parts: Assembled, model: str | None) -> tuple[Budget, int]:
+    """The budget, and its tokens. Raises `BudgetResolutionError`."""
     budget = await parts.engine.budgets.of(model)
     if budget.tokens is not None:
-        return budget
+        return budget, budget.tokens
     try:
         await parts.backend.context_window(model)
     except BackendFault as fault:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from forge_proxy import __version__
 from forge_proxy.core.errors import (
+    BackendBroke,
     BackendDown,
     BackendError,
     BackendLost,
@@ -89,7 +90,9 @@ class Stage(Protocol):
     """Something to make runs through."""
 
     async def play(self, job: Job, world: World, tally: Tally) -> Played:
-        """Make the run. Raises what has to do with the model server and not with the model: see `is_no_result`."""
+        """Make the run. Raises what has to do with the model server and not with the model (`is_no_result`), and
+        `BackendBroke`.
+        """
         ...
 
 
@@ -100,11 +103,17 @@ def is_no_result(error: ForgeError) -> bool:
 
 
 async def make_run(job: Job, stage: Stage) -> RunRecord:
-    """Make one run, and judge it. Raises like `Stage.play`."""
-    world = job.scenario.build(job.run)
-    tally = Tally()
+    """Make one run, and judge it. One that breaks off is made anew, once. Raises what is no result."""
+    world, tally = job.scenario.build(job.run), Tally()
     began = time.monotonic()
-    played = await stage.play(job, world, tally)
+    try:
+        played = await stage.play(job, world, tally)
+    except BackendBroke:  # the server is gone, which asking again will show, or it cannot cope with this very run
+        world, tally = job.scenario.build(job.run), Tally()
+        try:
+            played = await stage.play(job, world, tally)
+        except BackendBroke as error:
+            played = Played(error="BackendBroke", detail=str(error))
     seconds = time.monotonic() - began
     wrong = world.validate(played.tool, played.args) if played.tool else None
     return RunRecord(

@@ -28,7 +28,7 @@ from forge_proxy.workflows.tools import CallableTools
 _ATTEMPTS = re.compile(rb"x-forge-attempts=(\d+)")
 """In the comment at the end of a stream."""
 _SECONDS = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=1800)
-_OF_THE_SERVER = frozenset({"backend_unreachable", "backend_broke_off", "backend_error", None})
+_OF_THE_SERVER = frozenset({"backend_unreachable", "backend_error", None})
 _RESPOND = respond_tool().name
 
 
@@ -120,6 +120,8 @@ class _Answer:
         body = read_object(self.raw.decode(errors="replace")) or {}
         said = body.get("error")
         code = said.get("code") if is_object(said) else None
+        if code == "backend_broke_off":
+            raise BackendBroke(self.url, "as the proxy says")
         error = BackendError(self.url, self.status, body or "no JSON", {})
         is_model = self.status == 502 and code not in _OF_THE_SERVER  # tool_call_invalid and its like
         if is_no_result(error) and not is_model:

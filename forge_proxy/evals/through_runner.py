@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 
 from forge_proxy.core.compaction import CompactStrategy, NoCompact, SlidingWindowCompact, TieredCompact
-from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.errors import BackendBroke, ForgeError
 from forge_proxy.core.messages import Message, ToolCall
 from forge_proxy.core.workflow.definition import Workflow
 from forge_proxy.core.workflow.errors import (
@@ -65,7 +65,7 @@ class RunnerStage:
                     _count(tally, state, now)
                     state = now
         except ForgeError as error:
-            if is_no_result(error):
+            if isinstance(error, BackendBroke) or is_no_result(error):
                 raise
             tally.iterations = state.iteration + isinstance(error, _OF_AN_ANSWER)
             return Played(error=type(error).__name__, detail=str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from forge_proxy import (
     BackendError,
     BudgetMode,
     BudgetResolutionError,
+    CompactStrategy,
+    NoCompact,
     Settings,
     SettingsError,
     SlidingWindowCompact,
@@ -94,7 +97,9 @@ async def test_an_ollama_model_is_loaded_with_its_budget(ollama: Process) -> Non
     assert backend.kind == "ollama"
     assert backend.budget.tokens == 8192
     assert result == "Anna"  # what this Ollama responds with
-    assert ollama.wait_for("asked", options={"num_ctx": 8192})["model"] == "qwen3:8b"
+    asked = [json.loads(line) for line in ollama.printed.splitlines() if '"asked"' in line]
+    assert [chat["options"] for chat in asked] == [{"num_ctx": 8192}] * 3
+    assert [len(chat["messages"]) for chat in asked] == [0, 2, 4]  # it is loaded once
 
 
 async def test_an_ollamas_own_window_is_known_once_the_model_is_loaded(ollama: Process) -> None:
@@ -114,6 +119,15 @@ async def test_strategy_and_threshold_are_the_context_managers() -> None:
     async with setup_backend(backend="embedded", strategy=strategy, compact_threshold=0.5) as backend:
         assert backend.context.strategy is strategy
         assert backend.context.trigger_tokens == 1024
+
+
+@pytest.mark.parametrize(("name", "kind"), [("sliding", SlidingWindowCompact), ("none", NoCompact)])
+async def test_settings_say_how_conversations_are_shortened(name: str, kind: type[CompactStrategy]) -> None:
+    said = Settings.model_validate({"compaction": {"strategy": name, "threshold": 0.25}})
+
+    async with setup_backend(said, backend="embedded") as backend:
+        assert isinstance(backend.context.strategy, kind)
+        assert backend.context.trigger_tokens == 512
 
 
 async def test_a_server_that_tells_no_window_needs_to_be_told_a_budget() -> None:

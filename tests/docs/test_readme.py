@@ -96,21 +96,6 @@ def test_the_first_run_prints_what_it_says() -> None:
             assert re.fullmatch(wanted, done.stdout, re.DOTALL), f"{asked}: {done.stdout}{done.stderr}"
 
 
-def test_the_run_prints_what_it_says(tmp_path: Path) -> None:
-    (session,) = [block for block in blocks("") if "forge-proxy runs" in block]
-    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-
-    with daemon("--backend", "embedded", env={"XDG_STATE_HOME": str(tmp_path)}) as process:
-        for step in session.split("$ ")[1:]:
-            asked, _, said = step.partition("\n")
-            done = subprocess.run(
-                ["sh", "-c", asked],
-                cwd=ROOT, env={**env, "FORGE_PROXY_URL": process.url}, capture_output=True, text=True, timeout=60,
-            )  # fmt: skip
-            wanted = re.escape(said).replace("…", ".*").replace("completed\\ \\ ", "completed *")
-            assert re.fullmatch(wanted, done.stdout, re.DOTALL), f"{asked}: {done.stdout}{done.stderr}"
-
-
 def test_what_rescue_is_said_to_print_is_what_it_prints(tmp_path: Path) -> None:
     examples = [block for block in blocks("") if "forge-proxy rescue" in block]
     assert examples

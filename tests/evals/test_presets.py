@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from forge_proxy.core.chat import ToolSpec
-from forge_proxy.core.errors import BackendUnreachable, InvalidRequest
+from forge_proxy.core.errors import BackendBroke, BackendUnreachable, InvalidRequest
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow import ToolDef, Workflow
@@ -146,6 +146,18 @@ async def test_a_wrong_end_is_told_with_what_is_wrong() -> None:
 async def test_a_model_server_that_is_gone_is_no_result() -> None:
     with pytest.raises(BackendUnreachable):
         await play([BackendUnreachable("http://x", "refused")], "reforged")
+
+
+async def test_an_answer_that_breaks_off_is_no_result_unless_it_does_so_again() -> None:
+    broke, gone = BackendBroke("http://x", "cut"), BackendUnreachable("http://x", "refused")
+
+    once = await play([broke, BOOK, SEND], "reforged")
+    again = await play([BOOK, broke, BOOK, broke], "reforged")
+    with pytest.raises(BackendUnreachable):
+        await play([broke, gone], "reforged")
+
+    assert (once.correct, once.iterations) == (True, 2)
+    assert (again.error, again.iterations) == ("BackendBroke", 1)  # of the second time
 
 
 def test_a_preset_is_run_where_it_changes_anything() -> None:

@@ -13,13 +13,14 @@ from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.server import HttpServer, address, listen
 from forge_proxy.backends.openai_compatible import OpenAICompatible
-from forge_proxy.core.errors import BackendError, BackendUnreachable
+from forge_proxy.core.errors import BackendBroke, BackendError, BackendUnreachable
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.evals.ablation import PRESETS
 from forge_proxy.evals.playing import Job, make_run
 from forge_proxy.evals.record import RunRecord
 from forge_proxy.evals.scenario import Scenario
+from forge_proxy.evals.scenarios import ALL
 from forge_proxy.evals.through_proxy import ProxyStage
 from tests.evals.records import configuration
 from tests.evals.scenes import TWO_STEPS, WORDS
@@ -118,6 +119,12 @@ async def test_a_model_server_that_is_gone_or_busy_is_no_result(gone: Said | Exc
         await play([gone], "reforged")
 
 
+async def test_an_answer_that_breaks_off_is_asked_for_anew() -> None:
+    run, http = await play([BackendBroke("http://scripted", "cut"), BOOK, SEND], "bare")
+
+    assert (run.correct, run.iterations, len(http.asked)) == (True, 2, 3)
+
+
 async def test_a_proxy_that_is_not_there_is_no_result() -> None:
     stage = ProxyStage("http://127.0.0.1:9/v1")
     job = Job(configuration(surface="proxy"), PRESETS["reforged"], TWO_STEPS, run=0, planned=1)
@@ -126,3 +133,17 @@ async def test_a_proxy_that_is_not_there_is_no_result() -> None:
         await make_run(job, stage)
 
     await stage.close()
+
+
+async def test_every_scenario_is_solved_by_a_model_that_makes_no_mistake() -> None:
+    script = [Said(calls=((call.tool, call.arguments),)) for one in ALL for call in one.build(0).ideal]
+    wrong: dict[str, str | None] = {}
+
+    async with stage_over(ScriptedHttp(script)) as stage:
+        for scenario in ALL:
+            config = configuration(surface="proxy")
+            run = await make_run(Job(config, PRESETS["reforged"], scenario, run=0, planned=1), stage)
+            if not run.correct or run.iterations != run.ideal:
+                wrong[scenario.name] = run.wrong or run.error
+
+    assert wrong == {}

@@ -108,4 +108,7 @@ WRONG: dict[str, Changes] = {
     "quick_passed_on": [{"summary": "The order is cancelled."}],
     "quick_typed_arguments": [{"summary": "Done."}],
     "quick_no_tool": [{"message": "Knock, knock."}, {"message": "I have no tool, but 42."}],
+    "quick_formal_choice": [{"city": "Oslo"}, {"days": "2"}, {"subject": "lunch"}],
+    "quick_formal_steps": [{"email": "bob@acme.com"}, {"subject": ""}],
+    "quick_formal_words": [{"message": "It is booked."}],
 }

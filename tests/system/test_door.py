@@ -73,6 +73,7 @@ def test_an_sdk_with_a_key_is_answered_and_one_without_is_not(server: Process, t
             client.chat.completions.create(model="says", messages=[{"role": "user", "content": "count"}])
 
     assert refused.value.code == "invalid_api_key"
+    assert "API key" in proxy.wait_for("refused", path="/v1/chat/completions", level="warning")["error"]
     for key in KEYS:  # the backend gets its own key and never the caller's
         assert server.wait_for("asked", user=f"has {key}")["keys"] == ["Bearer sk-backend"]
     assert "sk-" not in proxy.printed

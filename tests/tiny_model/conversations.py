@@ -17,7 +17,9 @@ from typing import Literal, NotRequired, TypedDict, assert_never
 Kind = Literal["string", "integer", "boolean"]
 Role = Literal["system", "user", "assistant", "tool"]
 Value = str | int  # bool is an int, too
-Mistake = Literal["text", "fence", "tool_calls_tag", "args_tag", "name", "missing", "type", "json", "think"]
+Mistake = Literal[
+    "text", "fence", "tool_calls_tag", "args_tag", "function_tag", "python", "name", "missing", "type", "json", "think"
+]
 
 
 class Loss(IntEnum):
@@ -34,11 +36,12 @@ class Param:
 
     kind: Kind
     required: bool
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool that is offered; its name is `verb_noun`, but for `respond`."""
+    """A tool that is offered."""
 
     name: str
     params: Mapping[str, Param]
@@ -90,6 +93,7 @@ class ParamJson(TypedDict):
     """The schema of one argument."""
 
     type: Kind
+    enum: NotRequired[list[str]]
 
 
 class ParametersJson(TypedDict):
@@ -145,7 +149,7 @@ class HeldoutJson(TypedDict):
 
     tools: list[ToolJson]
     messages: list[MessageJson]
-    new_words: bool  # the answer holds a word that no training conversation has as a name
+    group: str  # of the report: what makes it easy or hard
     answer: str
     mistakes: bool  # the prefix may hold mistakes and corrections
     prompt: str
@@ -493,6 +497,11 @@ def spoil(rng: random.Random, call: Call, tool: Tool, mistake: Mistake) -> Spoil
             return Spoiled(f"[TOOL_CALLS]{name}{json.dumps(args)}", well_formed=False)
         case "args_tag":
             return Spoiled(f"{name}[ARGS]{json.dumps(args)}", well_formed=False)
+        case "function_tag":
+            return Spoiled(f"<function={name}>{json.dumps(args)}</function>", well_formed=False)
+        case "python":
+            said_args = ", ".join(f"{key}={json.dumps(value)}" for key, value in args.items())
+            return Spoiled(f"[{name}({said_args})]", well_formed=False)
         case "name":
             return Spoiled(call_text(Call(misspell(rng, name), args)), well_formed=True)
         case "missing":
@@ -620,6 +629,11 @@ def make_conversation(
 # --- as a client sends it, and as the model reads it ---------------------------
 
 
+def param_json(param: Param) -> ParamJson:
+    """The schema of one argument."""
+    return {"type": param.kind, "enum": [*param.choices]} if param.choices else {"type": param.kind}
+
+
 def openai_tools(tools: Sequence[Tool]) -> list[ToolJson]:
     """The tools as a client offers them."""
     return [
@@ -630,7 +644,7 @@ def openai_tools(tools: Sequence[Tool]) -> list[ToolJson]:
                 "description": tool.about,
                 "parameters": {
                     "type": "object",
-                    "properties": {name: {"type": param.kind} for name, param in tool.params.items()},
+                    "properties": {name: param_json(param) for name, param in tool.params.items()},
                     "required": [name for name, param in tool.params.items() if param.required],
                 },
             },
@@ -663,8 +677,8 @@ def render(conversation: Conversation) -> list[tuple[str, Loss]]:
     """The text that the model reads, in pieces; together the same as chat_template.jinja makes."""
     messages = conversation.messages
     system = messages[0].content + "\n" if messages[0].role == "system" else ""
-    told = "".join(tell(tool) + "\n" for tool in conversation.tools)
-    parts = [(f"<|im_start|>system\n{system}Tools:\n{told}<|im_end|>\n", Loss.CONTEXT)]
+    told = "Tools:\n" + "".join(tell(tool) + "\n" for tool in conversation.tools) if conversation.tools else ""
+    parts = [(f"<|im_start|>system\n{system}{told}<|im_end|>\n", Loss.CONTEXT)] if system or told else []
     for message in messages:
         match message.role:
             case "assistant":
@@ -685,7 +699,10 @@ def render(conversation: Conversation) -> list[tuple[str, Loss]]:
 
 def tell(tool: Tool) -> str:
     """The tool as the prompt tells it."""
-    args = ",".join(f'"{name}":"{param.kind}{"" if param.required else "?"}"' for name, param in tool.params.items())
+    args = ",".join(
+        f'"{name}":"{"|".join(param.choices) or param.kind}{"" if param.required else "?"}"'
+        for name, param in tool.params.items()
+    )
     return f'{{"name":"{tool.name}","args":{{{args}}},"about":"{tool.about}"}}'
 
 
@@ -708,7 +725,8 @@ def heldout_cases(count: int, seed: int) -> Iterator[HeldoutJson]:
         yield {
             "tools": openai_tools(prefix.tools),
             "messages": openai_messages(prefix.messages),
-            "new_words": any(word in answer for word in NEW_WORDS),
+            # a new word is one that no training conversation has as a name
+            "group": "new words" if any(word in answer for word in NEW_WORDS) else "known words",
             "answer": answer.split("</think>\n")[-1],
             "mistakes": mistakes,
             "prompt": "".join(text for text, _ in render(prefix)) + "<|im_start|>assistant\n",

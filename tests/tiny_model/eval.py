@@ -1,11 +1,12 @@
 """Measure a GGUF file in llama.cpp's server: its first tries and its corrected ones.
 
-    python -m tests.tiny_model.eval [--model FILE.gguf] [--count 200] [--server llama-server]
+    python -m tests.tiny_model.eval [--words plain] [--model FILE.gguf] [--count 200] [--server llama-server]
 
-Without --server it runs the server of the package xllamacpp in this process. On held-out requests it counts
-the valid and the right calls on the first try and after up to three tries with a correction in between: once
-with `tools` in the request ("native"), once with the tools told in the system message and the call read from
-the text ("prompt"). Before that it checks that the file's chat template makes the text of the training.
+Without --server it runs the server of the package xllamacpp in this process. On held-out requests, "formal" as
+conversations.py says them or "plain" as scenarios.py does, it counts the valid and the right calls on the first
+try and after up to three tries with a correction in between: once with `tools` in the request ("native"), once
+with the tools told in the system message and the call read from the text ("prompt"). Before that it checks that
+the file's chat template makes the text of the training.
 Nothing of forge_proxy takes part: this is what the model does by itself.
 """
 # ruff: noqa: T201  a command line prints
@@ -28,11 +29,14 @@ from tests.tiny_model.conversations import (
     Call,
     HeldoutJson,
     MessageJson,
+    ParamJson,
     ToolCallJson,
     ToolJson,
+    Value,
     heldout_cases,
     read_call_text,
 )
+from tests.tiny_model.scenarios import heldout_turns
 
 SHIPPED = "forge_proxy/backends/llama_server/models/tiny-tools-q8_0.gguf"
 TYPES = {"string": str, "integer": int, "boolean": bool}
@@ -165,11 +169,13 @@ def find_problem(call: Call, tools: Sequence[ToolJson]) -> Problem | None:
         return Problem("bad name", f"[UnknownTool] {name}. Call one of: {names_of(tools)}.")
     properties, required = tool["parameters"]["properties"], tool["parameters"]["required"]
     missing = set(required) - set(args)
-    if missing or any(
-        arg not in properties or type(value) is not TYPES[properties[arg]["type"]] for arg, value in args.items()
-    ):
+    if missing or any(arg not in properties or not fits(value, properties[arg]) for arg, value in args.items()):
         return Problem("bad arguments", f"[ToolError] Invalid arguments for {name}. Fix the call and retry.")
     return None
+
+
+def fits(value: Value, schema: ParamJson) -> bool:
+    return type(value) is TYPES[schema["type"]] and ("enum" not in schema or value in schema["enum"])
 
 
 def names_of(tools: Sequence[ToolJson]) -> str:
@@ -182,7 +188,7 @@ def tools_text(tools: Sequence[ToolJson]) -> str:
     for function in (tool["function"] for tool in tools):
         required = function["parameters"]["required"]
         args = ",".join(
-            f'"{name}":"{schema["type"]}{"" if name in required else "?"}"'
+            f'"{name}":"{"|".join(schema.get("enum", [])) or schema["type"]}{"" if name in required else "?"}"'
             for name, schema in function["parameters"]["properties"].items()
         )
         lines.append(f'{{"name":"{function["name"]}","args":{{{args}}},"about":"{function["description"]}"}}')
@@ -325,10 +331,10 @@ def measure(address: str, cases: Sequence[HeldoutJson], mode: Mode, sampling: Sa
     for what, hit in HITS.items():
         shares = [share([any(map(hit, attempts[:n])) for attempts in made]) for n in range(1, TRIES + 1)]
         print(f"   {what} by the first, second, third try: {', '.join(shares)}")
-    for words, new in (("known", False), ("new", True)):
-        some = [a[0] for a, case in zip(made, cases, strict=True) if case["new_words"] is new]
+    for group in sorted({case["group"] for case in cases}):
+        some = [a[0] for a, case in zip(made, cases, strict=True) if case["group"] == group]
         right_tool, right = share([one.right_tool for one in some]), share([one.right for one in some])
-        print(f"   first try, {words} words ({len(some)}): right tool {right_tool}, right {right}")
+        print(f"   first try, {group} ({len(some)}): right tool {right_tool}, right {right}")
     faults = Counter(attempts[0].fault for attempts in made if attempts[0].fault)
     speed = sum(attempt.tokens for attempt in every) / max(1, sum(attempt.ms for attempt in every)) * 1000
     print(f"   first tries not valid: {dict(faults.most_common())}; {speed:.0f} tokens/s")
@@ -361,13 +367,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", help="a llama-server program, instead of xllamacpp")
     parser.add_argument("--model", type=Path, default=Path(__file__).parents[2] / SHIPPED)
+    parser.add_argument("--words", choices=["formal", "plain"], default="formal", help="which held-out set")
     parser.add_argument("--heldout", type=int, default=400, help="size of the held-out set")
     parser.add_argument("--seed", type=int, default=0, help="of the held-out set")
     parser.add_argument("--count", type=int, default=200, help="first tries to measure, at most")
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     model: Path = args.model
-    cases = list(heldout_cases(args.heldout, args.seed))
+    cases = list({"formal": heldout_cases, "plain": heldout_turns}[args.words](args.heldout, args.seed))
     calls = [case for case in cases if not case["mistakes"] and case["answer"].startswith("<tool_call>")]
     calls = calls[: args.count]
     begin = time.monotonic()

@@ -15,6 +15,7 @@ import gguf
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from tests.tiny_model.make_data import MARKERS, SPECIAL
 from tests.tiny_model.model import Config
@@ -23,6 +24,7 @@ TYPES = {
     "f16": (gguf.GGMLQuantizationType.F16, gguf.LlamaFileType.MOSTLY_F16),
     "q8_0": (gguf.GGMLQuantizationType.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0),
 }
+BLOCK = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,20 @@ def add_tokenizer(writer: gguf.GGUFWriter, text: str) -> None:
     writer.add_add_bos_token(False)
 
 
-def tensors(state: Mapping[str, Tensor], layers: int) -> Iterator[tuple[str, Tensor]]:
-    """(GGUF name, array) for every tensor; the output layer is the embedding (tied)."""
+def hidden_width(cfg: Config) -> int:
+    """The hidden layer's width in the file: q8_0 has blocks of 32."""
+    return -(-cfg.hidden // BLOCK) * BLOCK
+
+
+def tensors(state: Mapping[str, Tensor], cfg: Config) -> Iterator[tuple[str, Tensor]]:
+    """(GGUF name, array) for every tensor; the output layer is the embedding (tied).
+
+    The hidden layer is filled up with zeros, which change nothing.
+    """
+    more = hidden_width(cfg) - cfg.hidden
     yield "token_embd.weight", state["embed.weight"]
     yield "output_norm.weight", state["norm"]
-    for n in range(layers):
+    for n in range(cfg.layers):
         block = {k.split(".", 2)[2]: v for k, v in state.items() if k.startswith(f"blocks.{n}.")}
         q, k, v = block["qkv.weight"].chunk(3)
         gate, up = block["gate_up.weight"].chunk(2)
@@ -73,9 +84,9 @@ def tensors(state: Mapping[str, Tensor], layers: int) -> Iterator[tuple[str, Ten
         yield f"blk.{n}.attn_v.weight", v
         yield f"blk.{n}.attn_output.weight", block["out.weight"]
         yield f"blk.{n}.ffn_norm.weight", block["ffn_norm"]
-        yield f"blk.{n}.ffn_gate.weight", gate
-        yield f"blk.{n}.ffn_up.weight", up
-        yield f"blk.{n}.ffn_down.weight", block["down.weight"]
+        yield f"blk.{n}.ffn_gate.weight", functional.pad(gate, (0, 0, 0, more))
+        yield f"blk.{n}.ffn_up.weight", functional.pad(up, (0, 0, 0, more))
+        yield f"blk.{n}.ffn_down.weight", functional.pad(block["down.weight"], (0, more))
 
 
 def write(path: Path, kind: str, trained: Trained) -> None:
@@ -87,7 +98,7 @@ def write(path: Path, kind: str, trained: Trained) -> None:
     writer.add_context_length(cfg.context)
     writer.add_embedding_length(cfg.dim)
     writer.add_block_count(cfg.layers)
-    writer.add_feed_forward_length(cfg.hidden)
+    writer.add_feed_forward_length(hidden_width(cfg))
     writer.add_head_count(cfg.heads)
     writer.add_head_count_kv(cfg.heads)
     writer.add_rope_dimension_count(cfg.head)
@@ -97,7 +108,7 @@ def write(path: Path, kind: str, trained: Trained) -> None:
     writer.add_file_type(file_type)
     add_tokenizer(writer, trained.tokenizer)
     writer.add_chat_template(trained.template)
-    for name, value in tensors(trained.state, cfg.layers):
+    for name, value in tensors(trained.state, cfg):
         data = value.float().numpy()
         if data.ndim == 2:
             writer.add_tensor(name, gguf.quants.quantize(data, tensor_type), raw_dtype=tensor_type)

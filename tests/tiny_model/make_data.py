@@ -13,6 +13,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +21,14 @@ import numpy.typing as npt
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tests.tiny_model.conversations import Conversation, Loss, heldout_cases, make_conversation, render
+from tests.tiny_model.scenarios import TRAINING, as_prompted, heldout_turns, make_chat, make_run, make_talk
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MARKERS = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"]
 EASY_SHARE = 4  # one conversation in so many: few tools and one request, and all of these come first
-TOKENIZER_SAMPLE = 4000  # conversations
+TOKENIZER_SAMPLE = 6000  # conversations
+CHATS = 0.015  # share of conversations without tools
+PROMPTED = 0.05  # share of conversations with the tools in the prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +42,13 @@ class TrainingSet:
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
-    """Byte-level BPE whose merges never join a space and a letter, nor two digits.
+    """Byte-level BPE whose merges never join a space and a letter, two digits, or what stands in paths and commands.
 
     A word then has the same tokens in the request (after a space) and in the JSON (after a quote), so copying
     an argument is copying tokens. It is trained with a fine split and used with GPT-2's own split (as
     llama.cpp does); the result is the same, for no merge crosses a finer border.
     """
-    fine = pre_tokenizers.Split(Regex(r"\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s"), "isolated")
+    fine = pre_tokenizers.Split(Regex(r"\p{L}+|\p{N}|[/~.\-@=$#*_`]| ?[^\s\p{L}\p{N}/~.\-@=$#*_`]+|\s"), "isolated")
     unsplit = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size - len(SPECIAL) - len(MARKERS),
@@ -76,13 +80,27 @@ def encode(tokenizer: Tokenizer, parts: Sequence[tuple[str, Loss]]) -> tuple[lis
     return ids, classes
 
 
+def some_conversation(rng: random.Random, *, easy: bool) -> Conversation:
+    """One of a kind: no tools at all, the words of conversations.py, plain words, or a run.
+
+    A few are written as the proxy's prompt mode writes them.
+    """
+    pick = rng.random()
+    if pick < CHATS:
+        return make_chat(rng)
+    if pick < (0.4 if easy else 0.3):
+        made = make_conversation(rng, max_tools=3, max_requests=1) if easy else make_conversation(rng)
+    elif pick < 0.62:
+        made = make_talk(rng, TRAINING, turns=1 if easy else 2)
+    else:
+        made = make_run(rng, TRAINING, max_steps=1 if easy else 3)
+    return as_prompted(made) if not easy and rng.random() < PROMPTED else made
+
+
 def training_conversations(rng: random.Random, count: int) -> Iterator[Conversation]:
     """The easy ones, then the others."""
     for number in range(count):
-        if number < count // EASY_SHARE:
-            yield make_conversation(rng, max_tools=3, max_requests=1)
-        else:
-            yield make_conversation(rng)
+        yield some_conversation(rng, easy=number < count // EASY_SHARE)
 
 
 def make_training_set(rng: random.Random, tokenizer: Tokenizer, count: int) -> TrainingSet:
@@ -101,15 +119,18 @@ def make_training_set(rng: random.Random, tokenizer: Tokenizer, count: int) -> T
 def write_heldout(count: int, seed: int, path: Path) -> None:
     """One case a line."""
     with path.open("w") as file:
-        file.writelines(json.dumps(case) + "\n" for case in heldout_cases(count, seed))
+        for case in chain.from_iterable(
+            zip(heldout_cases(count // 2, seed), heldout_turns(count // 2, seed), strict=True)
+        ):
+            file.write(json.dumps(case) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--train", type=int, default=60000)
+    parser.add_argument("--train", type=int, default=70000)
     parser.add_argument("--heldout", type=int, default=400)
     parser.add_argument("--tokenizer", type=Path, help="keep this tokenizer instead of training one")
-    parser.add_argument("--vocab", type=int, default=768)
+    parser.add_argument("--vocab", type=int, default=896)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("build/tiny-model/data"))
     args = parser.parse_args()
@@ -118,7 +139,7 @@ def main() -> None:
 
     # drawn even where the tokenizer is given: the training set follows it in the random numbers
     rng = random.Random(args.seed)
-    sample = ["".join(text for text, _ in render(make_conversation(rng))) for _ in range(TOKENIZER_SAMPLE)]
+    sample = ["".join(text for text, _ in render(some_conversation(rng, easy=False))) for _ in range(TOKENIZER_SAMPLE)]
     tokenizer = Tokenizer.from_file(str(args.tokenizer)) if args.tokenizer else train_tokenizer(sample, args.vocab)
     tokenizer.save(str(out / "tokenizer.json"))
 

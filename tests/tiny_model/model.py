@@ -14,11 +14,11 @@ from torch.nn import functional
 class Config:
     """The model's size; the defaults are those of the shipped one."""
 
-    vocab: int = 768
-    dim: int = 128
+    vocab: int = 896
+    dim: int = 160
     layers: int = 4
-    heads: int = 4
-    hidden: int = 320
+    heads: int = 5
+    hidden: int = 400
     context: int = 2048
     rope_base: float = 500000.0
     eps: float = 1e-5

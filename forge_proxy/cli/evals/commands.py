@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from forge_proxy.cli.options import BackendKind, BackendUrl, ConfigFile, Context, Gguf, LlamaServer, Model, said_by
+from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.evals.record import Strategy
 
 DEFAULT_FILE = Path("evals.jsonl")
@@ -72,7 +73,13 @@ def run(
     from forge_proxy.settings import load
 
     if quick:
-        running.run_quick(out, seed=seed, verbose=verbose)
+        chosen = {
+            "--backend": backend, "--backend-url": backend_url, "--gguf": gguf, "--model": model, "--surface": surface,
+            "--ablation": ablation, "--scenario": scenario, "--tags": tags,
+        }  # fmt: skip
+        if given := [name for name, value in chosen.items() if value is not None]:
+            raise InvalidRequest("--quick", f"it chooses these itself: leave out {', '.join(given)}")
+        running.run_quick(out, runs=runs, seed=seed, verbose=verbose)
         return
     said = said_by(kind=backend, url=backend_url, gguf=gguf, model=model, llama_server=llama_server, context=ctx)
     subject = running.Subject(running.thinking(load(config, said), think), think, any_tool)

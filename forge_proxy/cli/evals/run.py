@@ -28,7 +28,6 @@ from forge_proxy.evals.scenarios import ALL, find
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry.config import LogConfig
 
-_QUICK_RUNS = 10
 _QUICK_SECONDS = 150.0
 """After which no more run is begun, on a machine that is slower than ours: three minutes are what was promised."""
 _QUICK_TOKENS = 200
@@ -114,7 +113,7 @@ def quick_settings() -> Settings:
     )
 
 
-def quick_wish(runs: int = _QUICK_RUNS, *, seed: int = 0, verbose: bool = False) -> Wish:
+def quick_wish(runs: int, *, seed: int = 0, verbose: bool = False) -> Wish:
     """Bare and reforged, on both surfaces, in the scenarios that the test model understands."""
     return Wish(
         chosen_presets(["bare", "reforged"], ["runner", "proxy"]),
@@ -128,9 +127,9 @@ def quick_wish(runs: int = _QUICK_RUNS, *, seed: int = 0, verbose: bool = False)
     )
 
 
-def run_quick(out: Path | None, *, seed: int, verbose: bool) -> None:
+def run_quick(out: Path | None, *, runs: int, seed: int, verbose: bool) -> None:
     """Measure the test model bare and reforged, and print what that shows. Raises `ForgeError`."""
-    made = _make([Subject(quick_settings())], quick_wish(seed=seed, verbose=verbose), out)
+    made = _make([Subject(quick_settings())], quick_wish(runs, seed=seed, verbose=verbose), out)
     print(text_report(lines_of(made.records)))
     print()
     for surface in SURFACES:

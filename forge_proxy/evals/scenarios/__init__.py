@@ -14,6 +14,7 @@ from forge_proxy.evals.scenarios import (
     investigation,
     plumbing,
     quick,
+    quick_formal,
     reasoning,
     relevance,
     selection,
@@ -31,6 +32,7 @@ ALL: tuple[Scenario, ...] = (
     *advanced_gaps.SCENARIOS,
     *advanced_synthesis.SCENARIOS,
     *quick.SCENARIOS,
+    *quick_formal.SCENARIOS,
 )
 TAGS: tuple[str, ...] = tuple(sorted({tag for scenario in ALL for tag in scenario.tags}))
 

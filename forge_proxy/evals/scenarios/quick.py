@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from forge_proxy.core.chat import ToolSpec
-from forge_proxy.core.jsontypes import Json, write
+from forge_proxy.core.jsontypes import Json, JsonObject, write
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.evals.scenario import Scenario, World
 from forge_proxy.evals.scenarios.facts import Fact, says
@@ -75,7 +75,9 @@ def _world(
     *,
     required: bool = False,
 ) -> World:
-    """A world that ends with one of the usual terminal tools, whose one text has to name the facts."""
+    """A world that ends with one of the usual terminal tools, once every step was taken. Its one text has to name the
+    last of the facts: that much the tiny model can tell.
+    """
     end, field = _pick(run, _ENDS)
     report = " ".join(f"The {key} is {value}." for key, value in facts.items())
     task = Task(
@@ -84,11 +86,28 @@ def _world(
         user=f"{user} {_pick(run, ('Report the result.', f'Then call {end}.', f'Finish with {end}.'), 2)}",
         tools=(*(tool for tool, _ in tools), spec(end, "report the result", **{field: text("the result")})),
         terminal=end,
-        check=says(field, *facts.values()),
+        check=says(field, list(facts.values())[-1]),
         ideal=(*steps, call(end, **{field: report})),
         required=tuple(dict.fromkeys(step.tool for step in steps)) if required else (),
     )
-    return task.world({tool.name: does for tool, does in tools})
+    taken: set[str] = set()
+
+    def all_taken(_: JsonObject) -> str | None:
+        left = [step.tool for step in steps if step.tool not in taken]
+        return f"{left[0]} was never called, or gave nothing" if left else None
+
+    return task.world({tool.name: _noted(tool.name, does, taken) for tool, does in tools}, all_taken)
+
+
+def _noted(name: str, does: Does, taken: set[str]) -> Does:
+    """The same, noted where it gives something."""
+
+    def give(**args: Json) -> Json:
+        result = does(**args)
+        taken.add(name)
+        return result
+
+    return give
 
 
 def _nothing(**_: Json) -> str:
@@ -182,6 +201,7 @@ def _typed(run: int) -> World:
         [(_LIGHT, _switch(room, state, light)), (_TIMER, _knows("minutes", minutes, {"timer": timer}))],
         [call("set_timer", minutes=minutes), call("switch_light", room=room, state=state)],
         {"timer": timer, "light": light},
+        required=True,
     )
 
 

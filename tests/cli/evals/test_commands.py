@@ -83,6 +83,7 @@ def test_two_files_are_compared(results: Path, tmp_path: Path) -> None:
         (["compare", "bare", "reforged"], "B: reforged is 2 configurations: "),
         (["report", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
         (["run", "--scenario", "basic_2stp"], "scenario: there is no 'basic_2stp'; did you mean basic_2step"),
+        (["run", "--quick", "--ablation", "bare"], "it chooses these itself: leave out --ablation"),
         (["run", "--ablation", "bear"], "ablation: no preset 'bear'"),
         (["run", "--surface", "proxy", "--ablation", "no_steps"], "no_steps changes nothing on the surface proxy"),
     ],
