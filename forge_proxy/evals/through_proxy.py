@@ -35,12 +35,10 @@ _RESPOND = respond_tool().name
 class ProxyStage:
     """`Stage` over a proxy that listens at `url`, which ends in `/v1`. Close it at the end."""
 
-    def __init__(self, url: str, model: str | None = None, key: str | None = None) -> None:
+    def __init__(self, url: str, model: str | None = None) -> None:
         self._url = f"{url}/chat/completions"
         self._model = model
-        self._session = aiohttp.ClientSession(
-            timeout=_SECONDS, headers={"authorization": f"Bearer {key}"} if key else None
-        )
+        self._session = aiohttp.ClientSession(timeout=_SECONDS)
 
     async def close(self) -> None:
         """Close its connections."""

@@ -12,6 +12,7 @@ from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.evals.record import Strategy
 
 DEFAULT_FILE = Path("evals.jsonl")
+_RUNS, _QUICK_RUNS = 10, 25
 
 evals = typer.Typer(name="eval", no_args_is_help=True, help="Measure a model: with guardrails, and without.")
 
@@ -59,7 +60,10 @@ def run(
     config: ConfigFile = None, backend: BackendKind = None, backend_url: BackendUrl = None, gguf: Gguf = None,
     model: Model = None, llama_server: LlamaServer = None, ctx: Context = None,
     surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,
-    runs: Runs = 10, stream: Stream = False, think: Think = None, compact_strategy: Compaction = "tiered",
+    runs: Annotated[
+        int | None, typer.Option("--runs", min=1, help="Runs of each scenario under each preset (10; with --quick 25).")
+    ] = None,
+    stream: Stream = False, think: Think = None, compact_strategy: Compaction = "tiered",
     budget: Budget = None, seed: Seed = 0, temperature: Temperature = None, max_tokens: MaxTokens = None,
     any_tool: AnyTool = False,
     parallel: Parallel = None, out: Out = None, verbose: Verbose = False, list_only: ListOnly = False,
@@ -79,7 +83,7 @@ def run(
         }  # fmt: skip
         if given := [name for name, value in chosen.items() if value is not None]:
             raise InvalidRequest("--quick", f"it chooses these itself: leave out {', '.join(given)}")
-        running.run_quick(out, runs=runs, seed=seed, verbose=verbose)
+        running.run_quick(out, runs=runs or _QUICK_RUNS, seed=seed, verbose=verbose)
         return
     said = said_by(kind=backend, url=backend_url, gguf=gguf, model=model, llama_server=llama_server, context=ctx)
     subject = running.Subject(running.thinking(load(config, said), think), think, any_tool)
@@ -87,7 +91,7 @@ def run(
         running.run_probe(subject.settings)
         return
     wish = running.wish_of(
-        surface, ablation, scenario, tags, runs=runs, stream=stream, temperature=temperature, seed=seed,
+        surface, ablation, scenario, tags, runs=runs or _RUNS, stream=stream, temperature=temperature, seed=seed,
         max_tokens=max_tokens, strategy=compact_strategy, budget=budget, parallel=parallel, verbose=verbose,
     )  # fmt: skip
     running.run_all([subject], wish, out or DEFAULT_FILE, list_only=list_only)
@@ -99,7 +103,7 @@ def batch(
     config: Annotated[Path | None, typer.Option("--config", help="YAML file with configurations under evals.")] = None,
     models: Annotated[Path | None, typer.Option("--models", help="Folder with GGUF files, served in turn.")] = None,
     surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,
-    runs: Runs = 10, stream: Stream = False, compact_strategy: Compaction = "tiered",
+    runs: Runs = _RUNS, stream: Stream = False, compact_strategy: Compaction = "tiered",
     budget: Budget = None, seed: Seed = 0, temperature: Temperature = None, max_tokens: MaxTokens = None,
     parallel: Parallel = None, out: Out = None, verbose: Verbose = False, list_only: ListOnly = False,
 ) -> None:  # fmt: skip
