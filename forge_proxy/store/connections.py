@@ -23,6 +23,8 @@ _LOCK = 0x666F7267
 """Of PostgreSQL's advisory locks, which are numbers, the one that is ours: "forg"."""
 _BUSY_SECONDS = 5.0
 """How long SQLite waits for other programs that look into its file."""
+_CONNECT_SECONDS = 10.0
+"""How long a PostgreSQL may take to let us in: requests wait for it."""
 _READERS = 4
 
 
@@ -35,8 +37,7 @@ class Databases:
             self.writer = _sqlite(url, "BEGIN IMMEDIATE", 1)
             self.readers = _sqlite(url, "BEGIN", _READERS)
         else:
-            self.writer = create_async_engine(url, pool_size=1, max_overflow=0, pool_pre_ping=True)
-            self.readers = create_async_engine(url, pool_size=_READERS, max_overflow=0, pool_pre_ping=True)
+            self.writer, self.readers = _postgres(url, 1), _postgres(url, _READERS)
             event.listen(self.writer.sync_engine, "connect", _lock_postgres)
         self._held = -1
 
@@ -62,6 +63,11 @@ class Databases:
         if self._held >= 0:
             os.close(self._held)
             self._held = -1
+
+
+def _postgres(url: str, size: int) -> AsyncEngine:
+    connecting = {"timeout": _CONNECT_SECONDS}
+    return create_async_engine(url, pool_size=size, max_overflow=0, pool_pre_ping=True, connect_args=connecting)
 
 
 def _sqlite(url: str, begin: str, size: int) -> AsyncEngine:

@@ -7,43 +7,18 @@ import logging
 import os
 import sys
 from contextlib import suppress
-from typing import Any, BinaryIO, assert_never, cast
+from typing import Any, BinaryIO, cast
 
 import orjson
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger
 from typing_extensions import Buffer
 
-from forge_proxy.engine.events import (
-    Abandoned,
-    Accommodated,
-    Answered,
-    AskedAnew,
-    BetterSamplingKnown,
-    BudgetChosen,
-    Compacted,
-    Event,
-    Failed,
-    LeftOut,
-    Looped,
-    ModelFailed,
-    ModelSwapped,
-    PromptCut,
-    Retried,
-    RunMoved,
-    RunStranded,
-    ServerTurned,
-    SlotsFound,
-    ToolServerFailed,
-    Unchecked,
-)
-from forge_proxy.engine.report import as_fits
+from forge_proxy.engine.events import Event
 from forge_proxy.telemetry.config import LogConfig
+from forge_proxy.telemetry.lines import line_of
 
 _OURS = "forge_proxy"
-_BAD = ("failed", "crash-loop")
-_ROOM = 4000
-"""Characters of a line for what was done to the calls."""
 
 
 def configure(config: LogConfig) -> None:
@@ -103,86 +78,14 @@ class LogObserver:
 
     def __call__(self, event: Event) -> None:
         """See `engine.ports.Observer`."""
-        match event:
-            case SlotsFound(slots):
-                self._log.info("backend slots", slots=slots, told=slots is not None)
-            case BudgetChosen(model, budget):
-                mode, tokens = budget.mode.value, budget.tokens
-                self._log.info("budget", model=model, mode=mode, tokens=tokens, because=budget.because)
-            case BetterSamplingKnown(model, family, source):
-                note = "sampling.defaults: on would use what its makers recommend"
-                self._log.info("sampling", model=model, family=family, source=source, note=note)
-            case ServerTurned(server, state, detail):
-                tell = self._log.warning if state in _BAD else self._log.info
-                tell("model server", server=server, state=state, **({"detail": detail} if detail else {}))
-            case Unchecked(request_id, tools):
-                self._log.warning("schemas that cannot be used", request_id=request_id, tools=tools)
-            case Accommodated(model, changes):
-                self._log.info("the model server wants requests written differently", model=model, changes=changes)
-            case LeftOut(fields):
-                self._log.info("fields that the model server has no place for", fields=fields)
-            case PromptCut(model, read, least):
-                note = "the model server dropped the beginning of a prompt; a newer version would have refused it"
-                self._log.warning("prompt cut", model=model, tokens_read=read, tokens_at_least=least, note=note)
-            case Compacted(request_id, model, phase, cut, before, after, exact):
-                self._log.info(
-                    "compacted",
-                    request_id=request_id,
-                    model=model,
-                    phase=phase,
-                    messages=cut,
-                    tokens_before=before,
-                    tokens_after=after,
-                    exact=exact,
-                )
-            case Retried(request_id, attempt, fault):
-                self._log.info("retried", request_id=request_id, attempt=attempt, fault=fault.value)
-            case AskedAnew(request_id, error):
-                self._log.warning("asked anew", request_id=request_id, error=error)
-            case Looped(request_id, attempt, loop, cut):
-                self._log.warning(
-                    "loop",
-                    request_id=request_id,
-                    attempt=attempt,
-                    part=loop.part,
-                    period=loop.period,
-                    start=loop.start,
-                    end=loop.end,
-                    cut=cut,
-                )
-            case ModelSwapped(model, before, seconds):
-                self._log.info("model swapped", model=model, before=before, seconds=round(seconds, 3))
-            case ModelFailed(model, why, seconds):
-                self._log.warning("model not loaded", model=model, error=why, refused_seconds=round(seconds))
-            case Answered(request_id, model, report, seconds, queued):
-                self._log.info(
-                    "answered",
-                    request_id=request_id,
-                    model=model,
-                    outcome=report.outcome.value,
-                    attempts=report.attempts,
-                    faults=[fault.value for fault in report.faults],
-                    done=as_fits(report.done, _ROOM),
-                    tokens=report.tokens,
-                    **_times(seconds, queued),
-                )
-            case Failed(request_id, model, error, seconds, queued):
-                times = _times(seconds, queued)
-                self._log.warning("failed", request_id=request_id, model=model, error=error, **times)
-            case Abandoned(request_id, seconds, queued):
-                self._log.info("abandoned", request_id=request_id, **_times(seconds, queued))
-            case RunMoved(run_id, status, error):
-                self._log.info("run", run_id=run_id, status=status, **({"error": error} if error else {}))
-            case RunStranded(run_id, error, fault):
-                self._log.error("run stranded", run_id=run_id, error=error, exc_info=fault)
-            case ToolServerFailed(server, tool, key, why):
-                self._log.warning("tool server failed", server=server, tool=tool, key=key, error=why)
-            case _:
-                assert_never(event)
-
-
-def _times(seconds: float, queued: float) -> dict[str, float]:
-    return {"seconds": round(seconds, 3), "queued_ms": round(1e3 * queued)}
+        line = line_of(event)
+        match line.level:
+            case "info":
+                self._log.info(line.said, **line.fields)
+            case "warning":
+                self._log.warning(line.said, **line.fields)
+            case "error":
+                self._log.error(line.said, **line.fields)
 
 
 class _ToStructlog(logging.Handler):

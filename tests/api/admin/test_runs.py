@@ -333,3 +333,11 @@ async def test_a_store_that_cannot_be_opened_is_a_503_and_everything_else_goes_o
     assert error(refused) == (503, "store_unavailable", None)
     assert "store.url" in refused.json()["error"]["message"]
     assert fine.status_code == 200
+
+
+async def test_the_password_of_a_database_is_not_shown() -> None:
+    async with world(store={"url": "postgresql+asyncpg://someone:hunter2@db/runs"}) as client:
+        shown = await client.get(f"{ADMIN}/config")
+
+    assert shown.json()["store"] == {"url": "postgresql+asyncpg://db/runs"}
+    assert "hunter2" not in shown.text
