@@ -1,4 +1,4 @@
-# forge-proxy and the embedded llama.cpp, run by a user of its own who can write nothing.
+# forge-proxy and the embedded llama.cpp, run by a user of its own who can write nothing but what is to be kept.
 # PYTHON_IMAGE may be any Debian or Ubuntu with Python 3.11 or newer, its venv module and CA certificates.
 ARG PYTHON_IMAGE=python:3.12-slim
 
@@ -13,7 +13,7 @@ RUN python3 -m venv /opt/pip && python3 -m venv --without-pip /opt/forge
 # in place of 106.
 COPY pyproject.toml ./
 RUN mkdir forge_proxy && touch README.md forge_proxy/__init__.py \
-  && /opt/pip/bin/pip --python /opt/forge install --no-cache-dir '.[embedded]' \
+  && /opt/pip/bin/pip --python /opt/forge install --no-cache-dir '.[embedded,postgres]' \
   && find /opt/forge -name '*.so' -exec strip --strip-unneeded {} +
 COPY README.md ./
 COPY forge_proxy ./forge_proxy
@@ -29,6 +29,9 @@ COPY docker/llama-server docker/answers /app/
 ENV PATH=/opt/forge/bin:$PATH
 # Compiles what it uses of Python itself: the official images come without that, and later nobody may write it.
 RUN python3 -c 'import argparse, forge_proxy.cli.app, forge_proxy.daemon'
+# Runs, and what was found out about models. A new volume that is mounted here is this user's, as the folder is.
+RUN install -d -o 10001 -g 10001 -m 700 /state/forge-proxy
+ENV XDG_STATE_HOME=/state
 # A number: Kubernetes cannot tell from a name that it is not root.
 USER 10001
 EXPOSE 8081

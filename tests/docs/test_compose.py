@@ -38,3 +38,9 @@ def test_docker_waits_longer_for_a_proxy_than_it_drains(name: str) -> None:
     grace = int(SERVICES[name]["stop_grace_period"].removesuffix("s"))
 
     assert grace > ServerConfig().drain_seconds
+
+
+@pytest.mark.parametrize("name", [name for name, service in SERVICES.items() if "ports" in service])
+def test_what_a_proxy_keeps_outlives_its_container(name: str) -> None:
+    assert "state:/state/forge-proxy" in SERVICES[name]["volumes"]
+    assert SERVICES[name]["read_only"]

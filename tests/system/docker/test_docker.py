@@ -18,7 +18,7 @@ import pytest
 
 from tests.docs.test_readme import blocks
 from tests.system.asking import PATH
-from tests.system.docker.compose import IMAGE, Stack, docker, running, until
+from tests.system.docker.compose import IMAGE, ROOT, Stack, docker, running, until
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("stack")]
 
@@ -143,6 +143,22 @@ def test_the_budget_is_switched_while_it_runs() -> None:
 
         assert fast == full // 2
         assert called(client)
+
+
+def test_a_run_outlives_its_container() -> None:
+    submission = json.loads((ROOT / "config/examples/weather-run.json").read_text())
+    with (
+        running(added={"FORGE_PROXY_SERVER__ADMIN_KEYS": "made-up"}) as mine,
+        httpx.Client(base_url=f"{mine.url}/admin/v1", headers={"Authorization": "Bearer made-up"}) as admin,
+    ):
+        path = f"/runs/{admin.post('/runs', json=submission).raise_for_status().json()['id']}"
+        until(lambda: admin.get(path).json()["status"] == "completed", "the run is completed")
+        before = mine.container(PROXY)
+        mine.compose("up", "--detach", "--force-recreate", PROXY)
+        until(lambda: is_ready(mine.url), "the new container is ready")
+
+        assert mine.container(PROXY) != before
+        assert admin.get(path).json()["status"] == "completed"
 
 
 def test_stopping_lets_running_answers_end(stack: Stack) -> None:
