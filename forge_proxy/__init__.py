@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         ToolCallInfo as ToolCallInfo,
     )
     from forge_proxy.core.sampling import UnsupportedModelError as UnsupportedModelError
+    from forge_proxy.core.workflow.cancelled import WorkflowCancelledError as WorkflowCancelledError
     from forge_proxy.core.workflow.definition import (
         Prerequisite as Prerequisite,
         ToolDef as ToolDef,
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
         ToolCallError as ToolCallError,
         ToolExecutionError as ToolExecutionError,
         ToolResolutionError as ToolResolutionError,
-        WorkflowCancelledError as WorkflowCancelledError,
     )
     from forge_proxy.core.workflow.run import Limits as Limits, ToolOutcome as ToolOutcome
+    from forge_proxy.core.workflow.steps import Steps as Steps
     from forge_proxy.daemon.proxy_server import ProxyServer as ProxyServer
     from forge_proxy.daemon.setup import ReadyBackend as ReadyBackend, setup_backend as setup_backend
     from forge_proxy.settings import Settings as Settings, SettingsError as SettingsError
@@ -89,10 +90,12 @@ _NAMES = {
     " ThinkingNotSupportedError",
     "core.messages": "Message MessageMeta MessageRole MessageType ToolCall ToolCallInfo",
     "core.sampling": "UnsupportedModelError",
+    "core.workflow.cancelled": "WorkflowCancelledError",
     "core.workflow.definition": "Prerequisite ToolDef Workflow",
     "core.workflow.errors": "InvalidWorkflow MaxIterationsError PrerequisiteError StepEnforcementError StreamError"
-    " ToolCallError ToolExecutionError ToolResolutionError WorkflowCancelledError",
+    " ToolCallError ToolExecutionError ToolResolutionError",
     "core.workflow.run": "Limits ToolOutcome",
+    "core.workflow.steps": "Steps",
     "daemon.proxy_server": "ProxyServer",
     "daemon.setup": "ReadyBackend setup_backend",
     "settings": "Settings SettingsError",

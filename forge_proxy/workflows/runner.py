@@ -14,8 +14,9 @@ from typing import Any
 from forge_proxy.core.guardrails import GuardPolicy, Retry, Switches
 from forge_proxy.core.jsontypes import JsonObject, no_fields
 from forge_proxy.core.messages import Message
+from forge_proxy.core.workflow.cancelled import WorkflowCancelledError
 from forge_proxy.core.workflow.definition import Workflow
-from forge_proxy.core.workflow.errors import MaxIterationsError, WorkflowCancelledError
+from forge_proxy.core.workflow.errors import MaxIterationsError
 from forge_proxy.core.workflow.run import (
     Limits,
     RunState,
@@ -27,6 +28,7 @@ from forge_proxy.core.workflow.run import (
     executed,
     interrupted,
 )
+from forge_proxy.core.workflow.steps import Steps
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.workflows.asking import Asker
@@ -90,16 +92,19 @@ class WorkflowRunner:
         prompt_vars: Mapping[str, str] | None = None,
         initial_messages: Sequence[Message] | None = None,
         cancel_event: asyncio.Event | None = None,
+        *,
+        steps: Steps | None = None,
     ) -> Any:
         """The result of the terminal tool that ended the workflow.
 
-        `initial_messages` take the place of system prompt and `user_message`, and have to hold both. Once
+        `initial_messages` take the place of system prompt and `user_message`, and have to hold both; `steps` are those
+        done before, of a run that is gone on with (`WorkflowCancelledError.steps`). Once
         `cancel_event` is set, an answer that is being written is stopped, a tool that runs is waited for.
 
         Raises `MaxIterationsError`, `ToolCallError`, `ToolExecutionError`, `StepEnforcementError`,
         `PrerequisiteError`, `WorkflowCancelledError`, `StreamError`, `ContextBudgetExceeded`, or a `BackendFault`.
         """
-        state = begin(workflow, user_message, prompt_vars, initial_messages)
+        state = begin(workflow, user_message, prompt_vars, initial_messages, steps or Steps())
         if initial_messages is None:
             self._hear(state.messages)
         async with aclosing(self.drive(workflow, state, cancel_event=cancel_event)) as states:
@@ -182,7 +187,7 @@ class WorkflowRunner:
             raise self._cancelled(state)
 
     def _cancelled(self, state: RunState) -> WorkflowCancelledError:
-        return WorkflowCancelledError(interrupted(state), state.steps.completed, state.iteration)
+        return WorkflowCancelledError(interrupted(state), state.steps, state.iteration)
 
 
 def result_of(state: RunState) -> Any:

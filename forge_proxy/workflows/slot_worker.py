@@ -16,8 +16,8 @@ from typing import Any
 
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.messages import Message
+from forge_proxy.core.workflow.cancelled import WorkflowCancelledError
 from forge_proxy.core.workflow.definition import Workflow
-from forge_proxy.core.workflow.errors import WorkflowCancelledError
 from forge_proxy.core.workflow.run import RunState, begin, interrupted
 from forge_proxy.workflows.runner import WorkflowRunner, result_of
 
@@ -46,10 +46,8 @@ class _Job:
     def cancel(self) -> None:
         """Tell whoever waits for it that it will not end."""
         if not self.result.done():
-            state = self.state
-            self.result.set_exception(
-                WorkflowCancelledError(interrupted(state), state.steps.completed, state.iteration)
-            )
+            now = self.state
+            self.result.set_exception(WorkflowCancelledError(interrupted(now), now.steps, now.iteration))
 
 
 class SlotWorker:

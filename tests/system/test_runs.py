@@ -8,7 +8,6 @@ import time
 from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Thread
 
 import httpx
 import pytest
@@ -127,20 +126,21 @@ def test_a_daemon_that_is_told_to_stop_waits_for_no_run_and_no_watcher(side: Far
     with place.daemon() as proxy:
         run = submit(proxy, submission(side, "look", "finish"))
         side.wait_for_called("look")
-        watcher = Thread(target=events, args=(proxy, run["id"]))
-        watcher.start()
-        until(lambda: len(events(proxy, run["id"], most=4)) == 4, "events are sent")
-        told_at = time.monotonic()
-        proxy.send_signal(signal.SIGTERM)
-        code = proxy.wait()
-        took = time.monotonic() - told_at
-        watcher.join(20)
+        with httpx.stream("GET", f"{proxy.url}{RUNS}/{run['id']}/events", timeout=20) as watching:
+            lines = watching.iter_lines()
+            next(line for line in lines if line)  # it is being sent events
+            told_at = time.monotonic()
+            proxy.send_signal(signal.SIGTERM)
+            code = proxy.wait()
+            took = time.monotonic() - told_at
+            rest = [*lines]
     side.let_go("look")
     with place.daemon() as proxy:
         done = wait_until(proxy, run["id"], "completed", "failed")
 
     assert (code, done["status"]) == (0, "completed")
     assert took < 15, "it has 20 seconds for answers, and there were none"
+    assert rest[-1] == "", "the stream ends after a whole event"
     assert "Traceback" not in proxy.printed
 
 

@@ -14,6 +14,7 @@ from forge_proxy.core.guardrails import Switches
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import Message, MessageType, ToolCall
 from forge_proxy.core.workflow import ToolDef, Workflow
+from forge_proxy.core.workflow.cancelled import WorkflowCancelledError
 from forge_proxy.core.workflow.errors import (
     MaxIterationsError,
     PrerequisiteError,
@@ -21,7 +22,6 @@ from forge_proxy.core.workflow.errors import (
     ToolCallError,
     ToolExecutionError,
     ToolResolutionError,
-    WorkflowCancelledError,
 )
 from forge_proxy.core.workflow.run import ToolOutcome, begin
 from forge_proxy.engine.answer import Engine
@@ -234,7 +234,7 @@ async def test_a_whole_batch_runs_and_its_results_come_in_its_order() -> None:
 
 async def test_a_cancelled_run_hands_out_a_history_to_go_on_with() -> None:
     cancel = asyncio.Event()
-    flow = workflow(tool("look", cancel.set), tool("ask", lambda: "x"))
+    flow = workflow(tool("look", cancel.set), tool("ask", lambda: "x"), required=["look"])
     client = SaidClient([calls("look", "ask")])
 
     with pytest.raises(WorkflowCancelledError) as caught:
@@ -242,8 +242,8 @@ async def test_a_cancelled_run_hands_out_a_history_to_go_on_with() -> None:
 
     assert [message.content for message in caught.value.messages[-2:]] == ["null", "[Cancelled] ask was not run."]
     assert caught.value.completed_steps == ("look",)
-    again = SaidClient([calls("finish")])
-    assert await WorkflowRunner(again).run(flow, "", initial_messages=caught.value.messages) == "done"
+    again = WorkflowRunner(SaidClient([calls("finish")]))
+    assert await again.run(flow, "", initial_messages=caught.value.messages, steps=caught.value.steps) == "done"
 
 
 async def test_cancelling_stops_an_answer_that_is_being_written() -> None:

@@ -11,7 +11,8 @@ from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow import ToolDef, Workflow
-from forge_proxy.core.workflow.errors import MaxIterationsError, WorkflowCancelledError
+from forge_proxy.core.workflow.cancelled import WorkflowCancelledError
+from forge_proxy.core.workflow.errors import MaxIterationsError
 from forge_proxy.workflows.client import ChunkType, StreamChunk
 from forge_proxy.workflows.runner import WorkflowRunner
 from forge_proxy.workflows.slot_worker import SlotWorker, WorkerStopped

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge_proxy.core.errors import ForgeError, InvalidRequest
-from forge_proxy.core.messages import Message
 
 
 class InvalidWorkflow(InvalidRequest, ValueError):
@@ -84,16 +83,6 @@ class PrerequisiteError(ForgeError):
         self.tool_name = tool_name
         self.violations = violations
         self.missing_prereqs = tuple(missing_prereqs)
-
-
-class WorkflowCancelledError(ForgeError):
-    """The run was cancelled. `messages` is its history, in which every call has a result: it can be gone on with."""
-
-    def __init__(self, messages: Sequence[Message], completed_steps: Sequence[str], iteration: int) -> None:
-        super().__init__(f"cancelled after {iteration} iterations")
-        self.messages = tuple(messages)
-        self.completed_steps = tuple(completed_steps)
-        self.iteration = iteration
 
 
 class StreamError(ForgeError):

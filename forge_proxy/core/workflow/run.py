@@ -126,15 +126,17 @@ def begin(
     user_message: str,
     prompt_vars: Mapping[str, str] | None = None,
     initial_messages: Sequence[Message] | None = None,
+    steps: Steps = _NOTHING_DONE,
 ) -> RunState:
-    """A run that has not been answered yet; `initial_messages`, where given, are all that has been said so far.
+    """A run that has not been answered yet; `initial_messages`, where given, are all that has been said so far, and
+    `steps` what has been done.
 
     Raises `InvalidWorkflow` for a placeholder without a value.
     """
     if initial_messages is not None:
-        return RunState(tuple(initial_messages))
+        return RunState(tuple(initial_messages), steps)
     system = Message.of(MessageType.SYSTEM_PROMPT, workflow.build_system_prompt(**(prompt_vars or {})))
-    return RunState((system, Message.of(MessageType.USER_INPUT, user_message)))
+    return RunState((system, Message.of(MessageType.USER_INPUT, user_message)), steps)
 
 
 def corrected(state: RunState, added: Sequence[Message], fault: Fault, *, held: bool) -> RunState:

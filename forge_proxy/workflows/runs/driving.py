@@ -20,7 +20,7 @@ from forge_proxy.core.errors import (
 )
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import Message, ToolCall
-from forge_proxy.core.workflow.errors import WorkflowCancelledError
+from forge_proxy.core.workflow.cancelled import WorkflowCancelledError
 from forge_proxy.core.workflow.run import RunState, ToolOutcome, interrupted
 from forge_proxy.engine.answer import Engine
 from forge_proxy.workflows.cancelling import Cancelled, unless
@@ -181,7 +181,8 @@ class _Drive:
         try:
             await unless(keeper.cancel, asyncio.sleep(seconds))
         except Cancelled:
-            raise WorkflowCancelledError(keeper.state.messages, (), keeper.state.iteration) from None
+            now = keeper.state
+            raise WorkflowCancelledError(now.messages, now.steps, now.iteration) from None
 
 
 class _Announced:
