@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from forge_proxy.evals.rates import Rate
 from forge_proxy.evals.record import RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a million tokens cost, read and written, in whatever money."""
+
+    read: float
+    written: float
+
+    @classmethod
+    def parse(cls, said: str) -> Price:
+        """`1/5` is 1 for a million that are read and 5 for one that is written. Raises `ValueError`."""
+        read, slash, written = said.partition("/")
+        try:
+            price = cls(float(read), float(written))
+        except ValueError:
+            price = None
+        if price is None or not slash or not (0 <= price.read < math.inf and 0 <= price.written < math.inf):
+            raise ValueError(f"{said}: expected READ/WRITTEN for a million tokens each, as 1/5")
+        return price
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +53,12 @@ class Metrics:
     """Runs whose history was shortened."""
     input_tokens: float | None
     output_tokens: float | None
+
+    def cost(self, price: Price) -> float | None:
+        """Of a run; None where the model server does not count tokens. What it has cached may be cheaper."""
+        if self.input_tokens is None or self.output_tokens is None:
+            return None
+        return (self.input_tokens * price.read + self.output_tokens * price.written) / 1e6
 
 
 def measure(records: Sequence[RunRecord]) -> Metrics:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forge_proxy.evals.metrics import measure
+from forge_proxy.evals.metrics import Price, measure
 from forge_proxy.evals.rates import Rate
 from tests.evals.records import record, unfinished
 
@@ -35,3 +35,16 @@ def test_of_no_runs_nothing_is_known() -> None:
     metrics = measure([])
 
     assert (metrics.score.value, metrics.efficiency, metrics.seconds) == (None, None, None)
+
+
+def test_a_run_costs_its_tokens_by_the_price_of_a_million() -> None:
+    records = [record(run=run, input_tokens=2_000 * run, output_tokens=100) for run in (1, 3)]
+
+    assert measure(records).cost(Price.parse("1/5")) == pytest.approx(0.0045)
+    assert measure([record()]).cost(Price.parse("1/5")) is None
+
+
+@pytest.mark.parametrize("said", ["", "1", "1/", "/5", "a/b", "-1/5", "1/inf", "nan/1"])
+def test_what_is_no_price_is_refused(said: str) -> None:
+    with pytest.raises(ValueError, match="expected READ/WRITTEN"):
+        Price.parse(said)

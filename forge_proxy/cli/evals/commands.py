@@ -132,14 +132,22 @@ def report(
     progress: Annotated[bool, typer.Option("--progress", help="Only how far each configuration has come.")] = False,
     html: Annotated[Path | None, typer.Option("--html", help="Write a page that needs nothing but itself.")] = None,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Write Markdown.")] = None,
+    price: Annotated[
+        str | None, typer.Option(metavar="READ/WRITTEN", help="Of a million tokens, as 1/5: then runs have a cost.")
+    ] = None,
 ) -> None:  # fmt: skip
     """Print results, and write them as HTML or Markdown."""
     from forge_proxy.cli.evals.shown import show_report, write_report
+    from forge_proxy.evals.metrics import Price
     from forge_proxy.evals.reports.lines import Choice, lines_of
     from forge_proxy.evals.results import read_results
 
+    try:
+        priced = Price.parse(price) if price is not None else None
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--price") from error
     choice = Choice(
-        ablation or (), surface or (), model or (), scenario or (), tags or (), partial=include_partial or progress
+        ablation or (), surface or (), model or (), scenario or (), tags or (), include_partial or progress, priced
     )
     lines = lines_of(read_results(files or [DEFAULT_FILE]), choice)
     show_report(lines, list_only=list_only, progress=progress)

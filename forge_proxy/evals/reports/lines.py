@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from forge_proxy.evals.metrics import Metrics, measure
+from forge_proxy.evals.metrics import Metrics, Price, measure
 from forge_proxy.evals.record import Configuration, RunRecord
 
 
@@ -19,6 +19,7 @@ class Line:
     by_scenario: Mapping[str, Metrics]
     done: int
     planned: int
+    price: Price | None = None
 
     @property
     def is_partial(self) -> bool:
@@ -37,6 +38,8 @@ class Choice:
     tags: Sequence[str] = ()
     partial: bool = False
     """Whether configurations are shown whose runs have not all been made."""
+    price: Price | None = None
+    """Where one is given, lines tell what a run cost."""
 
     def takes(self, record: RunRecord) -> bool:
         """Whether a run is one of them."""
@@ -61,7 +64,7 @@ def lines_of(records: Iterable[RunRecord], choice: Choice = _ALL) -> Sequence[Li
     lines: list[Line] = []
     for group in grouped.values():
         chosen = [record for record in group if choice.takes(record)]
-        line = _line(chosen, len(group), group[-1].planned) if chosen else None
+        line = _line(chosen, len(group), group[-1].planned, choice.price) if chosen else None
         if line is not None and (choice.partial or not line.is_partial):
             lines.append(line)
     return sorted(lines, key=lambda line: (-(line.metrics.score.value or 0), line.config.label, line.config.surface))
@@ -72,9 +75,9 @@ def scenarios_of(lines: Sequence[Line]) -> Sequence[str]:
     return tuple(dict.fromkeys(name for line in lines for name in line.by_scenario))
 
 
-def _line(records: Sequence[RunRecord], done: int, planned: int) -> Line:
+def _line(records: Sequence[RunRecord], done: int, planned: int, price: Price | None) -> Line:
     grouped: dict[str, list[RunRecord]] = {}
     for record in records:
         grouped.setdefault(record.scenario, []).append(record)
     by_scenario = {name: measure(group) for name, group in grouped.items()}
-    return Line(records[0].config, records, measure(records), by_scenario, done, planned)
+    return Line(records[0].config, records, measure(records), by_scenario, done, planned, price)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from forge_proxy.evals.reports.comparison import points, span
 from forge_proxy.evals.reports.lines import Line
-from forge_proxy.evals.reports.table import SUMMARY, percent, scenario_rows, summary
+from forge_proxy.evals.reports.table import percent, scenario_rows, summary_head, summary_rows
 from forge_proxy.evals.reports.worth import worths_of
 
 WORTH = ("model", "surface", "preset", "pairs", "reforged", "preset's", "difference", "95 %", "p")
@@ -14,7 +14,7 @@ WORTH = ("model", "surface", "preset", "pairs", "reforged", "preset's", "differe
 
 def markdown_report(lines: Sequence[Line]) -> str:
     """A page with the summary, what each guardrail is worth, and the score in each scenario."""
-    parts = ["# Eval results", _table(SUMMARY, [summary(number, line) for number, line in enumerate(lines, 1)])]
+    parts = ["# Eval results", _table(summary_head(lines), summary_rows(lines))]
     if worth := worth_rows(lines):
         parts += ["## Against all guardrails", _table(WORTH, worth)]
     head = ("scenario", *(f"#{number}" for number in range(1, len(lines) + 1)))

@@ -10,7 +10,7 @@ from forge_proxy.evals.rates import Rate
 from forge_proxy.evals.reports.lines import Line, scenarios_of
 from forge_proxy.evals.reports.markdown import WORTH, worth_rows
 from forge_proxy.evals.reports.plots import scores_plot, speed_plot, worth_plot
-from forge_proxy.evals.reports.table import SUMMARY, interval, percent, summary
+from forge_proxy.evals.reports.table import interval, percent, summary_head, summary_rows
 from forge_proxy.evals.reports.worth import worths_of
 
 _STYLE = """
@@ -57,7 +57,7 @@ def html_report(lines: Sequence[Line]) -> str:
         parts.append(_table(WORTH, worth_rows(lines)))
     parts += [
         "<h2>Summary</h2>",
-        _table(SUMMARY, [summary(number, line) for number, line in enumerate(lines, 1)]),
+        _table(summary_head(lines), summary_rows(lines)),
         "<h2>By scenario</h2><p>The numbers at the top are those of the summary.</p>",
         _heat_map(lines),
         "<h2>Score and time</h2>",

@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from forge_proxy.evals.rates import Rate
 from forge_proxy.evals.reports.lines import Line, scenarios_of
 
-SUMMARY = (
+_SUMMARY = (
     "#", "model", "surface", "preset", "runs", "score", "95 %", "accuracy", "complete", "efficiency", "wasted",
-    "s/run", "retry", "step", "prereq", "errors",
+    "s/run", "retry", "step", "prereq", "errors", "read", "written",
 )  # fmt: skip
-"""The columns of a summary. The last four are corrections and tool errors for each run."""
 
 
 def text_report(lines: Sequence[Line]) -> str:
     """Both tables: one of the configurations, one of their scores in each scenario."""
     if not lines:
         return "no runs to report: none were made, or all configurations are partial (--include-partial shows those)"
-    parts = [grid(SUMMARY, [summary(number, line) for number, line in enumerate(lines, 1)])]
+    parts = [grid(summary_head(lines), summary_rows(lines))]
     parts.append(grid(("scenario", *(f"#{number}" for number in range(1, len(lines) + 1))), scenario_rows(lines)))
     return "\n\n".join(parts)
 
@@ -46,8 +45,17 @@ def _left(line: Line) -> str:
     return f"{line.planned - line.done} to go" if line.is_partial else "complete"
 
 
-def summary(number: int, line: Line) -> tuple[str, ...]:
-    """The cells of a configuration, as `SUMMARY` names them."""
+def summary_head(lines: Sequence[Line]) -> tuple[str, ...]:
+    """The columns of a summary. From `s/run` on they are averages of a run, of tokens those of prompts and answers."""
+    return (*_SUMMARY, "cost") if any(line.price for line in lines) else _SUMMARY
+
+
+def summary_rows(lines: Sequence[Line]) -> list[tuple[str, ...]]:
+    """The cells of the configurations, as the head names them."""
+    return [_summary(number, line) for number, line in enumerate(lines, 1)]
+
+
+def _summary(number: int, line: Line) -> tuple[str, ...]:
     config, metrics = line.config, line.metrics
     return (
         str(number),
@@ -66,6 +74,9 @@ def summary(number: int, line: Line) -> tuple[str, ...]:
         number_of(metrics.step_nudges, 2),
         number_of(metrics.prerequisite_nudges, 2),
         number_of(metrics.tool_errors, 2),
+        number_of(metrics.input_tokens, 0),
+        number_of(metrics.output_tokens, 0),
+        *([number_of(metrics.cost(line.price), 5)] if line.price else []),
     )
 
 
