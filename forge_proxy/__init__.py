@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from forge_proxy.workflows.guardrails import Checked as Checked, Guardrails as Guardrails
     from forge_proxy.workflows.respond import respond_tool as respond_tool
     from forge_proxy.workflows.runner import WorkflowRunner as WorkflowRunner
-    from forge_proxy.workflows.slot_worker import SlotWorker as SlotWorker
+    from forge_proxy.workflows.slot_worker import SlotWorker as SlotWorker, WorkerStopped as WorkerStopped
 # isort: on
 
 __version__ = "0.1.0"
@@ -106,7 +106,7 @@ _NAMES = {
     "workflows.guardrails": "Checked Guardrails",
     "workflows.respond": "respond_tool",
     "workflows.runner": "WorkflowRunner",
-    "workflows.slot_worker": "SlotWorker",
+    "workflows.slot_worker": "SlotWorker WorkerStopped",
 }
 """The names above, by the module that has them."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -21,6 +21,7 @@ from forge_proxy.backends.catalog import Models
 from forge_proxy.backends.config import BackendConfig
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.compaction.policy import CompactionPolicy
+from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.store.config import StoreConfig
@@ -34,7 +35,7 @@ _OF_COMMANDS = {f"{PREFIX}URL", f"{PREFIX}KEY"}
 """Variables that say to commands where a daemon is: no settings of one."""
 
 
-class SettingsError(Exception):
+class SettingsError(ForgeError):
     """The settings cannot be used; the message names the setting and says what to do, a line for each fault."""
 
 

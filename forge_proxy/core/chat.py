@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from forge_proxy.core.dialect import AS_SENT, Dialect
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.core.jsontypes import JsonObject, no_fields
+from forge_proxy.core.jsontypes import JsonObject, is_object, no_fields
 from forge_proxy.core.messages import Message
 from forge_proxy.core.record import record
 
@@ -31,6 +31,8 @@ class ToolSpec:
     @classmethod
     def from_json_schema(cls, name: str, description: str, schema: JsonObject) -> ToolSpec:
         """A tool whose arguments are the properties of a JSON Schema of type object. Raises `InvalidRequest`."""
+        if not is_object(schema):
+            raise InvalidRequest(f"{name}.parameters", f"expected a JSON Schema as a dict, got {type(schema).__name__}")
         if schema.get("type", "object") != "object":
             raise InvalidRequest(f"{name}.parameters.type", "arguments are an object: say object, or leave it out")
         return cls(name, schema, description)

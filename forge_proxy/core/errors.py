@@ -231,13 +231,17 @@ class ToolsRefused(BackendError):
 
 
 class ContextBudgetExceeded(ForgeError):
-    """A prompt of `tokens` is over the budget of `budget`; `because` says why it is that. `exact` unless estimated."""
+    """A prompt of `tokens` is over the budget of `budget`; `because` says why it is that. `exact` unless estimated.
 
-    def __init__(self, tokens: int, budget: int, because: str, *, exact: bool) -> None:
+    `shortened` is what is left of it at the least, where it was to be shortened.
+    """
+
+    def __init__(self, tokens: int, budget: int, because: str, *, exact: bool, shortened: int | None = None) -> None:
         counted = f"{tokens}" if exact else f"about {tokens}"
+        tried = f" Shortened as far as that goes, they are {shortened}." if shortened is not None else ""
         super().__init__(
             f"This model's maximum context length is {budget} tokens. However, your messages resulted in {counted} "
-            f"tokens. Please reduce the length of the messages. (The budget: {because}.)"
+            f"tokens.{tried} Please reduce the length of the messages. (The budget: {because}.)"
         )
         self.tokens = tokens
         self.budget = budget

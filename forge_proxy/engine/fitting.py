@@ -73,7 +73,10 @@ class Fitting:
         best = await self._shorten(call, prompt, limit.tokens) if limit.compacts else None
         left = best.prompt if best else prompt
         if left.tokens > limit.tokens and (left.exact or limit.enforced):
-            raise ContextBudgetExceeded(left.tokens, limit.tokens, limit.because, exact=left.exact)
+            shortened = best.prompt.tokens if best else None
+            raise ContextBudgetExceeded(
+                prompt.tokens, limit.tokens, limit.because, exact=prompt.exact, shortened=shortened
+            )
         return self._told(best, prompt, request_id) if best else (call, None)
 
     async def after_overflow(

@@ -61,8 +61,9 @@ class Asker:
         hint = state.steps.summary_hint()
         kept = await memory.maybe_compact_counted(state.messages, count, state.iteration, hint, beside)
         if memory.is_over_budget(kept, beside):
-            tokens = memory.estimate_tokens(kept, beside)
-            raise ContextBudgetExceeded(tokens, memory.budget_tokens, "that of the run's context", exact=False)
+            tokens, left = (memory.estimate_tokens(these, beside) for these in (state.messages, kept))
+            because, shortened = "that of the run's context", left if kept != state.messages else None
+            raise ContextBudgetExceeded(tokens, memory.budget_tokens, because, exact=False, shortened=shortened)
         return state.with_messages(kept)
 
     async def ask(self, workflow: Workflow, state: RunState, watcher: Watcher, run_id: str) -> Retry | Taken:
@@ -70,7 +71,11 @@ class Asker:
         attempts = state.retries + 1
         try:
             came = await self._attempt(workflow, state, watcher, run_id)
-        except (ToolChoiceUnsatisfied, ToolCallInvalid) as error:
+        except ToolChoiceUnsatisfied as error:  # which nobody asked for by that name
+            names = ", ".join(workflow.tools)
+            why = f"no call of {names} in {attempts} answer{'s' if attempts > 1 else ''}; raw_response is the last one"
+            raise ToolCallError(why, watcher.text, error, attempts) from error
+        except ToolCallInvalid as error:
             raise ToolCallError(str(error), watcher.text, error, attempts) from error
         except UnreadCall as error:
             raise ToolCallError(str(error), error.written, error, attempts) from error

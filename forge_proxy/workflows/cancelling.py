@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -17,6 +18,9 @@ async def unless(event: asyncio.Event | None, work: Coroutine[Any, Any, T]) -> T
     """What `work` comes to. Raises `Cancelled` if `event` is set before that."""
     if event is None:
         return await work
+    if not inspect.iscoroutinefunction(event.wait):  # one of threading, whose wait would hold up everything
+        work.close()
+        raise TypeError("cancel_event: expected an asyncio.Event; from a thread, set it by loop.call_soon_threadsafe")
     doing = asyncio.ensure_future(work)
     stop = asyncio.ensure_future(event.wait())
     try:

@@ -64,7 +64,9 @@ class ContextManager:
         on_compact: Callable[[CompactEvent], None] | None = None,
         context_thresholds: Mapping[float, OnLevel] | None = None,
     ) -> None:
-        """Raises `ValueError` for a budget or a share that can be none."""
+        """Raises `ValueError` for a budget or a share that can be none, `TypeError` for what is no strategy."""
+        if not isinstance(strategy, CompactStrategy):  # pyright: ignore[reportUnnecessaryIsInstance]  # not all are typed
+            raise TypeError(f"strategy: expected a CompactStrategy, as TieredCompact(), got {strategy!r}")
         if budget_tokens < 1:
             raise ValueError(f"budget_tokens is {budget_tokens}: expected a positive number")
         thresholds = sorted((context_thresholds or {}).items(), key=lambda item: item[0])

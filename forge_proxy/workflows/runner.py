@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -73,6 +74,8 @@ class WorkflowRunner:
         guardrails: Switches | None = None,
         on_usage: OnUsage | None = None,
     ) -> None:
+        if inspect.iscoroutinefunction(on_message):
+            raise TypeError("on_message: expected a function that is not async, for it is called and not awaited")
         engine = client if isinstance(client, Engine | EngineClient) else _engine_over(client)
         if isinstance(client, EngineClient):
             model, options = model or client.model, {**client.options, **(options or {})}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 
 from forge_proxy.core.jsontypes import JsonObject, is_integer
@@ -41,8 +42,12 @@ class Watcher:
 
     async def tell(self, chunk: StreamChunk) -> None:
         """Tell the listener, if there is one."""
-        if self._on_chunk is not None:
-            await self._on_chunk(chunk)
+        if self._on_chunk is None:
+            return
+        heard: object = self._on_chunk(chunk)
+        if not inspect.isawaitable(heard):
+            raise TypeError("on_chunk: expected an async function, for it is awaited")
+        await heard
 
 
 def pieces_of(delta: Delta) -> list[StreamChunk]:

@@ -134,3 +134,8 @@ def test_what_is_no_budget_or_share_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=named):
         ContextManager(TieredCompact(), budget, threshold, context_thresholds=levels)  # pyright: ignore[reportArgumentType]
+
+
+def test_the_name_of_a_strategy_is_none() -> None:
+    with pytest.raises(TypeError, match="strategy: expected a CompactStrategy"):
+        ContextManager("tiered", 1000)  # pyright: ignore[reportArgumentType]

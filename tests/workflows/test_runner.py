@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -354,3 +355,33 @@ async def test_the_tokens_of_each_answer_are_told() -> None:
 def test_a_limit_of_tokens_is_one_for_backends_that_write_it_differently() -> None:
     assert request_for(workflow(), [], None, {"max_tokens": 7}).limit == 7
     assert request_for(workflow(), [], None, {}).limit is None
+
+
+async def test_an_event_of_threading_is_refused_where_it_would_hold_up_everything() -> None:
+    stop: Any = threading.Event()
+
+    with pytest.raises(TypeError, match=r"cancel_event: expected an asyncio\.Event"):
+        await WorkflowRunner(SaidClient([calls("finish")])).run(workflow(), "Go.", {"who": "A"}, cancel_event=stop)
+
+
+async def test_listeners_of_the_wrong_kind_are_refused() -> None:
+    async def on_message(_: Message) -> None: ...
+
+    wrong: Any = print
+    deaf: Any = on_message
+
+    with pytest.raises(TypeError, match="on_chunk: expected an async function"):
+        await run(SaidClient([calls("finish")]), workflow(), stream=True, on_chunk=wrong)
+    with pytest.raises(TypeError, match="on_message: expected a function that is not async"):
+        WorkflowRunner(SaidClient([]), on_message=deaf)
+
+
+@pytest.mark.parametrize("budget", [-1, 1.5, True, "3"])
+def test_a_budget_is_a_whole_number(budget: Any) -> None:
+    with pytest.raises(ValueError, match="expected a whole number, 0 or more"):
+        WorkflowRunner(SaidClient([]), max_iterations=budget)
+
+
+async def test_a_wrong_name_ends_a_run_in_words_that_name_the_right_ones() -> None:
+    with pytest.raises(ToolCallError, match="no call of look, finish in 2 answers"):
+        await run(SaidClient([calls("luk")]), workflow(tool("look", lambda: "x")), max_retries_per_step=1)

@@ -88,7 +88,7 @@ def _built_in(name: str, models: Path | None) -> Iterator[Subject]:
             for each in ("ollama", "llamaserver", "anthropic"):
                 try:
                     yield from _built_in(each, models)
-                except (SettingsError, ForgeError) as error:
+                except ForgeError as error:
                     print(f"left out: {each}: {error}")
         case "ollama":
             yield from _of_ollama()

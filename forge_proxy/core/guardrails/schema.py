@@ -81,6 +81,19 @@ def compiled(schema: Schema) -> Compiled | None:
         return None
 
 
+def flaw_in(schema: Schema) -> str | None:
+    """Why a schema cannot be compiled, as `properties.a.type: …`; None for one that can."""
+    if compiled(schema) is not None:
+        return None
+    try:
+        jsonschema_rs.validator_for(orjson.loads(orjson.dumps(schema)), offline=True)
+    except jsonschema_rs.ValidationError as error:
+        return f"{'.'.join(map(str, error.instance_path))}: {error.message}".removeprefix(": ")
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return None
+
+
 def validator(schema: Schema) -> Validator | None:
     """What checks values against `schema` as a whole; None for one that cannot be compiled."""
     known = compiled(schema)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forge_proxy.core.chat import ToolSpec
-from forge_proxy.core.guardrails.schema import compiled
+from forge_proxy.core.guardrails.schema import compiled, flaw_in
 from forge_proxy.core.jsontypes import JsonObject, is_object
 from forge_proxy.core.workflow.errors import InvalidWorkflow
 
@@ -80,6 +80,8 @@ class Workflow:
     def __post_init__(self) -> None:
         ends = (self.terminal_tool,) if isinstance(self.terminal_tool, str) else tuple(self.terminal_tool)
         object.__setattr__(self, "terminal_tools", frozenset(ends))
+        if isinstance(self.required_steps, str):
+            raise InvalidWorkflow("required_steps", f"expected a list, as [{self.required_steps!r}]")
         object.__setattr__(self, "required_steps", tuple(self.required_steps))
         _check_tools(self.tools)
         _check_names("required_steps", self.required_steps, self.tools)
@@ -118,6 +120,8 @@ class Workflow:
     def _read_prerequisites(self) -> Iterator[tuple[str, tuple[Prerequisite, ...]]]:
         for name, tool in self.tools.items():
             needed: list[Prerequisite] = []
+            if isinstance(tool.prerequisites, str):
+                raise InvalidWorkflow(f"tools.{name}.prerequisites", f"expected a list, as [{tool.prerequisites!r}]")
             for place, said in enumerate(tool.prerequisites):
                 at = f"tools.{name}.prerequisites[{place}]"
                 one = Prerequisite.read(said, at)
@@ -140,7 +144,11 @@ def _check_tools(tools: Mapping[str, ToolDef]) -> None:
         if not _NAME.fullmatch(tool.name):
             raise InvalidWorkflow(f"tools.{key}", "a name is 1 to 64 letters, digits, _, - or .")
         if compiled(tool.spec.parameters) is None:
-            raise InvalidWorkflow(f"tools.{key}.parameters", "this is no valid JSON Schema")
+            why = flaw_in(tool.spec.parameters) or "it cannot be compiled"
+            raise InvalidWorkflow(f"tools.{key}.parameters", f"this is no valid JSON Schema: {why}")
+        function: object = tool.callable
+        if function is not None and not callable(function):
+            raise InvalidWorkflow(f"tools.{key}.callable", f"expected a function, got {type(function).__name__}")
 
 
 def _check_names(at: str, names: Sequence[str], tools: Mapping[str, ToolDef]) -> None:

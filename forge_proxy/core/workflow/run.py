@@ -14,7 +14,7 @@ from pydantic import Field
 
 from forge_proxy.core.guardrails import Settled
 from forge_proxy.core.guardrails.turn import Fault
-from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.jsontypes import JsonObject, is_integer
 from forge_proxy.core.messages import Message, MessageType, ToolCall
 from forge_proxy.core.workflow.corrections import prerequisite_nudges, step_nudges
 from forge_proxy.core.workflow.definition import Workflow
@@ -43,6 +43,13 @@ class Limits:
     max_premature: int = 3
     """Terminal calls before the required steps."""
     max_prereq_violations: int = 2
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for a budget that is none."""
+        for name in self.__slots__:
+            said: object = getattr(self, name)
+            if not is_integer(said) or said < 0:
+                raise ValueError(f"{name} is {said!r}: expected a whole number, 0 or more")
 
 
 @dataclass(frozen=True, slots=True)

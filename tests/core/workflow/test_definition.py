@@ -38,7 +38,13 @@ def workflow(
         ({"tools": [tool("no space")]}, "tools.no space: a name is 1 to 64 letters, digits, _, - or ."),
         (
             {"tools": [tool("a", schema={"type": "object", "minProperties": "x"})]},
-            "tools.a.parameters: this is",
+            "tools.a.parameters: this is no valid JSON Schema: minProperties: ",
+        ),
+        ({"required": "look"}, "required_steps: expected a list, as ['look']"),
+        ({"tools": [tool("a", "b")]}, "tools.a.prerequisites: expected a list, as ['b']"),
+        (
+            {"tools": [ToolDef(ToolSpec("a"), "x")]},  # pyright: ignore[reportArgumentType]
+            "tools.a.callable: expected a function, got str",
         ),
         ({"required": ["look"]}, "required_steps: no tool 'look'; there is: finish"),
         ({"tools": [tool("a")], "required": ["a", "a"]}, "required_steps[1]: a is named twice"),
@@ -69,6 +75,8 @@ def test_a_contradiction_is_named(wrong: dict[str, Any], said: str) -> None:
 def test_arguments_are_an_object() -> None:
     with pytest.raises(InvalidRequest, match=r"a\.parameters\.type: arguments are an object"):
         ToolSpec.from_json_schema("a", "", {"type": "array"})
+    with pytest.raises(InvalidRequest, match=r"a\.parameters: expected a JSON Schema as a dict, got NoneType"):
+        ToolSpec.from_json_schema("a", "", None)  # pyright: ignore[reportArgumentType]
 
 
 def test_terminal_tools_are_one_or_several() -> None:
