@@ -137,7 +137,7 @@ def report(
     ] = None,
 ) -> None:  # fmt: skip
     """Print results, and write them as HTML or Markdown."""
-    from forge_proxy.cli.evals.shown import show_report, write_report
+    from forge_proxy.cli.evals.shown import check_outputs, show_report, write_report
     from forge_proxy.evals.metrics import Price
     from forge_proxy.evals.reports.lines import Choice, lines_of
     from forge_proxy.evals.results import read_results
@@ -149,7 +149,9 @@ def report(
     choice = Choice(
         ablation or (), surface or (), model or (), scenario or (), tags or (), include_partial or progress, priced
     )
-    lines = lines_of(read_results(files or [DEFAULT_FILE]), choice)
+    files = files or [DEFAULT_FILE]
+    check_outputs(files, (html, markdown))
+    lines = lines_of(read_results(files), choice)
     show_report(lines, list_only=list_only, progress=progress)
     write_report(lines, html, markdown)
 

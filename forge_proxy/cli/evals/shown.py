@@ -13,13 +13,25 @@ from forge_proxy.evals.reports.lines import Choice, Line, lines_of
 from forge_proxy.evals.reports.markdown import markdown_report
 from forge_proxy.evals.reports.page import html_report
 from forge_proxy.evals.reports.table import grid, list_report, progress_report, text_report
-from forge_proxy.evals.results import ResultsError, read_results
+from forge_proxy.evals.results import ResultsError, holds_runs, read_results
 from forge_proxy.evals.scenario import Scenario
 
 
 def show_report(lines: Sequence[Line], *, list_only: bool, progress: bool) -> None:
     """Print a report."""
     print(progress_report(lines) if progress else list_report(lines) if list_only else text_report(lines))
+
+
+def check_outputs(results: Sequence[Path], outputs: Sequence[Path | None]) -> None:
+    """Raises `ResultsError` where a report would be written over results."""
+    for file in outputs:
+        if file is None:
+            continue
+        is_read = file.resolve() in [each.resolve() for each in results]
+        if is_read or holds_runs(file):
+            raise ResultsError(
+                f"{file}: it holds the runs of an eval, and the report would replace them; name another file"
+            )
 
 
 def write_report(lines: Sequence[Line], html: Path | None, markdown: Path | None) -> None:

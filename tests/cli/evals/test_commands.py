@@ -50,6 +50,31 @@ def test_results_are_reported_and_written(results: Path, tmp_path: Path) -> None
     assert text.read_text().startswith("# Eval results")
 
 
+@pytest.mark.parametrize("option", ["--markdown", "--html"])
+def test_a_report_never_replaces_runs(option: str, results: Path, tmp_path: Path) -> None:
+    other, same = tmp_path / "other.jsonl", tmp_path / "same.jsonl"
+    other.write_bytes(results.read_bytes())
+    same.symlink_to(results)
+
+    for out in (results, same, other, tmp_path / "out" / ".." / results.name):
+        before = results.read_bytes()
+        with pytest.raises(ForgeError, match="the report would replace them"):
+            CliRunner().invoke(app, ["eval", "report", str(results), option, str(out)], catch_exceptions=False)
+        assert results.read_bytes() == other.read_bytes() == before
+
+
+def test_what_cannot_be_reached_leaves_files_as_they_were(tmp_path: Path) -> None:
+    new, mine = tmp_path / "evals.jsonl", tmp_path / "mine.json"
+    mine.write_text('{"my": "json"}')
+
+    for out, told in ((new, "127.0.0.1"), (mine, r"mine\.json, line 1: not a run of an eval")):
+        words = ["eval", "run", "--backend-url", "http://127.0.0.1:1", "--out", str(out)]
+        with pytest.raises(ForgeError, match=told):
+            CliRunner().invoke(app, words, catch_exceptions=False)
+
+    assert (new.exists(), mine.read_text()) == (False, '{"my": "json"}')
+
+
 def test_partial_results_are_reported_where_that_is_asked_for(results: Path) -> None:
     assert "large" in typed("report", str(results), "--include-partial")
     assert "7 to go" in typed("report", str(results), "--progress")
