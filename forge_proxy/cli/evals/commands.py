@@ -158,7 +158,7 @@ def report(
 
 @evals.command()
 def compare(
-    first: Annotated[str, typer.Argument(metavar="A", help="A results file, or a preset, model or surface in them.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="A results file, or a preset, model, surface or key.")],
     second: Annotated[str, typer.Argument(metavar="B", help="The same.")],
     results: Annotated[Path, typer.Option("--results", help="Where the latter are looked for.")] = DEFAULT_FILE,
     surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,

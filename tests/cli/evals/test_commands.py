@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,25 @@ def test_two_files_are_compared(results: Path, tmp_path: Path) -> None:
 
     assert said[0] == f"A: tiny, runner, reforged, from {results}"
     assert said[-1].split()[:6] == ["all", "1", "100", "%", "0", "%"]
+
+
+def test_configurations_that_differ_in_one_number_are_compared_by_key(tmp_path: Path) -> None:
+    cold, warm = configuration(temperature=0.0), configuration(temperature=1.0)
+    file = tmp_path / "evals.jsonl"
+    runs = [record(config=cold), record(run=1, config=cold), unfinished(config=warm), record(run=1, config=warm)]
+    file.write_text("".join(f"{run.model_dump_json()}\n" for run in runs))
+
+    with pytest.raises(ForgeError, match="is 2 configurations: ") as refused:
+        typed("compare", "reforged", "bare", "--results", str(file))
+    first, second = re.findall(r"([0-9a-f]{10}) \(", str(refused.value))
+
+    said = typed("compare", first, second, "--results", str(file)).splitlines()
+    assert f"{first} (tiny (temperature 0), runner, reforged)" in str(refused.value)
+    assert "by its key in place of reforged" in str(refused.value)
+    assert said[:2] == ["A: tiny (temperature 0), runner, reforged", "B: tiny (temperature 1), runner, reforged"]
+    assert said[-1].split()[:6] == ["all", "2", "100", "%", "50", "%"]
+    by_label = typed("compare", "tiny (temperature 0)", "tiny (temperature 1)", "--results", str(file))
+    assert by_label.splitlines() == said
 
 
 @pytest.mark.parametrize(
