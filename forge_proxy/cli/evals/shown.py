@@ -91,15 +91,8 @@ def show_scenarios(scenarios: Sequence[Scenario], *, list_only: bool) -> None:
     if list_only:
         print("\n".join(one.name for one in scenarios))
         return
-    rows = [
-        (one.name, str(one.ideal_iterations), ", ".join(sorted(one.tags)), _quick(one), one.description)
-        for one in scenarios
-    ]
-    print(grid(("scenario", "ideal", "tags", "", "what it asks for"), rows))
+    rows = [(one.name, str(one.ideal_iterations), ", ".join(sorted(one.tags)), one.description) for one in scenarios]
+    print(grid(("scenario", "ideal", "tags", "what it asks for"), rows))
     print()
     presets = [(one.name, ", ".join(sorted(one.surfaces)), one.description) for one in PRESETS.values()]
     print(grid(("preset", "surfaces", "what is off"), presets))
-
-
-def _quick(scenario: Scenario) -> str:
-    return "quick" if scenario.quick else ""

@@ -38,7 +38,7 @@ def progress_report(lines: Sequence[Line]) -> str:
         (line.label, line.config.surface, line.config.ablation, f"{line.done}/{line.planned}", _left(line))
         for line in lines
     ]
-    return grid(("model", "surface", "preset", "runs", ""), rows)
+    return grid(("model", "surface", "preset", "runs", "left"), rows)
 
 
 def _left(line: Line) -> str:

@@ -13,6 +13,7 @@ from forge_proxy.cli.app import app
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.evals.scenarios import ALL
 from tests.evals.records import configuration, record, unfinished
+from tests.fakes.processes import ROOT
 
 
 def typed(*words: str) -> str:
@@ -37,7 +38,21 @@ def test_scenarios_are_listed() -> None:
     assert typed("list", "--list-only", "--tags", "plumbing", "--tags", "stateful").split() == [
         one.name for one in ALL if {"plumbing", "stateful"} & one.tags
     ]
-    assert "no_respond" in typed("list")
+    assert typed("list").splitlines()[0].split("  ")[-1] == "what it asks for"
+    assert len(re.split(r"  +", typed("list").splitlines()[1])) == 4  # no column without a title
+
+
+def test_presets_are_listed_by_what_is_off_as_in_the_guide() -> None:
+    def off(rows: list[str], between: str) -> dict[str, str]:
+        cells = [[cell.strip(" `") for cell in re.split(between, row)] for row in rows]
+        return {row[-3]: row[-1].partition(":")[0].partition(";")[0] for row in cells}
+
+    guide = (ROOT / "docs" / "evals.md").read_text().partition("| preset | surface | what is off |\n")[2]
+    told = [row.removesuffix(" |") for row in guide.partition("\n\n")[0].splitlines()[1:]]
+    listed = typed("list").partition("what is off\n")[2].splitlines()[1:]
+
+    assert off(listed, r"  +") == off(told, r"\|")
+    assert off(listed, r"  +")["bare"] == "all of it"
 
 
 def test_results_are_reported_and_written(results: Path, tmp_path: Path) -> None:
