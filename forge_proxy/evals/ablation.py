@@ -20,7 +20,7 @@ _PROXY: frozenset[Surface] = frozenset({"proxy"})
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """Which guardrails are left. `surfaces` are those on which the preset changes anything."""
+    """Which guardrails are left. `description` says what is off; `surfaces` are those on which that changes anything."""
 
     name: str
     description: str
@@ -63,11 +63,11 @@ class Ablation:
 
 
 _ALL = (
-    Ablation("reforged", "all guardrails"),
+    Ablation("reforged", "nothing"),
     Ablation(
         "bare",
-        "none: the first answer without a call ends the run, calls reach the tools as they were written, and the first "
-        "tool that fails ends it too",
+        "all of it: the first answer without a call ends the run, calls reach the tools as they were written, and the "
+        "first tool that fails ends it too",
         rescue=False,
         validates=False,
         loops=False,

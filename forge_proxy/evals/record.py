@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -40,18 +41,47 @@ class Configuration(BaseModel):
 
     @property
     def label(self) -> str:
-        """The model and how it is asked, in a few words."""
+        """The model and how it is asked, in a few words. `labels_of` tells more where that leaves two alike."""
+        return self.label_with(())
+
+    def label_with(self, fields: Iterable[str]) -> str:
+        """The label, with the values of some fields of `_TOLD` that are set."""
         think = {True: "thinking", False: "not thinking", None: ""}[self.think]
         mode = self.mode if self.mode != "auto" else ""
         choice = "any" if self.tool_choice == "any" else ""
         stream = "streamed" if self.stream else ""
-        beside = [part for part in (mode, think, choice, stream) if part]
+        values = [(_TOLD[name], getattr(self, name)) for name in fields]
+        more = [told.format(value) for told, value in values if value is not None]
+        beside = [part for part in (mode, think, choice, stream, *more) if part]
         return f"{self.model} ({', '.join(beside)})" if beside else self.model
 
     @property
     def key(self) -> str:
         """Ten characters that are equal for equal configurations, also where one is from before a field was added."""
         return hashlib.sha256(self.model_dump_json(exclude_defaults=True).encode()).hexdigest()[:10]
+
+
+_TOLD: Mapping[str, str] = {
+    "backend": "on {}",
+    "temperature": "temperature {:g}",
+    "seed": "seed {}",
+    "max_tokens": "{} tokens an answer",
+    "strategy": "compaction {}",
+    "budget_tokens": "budget {}",
+}
+"""How the fields are told that a label leaves out."""
+
+
+def labels_of(configs: Iterable[Configuration]) -> Mapping[str, str]:
+    """A label for each configuration, by its key: where several have the same, with all in which these differ."""
+    alike: dict[str, list[Configuration]] = {}
+    for config in configs:
+        alike.setdefault(config.label, []).append(config)
+    labels: dict[str, str] = {}
+    for group in alike.values():
+        fields = [name for name in _TOLD if len({getattr(config, name) for config in group}) > 1]
+        labels |= {config.key: config.label_with(fields) for config in group}
+    return labels
 
 
 RunKey: TypeAlias = tuple[str, str, int]

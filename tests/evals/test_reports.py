@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from typing import Any
+
+import pytest
 
 from forge_proxy.evals.record import RunRecord
 from forge_proxy.evals.reports.comparison import compared, comparison_report
@@ -38,6 +41,33 @@ def test_the_list_is_for_narrow_screens() -> None:
 
     assert lines[:2] == ["1. tiny, runner, reforged", "   90 % (70–97) of 20"]
     assert max(map(len, lines)) < 40
+
+
+@pytest.mark.parametrize(
+    ("some", "labels"),
+    [
+        ([{}, {"temperature": 0.0}], ["tiny", "tiny (temperature 0)"]),
+        ([{"temperature": 0.0}, {"temperature": 0.7}], ["tiny (temperature 0)", "tiny (temperature 0.7)"]),
+        ([{"seed": 0}, {"seed": 9}], ["tiny (seed 0)", "tiny (seed 9)"]),
+        ([{}, {"max_tokens": 50}], ["tiny", "tiny (50 tokens an answer)"]),
+        ([{}, {"strategy": "sliding"}], ["tiny (compaction sliding)", "tiny (compaction tiered)"]),
+        ([{}, {"budget_tokens": 900}], ["tiny", "tiny (budget 900)"]),
+        ([{}, {"backend": "ollama"}], ["tiny (on embedded)", "tiny (on ollama)"]),
+        (
+            [{"seed": 3}, {"seed": 3, "think": True}, {"seed": 4, "think": True}],
+            ["tiny", "tiny (thinking, seed 3)", "tiny (thinking, seed 4)"],
+        ),
+        ([{"temperature": 0.0}, {"temperature": 0.0, "model": "large"}], ["large", "tiny"]),
+        ([{"temperature": 0.0}, {"temperature": 0.0, "ablation": "bare"}], ["tiny", "tiny"]),
+    ],
+)
+def test_a_label_tells_what_lines_differ_in(some: list[dict[str, Any]], labels: list[str]) -> None:
+    lines = lines_of(record(config=configuration(**fields)) for fields in some)
+
+    assert [line.label for line in lines] == labels
+    for label in labels:
+        for report in (text_report(lines), list_report(lines), markdown_report(lines), html_report(lines)):
+            assert label in report
 
 
 def test_a_partial_configuration_is_shown_where_that_is_asked_for() -> None:

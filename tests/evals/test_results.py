@@ -52,11 +52,73 @@ def test_a_torn_last_line_is_passed_over_and_then_cut_off(tmp_path: Path) -> Non
     assert [run.run for run in read_results([path])] == [0, 1]
 
 
+RUN = record(run=0).model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        ('{"my": "json"}', 1),
+        ("my notes", 1),
+        ("{", 1),
+        ('{"config": {"debug": true}}', 1),
+        ('{"config":{"model":"mine","debug":true}}', 1),
+        (f'{RUN}\n{{"my": "json"}}', 2),
+        (f"{RUN}\nmy notes", 2),
+        (f"my notes\n{RUN[:50]}", 1),
+        ("\0\xff", 1),
+    ],
+)
+def test_a_file_that_is_not_ours_is_left_as_it_is(written: str, line: int, tmp_path: Path) -> None:
+    path = tmp_path / "my.json"
+    path.write_text(written, encoding="latin-1")
+
+    with pytest.raises(ResultsError, match=rf"my\.json, line {line}: not a run of an eval: "):
+        ResultsFile(path)
+    with pytest.raises(ResultsError, match=rf"my\.json, line {line}: not a run of an eval: "):
+        read_results([path])
+
+    assert path.read_text(encoding="latin-1") == written
+
+
+@pytest.mark.parametrize("torn", ["{", '{"config":', RUN[:50], RUN[:-1]])
+def test_wherever_a_line_is_torn_it_is_cut_off(torn: str, tmp_path: Path) -> None:
+    path = tmp_path / "evals.jsonl"
+    path.write_text(f"{RUN}\n{torn}")
+
+    ResultsFile(path).close()
+
+    assert path.read_text() == f"{RUN}\n"
+
+
+def test_a_whole_record_needs_no_end_of_line(tmp_path: Path) -> None:
+    path = tmp_path / "evals.jsonl"
+    path.write_text(RUN)
+
+    file = ResultsFile(path)
+    for run in (1, 2):
+        file.add(record(run=run))
+    file.close()
+
+    assert [run.run for run in read_results([path])] == [0, 1, 2]
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_a_file_to_which_nothing_came_is_not_left_behind(tmp_path: Path) -> None:
+    path, mine = tmp_path / "evals.jsonl", tmp_path / "mine.jsonl"
+    mine.touch()
+
+    for each in (path, mine):
+        ResultsFile(each).close()
+
+    assert (path.exists(), mine.exists()) == (False, True)
+
+
 def test_a_line_that_is_no_record_is_named(tmp_path: Path) -> None:
     path = tmp_path / "evals.jsonl"
     path.write_text(record().model_dump_json() + '\n{"scenario": "one"}\n')
 
-    with pytest.raises(ResultsError, match=r"evals\.jsonl, line 2: config: Field required"):
+    with pytest.raises(ResultsError, match=r"evals\.jsonl, line 2: not a run of an eval: config: Field required"):
         read_results([path])
 
 

@@ -137,7 +137,7 @@ def report(
     ] = None,
 ) -> None:  # fmt: skip
     """Print results, and write them as HTML or Markdown."""
-    from forge_proxy.cli.evals.shown import show_report, write_report
+    from forge_proxy.cli.evals.shown import check_outputs, show_report, write_report
     from forge_proxy.evals.metrics import Price
     from forge_proxy.evals.reports.lines import Choice, lines_of
     from forge_proxy.evals.results import read_results
@@ -149,14 +149,16 @@ def report(
     choice = Choice(
         ablation or (), surface or (), model or (), scenario or (), tags or (), include_partial or progress, priced
     )
-    lines = lines_of(read_results(files or [DEFAULT_FILE]), choice)
+    files = files or [DEFAULT_FILE]
+    check_outputs(files, (html, markdown))
+    lines = lines_of(read_results(files), choice)
     show_report(lines, list_only=list_only, progress=progress)
     write_report(lines, html, markdown)
 
 
 @evals.command()
 def compare(
-    first: Annotated[str, typer.Argument(metavar="A", help="A results file, or a preset, model or surface in them.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="A results file, or a preset, model, surface or key.")],
     second: Annotated[str, typer.Argument(metavar="B", help="The same.")],
     results: Annotated[Path, typer.Option("--results", help="Where the latter are looked for.")] = DEFAULT_FILE,
     surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,

@@ -63,7 +63,8 @@ def run_all(subjects: Sequence[Subject], wish: Wish, out: Path, *, list_only: bo
     made = _make(subjects, wish, out)
     lines = lines_of(made.records)
     print(list_report(lines) if list_only else text_report(lines))
-    print(f"\n{len(made.records)} runs are in {out}")
+    if made.records:
+        print(f"\n{len(made.records)} runs are in {out}")
     for name, fault in made.failed.items():
         print(f"forge-proxy: {name}: {fault}", file=sys.stderr)
     if made.failed:

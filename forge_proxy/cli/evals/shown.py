@@ -7,19 +7,31 @@ from pathlib import Path
 
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.evals.ablation import PRESETS
-from forge_proxy.evals.record import Configuration, RunRecord
+from forge_proxy.evals.record import Configuration, labels_of
 from forge_proxy.evals.reports.comparison import compared, comparison_report
 from forge_proxy.evals.reports.lines import Choice, Line, lines_of
 from forge_proxy.evals.reports.markdown import markdown_report
 from forge_proxy.evals.reports.page import html_report
 from forge_proxy.evals.reports.table import grid, list_report, progress_report, text_report
-from forge_proxy.evals.results import ResultsError, read_results
+from forge_proxy.evals.results import ResultsError, holds_runs, read_results
 from forge_proxy.evals.scenario import Scenario
 
 
 def show_report(lines: Sequence[Line], *, list_only: bool, progress: bool) -> None:
     """Print a report."""
     print(progress_report(lines) if progress else list_report(lines) if list_only else text_report(lines))
+
+
+def check_outputs(results: Sequence[Path], outputs: Sequence[Path | None]) -> None:
+    """Raises `ResultsError` where a report would be written over results."""
+    for file in outputs:
+        if file is None:
+            continue
+        is_read = file.resolve() in [each.resolve() for each in results]
+        if is_read or holds_runs(file):
+            raise ResultsError(
+                f"{file}: it holds the runs of an eval, and the report would replace them; name another file"
+            )
 
 
 def write_report(lines: Sequence[Line], html: Path | None, markdown: Path | None) -> None:
@@ -36,38 +48,42 @@ def write_report(lines: Sequence[Line], html: Path | None, markdown: Path | None
 
 
 def show_comparison(first: str, second: str, results: Path, choice: Choice) -> None:
-    """Compare two configurations: each is a results file, or a preset, model or surface in the results.
+    """Compare two configurations: each is a results file, or a preset, model, surface or key in the results.
 
     Raises `ResultsError` or `InvalidRequest`.
     """
-    ours, ours_named = _meant("A", first, results, choice)
-    theirs, theirs_named = _meant("B", second, results, choice)
-    print(comparison_report(compared(ours, theirs), ours_named, theirs_named))
+    ours, theirs = _meant("A", first, results, choice), _meant("B", second, results, choice)
+    labels = labels_of((ours.config, theirs.config))
+    named = [
+        f"{_told(labels[line.config.key], line.config)}{f', from {word}' if Path(word).is_file() else ''}"
+        for line, word in ((ours, first), (theirs, second))
+    ]
+    print(comparison_report(compared(ours.records, theirs.records), *named))
 
 
-def _meant(side: str, word: str, results: Path, choice: Choice) -> tuple[Sequence[RunRecord], str]:
-    """The runs of one side, which have to be of one configuration, and what that is."""
+def _meant(side: str, word: str, results: Path, choice: Choice) -> Line:
+    """The runs of one side, which have to be of one configuration."""
     is_file = Path(word).is_file()
     lines = [
         line for line in lines_of(read_results([Path(word) if is_file else results]), choice)
-        if is_file or word in _names(line.config)
+        if is_file or word in _names(line)
     ]  # fmt: skip
     if not lines:
         raise InvalidRequest(side, f"no runs of {word!r}{'' if is_file else f' in {results}'}")
     if len(lines) > 1:
-        there = "; ".join(_told(line.config) for line in lines)
-        why = f"{word} is {len(lines)} configurations: {there}; say which with --model, --surface or --ablation"
-        raise InvalidRequest(side, why)
-    told = _told(lines[0].config)
-    return lines[0].records, f"{told}, from {word}" if is_file else told
+        there = "; ".join(f"{line.config.key} ({_told(line.label, line.config)})" for line in lines)
+        how = "with --model, --surface or --ablation" + ("" if is_file else f", or by its key in place of {word}")
+        raise InvalidRequest(side, f"{word} is {len(lines)} configurations: {there}; say which {how}")
+    return lines[0]
 
 
-def _names(config: Configuration) -> tuple[str, ...]:
-    return config.ablation, config.model, config.label, config.surface, config.backend, config.mode
+def _names(line: Line) -> tuple[str, ...]:
+    one = line.config
+    return one.key, line.label, one.ablation, one.model, one.label, one.surface, one.backend, one.mode
 
 
-def _told(config: Configuration) -> str:
-    return f"{config.label}, {config.surface}, {config.ablation}"
+def _told(label: str, config: Configuration) -> str:
+    return f"{label}, {config.surface}, {config.ablation}"
 
 
 def show_scenarios(scenarios: Sequence[Scenario], *, list_only: bool) -> None:
@@ -75,15 +91,8 @@ def show_scenarios(scenarios: Sequence[Scenario], *, list_only: bool) -> None:
     if list_only:
         print("\n".join(one.name for one in scenarios))
         return
-    rows = [
-        (one.name, str(one.ideal_iterations), ", ".join(sorted(one.tags)), _quick(one), one.description)
-        for one in scenarios
-    ]
-    print(grid(("scenario", "ideal", "tags", "", "what it asks for"), rows))
+    rows = [(one.name, str(one.ideal_iterations), ", ".join(sorted(one.tags)), one.description) for one in scenarios]
+    print(grid(("scenario", "ideal", "tags", "what it asks for"), rows))
     print()
     presets = [(one.name, ", ".join(sorted(one.surfaces)), one.description) for one in PRESETS.values()]
     print(grid(("preset", "surfaces", "what is off"), presets))
-
-
-def _quick(scenario: Scenario) -> str:
-    return "quick" if scenario.quick else ""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from forge_proxy.evals.metrics import Metrics, Price, measure
-from forge_proxy.evals.record import Configuration, RunRecord
+from forge_proxy.evals.record import Configuration, RunRecord, labels_of
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """The runs of one configuration. `done` and `planned` are counted before anything was filtered."""
 
+    label: str
+    """What tells it from the other lines, together with its surface and preset."""
     config: Configuration
     records: Sequence[RunRecord]
     metrics: Metrics
@@ -67,7 +69,9 @@ def lines_of(records: Iterable[RunRecord], choice: Choice = _ALL) -> Sequence[Li
         line = _line(chosen, len(group), group[-1].planned, choice.price) if chosen else None
         if line is not None and (choice.partial or not line.is_partial):
             lines.append(line)
-    return sorted(lines, key=lambda line: (-(line.metrics.score.value or 0), line.config.label, line.config.surface))
+    labels = labels_of(line.config for line in lines)
+    lines = [replace(line, label=labels[line.config.key]) for line in lines]
+    return sorted(lines, key=lambda line: (-(line.metrics.score.value or 0), line.label, line.config.surface))
 
 
 def scenarios_of(lines: Sequence[Line]) -> Sequence[str]:
@@ -80,4 +84,5 @@ def _line(records: Sequence[RunRecord], done: int, planned: int, price: Price | 
     for record in records:
         grouped.setdefault(record.scenario, []).append(record)
     by_scenario = {name: measure(group) for name, group in grouped.items()}
-    return Line(records[0].config, records, measure(records), by_scenario, done, planned, price)
+    config = records[0].config
+    return Line(config.label, config, records, measure(records), by_scenario, done, planned, price)

@@ -26,7 +26,7 @@ def worth_rows(lines: Sequence[Line]) -> list[tuple[str, ...]]:
     """What is lost under each preset, as `WORTH` names it."""
     return [
         (
-            one.config.label,
+            one.label,
             one.config.surface,
             one.config.ablation,
             str(one.all.pairs.total),

@@ -46,7 +46,7 @@ def scores_plot(lines: Sequence[Line]) -> str:
         found = score.interval
         if score.value is None or found is None:
             continue
-        name = f"{line.config.label} · {line.config.surface} · {line.config.ablation}"
+        name = f"{line.label} · {line.config.surface} · {line.config.ablation}"
         told = f"{percent(score)} ({interval(score)})"
         title = f"{name}: {score.hits} of {score.of}, {told}"
         kind = line.config.ablation if line.config.ablation in ("reforged", "bare") else "other"
@@ -65,7 +65,7 @@ def worth_plot(worths: Sequence[Worth]) -> str:
         found = pairs.interval
         if pairs.difference is None or found is None:
             continue
-        name = f"{worth.config.label} · {worth.config.surface} · {worth.config.ablation}"
+        name = f"{worth.label} · {worth.config.surface} · {worth.config.ablation}"
         title = f"{name}: {points(pairs.difference)} points ({span(found)}), p = {pairs.p:.2g}, {pairs.total} pairs"
         kind = "bare" if worth.config.ablation == "bare" else "other"
         low, high = 100 * found.low, min(50.0, 100 * found.high)
@@ -94,7 +94,7 @@ def speed_plot(lines: Sequence[Line]) -> str:
         )
     for line in timed:
         seconds, score = line.metrics.seconds or 0, line.metrics.score
-        name = f"{line.config.label} · {line.config.surface} · {line.config.ablation}"
+        name = f"{line.label} · {line.config.surface} · {line.config.ablation}"
         kind = line.config.ablation if line.config.ablation in ("reforged", "bare") else "other"
         parts.append(
             f'<circle class="{kind}" cx="{left + width * seconds / most:.1f}" '

@@ -27,7 +27,7 @@ def list_report(lines: Sequence[Line]) -> str:
     out: list[str] = []
     for number, line in enumerate(lines, 1):
         config, metrics = line.config, line.metrics
-        out.append(f"{number}. {config.label}, {config.surface}, {config.ablation}")
+        out.append(f"{number}. {line.label}, {config.surface}, {config.ablation}")
         out.append(f"   {percent(metrics.score)} ({interval(metrics.score)}) of {metrics.score.of}")
     return "\n".join(out) or "no runs to report"
 
@@ -35,10 +35,10 @@ def list_report(lines: Sequence[Line]) -> str:
 def progress_report(lines: Sequence[Line]) -> str:
     """How many runs of each configuration there are, of how many that were planned."""
     rows = [
-        (line.config.label, line.config.surface, line.config.ablation, f"{line.done}/{line.planned}", _left(line))
+        (line.label, line.config.surface, line.config.ablation, f"{line.done}/{line.planned}", _left(line))
         for line in lines
     ]
-    return grid(("model", "surface", "preset", "runs", ""), rows)
+    return grid(("model", "surface", "preset", "runs", "left"), rows)
 
 
 def _left(line: Line) -> str:
@@ -59,7 +59,7 @@ def _summary(number: int, line: Line) -> tuple[str, ...]:
     config, metrics = line.config, line.metrics
     return (
         str(number),
-        config.label,
+        line.label,
         config.surface,
         config.ablation,
         str(metrics.score.of),

@@ -16,6 +16,7 @@ WHOLE = "reforged"
 class Worth:
     """A preset and its runs beside those of `reforged`: `all` is how much it loses."""
 
+    label: str
     config: Configuration
     all: Compared
 
@@ -29,7 +30,7 @@ def worths_of(lines: Sequence[Line]) -> Iterator[Worth]:
             continue
         rows = compared(base.records, line.records)
         if rows:
-            yield Worth(line.config, rows[-1])
+            yield Worth(line.label, line.config, rows[-1])
 
 
 def _apart_from_preset(config: Configuration) -> str:

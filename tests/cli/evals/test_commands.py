@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from forge_proxy.cli.app import app
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.evals.scenarios import ALL
 from tests.evals.records import configuration, record, unfinished
+from tests.fakes.processes import ROOT
 
 
 def typed(*words: str) -> str:
@@ -36,7 +38,21 @@ def test_scenarios_are_listed() -> None:
     assert typed("list", "--list-only", "--tags", "plumbing", "--tags", "stateful").split() == [
         one.name for one in ALL if {"plumbing", "stateful"} & one.tags
     ]
-    assert "no_respond" in typed("list")
+    assert typed("list").splitlines()[0].split("  ")[-1] == "what it asks for"
+    assert len(re.split(r"  +", typed("list").splitlines()[1])) == 4  # no column without a title
+
+
+def test_presets_are_listed_by_what_is_off_as_in_the_guide() -> None:
+    def off(rows: list[str], between: str) -> dict[str, str]:
+        cells = [[cell.strip(" `") for cell in re.split(between, row)] for row in rows]
+        return {row[-3]: row[-1].partition(":")[0].partition(";")[0] for row in cells}
+
+    guide = (ROOT / "docs" / "evals.md").read_text().partition("| preset | surface | what is off |\n")[2]
+    told = [row.removesuffix(" |") for row in guide.partition("\n\n")[0].splitlines()[1:]]
+    listed = typed("list").partition("what is off\n")[2].splitlines()[1:]
+
+    assert off(listed, r"  +") == off(told, r"\|")
+    assert off(listed, r"  +")["bare"] == "all of it"
 
 
 def test_results_are_reported_and_written(results: Path, tmp_path: Path) -> None:
@@ -48,6 +64,31 @@ def test_results_are_reported_and_written(results: Path, tmp_path: Path) -> None
     assert f"written: {page}" in said
     assert page.read_text().startswith("<!doctype html>")
     assert text.read_text().startswith("# Eval results")
+
+
+@pytest.mark.parametrize("option", ["--markdown", "--html"])
+def test_a_report_never_replaces_runs(option: str, results: Path, tmp_path: Path) -> None:
+    other, same = tmp_path / "other.jsonl", tmp_path / "same.jsonl"
+    other.write_bytes(results.read_bytes())
+    same.symlink_to(results)
+
+    for out in (results, same, other, tmp_path / "out" / ".." / results.name):
+        before = results.read_bytes()
+        with pytest.raises(ForgeError, match="the report would replace them"):
+            CliRunner().invoke(app, ["eval", "report", str(results), option, str(out)], catch_exceptions=False)
+        assert results.read_bytes() == other.read_bytes() == before
+
+
+def test_what_cannot_be_reached_leaves_files_as_they_were(tmp_path: Path) -> None:
+    new, mine = tmp_path / "evals.jsonl", tmp_path / "mine.json"
+    mine.write_text('{"my": "json"}')
+
+    for out, told in ((new, "127.0.0.1"), (mine, r"mine\.json, line 1: not a run of an eval")):
+        words = ["eval", "run", "--backend-url", "http://127.0.0.1:1", "--out", str(out)]
+        with pytest.raises(ForgeError, match=told):
+            CliRunner().invoke(app, words, catch_exceptions=False)
+
+    assert (new.exists(), mine.read_text()) == (False, '{"my": "json"}')
 
 
 def test_partial_results_are_reported_where_that_is_asked_for(results: Path) -> None:
@@ -74,6 +115,25 @@ def test_two_files_are_compared(results: Path, tmp_path: Path) -> None:
 
     assert said[0] == f"A: tiny, runner, reforged, from {results}"
     assert said[-1].split()[:6] == ["all", "1", "100", "%", "0", "%"]
+
+
+def test_configurations_that_differ_in_one_number_are_compared_by_key(tmp_path: Path) -> None:
+    cold, warm = configuration(temperature=0.0), configuration(temperature=1.0)
+    file = tmp_path / "evals.jsonl"
+    runs = [record(config=cold), record(run=1, config=cold), unfinished(config=warm), record(run=1, config=warm)]
+    file.write_text("".join(f"{run.model_dump_json()}\n" for run in runs))
+
+    with pytest.raises(ForgeError, match="is 2 configurations: ") as refused:
+        typed("compare", "reforged", "bare", "--results", str(file))
+    first, second = re.findall(r"([0-9a-f]{10}) \(", str(refused.value))
+
+    said = typed("compare", first, second, "--results", str(file)).splitlines()
+    assert f"{first} (tiny (temperature 0), runner, reforged)" in str(refused.value)
+    assert "by its key in place of reforged" in str(refused.value)
+    assert said[:2] == ["A: tiny (temperature 0), runner, reforged", "B: tiny (temperature 1), runner, reforged"]
+    assert said[-1].split()[:6] == ["all", "2", "100", "%", "50", "%"]
+    by_label = typed("compare", "tiny (temperature 0)", "tiny (temperature 1)", "--results", str(file))
+    assert by_label.splitlines() == said
 
 
 @pytest.mark.parametrize(
