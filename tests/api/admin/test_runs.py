@@ -253,6 +253,32 @@ def _tool(**fields: Any) -> JsonDict:
     return _with(tools={"finish": {"parameters": NUMBER, **fields}}, terminal_tool="finish")
 
 
+_NO_TEXT = "Input should be a valid string"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            _tool(execute={"by": "carrier"}),
+            "workflow.tools.finish.execute.by: expected one of caller, arguments, http, mcp",
+        ),
+        (_tool(execute={"by": "mcp", "server": {"url": 5}}), f"workflow.tools.finish.execute.server.url: {_NO_TEXT}"),
+        (_with(terminal_tool=5), f"workflow.terminal_tool: {_NO_TEXT}, or: Input should be a valid list"),
+        (_tool(prerequisites=[{}]), "workflow.tools.finish.prerequisites.0.tool: Field required"),
+        (
+            _tool(prerequisites=[{"tool": 5}]),
+            "workflow.tools.finish.prerequisites.0.tool: Input should be a valid string",
+        ),
+    ],
+)
+async def test_the_words_name_fields_of_the_submission_and_no_types_of_ours(body: JsonDict, said: str) -> None:
+    async with world() as client:
+        answer = await client.post(RUNS, json=body)
+
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, said)
+
+
 CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 
 
