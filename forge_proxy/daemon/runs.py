@@ -33,7 +33,7 @@ from forge_proxy.workflows.runs.errors import StoreTaken, StoreUnavailable, Tool
 from forge_proxy.workflows.runs.ports import Declaration, RunStore
 from forge_proxy.workflows.runs.records import Run
 from forge_proxy.workflows.runs.service import Runs
-from forge_proxy.workflows.runs.toolbox import OWN, OwnTools
+from forge_proxy.workflows.runs.toolbox import OWN, OwnTools, parameters_of
 from forge_proxy.workflows.tools import Executor
 
 _EXECUTION: TypeAdapter[ByHttp | ByMcp] = TypeAdapter(Execution)
@@ -116,8 +116,9 @@ class ToolServers:
         except ValidationError as exc:
             wrong = wrong_field(exc.errors(), dict(tool.execute))
             raise InvalidRequest(f"{at}.execute.{wrong.at}", wrong.why) from exc
+        parameters = parameters_of(tool, at) if isinstance(how, ByHttp) else tool.parameters
         try:
-            return await self._toolbox.declare(at, tool.name, how, tool.description, tool.parameters)
+            return await self._toolbox.declare(at, tool.name, how, tool.description, parameters)
         except ToolServerUnusable as error:
             raise ToolUnusable(str(error)) from error
 
