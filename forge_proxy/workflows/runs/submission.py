@@ -48,7 +48,7 @@ class DeclaredTool(BaseModel):
     )
     parameters: dict[str, Json] | None = Field(
         default=None,
-        description="JSON Schema of its arguments, which are an object. Only of an MCP server's tool may it be left out:"
+        description="JSON Schema of its arguments, which are an object. Of an MCP server's tool it may be left out:"
         " the server says it then.",
     )
     prerequisites: list[str | NeededBefore] = Field(
