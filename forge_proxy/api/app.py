@@ -110,7 +110,7 @@ async def _forge_error(request: Request, exc: Exception) -> Response:
 
 async def _wrong_field(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, RequestValidationError)  # noqa: S101  # it is registered for that
-    return await _forge_error(request, wrong_field(list(exc.errors())))
+    return await _forge_error(request, wrong_field(list(exc.errors()), exc.body))
 
 
 async def _http_error(request: Request, exc: Exception) -> Response:

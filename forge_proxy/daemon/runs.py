@@ -33,10 +33,11 @@ from forge_proxy.workflows.runs.errors import StoreTaken, StoreUnavailable, Tool
 from forge_proxy.workflows.runs.ports import Declaration, RunStore
 from forge_proxy.workflows.runs.records import Run
 from forge_proxy.workflows.runs.service import Runs
-from forge_proxy.workflows.runs.toolbox import OwnTools
+from forge_proxy.workflows.runs.toolbox import OWN, OwnTools, parameters_of
 from forge_proxy.workflows.tools import Executor
 
 _EXECUTION: TypeAdapter[ByHttp | ByMcp] = TypeAdapter(Execution)
+_WAYS = ("http", "mcp")
 _AGAIN_AFTER = 2.0
 """Seconds after which a store is tried again that another daemon has: one that is being stopped, perhaps."""
 _LONGEST_SILENCE = 3600.0
@@ -108,15 +109,16 @@ class ToolServers:
 
     async def declare(self, tool: Declaration, at: str) -> ToolSpec:
         """See the port."""
+        if tool.execute.get("by") not in _WAYS:
+            raise InvalidRequest(f"{at}.execute.by", f"expected one of {', '.join((*OWN, *_WAYS))}")
         try:
             how = _EXECUTION.validate_python(dict(tool.execute))
         except ValidationError as exc:
-            wrong = wrong_field(exc.errors())
-            field = wrong.at.removeprefix(f"{tool.execute.get('by')}.")
-            place = "by" if field == "body" else field
-            raise InvalidRequest(f"{at}.execute.{place}", wrong.why) from exc
+            wrong = wrong_field(exc.errors(), dict(tool.execute))
+            raise InvalidRequest(f"{at}.execute.{wrong.at}", wrong.why) from exc
+        parameters = parameters_of(tool, at) if isinstance(how, ByHttp) else tool.parameters
         try:
-            return await self._toolbox.declare(at, tool.name, how, tool.description, tool.parameters)
+            return await self._toolbox.declare(at, tool.name, how, tool.description, parameters)
         except ToolServerUnusable as error:
             raise ToolUnusable(str(error)) from error
 

@@ -17,6 +17,7 @@ from forge_proxy.api.admin.runs import RunDesk
 from forge_proxy.api.admin.sampling import SamplingChoice
 from forge_proxy.api.admin.settings import SettingsDesk
 from forge_proxy.api.admin.status import StatusBoard
+from forge_proxy.api.admin.strict import StrictRoute
 from forge_proxy.api.admin.text_answers import TextAnswerFigures
 from forge_proxy.api.identity import request_id_of
 
@@ -71,7 +72,7 @@ def add_admin_routes(app: FastAPI, parts: AdminParts, keepalive_seconds: float) 
         method: str, path: str, endpoint: Callable[..., Any], summary: str, errors: dict[int | str, Any] | None = None
     ) -> None:
         name = f"{method.lower()}{path.translate(str.maketrans('/-', '__', '{}'))}".replace(":path", "")
-        app.add_api_route(
+        app.router.add_api_route(
             PREFIX + path,
             endpoint,
             methods=[method],
@@ -80,6 +81,7 @@ def add_admin_routes(app: FastAPI, parts: AdminParts, keepalive_seconds: float) 
             operation_id=name,
             tags=["admin"],
             dependencies=[Depends(_with_request_id)],
+            route_class_override=StrictRoute,
         )
 
     board, desk, settings = StatusBoard(parts), BackendDesk(parts), SettingsDesk(parts.configuration)

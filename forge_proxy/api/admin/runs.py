@@ -14,7 +14,7 @@ from forge_proxy.workflows.runs.documents import Failure, Outcome, messages_of, 
 from forge_proxy.workflows.runs.driving import open_calls
 from forge_proxy.workflows.runs.outputs import ToolOutput
 from forge_proxy.workflows.runs.records import Run, RunHead, RunStatus
-from forge_proxy.workflows.runs.service import Runs
+from forge_proxy.workflows.runs.service import Runs, is_run_id
 from forge_proxy.workflows.runs.submission import Submission, read_submission
 from forge_proxy.workflows.runs.transcript import WrittenCall
 
@@ -102,8 +102,8 @@ class RunDesk:
         status: Annotated[RunStatus | None, Query(description="Only those in this state.")] = None,
     ) -> RunPage:
         """The runs, newest first."""
-        if before is not None and not before.isprintable():
-            raise InvalidRequest("before", "expected the id of a run")
+        if before is not None and not is_run_id(before):
+            raise InvalidRequest("before", "expected the id of a run, such as `next` of the page before")
         found = await self._runs.list(before=before, limit=limit + 1, status=status)
         more = found[limit - 1].id if found[limit:] else None
         return RunPage(data=[_listed(head) for head in found[:limit]], next=more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -272,6 +273,11 @@ class Runs:
 def _new_id(now: float) -> str:
     """Ids sort by the time they were made at."""
     return f"run_{round(now * 1000):012x}{secrets.token_hex(6)}"
+
+
+def is_run_id(text: str) -> bool:
+    """Whether a run may have this id, or may have had it."""
+    return re.fullmatch("run_[0-9a-f]{24,}", text) is not None
 
 
 def digest_of(submission: Submission) -> str:

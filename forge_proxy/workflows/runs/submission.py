@@ -48,7 +48,8 @@ class DeclaredTool(BaseModel):
     )
     parameters: dict[str, Json] | None = Field(
         default=None,
-        description="JSON Schema of its arguments, which are an object; of an MCP server's tool by default its own.",
+        description="JSON Schema of its arguments, which are an object. Of an MCP server's tool it may be left out:"
+        " the server says it then.",
     )
     prerequisites: list[str | NeededBefore] = Field(
         default_factory=list[str | NeededBefore], max_length=64, description="Tools that have to have succeeded before."

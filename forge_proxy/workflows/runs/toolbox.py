@@ -14,7 +14,14 @@ from forge_proxy.workflows.tools import Executor, told
 
 OWN = ("caller", "arguments")
 """Ways that begin and end here."""
-_ANY_OBJECT: JsonObject = {"type": "object", "properties": {}}
+
+
+def parameters_of(tool: Declaration, at: str) -> JsonObject:
+    """The parameters of a tool that nobody but its declaration knows. Raises `InvalidRequest`."""
+    if tool.parameters is None:
+        why = "required: a JSON Schema of type object; {} is any. Only tools of MCP servers may leave it to the server"
+        raise InvalidRequest(f"{at}.parameters", why)
+    return tool.parameters
 
 
 class OwnTools:
@@ -32,8 +39,7 @@ class OwnTools:
             return await self._others.declare(tool, at)
         if extra := [name for name in tool.execute if name != "by"]:
             raise InvalidRequest(f"{at}.execute.{extra[0]}", f"no such field where a tool is executed by {by}")
-        parameters = _ANY_OBJECT if tool.parameters is None else tool.parameters
-        return ToolSpec(tool.name, parameters, tool.description or "")
+        return ToolSpec(tool.name, parameters_of(tool, at), tool.description or "")
 
     def executor(self, executes: Mapping[str, JsonObject], run_id: str) -> Executor:
         """See `ports.Toolbox`."""

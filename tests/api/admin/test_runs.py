@@ -198,6 +198,34 @@ async def test_runs_are_listed_page_by_page_and_by_status() -> None:
     assert none == {"data": [], "next": None}
 
 
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("?before=zzz", "before"),
+        ("?cursor=run_1", "cursor"),
+        ("?limit=1&after=2", "after"),
+        ("/x/events?from=1", "from"),
+    ],
+)
+async def test_a_page_that_there_is_not_is_refused(path: str, field: str) -> None:
+    async with world() as client:
+        answer = await client.get(f"{RUNS}{path}")
+
+    assert error(answer) == (400, None, field)
+
+
+async def test_a_page_begins_after_a_run_that_is_deleted_too() -> None:
+    async with world(FINISH, FINISH) as client:
+        made = [(await client.post(RUNS, json=run())).json()["id"] for _ in range(2)]
+        for run_id in made:
+            await watched(client, run_id)
+        older, newer = sorted(made)
+        await client.delete(f"{RUNS}/{newer}")
+        page = (await client.get(RUNS, params={"before": newer})).json()
+
+    assert [one["id"] for one in page["data"]] == [older]
+
+
 async def test_a_run_is_deleted_once_it_has_ended() -> None:
     async with world(LOOK) as client:
         found = await waiting(client, run())
@@ -253,6 +281,32 @@ def _tool(**fields: Any) -> JsonDict:
     return _with(tools={"finish": {"parameters": NUMBER, **fields}}, terminal_tool="finish")
 
 
+_NO_TEXT = "Input should be a valid string"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            _tool(execute={"by": "carrier"}),
+            "workflow.tools.finish.execute.by: expected one of caller, arguments, http, mcp",
+        ),
+        (_tool(execute={"by": "mcp", "server": {"url": 5}}), f"workflow.tools.finish.execute.server.url: {_NO_TEXT}"),
+        (_with(terminal_tool=5), f"workflow.terminal_tool: {_NO_TEXT}, or: Input should be a valid list"),
+        (_tool(prerequisites=[{}]), "workflow.tools.finish.prerequisites.0.tool: Field required"),
+        (
+            _tool(prerequisites=[{"tool": 5}]),
+            "workflow.tools.finish.prerequisites.0.tool: Input should be a valid string",
+        ),
+    ],
+)
+async def test_the_words_name_fields_of_the_submission_and_no_types_of_ours(body: JsonDict, said: str) -> None:
+    async with world() as client:
+        answer = await client.post(RUNS, json=body)
+
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, said)
+
+
 CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 
 
@@ -273,6 +327,9 @@ CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments":
         (_tool(prerequisites=["x"]), "workflow.tools.finish.prerequisites[0]"),
         (_tool(parameters={"type": "array"}), "workflow.tools.finish.parameters.type"),
         (_tool(parameters={"properties": 7}), "workflow.tools.finish.parameters"),
+        (_tool(parameters=None), "workflow.tools.finish.parameters"),
+        (_tool(parameters=None, execute={"by": "arguments"}), "workflow.tools.finish.parameters"),
+        (_tool(parameters=None, execute={"by": "http", "url": "http://a.example"}), "workflow.tools.finish.parameters"),
         (_tool(execute={}), "workflow.tools.finish.execute.by"),
         (_tool(execute={"by": "magic"}), "workflow.tools.finish.execute.by"),
         (_tool(execute={"by": "caller", "url": "x"}), "workflow.tools.finish.execute.url"),
@@ -323,6 +380,22 @@ async def test_json_that_cannot_be_stored_is_refused() -> None:
         )
 
     assert (nested.status_code, half.status_code) == (400, 400)
+
+
+@pytest.mark.parametrize("word", ["NaN", "-Infinity", "1e999", '"\\x"', "\xff"])
+async def test_what_is_no_json_is_refused(word: str) -> None:
+    headers = {"content-type": "application/json"}
+    async with world(LOOK) as client:
+        found = await waiting(client, run())
+        call = found["required_action"][0]["id"]
+        outputs = f'{{"outputs": [{{"tool_call_id": "{call}", "output": {{"t": {word}}}}}]}}'.encode("latin-1")
+        posted = await client.post(f"{RUNS}/{found['id']}/tool_outputs", content=outputs, headers=headers)
+        body = json.dumps(run(metadata={"a": 1})).replace('{"a": 1}', f'{{"a": {word}}}').encode("latin-1")
+        submitted = await client.post(RUNS, content=body, headers=headers)
+        now = (await client.get(f"{RUNS}/{found['id']}")).json()
+
+    assert error(posted) == error(submitted) == (400, None, "body")
+    assert now["status"] == "requires_action"
 
 
 async def test_a_store_that_cannot_be_opened_is_a_503_and_everything_else_goes_on() -> None:

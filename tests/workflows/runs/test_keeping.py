@@ -96,7 +96,7 @@ class Failing(StoredRuns):
 SUBMISSION = {
     "workflow": {
         "name": "w",
-        "tools": {"ask": {}, "finish": {"execute": {"by": "arguments"}}},
+        "tools": {"ask": {"parameters": {}}, "finish": {"parameters": {}, "execute": {"by": "arguments"}}},
         "terminal_tool": "finish",
         "system_prompt_template": "",
     },
