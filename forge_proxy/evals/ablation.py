@@ -20,7 +20,7 @@ _PROXY: frozenset[Surface] = frozenset({"proxy"})
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """Which guardrails are left. `description` says what is off; `surfaces` are those on which that changes anything."""
+    """Which guardrails are left. `description` says what is off; `surfaces` are those where that changes anything."""
 
     name: str
     description: str

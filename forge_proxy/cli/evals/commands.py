@@ -137,7 +137,7 @@ def report(
     ] = None,
 ) -> None:  # fmt: skip
     """Print results, and write them as HTML or Markdown."""
-    from forge_proxy.cli.evals.shown import check_outputs, show_report, write_report
+    from forge_proxy.cli.evals.shown import check_choice, check_outputs, presets_of, show_report, write_report
     from forge_proxy.evals.metrics import Price
     from forge_proxy.evals.reports.lines import Choice, lines_of
     from forge_proxy.evals.results import read_results
@@ -147,11 +147,19 @@ def report(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--price") from error
     choice = Choice(
-        ablation or (), surface or (), model or (), scenario or (), tags or (), include_partial or progress, priced
+        presets_of(ablation),
+        surface or (),
+        model or (),
+        scenario or (),
+        tags or (),
+        include_partial or progress,
+        priced,
     )
     files = files or [DEFAULT_FILE]
     check_outputs(files, (html, markdown))
-    lines = lines_of(read_results(files), choice)
+    records = read_results(files)
+    check_choice(choice, records)
+    lines = lines_of(records, choice)
     show_report(lines, list_only=list_only, progress=progress)
     write_report(lines, html, markdown)
 
@@ -165,10 +173,10 @@ def compare(
     model: Models = None,
 ) -> None:  # fmt: skip
     """Compare two configurations run for run: differences with intervals, and McNemar's test."""
-    from forge_proxy.cli.evals.shown import show_comparison
+    from forge_proxy.cli.evals.shown import presets_of, show_comparison
     from forge_proxy.evals.reports.lines import Choice
 
-    choice = Choice(ablation or (), surface or (), model or (), scenario or (), tags or (), partial=True)
+    choice = Choice(presets_of(ablation), surface or (), model or (), scenario or (), tags or (), partial=True)
     show_comparison(first, second, results, choice)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.evals.ablation import PRESETS
-from forge_proxy.evals.record import Configuration, labels_of
+from forge_proxy.evals.ablation import PRESETS, SURFACES
+from forge_proxy.evals.record import Configuration, RunRecord, labels_of
 from forge_proxy.evals.reports.comparison import compared, comparison_report
 from forge_proxy.evals.reports.lines import Choice, Line, lines_of
 from forge_proxy.evals.reports.markdown import markdown_report
@@ -15,6 +15,27 @@ from forge_proxy.evals.reports.page import html_report
 from forge_proxy.evals.reports.table import grid, list_report, progress_report, text_report
 from forge_proxy.evals.results import ResultsError, holds_runs, read_results
 from forge_proxy.evals.scenario import Scenario
+from forge_proxy.evals.scenarios import ALL, TAGS, check_words
+
+
+def presets_of(names: Sequence[str] | None) -> Sequence[str]:
+    """Those that a report is of, as a `Choice` has them: none for all."""
+    return () if names is None or "all" in names else names
+
+
+def check_choice(choice: Choice, records: Sequence[RunRecord]) -> None:
+    """Raises `InvalidRequest` for a name that neither we know nor the results, which may be of an older version."""
+    check_words("scenario", choice.scenarios, _each(one.name for one in ALL) + _each(one.scenario for one in records))
+    check_words("tags", choice.tags, TAGS + _each(tag for one in records for tag in one.tags))
+    check_words("ablation", choice.ablations, _each(PRESETS) + _each(one.config.ablation for one in records))
+    check_words("surface", choice.surfaces, SURFACES)
+    if records:
+        configs = [one.config for one in records]
+        check_words("model", choice.models, _each(name for one in configs for name in (one.model, one.label)))
+
+
+def _each(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
 
 
 def show_report(lines: Sequence[Line], *, list_only: bool, progress: bool) -> None:
@@ -64,8 +85,10 @@ def show_comparison(first: str, second: str, results: Path, choice: Choice) -> N
 def _meant(side: str, word: str, results: Path, choice: Choice) -> Line:
     """The runs of one side, which have to be of one configuration."""
     is_file = Path(word).is_file()
+    records = read_results([Path(word) if is_file else results])
+    check_choice(choice, records)
     lines = [
-        line for line in lines_of(read_results([Path(word) if is_file else results]), choice)
+        line for line in lines_of(records, choice)
         if is_file or word in _names(line)
     ]  # fmt: skip
     if not lines:

@@ -42,15 +42,16 @@ def find(names: Sequence[str] = (), tags: Sequence[str] = ()) -> tuple[Scenario,
 
     Raises `InvalidRequest` for a name or tag that there is none of, and where no scenario fits both.
     """
-    _check("scenario", names, [scenario.name for scenario in ALL])
-    _check("tags", tags, TAGS)
+    check_words("scenario", names, [scenario.name for scenario in ALL])
+    check_words("tags", tags, TAGS)
     found = tuple(one for one in ALL if (not names or one.name in names) and (not tags or one.tags & set(tags)))
     if not found:
         raise InvalidRequest("tags", f"none of these scenarios has a tag of {', '.join(tags)}")
     return found
 
 
-def _check(at: str, said: Sequence[str], known: Sequence[str]) -> None:
+def check_words(at: str, said: Sequence[str], known: Sequence[str]) -> None:
+    """Raises `InvalidRequest` for a word that is not known, with those that it is like."""
     for word in said:
         if word not in known:
             near = get_close_matches(word, known)

@@ -56,6 +56,8 @@ def test_presets_are_listed_by_what_is_off_as_in_the_guide() -> None:
 
 
 def test_results_are_reported_and_written(results: Path, tmp_path: Path) -> None:
+    assert typed("report", str(results), "--ablation", "all") == typed("report", str(results))
+    assert typed("report", str(results), "--scenario", "basic_2step").startswith("no runs to report")
     page, text = tmp_path / "out" / "evals.html", tmp_path / "evals.md"
 
     said = typed("report", str(results), "--html", str(page), "--markdown", str(text))
@@ -142,6 +144,13 @@ def test_configurations_that_differ_in_one_number_are_compared_by_key(tmp_path: 
         (["compare", "bare", "huge"], "B: no runs of 'huge'"),
         (["compare", "bare", "reforged"], "B: reforged is 2 configurations: "),
         (["report", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
+        (["report", "--scenario", "basic_2stp"], "scenario: there is no 'basic_2stp'; did you mean basic_2step"),
+        (["report", "--scenario", "oen"], "scenario: there is no 'oen'; did you mean one"),
+        (["report", "--ablation", "bear"], "ablation: there is no 'bear'; did you mean bare"),
+        (["report", "--tags", "quik"], "tags: there is no 'quik'; did you mean quick"),
+        (["report", "--surface", "poxy"], "surface: there is no 'poxy'; did you mean proxy"),
+        (["report", "--model", "huge"], "model: there is no 'huge'; there is: tiny, large"),
+        (["compare", "bare", "reforged", "--scenario", "oen"], "scenario: there is no 'oen'; did you mean one"),
         (["run", "--scenario", "basic_2stp"], "scenario: there is no 'basic_2stp'; did you mean basic_2step"),
         (["run", "--quick", "--ablation", "bare"], "it chooses these itself: leave out --ablation"),
         (["run", "--ablation", "bear"], "ablation: no preset 'bear'"),
@@ -149,7 +158,7 @@ def test_configurations_that_differ_in_one_number_are_compared_by_key(tmp_path: 
     ],
 )
 def test_what_there_is_not_is_told(words: list[str], told: str, results: Path) -> None:
-    beside = ["--results", str(results)] if words[0] == "compare" else []
+    beside = {"compare": ["--results", str(results)], "report": [str(results)]}.get(words[0], [])
 
     with pytest.raises(ForgeError, match=told):
         CliRunner().invoke(app, ["eval", *words, *beside], catch_exceptions=False)
