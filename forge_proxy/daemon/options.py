@@ -111,6 +111,8 @@ def refuse_unheard(options: Mapping[str, Any], choice: Choice) -> None:
             )
     if choice.launch is None and choice.kind != "llama-server" and options.get("slot_id") is not None:
         raise BackendChoiceError(f"slot_id is for a llama.cpp server; {choice.kind} has no slots that can be chosen")
+    if choice.launch is not None and options.get("api_key") is not None:
+        raise BackendChoiceError("api_key is for a server that runs already; one that is started here has a new one")
     if choice.kind in ("openai", "anthropic") and options.get("think") is not None:
         raise BackendChoiceError(
             f"think is for llama.cpp and Ollama; what {choice.kind} has for it goes into each request, as "
