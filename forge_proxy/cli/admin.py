@@ -10,6 +10,7 @@ import typer
 
 from forge_proxy.cli.remote import DEFAULT_URL, Remote
 from forge_proxy.cli.shown import budget_words, preview_rows, show, show_rows, status_rows
+from forge_proxy.core.budget import LARGEST, SMALLEST
 from forge_proxy.core.guardrails.policy import SWITCHES
 from forge_proxy.core.jsontypes import Json, is_list, is_object
 
@@ -194,7 +195,9 @@ def set_compaction(
 def preview(
     context: typer.Context,
     file: Annotated[typer.FileText, typer.Argument(help="A recorded request, or its messages; - is stdin.")],
-    budget_tokens: Annotated[int | None, typer.Option("--budget", help="Tokens, in place of the model's.")] = None,
+    budget_tokens: Annotated[
+        int | None, typer.Option("--budget", min=SMALLEST, max=LARGEST, help="Tokens, in place of the model's.")
+    ] = None,
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from forge_proxy.core.budget import LARGEST, SMALLEST
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.compaction import What
 from forge_proxy.core.compaction.policy import CompactionPolicy
@@ -35,7 +36,9 @@ class PreviewRequest(BaseModel):
     messages: list[dict[str, Any]] = Field(min_length=1)
     tools: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]], description="They take tokens too.")
     model: str | None = Field(default=None, description="Whose tokens and budget; default: the one that answers.")
-    budget_tokens: int | None = Field(default=None, ge=1, description="In place of the model's budget.")
+    budget_tokens: int | None = Field(
+        default=None, ge=SMALLEST, le=LARGEST, description="In place of the model's budget."
+    )
     policy: CompactionPolicy | None = Field(default=None, description="In place of the one that holds.")
 
 

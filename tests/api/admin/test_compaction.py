@@ -65,7 +65,7 @@ async def test_what_is_previewed_is_what_is_done() -> None:
     ("asked", "used", "fits"),
     [
         ({"budget_tokens": 4000}, None, True),
-        ({"budget_tokens": 100}, 2, False),
+        ({"messages": history(recent=800), "budget_tokens": 256}, 2, False),
         ({"policy": {"strategy": "none"}}, None, False),
         ({"policy": {"strategy": "sliding", "keep_recent": 1}}, 1, True),
         ({"policy": {"keep_recent": 3}}, None, False),
@@ -85,7 +85,7 @@ async def test_a_preview_for_another_budget_or_policy(asked: dict[str, Any], use
         ({}, "messages"),
         ({"messages": []}, "messages"),
         ({"messages": [{"content": "hi"}]}, "messages[0].role"),
-        ({"messages": history(), "budget_tokens": 0}, "budget_tokens"),
+        ({"messages": history(), "budget_tokens": 255}, "budget_tokens"),
         ({"messages": history(), "policy": {"keep_recent": 0}}, "policy.keep_recent"),
         ({"messages": history(), "tools": [{"type": "function"}]}, "tools[0].function"),
         ({"messages": history()}, "budget_tokens"),  # nobody tells the window
