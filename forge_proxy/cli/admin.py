@@ -91,6 +91,19 @@ def _show(  # pyright: ignore[reportUnusedFunction]
         show(Remote(url, key).admin("GET", str(context.info_name)), as_json=json)
 
 
+@budget.command("show")
+@backend.command("show")
+@guardrails.command("show")
+@compaction.command("show")
+def _show_it(  # pyright: ignore[reportUnusedFunction]
+    context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False
+) -> None:
+    """How it is now; the same without a command."""
+    assert context.parent is not None  # noqa: S101  # it is in a group
+    asked = asked_of(context, url, key, json)
+    show(asked.remote.admin("GET", str(context.parent.info_name)), as_json=asked.as_json)
+
+
 @budget.command("set")
 def set_budget(
     context: typer.Context,
