@@ -10,6 +10,7 @@ import typer
 
 from forge_proxy.cli.remote import DEFAULT_URL, Remote
 from forge_proxy.cli.shown import budget_words, preview_rows, show, show_rows, status_rows
+from forge_proxy.core.budget import LARGEST, SMALLEST
 from forge_proxy.core.guardrails.policy import SWITCHES
 from forge_proxy.core.jsontypes import Json, is_list, is_object
 
@@ -88,6 +89,19 @@ def _show(  # pyright: ignore[reportUnusedFunction]
     context.obj = Asked(url, key, json)
     if context.invoked_subcommand is None:
         show(Remote(url, key).admin("GET", str(context.info_name)), as_json=json)
+
+
+@budget.command("show")
+@backend.command("show")
+@guardrails.command("show")
+@compaction.command("show")
+def _show_it(  # pyright: ignore[reportUnusedFunction]
+    context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False
+) -> None:
+    """How it is now; the same without a command."""
+    assert context.parent is not None  # noqa: S101  # it is in a group
+    asked = asked_of(context, url, key, json)
+    show(asked.remote.admin("GET", str(context.parent.info_name)), as_json=asked.as_json)
 
 
 @budget.command("set")
@@ -194,7 +208,9 @@ def set_compaction(
 def preview(
     context: typer.Context,
     file: Annotated[typer.FileText, typer.Argument(help="A recorded request, or its messages; - is stdin.")],
-    budget_tokens: Annotated[int | None, typer.Option("--budget", help="Tokens, in place of the model's.")] = None,
+    budget_tokens: Annotated[
+        int | None, typer.Option("--budget", min=SMALLEST, max=LARGEST, help="Tokens, in place of the model's.")
+    ] = None,
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from forge_proxy.core.hardware import HardwareProfile
 
-_SMALLEST = 256
+SMALLEST = 256
 """Tokens below which no budget goes: a system prompt alone has as many."""
-_LARGEST = 16_777_216
+LARGEST = 16_777_216
 """Tokens above which no budget goes: more than any model has, and a server that is restarted with them only fails."""
 _TIERS = ((48, 262_144), (24, 32_768), (0, 4_096))
 """VRAM in GB from which on Ollama itself takes that window, the largest first."""
@@ -44,7 +44,7 @@ class BudgetPolicy(BaseModel):
         " forge-fast: half of that.",
     )
     tokens: int | None = Field(
-        default=None, ge=_SMALLEST, le=_LARGEST, description="Tokens for a prompt, with mode manual and only with that."
+        default=None, ge=SMALLEST, le=LARGEST, description="Tokens for a prompt, with mode manual and only with that."
     )
     overflow: Overflow = Field(
         default="reject",
@@ -174,4 +174,4 @@ def _full(window: Window, sizing: Sizing, hardware: HardwareProfile | None) -> t
 
 
 def _half(tokens: int) -> int:
-    return max(_SMALLEST, tokens // 2)
+    return max(SMALLEST, tokens // 2)

@@ -60,6 +60,13 @@ def test_scripts_get_json(running: Process, words: tuple[str, ...]) -> None:
     assert json.loads(ended.out)
 
 
+@pytest.mark.parametrize("group", ["budget", "backend", "guardrails", "compaction"])
+def test_what_is_shown_is_shown_by_name_too(running: Process, group: str) -> None:
+    named, bare = ask(running, group, "show", "--json"), ask(running, group, "--json")
+
+    assert (named.code, json.loads(named.out).keys()) == (0, json.loads(bare.out).keys())
+
+
 def test_a_budget_is_switched_for_clients_too_and_taken_back_by_a_reload(running: Process) -> None:
     switched = ask(running, "budget", "set", "forge-fast")
     models = ask(running, "models")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from forge_proxy.core.budget import LARGEST, SMALLEST
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.compaction import What
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.guardrails import GuardPolicy, open_turn
-from forge_proxy.core.jsontypes import Json
+from forge_proxy.core.jsontypes import Json, is_object
 from forge_proxy.core.messages import MessageType
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.fitting import Shortened, aim_of, chosen
@@ -27,16 +28,38 @@ class Compaction(BaseModel):
     note: str
 
 
+_OF_NO_MATTER = frozenset({
+    "audio", "chat_template_kwargs", "frequency_penalty", "function_call", "functions", "guided_json",
+    "keep_alive", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens", "metadata", "min_p",
+    "modalities", "n", "options", "parallel_tool_calls", "prediction", "presence_penalty", "prompt_cache_key",
+    "prompt_cache_retention", "reasoning", "reasoning_effort", "repeat_penalty", "repetition_penalty",
+    "response_format", "safety_identifier", "seed", "service_tier", "stop", "store", "stream", "stream_options",
+    "temperature", "think", "thinking", "tool_choice", "top_k", "top_logprobs", "top_p", "user", "verbosity",
+    "web_search_options",
+})  # fmt: skip
+"""Fields of chat completion requests, OpenAI's and of usual model servers, that cut nothing of a history."""
+
+
 class PreviewRequest(BaseModel):
-    """A history, as in a chat completion request."""
+    """A history, as in a chat completion request. A whole request will do: the rest of it is passed over."""
 
     model_config = ConfigDict(extra="forbid")
 
     messages: list[dict[str, Any]] = Field(min_length=1)
     tools: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]], description="They take tokens too.")
     model: str | None = Field(default=None, description="Whose tokens and budget; default: the one that answers.")
-    budget_tokens: int | None = Field(default=None, ge=1, description="In place of the model's budget.")
+    budget_tokens: int | None = Field(
+        default=None, ge=SMALLEST, le=LARGEST, description="In place of the model's budget."
+    )
     policy: CompactionPolicy | None = Field(default=None, description="In place of the one that holds.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pass_over(cls, said: object) -> object:
+        """Fields that are neither a request's nor ours stay, and are refused: they are mistyped."""
+        if not is_object(said):
+            return said
+        return {name: value for name, value in said.items() if name not in _OF_NO_MATTER and value is not None}
 
 
 class CutShown(BaseModel):

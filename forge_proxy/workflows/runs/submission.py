@@ -6,12 +6,14 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from forge_proxy.core.budget import LARGEST, SMALLEST
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.workflow.definition import Prerequisite, ToolDef, Workflow
 from forge_proxy.core.workflow.errors import InvalidWorkflow
 from forge_proxy.core.workflow.run import RunState, begin
+from forge_proxy.wire.openai.request import decode_request
 from forge_proxy.workflows.runs.errors import NotReadable
 from forge_proxy.workflows.runs.storable import Storable
 from forge_proxy.workflows.runs.transcript import WrittenMessage, read_messages
@@ -105,7 +107,9 @@ class ContextWish(BaseModel):
         default="tiered",
         description="sliding drops old iterations; tiered goes by what messages are for.",
     )
-    budget: int | None = Field(default=None, ge=1, le=16_777_216, description="Tokens; by default the model's budget.")
+    budget: int | None = Field(
+        default=None, ge=SMALLEST, le=LARGEST, description="Tokens; by default the model's budget."
+    )
     threshold: float = Field(default=0.75, gt=0, le=1, description="The share of it from which on it is shortened.")
     keep_recent: int = Field(default=2, ge=1, le=1000, description="How many of the latest iterations stay whole.")
 
@@ -146,6 +150,10 @@ class Submission(Storable):
         for name in self.options:
             if name in _OURS:
                 raise InvalidRequest(f"options.{name}", "the run decides that itself")
+        try:
+            decode_request({**self.options, "messages": [{"role": "user"}]})
+        except InvalidRequest as error:
+            raise InvalidRequest(f"options.{error.at}", error.why) from error
         if self.initial_messages is None:
             if self.user_message is None:
                 raise InvalidRequest("user_message", "say what the run is about, or give initial_messages")

@@ -61,11 +61,23 @@ async def test_what_is_previewed_is_what_is_done() -> None:
     assert said["messages"][2]["content"] == used["cuts"][0]["content"]
 
 
+async def test_a_recorded_request_is_previewed_as_it_is() -> None:
+    asked = {"messages": history(), "tools": [TOOL], "model": None}
+    recorded = {**asked, "temperature": 0.2, "stream": True, "stream_options": None, "tool_choice": "auto", "top_k": 5}
+    async with world(budget=BUDGET) as client:
+        bare, whole = [
+            (await client.post(f"{ADMIN}/compaction/preview", json=body)).json() for body in (asked, recorded)
+        ]
+
+    assert whole == bare
+    assert whole["used"] == 1
+
+
 @pytest.mark.parametrize(
     ("asked", "used", "fits"),
     [
         ({"budget_tokens": 4000}, None, True),
-        ({"budget_tokens": 100}, 2, False),
+        ({"messages": history(recent=800), "budget_tokens": 256}, 2, False),
         ({"policy": {"strategy": "none"}}, None, False),
         ({"policy": {"strategy": "sliding", "keep_recent": 1}}, 1, True),
         ({"policy": {"keep_recent": 3}}, None, False),
@@ -84,8 +96,9 @@ async def test_a_preview_for_another_budget_or_policy(asked: dict[str, Any], use
     [
         ({}, "messages"),
         ({"messages": []}, "messages"),
+        ({"messages": history(), "temperature": 1, "budget": 300}, "budget"),
         ({"messages": [{"content": "hi"}]}, "messages[0].role"),
-        ({"messages": history(), "budget_tokens": 0}, "budget_tokens"),
+        ({"messages": history(), "budget_tokens": 255}, "budget_tokens"),
         ({"messages": history(), "policy": {"keep_recent": 0}}, "policy.keep_recent"),
         ({"messages": history(), "tools": [{"type": "function"}]}, "tools[0].function"),
         ({"messages": history()}, "budget_tokens"),  # nobody tells the window
