@@ -108,12 +108,23 @@ def _list(asked: Asked, limit: int, status: str | None) -> None:
 def _watch(asked: Asked, run_id: str) -> None:
     for event in asked.remote.events(f"runs/{run_id}/events", _ends):
         print(jsonlib.dumps(asdict(event)) if asked.as_json else _line(event), flush=True)
+        if event.type == "status" and event.data["status"] == "requires_action":
+            _tell_what_it_waits_for(asked, run_id)
     run = asked.remote.admin("GET", f"runs/{run_id}")
     if run["status"] != "completed":
         raise RunDidNotComplete(run["error"]["message"] if run["error"] else f"the run is {run['status']}")
     if not asked.as_json:
         result = run["result"]["result"]
         print(result if isinstance(result, str) else jsonlib.dumps(result, indent=2, ensure_ascii=False))
+
+
+def _tell_what_it_waits_for(asked: Asked, run_id: str) -> None:
+    """Say whose turn it is, unless that is past: events are shown from the beginning."""
+    path = f"runs/{run_id}"
+    if calls := asked.remote.admin("GET", path)["required_action"]:
+        waits = ", ".join(f"{call['function']['name']} [{call['id']}]" for call in calls)
+        route = f"POST {asked.url.rstrip('/')}/admin/v1/{path}/tool_outputs"
+        print(f"forge-proxy: the run waits for the outputs of {waits}: {route}", file=sys.stderr, flush=True)
 
 
 def _ends(event: SentEvent) -> bool:

@@ -73,6 +73,19 @@ def test_the_workflow_prints_what_it_says(monkeypatch: pytest.MonkeyPatch) -> No
     assert printed.getvalue() == guides.printed_by(example) != ""
 
 
+def test_the_run_whose_tool_is_ours_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (example,) = [block for block in blocks("python") if "required_action" in block]
+    monkeypatch.chdir(ROOT)
+    printed = io.StringIO()
+
+    with daemon("--backend", "embedded", env={"XDG_STATE_HOME": str(tmp_path)}) as process:
+        here = example.replace("http://127.0.0.1:8081", process.url)
+        with contextlib.redirect_stdout(printed):
+            exec(compile(here, "README.md", "exec"), {})
+
+    assert printed.getvalue().strip() == example.strip().rpartition("# ")[2]
+
+
 def test_the_opencode_example_is_json_that_names_our_address() -> None:
     (example,) = blocks("json")
 

@@ -258,6 +258,21 @@ class TestCommands:
         assert (watched.code, watched.err) == (1, "forge-proxy: the run is cancelled\n")
         assert (unknown.code, unknown.err) == (1, "forge-proxy: no run 'run_0' here\n")
 
+    def test_a_watcher_is_told_that_it_is_the_callers_turn(self, side: FarSide, proxy: Process, tmp_path: Path) -> None:
+        file = tmp_path / "run.json"
+        file.write_text(json.dumps(submission(side, "ask", "finish", by_caller=("ask",))))
+        words = ("runs", "submit", str(file), "--watch")
+        watching = Process("forge_proxy", *words, env={"FORGE_PROXY_URL": proxy.url})
+        until(lambda: "the run waits" in watching.printed, "it is told")
+        run = look(proxy, next(line for line in watching.printed.splitlines() if line.startswith("run_")))
+        posted = post_output(proxy, run, "out")
+
+        (call,) = run["required_action"]
+        route = f"POST {proxy.url}{RUNS}/{run['id']}/tool_outputs"
+        told = f"forge-proxy: the run waits for the outputs of ask [{call['id']}]: {route}"
+        assert (posted.status_code, watching.wait()) == (200, 0)
+        assert watching.printed.splitlines().count(told) == 1
+
     def test_what_is_wrong_with_a_submission_is_named(self, side: FarSide, proxy: Process, tmp_path: Path) -> None:
         missing = self.ask(proxy, "submit", str(tmp_path / "nowhere.json"))
         wrong = self.ask(proxy, "submit", "-", stdin={**submission(side, "finish"), "max_iterations": 0})
