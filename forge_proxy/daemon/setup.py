@@ -16,7 +16,7 @@ from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.daemon.assembly import Assembled, assemble
 from forge_proxy.daemon.options import BackendOptions, refuse_unheard, settings_of
 from forge_proxy.daemon.own_server import OwnServer
-from forge_proxy.daemon.serving import in_next_turn, tell_choice
+from forge_proxy.daemon.whole import in_next_turn, tell_choice
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
 from forge_proxy.workflows.context import CompactEvent, ContextManager
