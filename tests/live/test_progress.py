@@ -47,5 +47,6 @@ def test_who_asks_for_it_gets_the_events_as_they_are(client: httpx.Client, field
 
     events = [json.loads(line[6:]) for line in told if line.startswith("data: {")]
     read = [event["prompt_progress"] for event in events if "prompt_progress" in event]
-    assert [(one["processed"] == one["total"]) for one in read] == [False, True]
+    attempts = max(1, len(read) // 2)  # guarded, the model may be asked again
+    assert [(one["processed"] == one["total"]) for one in read] == [False, True] * attempts
     assert not any(line.startswith(": prefill") for line in told)
