@@ -108,7 +108,4 @@ class Asker:
 
 
 def _tokens_of_tools(workflow: Workflow) -> int:
-    return sum(
-        estimate_tokens(spec.name, spec.description, spec.parameters if isinstance(spec.parameters, dict) else None)
-        for spec in workflow.get_tool_specs()
-    )
+    return sum(estimate_tokens(spec.name, spec.description, spec.parameters) for spec in workflow.get_tool_specs())

@@ -22,6 +22,12 @@ class TextResponse:
 LLMResponse: TypeAlias = Sequence[ToolCall] | TextResponse
 
 
+def reasoning_of(response: LLMResponse) -> str | None:
+    """What the model thought before its calls, where a client tells that."""
+    calls = () if isinstance(response, TextResponse) else response
+    return next((call.reasoning for call in calls if call.reasoning), None)
+
+
 class ChunkType(StrEnum):
     """What a chunk carries."""
 

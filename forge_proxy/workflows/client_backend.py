@@ -14,7 +14,7 @@ from forge_proxy.core.stream import CallDelta, Chunk, Delta
 from forge_proxy.core.workflow.errors import StreamError
 from forge_proxy.wire.ollama.messages import encode_messages
 from forge_proxy.wire.openai.call import messages_of
-from forge_proxy.workflows.client import ChunkType, LLMClient, LLMResponse, TextResponse
+from forge_proxy.workflows.client import ChunkType, LLMClient, LLMResponse, TextResponse, reasoning_of
 
 
 class ClientBackend:
@@ -87,6 +87,5 @@ def _chunks_of(response: LLMResponse, told: str) -> list[Chunk]:
     """What is left to tell of a whole answer, of whose text `told` has been told."""
     if isinstance(response, TextResponse):
         return [Chunk((Delta(text=response.content.removeprefix(told), finish="stop"),))]
-    thought = next((call.reasoning for call in response if call.reasoning), None)
     calls = tuple(CallDelta(place, call.id, call.tool, call.arguments) for place, call in enumerate(response))
-    return [Chunk((Delta(reasoning=thought, calls=calls, finish="tool_calls" if calls else "stop"),))]
+    return [Chunk((Delta(reasoning=reasoning_of(response), calls=calls, finish="tool_calls" if calls else "stop"),))]

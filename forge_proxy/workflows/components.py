@@ -18,7 +18,7 @@ from forge_proxy.core.stream import Reply
 from forge_proxy.core.workflow.corrections import prerequisite_nudges, step_nudges
 from forge_proxy.core.workflow.definition import Prerequisite
 from forge_proxy.core.workflow.steps import Steps, find_premature, find_unprepared
-from forge_proxy.workflows.client import LLMResponse, TextResponse
+from forge_proxy.workflows.client import LLMResponse, TextResponse, reasoning_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,7 @@ class ResponseValidator:
 def _reply(response: LLMResponse) -> Reply:
     if isinstance(response, TextResponse):
         return Reply(text=response.content, finish="stop")
-    thought = next((call.reasoning for call in response if call.reasoning), None)
-    return Reply(reasoning=thought, calls=tuple(replace(call, reasoning=None) for call in response))
+    return Reply(reasoning=reasoning_of(response), calls=tuple(replace(call, reasoning=None) for call in response))
 
 
 class StepTracker:

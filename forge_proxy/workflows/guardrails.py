@@ -21,7 +21,7 @@ from forge_proxy.core.workflow.run import (
     corrected,
     executed,
 )
-from forge_proxy.workflows.client import LLMResponse, TextResponse
+from forge_proxy.workflows.client import LLMResponse, TextResponse, reasoning_of
 from forge_proxy.workflows.components import Nudge, ResponseValidator
 
 _KINDS = {MessageType.STEP_NUDGE: "step", MessageType.PREREQUISITE_NUDGE: "prerequisite"}
@@ -74,8 +74,7 @@ class Guardrails:
         if validated.nudge is not None:
             return self._correct(response, validated.nudge, before)
         calls = validated.tool_calls or ()
-        thought = next((call.reasoning for call in _calls(response) if call.reasoning), None)
-        told = called(self._state, Settled(None, calls, "tool_calls", Outcome.CLEAN, 1), thought or "")
+        told = called(self._state, Settled(None, calls, "tool_calls", Outcome.CLEAN, 1), reasoning_of(response) or "")
         self._state = allowed(told, self._workflow, self._limits)
         added = self._state.messages[before:]
         if self._state.batch is not None:
@@ -109,10 +108,6 @@ class Guardrails:
             raise ToolCallError(f"no valid tool call in {attempts} answers: {nudge.content}", said, attempts=attempts)
         self._state = corrected(self._state, nudge.messages, Fault.NO_CALL, held=False)
         return Checked((), nudge, self._state.messages[before:])
-
-
-def _calls(response: LLMResponse) -> Sequence[ToolCall]:
-    return () if isinstance(response, TextResponse) else response
 
 
 def _written(call: ToolCall) -> str:
