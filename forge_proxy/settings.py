@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from json import loads
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.catalog import Models
@@ -87,9 +95,8 @@ def load(file: Path | None, said: Mapping[str, Any]) -> Settings:
         raise SettingsError(
             "\n".join(f"{file}: {fault}" if _set_by(written, said, at) else fault for at, fault in faults)
         ) from exc
-    except ValueError as exc:  # a section's variable that is no JSON object
-        given = [name for name in map(_variable, Settings.model_fields) if name in os.environ]
-        raise SettingsError(f"{' or '.join(given)}: expected a JSON object, or a variable for each setting") from exc
+    except ValueError as exc:  # a variable that has to be JSON, and is none
+        raise SettingsError("\n".join(_not_json()) or str(exc)) from exc
 
 
 def given(values: Mapping[str, Any]) -> Settings:
@@ -122,13 +129,33 @@ def set_by_file(file: Path | None, said: Mapping[str, Any], section: str) -> boo
 
 def names(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
     """Every setting as a dotted path, sections included."""
-    found: list[str] = []
+    return [path for path, _ in _fields(model, prefix)]
+
+
+def _fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
     for name, field in model.model_fields.items():
         path = f"{prefix}{field.alias or name}"
-        found.append(path)
+        yield path, field
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            found += names(field.annotation, f"{path}.")
-    return found
+            yield from _fields(field.annotation, f"{path}.")
+
+
+def _not_json() -> Iterator[str]:
+    """What is wrong with the variables that have to be JSON: those of sections, of objects, and of lists that are not
+    written with commas.
+    """
+    for name, field in _fields(Settings):
+        variable, kind = _variable(name), field.annotation
+        is_section = isinstance(kind, type) and issubclass(kind, BaseModel)
+        is_list = get_origin(kind) is list
+        if not (is_section or is_list or get_origin(kind) is dict) or NoDecode in field.metadata:
+            continue
+        said = next((value for key, value in os.environ.items() if key.upper() == variable), None)
+        try:
+            loads(said or "{}")
+        except ValueError:
+            wanted = 'a JSON list, such as ["--mlock"]' if is_list else "a JSON object"
+            yield f"{variable}: expected {wanted}{', or a variable for each setting' if is_section else ''}"
 
 
 def _read_file(file: Path) -> dict[str, Any]:

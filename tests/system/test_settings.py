@@ -129,6 +129,8 @@ def test_a_missing_file_is_named() -> None:
         ("FORGE_PROXY_PORT", "1", "FORGE_PROXY_PORT: no such setting"),
         ("FORGE_PROXY_SERVER__PORT", "many", "server.port: "),
         ("FORGE_PROXY_SERVER", "words", "FORGE_PROXY_SERVER: expected a JSON object"),
+        ("FORGE_PROXY_MODELS", "coder", "FORGE_PROXY_MODELS: expected a JSON object"),
+        ("FORGE_PROXY_BACKEND__LLAMA_SERVER__EXTRA", "--mlock", "FORGE_PROXY_BACKEND__LLAMA_SERVER__EXTRA: expected"),
     ],
 )
 def test_a_wrong_variable_is_named(variable: str, value: str, said: str) -> None:
