@@ -45,9 +45,7 @@ MaxTokens = Annotated[int | None, typer.Option("--max-tokens", min=1, help="Toke
 Parallel = Annotated[
     int | None, typer.Option("--parallel", min=1, help="Runs at a time; the model server's slots otherwise.")
 ]
-Out = Annotated[
-    Path | None, typer.Option("--out", help=f"Results file, which is gone on with ({DEFAULT_FILE}; none with --quick).")
-]
+Out = Annotated[Path | None, typer.Option("--out", help=f"Results file, which is gone on with ({DEFAULT_FILE}).")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Tell of each run.")]
 ListOnly = Annotated[bool, typer.Option("--list-only", help="Two short lines for each configuration, and no table.")]
 
@@ -66,8 +64,15 @@ def run(
     stream: Stream = False, think: Think = None, compact_strategy: Compaction = "tiered",
     budget: Budget = None, seed: Seed = 0, temperature: Temperature = None, max_tokens: MaxTokens = None,
     any_tool: AnyTool = False,
-    parallel: Parallel = None, out: Out = None, verbose: Verbose = False, list_only: ListOnly = False,
-    probe: Annotated[bool, typer.Option("--probe", help="Only say how much context the model has.")] = False,
+    parallel: Parallel = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help=f"Results file, which is gone on with ({DEFAULT_FILE}; none with --quick)."),
+    ] = None,
+    verbose: Verbose = False, list_only: ListOnly = False,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Only say how much context the model has, and how many slots.")
+    ] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="The embedded test model, bare and reforged, in under three minutes.")
     ] = False,
@@ -79,7 +84,12 @@ def run(
     if quick:
         chosen = {
             "--backend": backend, "--backend-url": backend_url, "--gguf": gguf, "--model": model, "--surface": surface,
-            "--ablation": ablation, "--scenario": scenario, "--tags": tags,
+            "--ablation": ablation, "--scenario": scenario, "--tags": tags, "--config": config, "--ctx": ctx,
+            "--llama-server": llama_server, "--temperature": temperature, "--max-tokens": max_tokens,
+            "--budget": budget, "--parallel": parallel, "--think" if think else "--no-think": think,
+            "--compact-strategy": None if compact_strategy == "tiered" else compact_strategy,
+            "--stream": stream or None, "--any-tool": any_tool or None, "--list-only": list_only or None,
+            "--probe": probe or None,
         }  # fmt: skip
         if given := [name for name, value in chosen.items() if value is not None]:
             raise InvalidRequest("--quick", f"it chooses these itself: leave out {', '.join(given)}")
@@ -181,7 +191,10 @@ def compare(
 
 
 @evals.command("list")
-def list_scenarios(scenario: Scenarios = None, tags: Tags = None, list_only: ListOnly = False) -> None:
+def list_scenarios(
+    scenario: Scenarios = None, tags: Tags = None,
+    list_only: Annotated[bool, typer.Option("--list-only", help="The scenarios' names alone.")] = False,
+) -> None:  # fmt: skip
     """The scenarios and the presets; with --list-only the scenarios' names alone."""
     from forge_proxy.cli.evals.shown import show_scenarios
     from forge_proxy.evals.scenarios import find
