@@ -42,7 +42,7 @@ class Recommendation(BaseModel):
 
 
 class UnsupportedModelError(ForgeError):
-    """Recommended values were asked for, and there are none for this model."""
+    """Recommended values were asked for, and there are none for this model. `known` are the families there are."""
 
     def __init__(self, model: str, families: Sequence[str]) -> None:
         super().__init__(
@@ -50,6 +50,7 @@ class UnsupportedModelError(ForgeError):
             "Switch sampling.defaults off and send temperature and the like with each request"
         )
         self.model = model
+        self.known = tuple(families)
 
 
 def find_recommendation(model: str, known: Sequence[Recommendation]) -> Recommendation | None:

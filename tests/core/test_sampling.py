@@ -8,7 +8,7 @@ from forge_proxy.backends.sampling import read_recommendations
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.core.sampling import SamplingPolicy, find_recommendation
+from forge_proxy.core.sampling import SamplingPolicy, UnsupportedModelError, find_recommendation
 from forge_proxy.wire.openai.call import encode_call
 
 KNOWN = read_recommendations()
@@ -44,6 +44,12 @@ def test_a_name_in_any_spelling_has_its_family(model: str, family: str | None) -
     found = find_recommendation(model, KNOWN)
 
     assert (found.family if found else None) == family
+
+
+def test_the_error_for_a_model_of_which_nothing_is_known_has_what_is_known() -> None:
+    error = UnsupportedModelError("tiny-tools", [one.family for one in KNOWN])
+
+    assert (error.model, error.known) == ("tiny-tools", tuple(one.family for one in KNOWN))
 
 
 def test_every_recommendation_says_where_it_stands() -> None:
