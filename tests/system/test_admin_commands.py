@@ -109,6 +109,20 @@ def test_how_histories_are_shortened_is_changed_and_previewed(running: Process, 
     assert wrong.code != 0
 
 
+@pytest.mark.parametrize(("tokens", "code"), [("255", 2), ("256", 0), ("16777216", 0), ("16777217", 2), ("much", 2)])
+def test_the_budget_of_a_preview_has_the_bounds_of_the_setting(
+    running: Process, tmp_path: Path, tokens: str, code: int
+) -> None:
+    recorded = tmp_path / "request.json"
+    recorded.write_text(json.dumps([{"role": "user", "content": "hi"}]))
+
+    ended = ask(running, "compaction", "preview", str(recorded), "--budget", tokens)
+
+    assert ended.code == code
+    assert (f"the budget is {tokens}" in ended.out) == (code == 0)
+    assert ("--budget" in ended.err) == (code == 2)
+
+
 def test_numbers_are_shown_as_numbers_and_switches_as_switches(running: Process) -> None:
     shown = dict(line.split(maxsplit=1) for line in ask(running, "guardrails").out.splitlines())
 
