@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from forge_proxy import __version__
-from forge_proxy.api.openai.described import PATHS, SCHEMAS
+from forge_proxy.api.openai.described import PATHS, SCHEMAS, TOO_LARGE
 
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
@@ -48,6 +48,8 @@ class Descriptions:
             for path in made.setdefault("paths", {}).values():
                 for operation in path.values():
                     operation["responses"].pop("422", None)  # a wrong field is a 400 here
+                    if "requestBody" in operation:
+                        operation["responses"] |= TOO_LARGE
             schemas = made.setdefault("components", {}).setdefault("schemas", {})
             made["components"]["schemas"] = {
                 name: schema for name, schema in {**SCHEMAS, **schemas}.items() if name not in _FRAMEWORKS

@@ -22,6 +22,33 @@ async def test_every_route_is_described_with_words_and_answers() -> None:
         assert "422" not in operation["responses"]
 
 
+async def test_each_route_names_the_errors_it_ends_with() -> None:
+    async with world(server={"api_keys": ["sk-user"]}) as client:
+        paths = (await client.get("/openapi.json")).json()["paths"]
+
+    def of(method: str, path: str) -> dict[str, str]:
+        return {status: answer["description"] for status, answer in paths[path][method]["responses"].items()}
+
+    assert "tool_choice" not in of("get", "/v1/models")["502"]
+    for code in ("tool_choice_unsatisfied", "tool_call_invalid", "empty_answer"):
+        assert code in of("post", "/v1/chat/completions")["502"]
+    assert "model_not_loaded" in of("post", "/v1/chat/completions")["503"]
+    assert "503" in of("post", "/admin/v1/backend/model")
+    assert "502" in of("post", "/admin/v1/reload")
+    for path, operations in paths.items():
+        assert all(("413" in of(method, path)) == ("requestBody" in one) for method, one in operations.items())
+
+
+async def test_the_errors_of_runs_say_what_they_are_about() -> None:
+    async with world() as client:
+        paths = (await client.get("/openapi.json")).json()["paths"]
+
+    submitted = paths["/admin/v1/runs"]["post"]["responses"]
+    assert "Idempotency-Key" in submitted["409"]["description"]
+    assert "tool" in submitted["502"]["description"]
+    assert "409" in paths["/admin/v1/runs/{run_id}"]["get"]["responses"]
+
+
 async def test_what_a_description_points_to_is_there() -> None:
     async with world() as client:
         answer = await client.get("/openapi.json")

@@ -47,17 +47,29 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 _NOT_OURS: dict[int | str, dict[str, Any]] = {
     409: {"model": ErrorBody, "description": "The model server is not managed by forge-proxy."},
     502: {"model": ErrorBody, "description": "The model server failed."},
+    503: {"model": ErrorBody, "description": "It was stopped, cannot be started, or is not ready in time."},
 }
 _UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody, "description": "No such model."}}
 _NOT_SWITCHED: dict[int | str, dict[str, Any]] = {
-    502: {"model": ErrorBody, "description": "It could not be switched, and is as it was."}
+    502: {"model": ErrorBody, "description": "The budget could not be switched, and all is as it was."}
 }
 
 _NO_STORE: dict[int | str, dict[str, Any]] = {
     503: {"model": ErrorBody, "description": "The store of runs cannot be used now."}
 }
 _NOT_NOW: dict[int | str, dict[str, Any]] = {
-    409: {"model": ErrorBody, "description": "The run is not in a state for that; nothing was changed."}
+    409: {
+        "model": ErrorBody,
+        "description": "The run is not in a state for that, or was written by another version; nothing was changed.",
+    }
+}
+_NOT_READABLE: dict[int | str, dict[str, Any]] = {
+    409: {"model": ErrorBody, "description": "The run was written by another version, and cannot be read by this one."}
+}
+_NOT_SUBMITTED: dict[int | str, dict[str, Any]] = {
+    404: _UNKNOWN[404],
+    409: {"model": ErrorBody, "description": "The Idempotency-Key was used for another submission."},
+    502: {"model": ErrorBody, "description": "An MCP server that is to execute a tool cannot be used now."},
 }
 
 
@@ -111,7 +123,7 @@ def add_admin_routes(app: FastAPI, parts: AdminParts, keepalive_seconds: float) 
     add("DELETE", "/text-answers", learned.forget_all, "Begin anew")
     add("DELETE", "/text-answers/{name:path}", learned.forget, "Begin anew with one model", _UNKNOWN)
     add("GET", "/config", settings.read, "The settings")
-    add("POST", "/reload", settings.reload, "Read the settings again")
+    add("POST", "/reload", settings.reload, "Read the settings again", _NOT_SWITCHED)
     if parts.runs is not None:
         _add_runs(add, RunDesk(parts.runs, keepalive_seconds))
 
@@ -119,9 +131,9 @@ def add_admin_routes(app: FastAPI, parts: AdminParts, keepalive_seconds: float) 
 def _add_runs(add: Callable[..., None], desk: RunDesk) -> None:
     known = {**_NO_STORE, 404: {"model": ErrorBody, "description": "No such run."}}
     stream = {200: {"description": "The events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
-    add("POST", "/runs", desk.submit, "Submit a run", {**_NO_STORE, **_NOT_NOW, **_UNKNOWN, 502: _NOT_OURS[502]})
+    add("POST", "/runs", desk.submit, "Submit a run", {**_NO_STORE, **_NOT_SUBMITTED})
     add("GET", "/runs", desk.list, "The runs", _NO_STORE)
-    add("GET", "/runs/{run_id}", desk.read, "One run", known)
+    add("GET", "/runs/{run_id}", desk.read, "One run", {**known, **_NOT_READABLE})
     add("GET", "/runs/{run_id}/events", desk.events, "What happens to a run", {**known, **stream})
     add("POST", "/runs/{run_id}/tool_outputs", desk.put_outputs, "What came of calls", {**known, **_NOT_NOW})
     add("POST", "/runs/{run_id}/cancel", desk.cancel, "Cancel a run", {**known, **_NOT_NOW})

@@ -35,7 +35,10 @@ class RunListed(BaseModel):
 class RunNow(RunListed):
     """A run as it is now."""
 
-    iteration: int = Field(description="How many answers the model has given, of all kinds.")
+    iteration: int = Field(
+        description="How many answers of the model are done with, of all kinds; one whose calls are being executed does"
+        " not count yet."
+    )
     completed_steps: list[str] = Field(description="The tools that have succeeded.")
     pending_steps: list[str] = Field(description="The required ones that have not.")
     required_action: list[WrittenCall] = Field(description="The calls whose outputs the run waits for.")

@@ -8,14 +8,25 @@ from __future__ import annotations
 from typing import Any
 
 _ERROR_WORDS = {
-    400: "The request is wrong (`param` names the field), or does not fit into the window: `context_length_exceeded`.",
+    400: (
+        "The request is wrong (`param` names the field), or does not fit into the window: `context_length_exceeded`; "
+        "or sampling.defaults is on and nothing is known of the model: `unsupported_model`."
+    ),
     401: "A key is needed: one of server.api_keys.",
     403: "Not from there: a foreign page or host.",
     404: "No such model: `model_not_found`.",
     413: "The body is larger than server.max_body_mb.",
     429: "Too many wait for the model server; `Retry-After` says when to come again.",
-    502: "The model server cannot be reached or failed, or a demanded call did not come: `tool_choice_unsatisfied`.",
-    503: "The daemon is stopping, or the model server is loading.",
+    502: (
+        "The model server cannot be reached or failed (`backend_unreachable`, `backend_broke_off`, `backend_error`), a "
+        "demanded call did not come (`tool_choice_unsatisfied`), calls stayed invalid with guardrails.on_exhausted: "
+        "error (`tool_call_invalid`), or there was no answer (`empty_answer`). Other errors of the model server keep "
+        "its own status."
+    ),
+    503: (
+        "The daemon is stopping (`stopping`), or the model server is loading, restarting or down (`backend_loading`, "
+        "`backend_restarting`, `backend_down`), or this one of several models could not be loaded (`model_not_loaded`)."
+    ),
     504: "The model server said nothing for backend.silence_seconds.",
 }
 _OUTCOME = {
@@ -24,13 +35,22 @@ _OUTCOME = {
     "x-forge-attempts": "How often the model was asked.",
     "x-forge-tokens-spent": "Tokens of all attempts, as far as the server tells.",
     "x-forge-compacted": "How the history was shortened that was over the budget, with budget.overflow: compact.",
-    "x-forge-marks": "Each rescue and repair, with its form and place.",
+    "x-forge-marks": "Each rescue, repair and loop, with its form and place. In a guarded stream all but the first of"
+    " these come in a comment before [DONE].",
 }
 
 
-def _errors(*statuses: int) -> dict[str, Any]:
+def _errors(*statuses: int, **words: str) -> dict[str, Any]:
     body = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}
-    return {str(status): {"description": _ERROR_WORDS[status], "content": body} for status in statuses}
+    told = {**{str(status): _ERROR_WORDS[status] for status in statuses}, **words}
+    return {status: {"description": description, "content": body} for status, description in told.items()}
+
+
+_OF_MODELS = _errors(401, 403, 504, **{
+    "502": "The model server cannot be reached or failed.", "503": "The model server is loading or down.",
+})  # fmt: skip
+TOO_LARGE = _errors(413)
+"""Of every route that takes a body."""
 
 
 def _answer(schema: str, words: str, **more: Any) -> dict[str, Any]:
@@ -76,6 +96,7 @@ SCHEMAS: dict[str, Any] = {
         tool_calls=_list("Calls that the assistant made.", _object("A call.", [])),
         tool_call_id=_text("Which call a tool message answers."),
         reasoning_content=_text("Thoughts; backend.reasoning says which are passed on."),
+        thinking_blocks=_list("Signed thoughts of an Anthropic model; sent back they are kept.", _object("One.", [])),
     ),
     "ChatCompletionRequest": _object(
         "A chat completion request as OpenAI has it. Fields that are not listed are passed on to the model server.",
@@ -98,6 +119,9 @@ SCHEMAS: dict[str, Any] = {
         max_tokens={"type": "integer", "minimum": 1, "description": "The same, under its old name."},
         temperature={"type": "number"}, top_p={"type": "number"}, seed={"type": "integer"},
         stop={"type": ["string", "array", "null"]},
+        return_progress={
+            "type": "boolean", "description": "A llama-server's own events on how far it has read the prompt.",
+        },
         response_format=_object("text, json_object or json_schema.", []),
     ),
     "ChatCompletion": _object(
@@ -113,6 +137,7 @@ SCHEMAS: dict[str, Any] = {
     "Model": _object(
         "A model. Its window, which is its budget, stands in each of the fields that clients read.", ["id", "object"],
         id=_text(""), object=_text("", "model"), created=_whole(""), owned_by=_text(""),
+        aliases=_list("Other names of it, where it has some.", {"type": "string"}),
         max_model_len=_whole("The window."), context_length=_whole("The window."), max_context=_whole("The window."),
         meta=_object("", [], n_ctx=_whole("The window.")),
     ),
@@ -170,11 +195,11 @@ PATHS: dict[str, Any] = {
     "/v1/chat/completions": _chat("chat_completions"),
     "/chat/completions": _chat("chat_completions_without_v1"),
     "/v1/models": _get(
-        "list_models", "The models", {"200": _answer("ModelList", "All of them."), **_errors(401, 403, 502, 503)},
+        "list_models", "The models", {"200": _answer("ModelList", "All of them."), **_OF_MODELS},
         "models",
     ),
     "/v1/models/{id}": _get(
-        "get_model", "One model", {"200": _answer("Model", "It."), **_errors(401, 403, 404, 502, 503)}, "models",
+        "get_model", "One model", {"200": _answer("Model", "It."), **_OF_MODELS, **_errors(404)}, "models",
         [{"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}],
     ),
     "/health": _get(
