@@ -1,4 +1,6 @@
-"""The commands that look at a running daemon and change it: twins of the admin API, one for each of its verbs."""
+"""The commands that look at a running daemon and change it: twins of the admin API, without sampling and text answers.
+Runs have their own (`cli/runs.py`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the admin API needs from outside, said by it. `daemon.py` fills it in."""
+"""What the admin API needs from outside, said by it. `daemon` fills it in."""
 
 from __future__ import annotations
 

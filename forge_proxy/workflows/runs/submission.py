@@ -130,7 +130,7 @@ class Submission(Storable):
     model: Name | None = Field(default=None, description="Which model; the daemon's usual one where it is left out.")
     max_iterations: int = Field(default=10, ge=1, le=1000, description="How many answers of the model, of all kinds.")
     max_retries_per_step: int = Field(default=3, ge=0, le=100, description="Answers in a row without a valid call.")
-    max_tool_errors: int = Field(default=2, ge=0, le=100, description="Failures of tools in a row.")
+    max_tool_errors: int = Field(default=2, ge=0, le=100, description="Batches in a row in which a tool failed.")
     rescue_enabled: bool = Field(default=True, description="Whether calls that are written as text are read.")
     context: ContextWish | None = Field(
         default=None, description="How a history is kept within its budget. Left out: one that is too long is refused."
