@@ -121,7 +121,7 @@ def check(
 def rescue(
     file: Annotated[Path | None, typer.Argument(help="What the model wrote; stdin where it is left out.")] = None,
     tools: Annotated[
-        Path | None, typer.Option("--tools", help="JSON file: the tools offered to the model, or a recorded request.")
+        Path | None, typer.Option("--tools", help="Needed: JSON file with the tools offered, or a recorded request.")
     ] = None,
     finish: Annotated[Finish, typer.Option("--finish", help="'length': the answer was cut by a token limit.")] = "stop",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
