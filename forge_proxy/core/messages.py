@@ -128,16 +128,16 @@ class Message:
     def to_api_dict(self, format: MessageFormat = "openai") -> dict[str, Json]:  # noqa: A002 - the seeds' name
         """As a model server takes it, without the metadata.
 
-        `openai` wants arguments as text, and calls matched by id; `ollama` wants them as an object, and results that
-        name their tool.
+        `openai` wants arguments as text, and calls matched by id; `ollama` wants them as an object. Both are told whose
+        result it is: by the id alone some chat templates (Gemma's) cannot tell, and refuse.
         """
         out: dict[str, Json] = {"role": self.role.value, "content": self.content}
         if self.tool_calls:
             out["tool_calls"] = [_CALLS[format](call) for call in self.tool_calls]
         if self.tool_call_id is not None and format == "openai":
             out["tool_call_id"] = self.tool_call_id
-        if self.tool_name is not None and format == "ollama":
-            out["tool_name"] = self.tool_name
+        if self.tool_name is not None:
+            out["name" if format == "openai" else "tool_name"] = self.tool_name
         return out
 
 

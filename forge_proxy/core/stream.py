@@ -59,6 +59,9 @@ class Chunk:
     head: JsonObject = field(default_factory=no_fields)
     progress: Progress | None = None
     """How far the prompt has been read: such a chunk says nothing else, and the answer has not begun."""
+    anew: bool = False
+    """Whether the answer begins anew here: nothing holds of what came before. No model server takes its words back, but
+    a client of one's own may."""
     as_sent: bytes | None = field(default=None, compare=False, repr=False)
     """The JSON text this was read from, for a caller of the same dialect who is to get it unchanged."""
 

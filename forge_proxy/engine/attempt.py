@@ -45,6 +45,8 @@ class Attempt:
         first, self._begun = not self._begun, True
         self._head.update(chunk.head)
         self.usage = chunk.usage or self.usage
+        if chunk.anew:
+            self._gates = {index: Gate(self._turn, index) for index in self._gates}
         deltas: list[Delta] = []
         for delta in chunk.deltas:
             gate = self._gates.get(delta.choice)

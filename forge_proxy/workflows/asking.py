@@ -47,6 +47,7 @@ class Asker:
         self._limits = limits
         self._model = model
         self._options = options
+        self._weighed: tuple[Workflow, int] | None = None
 
     async def fit(self, workflow: Workflow, state: RunState) -> RunState:
         """The state with a history that fits. Raises `ContextBudgetExceeded` where none does."""
@@ -57,7 +58,7 @@ class Asker:
         async def count(messages: Sequence[Message]) -> int | None:
             return await self._engine.count(self._request(workflow, messages))
 
-        beside = _tokens_of_tools(workflow)
+        beside = self._beside(workflow)
         hint = state.steps.summary_hint()
         kept = await memory.maybe_compact_counted(state.messages, count, state.iteration, hint, beside)
         if memory.is_over_budget(kept, beside):
@@ -86,7 +87,7 @@ class Asker:
                 error.tokens, error.window or self._memory.budget_tokens, "the model server's window", exact=True
             ) from error
         if self._memory is not None and watcher.prompt_tokens is not None:
-            self._memory.observe_usage(state.messages, watcher.prompt_tokens, _tokens_of_tools(workflow))
+            self._memory.observe_usage(state.messages, watcher.prompt_tokens, self._beside(workflow))
         return came
 
     async def _attempt(self, workflow: Workflow, state: RunState, watcher: Watcher, run_id: str) -> Retry | Taken:
@@ -106,6 +107,10 @@ class Asker:
     def _request(self, workflow: Workflow, messages: Sequence[Message]) -> ChatRequest:
         return request_for(workflow, messages, self._model, self._options)
 
-
-def _tokens_of_tools(workflow: Workflow) -> int:
-    return sum(estimate_tokens(spec.name, spec.description, spec.parameters) for spec in workflow.get_tool_specs())
+    def _beside(self, workflow: Workflow) -> int:
+        """The estimated tokens of the tools: the same for each iteration of a run."""
+        if self._weighed is None or self._weighed[0] is not workflow:
+            specs = workflow.get_tool_specs()
+            tokens = sum(estimate_tokens(spec.name, spec.description, spec.parameters) for spec in specs)
+            self._weighed = workflow, tokens
+        return self._weighed[1]

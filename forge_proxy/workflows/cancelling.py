@@ -21,6 +21,9 @@ async def unless(event: asyncio.Event | None, work: Coroutine[Any, Any, T]) -> T
     if not inspect.iscoroutinefunction(event.wait):  # one of threading, whose wait would hold up everything
         work.close()
         raise TypeError("cancel_event: expected an asyncio.Event; from a thread, set it by loop.call_soon_threadsafe")
+    if event.is_set():
+        work.close()
+        raise Cancelled
     doing = asyncio.ensure_future(work)
     stop = asyncio.ensure_future(event.wait())
     try:

@@ -5,6 +5,7 @@ of any model server.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 
 from forge_proxy.core.chat import ModelCall, ModelCard, ToolSpec
 from forge_proxy.core.errors import BackendBroke, ForgeError
@@ -18,10 +19,13 @@ from forge_proxy.workflows.client import ChunkType, LLMClient, LLMResponse, Text
 
 
 class ClientBackend:
-    """`Backend` over an `LLMClient`. It has one model, which is called what the request says."""
+    """`Backend` over an `LLMClient`. It has one model, which is called what the request says. Without `stream` the
+    client is asked for whole answers.
+    """
 
-    def __init__(self, client: LLMClient) -> None:
+    def __init__(self, client: LLMClient, *, stream: bool = True) -> None:
         self._client = client
+        self._stream = stream
 
     @property
     def url(self) -> str:
@@ -36,12 +40,11 @@ class ClientBackend:
         sent = [dict(message) for message in messages if is_object(message)]
         tools: Sequence[ToolSpec] = (*call.request.tools, *([call.respond] if call.respond else []))
         try:
-            if call.stream:
+            if self._stream and call.stream:
                 async for chunk in self._streamed(sent, tools):
                     yield chunk
             else:
-                for chunk in _chunks_of(await self._client.send(sent, tools), ""):
-                    yield chunk
+                yield _whole(await self._client.send(sent, tools))
         except ForgeError:
             raise
         except Exception as error:
@@ -74,18 +77,30 @@ class ClientBackend:
                 case ChunkType.TEXT_DELTA:
                     told += chunk.content
                     yield Chunk((Delta(text=chunk.content),))
+                case ChunkType.RETRY:
+                    told = ""
+                    yield Chunk(anew=True)
                 case ChunkType.FINAL:
-                    for last in _chunks_of(chunk.response or (), told):
-                        yield last
+                    yield _rest(chunk.response or (), told)
                     return
-                case ChunkType.TOOL_CALL_DELTA | ChunkType.RETRY:
-                    pass  # calls come whole with FINAL, and a client that retries has told nothing of it to anybody
+                case ChunkType.TOOL_CALL_DELTA:
+                    pass  # calls come whole with FINAL
         raise StreamError
 
 
-def _chunks_of(response: LLMResponse, told: str) -> list[Chunk]:
-    """What is left to tell of a whole answer, of whose text `told` has been told."""
+def _whole(response: LLMResponse) -> Chunk:
     if isinstance(response, TextResponse):
-        return [Chunk((Delta(text=response.content.removeprefix(told), finish="stop"),))]
+        return Chunk((Delta(text=response.content, finish="stop"),))
     calls = tuple(CallDelta(place, call.id, call.tool, call.arguments) for place, call in enumerate(response))
-    return [Chunk((Delta(reasoning=reasoning_of(response), calls=calls, finish="tool_calls" if calls else "stop"),))]
+    return Chunk((Delta(reasoning=reasoning_of(response), calls=calls, finish="tool_calls" if calls else "stop"),))
+
+
+def _rest(response: LLMResponse, told: str) -> Chunk:
+    """What is left to tell of a whole answer, of whose text `told` has been told; all of it anew, where that was not
+    its beginning: thoughts that are no part of it, or white space around it.
+    """
+    if not isinstance(response, TextResponse):
+        return _whole(response)
+    if not response.content.startswith(told):
+        return replace(_whole(response), anew=True)
+    return _whole(TextResponse(response.content.removeprefix(told)))

@@ -15,7 +15,7 @@ from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.messages import Message, ToolCall
 from forge_proxy.core.stream import Reply
-from forge_proxy.core.workflow.corrections import prerequisite_nudges, step_nudges
+from forge_proxy.core.workflow.corrections import TIERS, prerequisite_nudges, step_nudges
 from forge_proxy.core.workflow.definition import Prerequisite
 from forge_proxy.core.workflow.steps import Steps, find_premature, find_unprepared
 from forge_proxy.workflows.client import LLMResponse, TextResponse, reasoning_of
@@ -179,7 +179,7 @@ class StepEnforcer:
             return _FINE
         self.premature_attempts += 1
         nudges = step_nudges(found, tool_calls, self.terminal_tools, self.premature_attempts)
-        return StepCheck(Nudge.of("step", nudges, min(self.premature_attempts, 3)), needs_nudge=True)
+        return StepCheck(Nudge.of("step", nudges, min(self.premature_attempts, TIERS)), needs_nudge=True)
 
     def check_prerequisites(self, tool_calls: Sequence[ToolCall]) -> StepCheck:
         """Whether a batch calls a tool before what it needs; what else is in the batch does not count as done."""

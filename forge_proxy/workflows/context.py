@@ -108,7 +108,8 @@ class ContextManager:
         if tokens <= self.trigger_tokens:
             return before
         trigger = max(0, self.calibration.estimated(self.trigger_tokens) - beside)
-        after, phase = self.strategy.compact(before, trigger, step_hint=step_hint)
+        kept, phase = self.strategy.compact(before, trigger, step_hint=step_hint)
+        after = tuple(kept)  # one's own strategy may make a list
         if phase == 0:
             return after
         left = self.estimate_tokens(after, beside)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from forge_proxy.core.guardrails import Outcome, Settled
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.messages import Message, MessageType, ToolCall
+from forge_proxy.core.workflow.corrections import TIERS
 from forge_proxy.core.workflow.definition import Workflow
 from forge_proxy.core.workflow.errors import ToolCallError
 from forge_proxy.core.workflow.run import (
@@ -80,7 +81,7 @@ class Guardrails:
         if self._state.batch is not None:
             return Checked(calls, None, added)
         kind = _KINDS[added[-1].type]
-        return Checked((), Nudge.of(kind, added, self._state.premature if kind == "step" else 0), added)
+        return Checked((), Nudge.of(kind, added, min(self._state.premature, TIERS) if kind == "step" else 0), added)
 
     def record(self, outcomes: Sequence[ToolOutcome]) -> tuple[Message, ...]:
         """What came of the calls that were let through, in their order; the results that the model is to be told.

@@ -76,13 +76,14 @@ class WorkflowRunner:
     ) -> None:
         if inspect.iscoroutinefunction(on_message):
             raise TypeError("on_message: expected a function that is not async, for it is called and not awaited")
-        engine = client if isinstance(client, Engine | EngineClient) else _engine_over(client)
+        engine = client if isinstance(client, Engine | EngineClient) else _engine_over(client, stream=stream)
         if isinstance(client, EngineClient):
             model, options = model or client.model, {**client.options, **(options or {})}
         # A call is demanded, so no tool to answer in words with is added; with all off nothing would be judged.
         switches = (guardrails or Switches(rescue=rescue_enabled)).model_copy(update={"respond": True})
         policy = GuardPolicy(enabled=switches, on_exhausted="error")
-        self._limits = Limits(max_iterations, max_retries_per_step, max_tool_errors)
+        retries = max_retries_per_step if switches.retry else 0
+        self._limits = Limits(max_iterations, retries, max_tool_errors)
         self._asker = Asker(engine, context_manager, policy, self._limits, model, options or no_fields())
         self._on_chunk = on_chunk if stream else None
         self._on_message = on_message
@@ -109,7 +110,7 @@ class WorkflowRunner:
         """
         state = begin(workflow, user_message, prompt_vars, initial_messages, steps or Steps())
         if initial_messages is None:
-            self._hear(state.messages)
+            self.hear(state.messages)
         async with aclosing(self.drive(workflow, state, cancel_event=cancel_event)) as states:
             async for now in states:
                 state = now
@@ -158,9 +159,9 @@ class WorkflowRunner:
         if state.iteration >= self._limits.max_iterations:
             pending = state.steps.pending(workflow.required_steps)
             raise MaxIterationsError(state.iteration, state.steps.completed, pending)
-        state = await self._asker.fit(workflow, state)
         watcher = Watcher(self._on_chunk)
         try:
+            state = await unless(cancel_event, self._asker.fit(workflow, state))
             answer = await unless(cancel_event, self._asker.ask(workflow, state, watcher, run_id))
         except Cancelled:
             raise self._cancelled(state) from None
@@ -172,15 +173,17 @@ class WorkflowRunner:
             return self._heard(state, corrected(state, answer.turn.added, answer.fault, held=answer.turn.held))
         calls = answer.settled.calls
         await watcher.tell(StreamChunk(ChunkType.FINAL, response=calls))
-        told = self._heard(state, called(state, answer.settled, answer.reasoning))
-        return self._heard(told, allowed(told, workflow, self._limits))
+        # Heard of together: where the nudges are spent, nobody is told of a call that never gets a result.
+        told = called(state, answer.settled, answer.reasoning)
+        return self._heard(state, allowed(told, workflow, self._limits))
 
     def _heard(self, before: RunState, after: RunState) -> RunState:
         """The state after a move, once its messages were told of."""
-        self._hear(after.messages[len(before.messages) :])
+        self.hear(after.messages[len(before.messages) :])
         return after
 
-    def _hear(self, messages: Sequence[Message]) -> None:
+    def hear(self, messages: Sequence[Message]) -> None:
+        """Tell `on_message` of messages: those that a run begins with, where it is driven and not `run`."""
         if self._on_message is not None:
             for message in messages:
                 self._on_message(message)
@@ -201,5 +204,5 @@ def result_of(state: RunState) -> Any:
     return state.ended.result
 
 
-def _engine_over(client: LLMClient) -> Engine:
-    return Engine(ClientBackend(client), MonotonicClock(), lambda _: None)
+def _engine_over(client: LLMClient, *, stream: bool) -> Engine:
+    return Engine(ClientBackend(client, stream=stream), MonotonicClock(), lambda _: None)

@@ -19,6 +19,7 @@ from forge_proxy.core.messages import Message
 from forge_proxy.core.workflow.cancelled import WorkflowCancelledError
 from forge_proxy.core.workflow.definition import Workflow
 from forge_proxy.core.workflow.run import RunState, begin, interrupted
+from forge_proxy.core.workflow.steps import Steps
 from forge_proxy.workflows.runner import WorkflowRunner, result_of
 
 
@@ -32,9 +33,11 @@ class WorkerStopped(ForgeError):
 class _Job:
     """One run, and whom it is for."""
 
-    def __init__(self, workflow: Workflow, state: RunState, priority: int, number: int) -> None:
+    def __init__(self, workflow: Workflow, state: RunState, priority: int, number: int, *, fresh: bool) -> None:
         self.workflow = workflow
         self.state = state
+        self.fresh = fresh
+        """Whether nobody has heard of the messages that it begins with."""
         self.priority = priority
         self.number = number
         self.give_way = asyncio.Event()
@@ -92,9 +95,7 @@ class SlotWorker:
         task, self._task = self._task, None
         if task is None:
             return
-        queue, self._queue = self._queue, []
-        for job in queue:
-            job.cancel()
+        self._empty()
         self._stirred.set()
         if self._running is not None:
             self._running.give_way.set()
@@ -107,6 +108,7 @@ class SlotWorker:
         prompt_vars: Mapping[str, str] | None = None,
         initial_messages: Sequence[Message] | None = None,
         *,
+        steps: Steps | None = None,
         priority: int = 0,
     ) -> Any:
         """The result of a run, once it had its turn; a higher `priority` is more urgent. Cancelling it takes the run
@@ -114,8 +116,8 @@ class SlotWorker:
         """
         if self._task is None:
             raise WorkerStopped
-        state = begin(workflow, user_message, prompt_vars, initial_messages)
-        job = _Job(workflow, state, priority, next(self._numbers))
+        state = begin(workflow, user_message, prompt_vars, initial_messages, steps or Steps())
+        job = _Job(workflow, state, priority, next(self._numbers), fresh=initial_messages is None)
         heapq.heappush(self._queue, job)
         self._stirred.set()
         running = self._running
@@ -134,22 +136,40 @@ class SlotWorker:
         elif self._running is job:
             job.give_way.set()
 
+    def _empty(self) -> None:
+        """Nobody in the queue will have a turn."""
+        queue, self._queue = self._queue, []
+        for job in queue:
+            job.cancel()
+
     async def _work(self) -> None:
-        while self._task is not None:
-            if not self._queue:
-                self._stirred.clear()
-                await self._stirred.wait()
-                continue
-            job = self._running = heapq.heappop(self._queue)
-            job.give_way.clear()
-            try:
-                await self._go_on(job)
-            finally:
-                self._running = None
+        try:
+            while self._takes_runs():
+                if not self._queue:
+                    self._stirred.clear()
+                    await self._stirred.wait()
+                    continue
+                job = self._running = heapq.heappop(self._queue)
+                job.give_way.clear()
+                try:
+                    await self._go_on(job)
+                finally:
+                    self._running = None
+        finally:
+            if self._takes_runs():  # it was not stopped, but ended by somebody else's hand
+                self._task = None
+                self._empty()
+
+    def _takes_runs(self) -> bool:
+        """Whether the task that asks is the one that works: after a stop there may be another."""
+        return self._task is asyncio.current_task()
 
     async def _go_on(self, job: _Job) -> None:
         """Drive a run until it ends or gives way."""
         try:
+            if job.fresh:
+                job.fresh = False
+                self._runner.hear(job.state.messages)
             moves = self._runner.drive(job.workflow, job.state, cancel_event=job.give_way)
             async with aclosing(moves):
                 async for state in moves:
@@ -158,11 +178,14 @@ class SlotWorker:
         except WorkflowCancelledError:
             if job.result.done():
                 return
-            if self._task is None:
-                job.cancel()
-            else:
+            if self._takes_runs():
                 heapq.heappush(self._queue, job)
-        except Exception as error:  # noqa: BLE001 - it is the caller's, who waits for it
+            else:
+                job.cancel()
+        except (asyncio.CancelledError, GeneratorExit):
+            job.cancel()
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the caller's, who waits for it
             if not job.result.done():
                 job.result.set_exception(error)
         else:

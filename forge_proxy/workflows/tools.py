@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Protocol
 
 from pydantic_core import PydanticSerializationError, to_json
 
+from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.definition import Workflow
 from forge_proxy.core.workflow.errors import ToolResolutionError
@@ -53,20 +55,34 @@ class CallableTools:
         async def invoke() -> object:
             if inspect.iscoroutinefunction(function):
                 return await function(**args)
-            result = await asyncio.to_thread(function, **args)
+            result = await asyncio.to_thread(_called, function, args)
             return await result if inspect.isawaitable(result) else result
 
         return await outcome_of(invoke)
 
 
+def _called(function: Callable[..., object], args: JsonObject) -> object:
+    try:
+        return function(**args)
+    except StopIteration as error:  # no future takes one: whoever waits for the thread would wait for ever
+        raise RuntimeError("the tool raised StopIteration") from error
+
+
 async def outcome_of(invoke: Callable[[], Awaitable[object]]) -> ToolOutcome:
     """What came of a tool, whatever it raises."""
     try:
-        return told(await invoke())
+        outcome = told(await invoke())
     except ToolResolutionError as error:
-        return ToolOutcome.soft(str(error))
+        outcome = ToolOutcome.soft(str(error))
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # Something that the tool waited for was cancelled, and not the run.
+        outcome = ToolOutcome.failed("CancelledError: what the tool waited for was cancelled")
     except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model is told
-        return ToolOutcome.failed(f"{type(error).__name__}: {error}", error)
+        outcome = ToolOutcome.failed(f"{type(error).__name__}: {error}", error)
+    return replace(outcome, text=_sendable(outcome.text))
 
 
 def told(result: object) -> ToolOutcome:
@@ -81,3 +97,12 @@ def told(result: object) -> ToolOutcome:
     except PydanticSerializationError as error:
         return ToolOutcome.failed(f"the result cannot be written as JSON: {error}")
     return ToolOutcome(written.decode(), value=result)
+
+
+def _sendable(text: str) -> str:
+    """The text without halves of characters, as Python has them in names of files that are no UTF-8: JSON has none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

@@ -33,11 +33,16 @@ class Watcher:
     async def take(self, chunk: Chunk) -> None:
         """Take in one more chunk."""
         self.usage = chunk.usage or self.usage
+        if chunk.anew:
+            self._said.clear()
+            if not chunk.deltas:
+                await self.tell(StreamChunk(ChunkType.RETRY))
         for delta in chunk.deltas:
             self._said += [
                 part for part in (delta.text, *(f"{one.name}{one.arguments}" for one in delta.calls)) if part
             ]
-            for piece in pieces_of(delta) if self._on_chunk else ():
+            # What is said anew has been heard, in other pieces.
+            for piece in pieces_of(delta) if self._on_chunk and not chunk.anew else ():
                 await self.tell(piece)
 
     async def tell(self, chunk: StreamChunk) -> None:

@@ -21,7 +21,7 @@ CALL = ToolCall("get_weather", '{"city": "Oslo"}', "call_1", reasoning="Oslo, th
                 "type": "function",
                 "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'},
             },
-            {"role": "tool", "content": "sunny", "tool_call_id": "call_1"},
+            {"role": "tool", "content": "sunny", "tool_call_id": "call_1", "name": "get_weather"},
         ),
         (
             "ollama",

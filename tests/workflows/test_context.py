@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
-from forge_proxy.core.compaction import NoCompact, TieredCompact
+from forge_proxy.core.compaction import CompactStrategy, NoCompact, TieredCompact
 from forge_proxy.core.messages import Message
 from forge_proxy.workflows.context import CompactEvent, ContextLevel, ContextManager
 from tests.core.compaction.histories import head, step
@@ -139,3 +142,18 @@ def test_what_is_no_budget_or_share_is_refused(
 def test_the_name_of_a_strategy_is_none() -> None:
     with pytest.raises(TypeError, match="strategy: expected a CompactStrategy"):
         ContextManager("tiered", 1000)  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_strategy_that_makes_a_list_is_as_good_as_one_that_makes_a_tuple() -> None:
+    class Keeps(CompactStrategy):
+        def compact(self, messages: Sequence[Message], trigger_tokens: int, *, step_hint: str = "") -> Any:
+            return list(messages), 0
+
+    counted: list[int] = []
+
+    async def count(messages: tuple[Message, ...]) -> int:
+        counted.append(len(messages))
+        return 2000
+
+    assert await ContextManager(Keeps(), 1000).maybe_compact_counted(MESSAGES, count) == MESSAGES
+    assert len(counted) == 1

@@ -163,3 +163,11 @@ def test_errors_are_exhausted_by_the_one_after_the_last_that_may_be() -> None:
     tracker.record_result(success=True)
     assert not tracker.retries_exhausted
     assert not tracker.tool_errors_exhausted
+
+
+def test_a_nudge_is_never_firmer_than_the_last_tier() -> None:
+    guardrails = Guardrails(workflow(), Limits(max_premature=5))
+
+    tiers = [nudge.tier for _ in range(5) if (nudge := guardrails.check(calls("finish")).nudge)]
+
+    assert tiers == [1, 2, 3, 3, 3]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from forge_proxy.backends.openai_compatible import OpenAICompatible
-from forge_proxy.core.chat import ToolSpec
+from forge_proxy.core.chat import ChatRequest, ToolSpec
+from forge_proxy.core.compaction import NoCompact
 from forge_proxy.core.guardrails import Switches
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import Message, MessageType, ToolCall
@@ -27,6 +28,8 @@ from forge_proxy.core.workflow.errors import (
 from forge_proxy.core.workflow.run import ToolOutcome, begin
 from forge_proxy.engine.answer import Engine
 from forge_proxy.workflows.client import ChunkType, LLMResponse, StreamChunk
+from forge_proxy.workflows.context import ContextManager
+from forge_proxy.workflows.engine_client import EngineClient
 from forge_proxy.workflows.requests import request_for
 from forge_proxy.workflows.respond import respond_tool
 from forge_proxy.workflows.runner import WorkflowRunner
@@ -83,7 +86,7 @@ async def test_a_run_ends_with_the_result_of_its_terminal_tool() -> None:
                 {"id": call, "type": "function", "function": {"name": "look", "arguments": '{"city": "Oslo"}'}}
             ],
         },
-        {"role": "tool", "content": "sunny in Oslo", "tool_call_id": call},
+        {"role": "tool", "content": "sunny in Oslo", "tool_call_id": call, "name": "look"},
     ]
 
 
@@ -385,3 +388,55 @@ def test_a_budget_is_a_whole_number(budget: Any) -> None:
 async def test_a_wrong_name_ends_a_run_in_words_that_name_the_right_ones() -> None:
     with pytest.raises(ToolCallError, match="no call of look, finish in 2 answers"):
         await run(SaidClient([calls("luk")]), workflow(tool("look", lambda: "x")), max_retries_per_step=1)
+
+
+async def test_without_retries_the_first_answer_without_a_call_is_the_last() -> None:
+    client = SaidClient([text("Hm."), calls("finish")])
+
+    with pytest.raises(ToolCallError):
+        await run(client, workflow(), guardrails=Switches(retry=False))
+
+    assert len(client.asked) == 1
+
+
+async def test_nobody_hears_of_a_call_that_never_gets_a_result() -> None:
+    flow = workflow(tool("look", lambda: None), required=["look"])
+    said: list[Message] = []
+
+    with pytest.raises(StepEnforcementError):
+        await WorkflowRunner(SaidClient([calls("finish")]), on_message=said.append).run(flow, "Go.", {"who": "Ann"})
+
+    assert [message.type.value for message in said[2:]] == ["tool_call", "step_nudge"] * 3
+
+
+async def test_cancelling_does_not_wait_for_a_server_that_counts_tokens() -> None:
+    counting = asyncio.Event()
+
+    class Counts(EngineClient):
+        async def count(self, request: ChatRequest) -> int | None:
+            counting.set()
+            await asyncio.Event().wait()
+
+    backend = OpenAICompatible("http://scripted", ScriptedHttp([]))
+    client = Counts(Engine(backend, StillClock(), lambda _: None))
+    memory, cancel = ContextManager(NoCompact(), 10), asyncio.Event()
+    running = asyncio.create_task(
+        WorkflowRunner(client, memory).run(workflow(), "Go.", {"who": "Ann"}, cancel_event=cancel)
+    )
+    await counting.wait()
+    cancel.set()
+
+    with pytest.raises(WorkflowCancelledError) as caught:
+        await asyncio.wait_for(running, 5)
+    assert [message.role for message in caught.value.messages] == ["system", "user"]
+
+
+async def test_what_is_cancelled_before_it_is_asked_is_never_asked() -> None:
+    cancel = asyncio.Event()
+    memory = ContextManager(NoCompact(), 1000, context_thresholds={0.001: lambda _: cancel.set()})
+    client = SaidClient([calls("finish")])
+
+    with pytest.raises(WorkflowCancelledError):
+        await WorkflowRunner(client, memory).run(workflow(), "Go.", {"who": "Ann"}, cancel_event=cancel)
+
+    assert client.asked == []

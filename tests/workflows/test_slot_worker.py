@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.core.messages import ToolCall
-from forge_proxy.core.workflow import ToolDef, Workflow
+from forge_proxy.core.messages import Message, ToolCall
+from forge_proxy.core.workflow import Steps, ToolDef, Workflow
 from forge_proxy.core.workflow.cancelled import WorkflowCancelledError
 from forge_proxy.core.workflow.errors import MaxIterationsError
-from forge_proxy.workflows.client import ChunkType, StreamChunk
 from forge_proxy.workflows.runner import WorkflowRunner
 from forge_proxy.workflows.slot_worker import SlotWorker, WorkerStopped
 from tests.fakes.said_client import SaidClient, calls
@@ -30,17 +30,14 @@ class GatedClient(SaidClient):
         self.asked_for: list[str] = []
         self.begun = asyncio.Event()
 
-    async def send_stream(
-        self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec] | None = None
-    ) -> AsyncIterator[StreamChunk]:
+    async def send(self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec] | None = None) -> list[ToolCall]:
         name = str(messages[1]["content"])
         self.asked_for.append(name)
         self.begun.set()
         if gate := self.gates.get(name):
             await gate.wait()
         stepped = any(message["role"] == "tool" for message in messages)
-        said: list[ToolCall] = calls("finish" if stepped else "step")
-        yield StreamChunk(ChunkType.FINAL, response=said)
+        return calls("finish" if stepped else "step")
 
 
 def workflow(done: list[str], name: str) -> Workflow:
@@ -149,3 +146,93 @@ async def test_a_run_that_fails_fails_for_its_caller_only() -> None:
         client.script = [calls("step"), calls("finish")]
         client.asked.clear()
         assert await worker.run(workflow([], "next"), "next") == "next is done"
+
+
+async def test_a_tool_that_is_cancelled_by_itself_ends_neither_its_run_nor_the_worker() -> None:
+    async def step() -> None:
+        raise asyncio.CancelledError
+
+    flow = workflow([], "cancelled")
+    flow = replace(flow, tools={**flow.tools, "step": replace(flow.tools["step"], callable=step)}, required_steps=())
+    async with SlotWorker(WorkflowRunner(GatedClient())) as worker:
+        assert await asyncio.wait_for(worker.run(flow, "cancelled"), 5) == "cancelled is done"
+        assert await worker.run(workflow([], "next"), "next") == "next is done"
+
+
+async def test_what_no_run_survives_is_raised_to_its_caller_only() -> None:
+    class Panic(BaseException):
+        pass
+
+    def step() -> None:
+        raise Panic
+
+    flow = workflow([], "broken")
+    broken = replace(flow, tools={**flow.tools, "step": replace(flow.tools["step"], callable=step)})
+    async with SlotWorker(WorkflowRunner(GatedClient())) as worker:
+        with pytest.raises(Panic):
+            await asyncio.wait_for(worker.run(broken, "broken"), 5)
+        assert await worker.run(workflow([], "next"), "next") == "next is done"
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+async def test_nobody_is_left_waiting_when_stopping_is_cut_short(by_hand: bool) -> None:
+    entered, done = asyncio.Event(), list[str]()
+
+    async def step() -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    flow = workflow(done, "endless")
+    endless = replace(flow, tools={**flow.tools, "step": replace(flow.tools["step"], callable=step)})
+    worker = SlotWorker(WorkflowRunner(GatedClient()))
+    worker.start()
+    first = asyncio.create_task(worker.run(endless, "endless"))
+    await entered.wait()
+    second = await submitted(worker, done, "second")
+
+    if by_hand:
+        for task in asyncio.all_tasks() - {first, second, asyncio.current_task()}:
+            task.cancel()
+    else:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(worker.stop(), 0.01)
+
+    for task in (first, second):
+        with pytest.raises(WorkflowCancelledError):
+            await asyncio.wait_for(task, 5)
+    with pytest.raises(WorkerStopped):
+        await worker.run(workflow(done, "late"), "late")
+
+
+async def test_a_worker_that_starts_while_it_stops_takes_runs_and_the_old_ones_end() -> None:
+    client, done = GatedClient(), list[str]()
+    client.gates["first"] = asyncio.Event()
+    worker = SlotWorker(WorkflowRunner(client))
+    worker.start()
+    first = asyncio.create_task(worker.run(workflow(done, "first"), "first"))
+    await client.begun.wait()
+
+    stopping = asyncio.create_task(worker.stop())
+    await asyncio.sleep(0)
+    worker.start()
+
+    await asyncio.wait_for(stopping, 5)
+    with pytest.raises(WorkflowCancelledError):
+        await first
+    assert await worker.run(workflow(done, "next"), "next") == "next is done"
+    await worker.stop()
+
+
+async def test_a_listener_hears_of_each_run_from_its_beginning_and_a_run_may_go_on() -> None:
+    said: list[Message] = []
+    async with SlotWorker(WorkflowRunner(GatedClient(), on_message=said.append)) as worker:
+        await worker.run(workflow([], "first"), "first")
+        heard = [message.type.value for message in said]
+        last = said[:-2]
+        said.clear()
+        done = Steps().record("step")
+        await worker.run(workflow([], "first"), "", initial_messages=last, steps=done)
+
+    calls_and_results = ["tool_call", "tool_result"]
+    assert heard == ["system_prompt", "user_input", *calls_and_results, *calls_and_results]
+    assert [message.type.value for message in said] == calls_and_results

@@ -14,21 +14,23 @@ def recent_start(messages: Sequence[Message], keep: int) -> int:
     """The place from which on nothing is cut: where the `keep` latest iterations begin, by their `step_index`.
 
     A number that comes again, as when a new run goes on with an old one's messages, is another iteration when a message
-    from before all iterations stands between.
+    from before all iterations stands between. In a history that was made by hand, without numbers, each of an
+    assistant's messages begins one.
     """
-    start = len(messages)
+    starts: list[int] = []
     current: int | None = None
-    found = 0
-    for place in range(len(messages) - 1, -1, -1):
-        step = messages[place].metadata.step_index
-        if step is not None and step != current:
-            found += 1
-            if found > keep:
-                break
-        if step is not None:
-            start = place
+    thought = False
+    for place, message in enumerate(messages):
+        step = message.metadata.step_index
+        if step is None:
+            begins = message.role is MessageRole.ASSISTANT and not thought
+            thought = message.type is MessageType.REASONING
+        else:
+            begins, thought = step != current, False
+        if begins:
+            starts.append(place)
         current = step
-    return start
+    return starts[-keep:][0] if starts else len(messages)
 
 
 def answers_a_call(message: Message) -> bool:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 from forge_proxy.core.compaction.cuts import Plan
+from forge_proxy.core.estimate import messages_tokens
 from forge_proxy.core.messages import Message
 
 
@@ -51,11 +52,12 @@ class PlannedCompact(CompactStrategy):
     def compact(
         self, messages: Sequence[Message], trigger_tokens: int, *, step_hint: str = ""
     ) -> tuple[tuple[Message, ...], int]:
-        """See `CompactStrategy`. A phase that cuts nothing more than the one before is not said to be reached."""
+        """See `CompactStrategy`. A phase that leaves no less than the one before is not said to be reached."""
         reached: Plan | None = None
+        least = messages_tokens(messages)
         for plan in self.plans(messages, step_hint=step_hint):
-            if plan.cuts and (reached is None or plan.tokens != reached.tokens):
-                reached = plan
+            if plan.tokens < least:  # a hint may be longer than what it stands for
+                reached, least = plan, plan.tokens
             if plan.tokens <= trigger_tokens:
                 break
         return (tuple(messages), 0) if reached is None else (reached.apply(messages), reached.phase)

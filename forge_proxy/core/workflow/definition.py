@@ -107,13 +107,17 @@ class Workflow:
         """What executes a tool; None when it is executed elsewhere. Raises `KeyError` where there is none."""
         return self.tools[tool_name].callable
 
-    def build_system_prompt(self, **values: str) -> str:
-        """The system prompt with its placeholders filled in. Raises `InvalidWorkflow` for one without a value."""
+    def build_system_prompt(self, /, **values: str) -> str:
+        """The system prompt with its placeholders filled in. Raises `InvalidWorkflow` for one without a text."""
 
         def fill(found: re.Match[str]) -> str:
+            at = f"prompt_vars.{found[1]}"
             if found[1] not in values:
-                raise InvalidWorkflow(f"prompt_vars.{found[1]}", "the system prompt has a place for it: give its value")
-            return values[found[1]]
+                raise InvalidWorkflow(at, "the system prompt has a place for it: give its value")
+            value = values[found[1]]
+            if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # not all are typed
+                raise InvalidWorkflow(at, f"expected text, got {value!r}")
+            return value
 
         return _PLACEHOLDER.sub(fill, self.system_prompt_template)
 

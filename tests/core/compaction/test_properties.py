@@ -74,6 +74,7 @@ def test_the_same_comes_out_each_time_and_again_from_what_came_out(
     after, phase = strategy.compact(messages, trigger, step_hint=hint)
 
     assert strategy.compact(list(messages), trigger, step_hint=hint) == (after, phase)
+    assert messages_tokens(after) <= messages_tokens(messages)
     if phase == 0:
         assert after == messages
     again, _ = strategy.compact(after, messages_tokens(after), step_hint=hint)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from forge_proxy.core.compaction import NoCompact, SlidingWindowCompact, TieredCompact
-from forge_proxy.core.messages import MessageRole, MessageType
+from forge_proxy.core.messages import Message, MessageMeta, MessageRole, MessageType
 from tests.core.compaction.histories import chatter, head, orphans, step
 
 HISTORY = (*head(), *step(0, "a", "b", thought="Two."), *chatter(1), *step(2, "c"), *step(3, "d", "e"))
@@ -64,3 +66,22 @@ def test_the_stand_ins_of_another_strategy_go_with_their_calls() -> None:
 
 def test_none_leaves_everything() -> None:
     assert NoCompact().compact(HISTORY, 0) == (HISTORY, 0)
+
+
+def test_a_hint_that_is_longer_than_what_it_stands_for_is_not_told() -> None:
+    messages = (*head(), *step(0, "a"), *step(1, "b"), *step(2, "c"))
+
+    after, phase = SlidingWindowCompact().compact(messages, 0, step_hint=f"[Steps completed: {'look, ' * 50}]")
+
+    assert (after, phase) == (messages, 0)
+
+
+def test_in_a_history_without_numbers_each_message_of_an_assistant_begins_an_iteration() -> None:
+    def unnumbered(index: int, *results: str) -> list[Message]:
+        return [replace(one, metadata=MessageMeta(one.type)) for one in step(index, *results, thought="Hm.")]
+
+    messages = (*head(), *unnumbered(0, "a" * 99), *unnumbered(1, "b" * 99), *unnumbered(2, "c", "d"))
+
+    after, _ = SlidingWindowCompact(keep_recent=1).compact(messages, 0)
+
+    assert after == (*head(), *unnumbered(2, "c", "d"))

@@ -90,3 +90,12 @@ def test_placeholders_are_filled_in_and_other_braces_are_left_alone() -> None:
     assert flow.build_system_prompt(who="Ann {x}") == 'You help Ann {x}. Answer as {"a": {}} or Ann {x}.'
     with pytest.raises(InvalidWorkflow, match=r"prompt_vars\.who: the system prompt has a place for it"):
         flow.build_system_prompt()
+
+
+def test_a_placeholder_may_have_any_name_and_its_value_is_text() -> None:
+    flow = workflow(prompt="You help {self}.")
+
+    assert flow.build_system_prompt(self="Ann") == "You help Ann."
+    for value in (5, None):
+        with pytest.raises(InvalidWorkflow, match=rf"prompt_vars\.self: expected text, got {value}"):
+            flow.build_system_prompt(self=value)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,102 @@
+"""A model client of one's own: its whole answer is what holds, whatever it told on the way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import TypeAlias
+
+import pytest
+
+from forge_proxy.core.chat import ToolSpec
+from forge_proxy.core.jsontypes import Json
+from forge_proxy.core.messages import MessageFormat, ToolCall
+from forge_proxy.core.workflow import ToolDef, Workflow
+from forge_proxy.workflows.client import ChunkType, LLMResponse, StreamChunk, TextResponse
+from forge_proxy.workflows.runner import WorkflowRunner
+
+CALL = '{"name": "look", "arguments": {"n": 1}}'
+RETRY = StreamChunk(ChunkType.RETRY)
+Told: TypeAlias = list[tuple[str, str]]
+
+
+class Streams:
+    """Tells these chunks, then calls `finish`. It has no whole answers."""
+
+    api_format: MessageFormat = "openai"
+
+    def __init__(self, *told: StreamChunk) -> None:
+        self.answers = [[StreamChunk(ChunkType.FINAL, response=[ToolCall.of("finish")])], [*told]]
+
+    async def send(self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec] | None = None) -> LLMResponse:
+        raise NotImplementedError
+
+    async def send_stream(
+        self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec] | None = None
+    ) -> AsyncIterator[StreamChunk]:
+        for chunk in self.answers.pop():
+            yield chunk
+
+    async def get_context_length(self) -> int | None:
+        return None
+
+
+def text(said: str) -> StreamChunk:
+    return StreamChunk(ChunkType.TEXT_DELTA, said)
+
+
+def final(said: str) -> StreamChunk:
+    return StreamChunk(ChunkType.FINAL, response=TextResponse(said))
+
+
+def workflow(looked: list[int]) -> Workflow:
+    schema: dict[str, Json] = {"type": "object", "properties": {"n": {"type": "integer"}}}
+
+    def note(n: int) -> None:
+        looked.append(n)
+
+    look = ToolDef(ToolSpec.from_json_schema("look", "", schema), note)
+    finish = ToolDef(ToolSpec.from_json_schema("finish", "", {"type": "object"}), lambda: "done")
+    return Workflow("w", "", {"look": look, "finish": finish}, [], "finish", "Help.")
+
+
+@pytest.mark.parametrize(
+    ("told", "heard"),
+    [
+        ([text(CALL[:9]), text(CALL[9:]), final(CALL)], [("text_delta", CALL[:9]), ("text_delta", CALL[9:])]),
+        (
+            [text("One to look at. "), text(CALL), final(CALL)],
+            [("text_delta", "One to look at. "), ("text_delta", CALL)],
+        ),
+        ([text(f" {CALL}\n"), final(CALL)], [("text_delta", f" {CALL}\n")]),
+        ([final(CALL)], [("text_delta", CALL)]),
+        (
+            [text(CALL[:9]), RETRY, text(CALL), final(CALL)],
+            [("text_delta", CALL[:9]), ("retry", ""), ("text_delta", CALL)],
+        ),
+        ([text(CALL), RETRY, text(CALL), final(CALL)], [("text_delta", CALL), ("retry", ""), ("text_delta", CALL)]),
+    ],
+)
+async def test_a_call_in_a_stream_is_made_once(told: list[StreamChunk], heard: Told) -> None:
+    looked: list[int] = []
+    chunks: Told = []
+
+    async def on_chunk(chunk: StreamChunk) -> None:
+        chunks.append((chunk.type.value, chunk.content))
+
+    runner = WorkflowRunner(Streams(*told), stream=True, on_chunk=on_chunk)
+
+    assert await runner.run(workflow(looked), "Go.") == "done"
+    assert looked == [1]
+    assert chunks[: len(heard) + 1] == [*heard, ("final", "")]
+
+
+async def test_without_stream_a_client_is_asked_for_whole_answers() -> None:
+    class Whole(Streams):
+        async def send(self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec] | None = None) -> LLMResponse:
+            return TextResponse(CALL) if len(messages) == 2 else [ToolCall.of("finish")]
+
+    client, looked = Whole(), list[int]()
+    unasked = len(client.answers)
+
+    assert await WorkflowRunner(client).run(workflow(looked), "Go.") == "done"
+    assert (looked, len(client.answers)) == ([1], unasked)

@@ -1,0 +1,78 @@
+"""Tools may raise and return anything: the run goes on, and the model is told what a server can take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from forge_proxy.core.chat import ToolSpec
+from forge_proxy.core.messages import ToolCall
+from forge_proxy.core.workflow import ToolDef, Workflow
+from forge_proxy.core.workflow.errors import ToolResolutionError
+from forge_proxy.core.workflow.run import ToolOutcome
+from forge_proxy.workflows.tools import CallableTools
+
+
+async def executed(function: Callable[..., Any]) -> ToolOutcome:
+    tool = ToolDef(ToolSpec.from_json_schema("act", "", {"type": "object"}), function)
+    flow = Workflow("w", "", {"act": tool}, [], "act", "Help.")
+    outcome = await asyncio.wait_for(CallableTools(flow).execute(ToolCall("act"), "key"), 5)
+    assert outcome is not None
+    return outcome
+
+
+async def test_a_tool_that_runs_out_of_what_it_looks_through_fails_and_nobody_waits_for_ever() -> None:
+    outcome = await executed(lambda: next(number for number in (1, 2) if number > 2))
+
+    assert (outcome.status, outcome.text) == ("error", "[ToolError] RuntimeError: the tool raised StopIteration")
+
+
+async def test_what_a_tool_waits_for_may_be_cancelled_without_the_run() -> None:
+    async def act() -> None:
+        gone = asyncio.create_task(asyncio.sleep(9))
+        gone.cancel()
+        await gone
+
+    outcome = await executed(act)
+
+    assert outcome.status == "error"
+    assert "CancelledError" in outcome.text
+
+
+async def test_cancelling_the_run_is_no_fault_of_the_tool() -> None:
+    began = asyncio.Event()
+
+    async def act() -> None:
+        began.set()
+        await asyncio.sleep(9)
+
+    running = asyncio.create_task(executed(act))
+    await began.wait()
+    running.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+def lost() -> str:
+    raise ToolResolutionError("no file \udcff")
+
+
+def broken() -> str:
+    raise ValueError("no file \udcff")
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (lambda: "a\udcff.txt \U0001f600", "a\ufffd.txt \U0001f600"),
+        (lambda: "\ud83d\ude00", "\U0001f600"),
+        (lost, "no file \ufffd"),
+        (broken, "[ToolError] ValueError: no file \ufffd"),
+    ],
+)
+async def test_half_a_character_is_nothing_to_send(function: Callable[[], str], text: str) -> None:
+    assert (await executed(function)).text == text
