@@ -95,7 +95,7 @@ def _put_door_before(app: FastAPI, config: ServerConfig, door: Door) -> None:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=config.allowed_origins,
-            allow_methods=("GET", "POST"),
+            allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),  # all that a route takes
             allow_headers=("*",),
             allow_private_network=True,
             expose_headers=_TOLD_TO_PAGES,

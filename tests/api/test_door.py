@@ -179,16 +179,15 @@ async def test_the_daemons_own_pages_may_ask_under_any_of_its_names(host: str, o
     assert answer.status_code == (200 if may_ask else 403)
 
 
-async def test_a_preflight_of_an_allowed_origin_is_answered_without_a_key() -> None:
-    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,x-stainless-os"}
+@pytest.mark.parametrize(("method", "path"), [("POST", "/v1/chat/completions"), ("PUT", "/admin/v1/budget")])
+async def test_a_preflight_of_an_allowed_origin_is_answered_without_a_key(method: str, path: str) -> None:
+    asks = {"Access-Control-Request-Method": method, "Access-Control-Request-Headers": "authorization,x-stainless-os"}
 
-    answer = await ask(
-        {"Origin": PAGE, **asks}, "/v1/chat/completions", "OPTIONS", api_keys=[KEY], allowed_origins=[PAGE]
-    )
+    answer = await ask({"Origin": PAGE, **asks}, path, "OPTIONS", api_keys=[KEY], allowed_origins=[PAGE])
 
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == PAGE
-    assert "POST" in answer.headers["access-control-allow-methods"]
+    assert method in answer.headers["access-control-allow-methods"]
     assert answer.headers["access-control-allow-headers"] == "authorization,x-stainless-os"
 
 

@@ -250,6 +250,13 @@ async def test_a_cancelled_run_hands_out_a_history_to_go_on_with() -> None:
     assert await again.run(flow, "", initial_messages=caught.value.messages, steps=caught.value.steps) == "done"
 
 
+async def test_initial_messages_that_are_none_are_named() -> None:
+    told: list[Any] = [Message.of(MessageType.USER_INPUT, "Go."), {"role": "user", "content": "Go."}]
+
+    with pytest.raises(TypeError, match=r"initial_messages\[1\]: expected a Message, got dict"):
+        await WorkflowRunner(SaidClient([calls("finish")])).run(workflow(), "", initial_messages=told)
+
+
 async def test_cancelling_stops_an_answer_that_is_being_written() -> None:
     class Endless(SaidClient):
         stopped = False

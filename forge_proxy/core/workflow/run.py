@@ -138,9 +138,12 @@ def begin(
     """A run that has not been answered yet; `initial_messages`, where given, are all that has been said so far, and
     `steps` what has been done.
 
-    Raises `InvalidWorkflow` for a placeholder without a value.
+    Raises `InvalidWorkflow` for a placeholder without a value, and `TypeError` for what is no `Message`.
     """
     if initial_messages is not None:
+        for place, message in enumerate(initial_messages):
+            if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] - dicts come easily
+                raise TypeError(f"initial_messages[{place}]: expected a Message, got {type(message).__name__}")
         return RunState(tuple(initial_messages), steps)
     system = Message.of(MessageType.SYSTEM_PROMPT, workflow.build_system_prompt(**(prompt_vars or {})))
     return RunState((system, Message.of(MessageType.USER_INPUT, user_message)), steps)
