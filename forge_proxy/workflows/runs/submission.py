@@ -13,13 +13,10 @@ from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.workflow.definition import Prerequisite, ToolDef, Workflow
 from forge_proxy.core.workflow.errors import InvalidWorkflow
 from forge_proxy.core.workflow.run import RunState, begin
-from forge_proxy.wire.openai.request import decode_request
 from forge_proxy.workflows.runs.errors import NotReadable
+from forge_proxy.workflows.runs.options import check_options
 from forge_proxy.workflows.runs.storable import Storable
 from forge_proxy.workflows.runs.transcript import WrittenMessage, read_messages
-
-_OURS = frozenset({"messages", "tools", "tool_choice", "stream", "stream_options", "model", "n", "parallel_tool_calls"})
-"""Fields of a request to the model that the run itself decides."""
 
 
 def _printable(name: str) -> str:
@@ -147,13 +144,7 @@ class Submission(Storable):
 
     def begin(self, workflow: Workflow) -> RunState:
         """Where the run begins. Raises `InvalidRequest`."""
-        for name in self.options:
-            if name in _OURS:
-                raise InvalidRequest(f"options.{name}", "the run decides that itself")
-        try:
-            decode_request({**self.options, "messages": [{"role": "user"}]})
-        except InvalidRequest as error:
-            raise InvalidRequest(f"options.{error.at}", error.why) from error
+        check_options(self.options)
         if self.initial_messages is None:
             if self.user_message is None:
                 raise InvalidRequest("user_message", "say what the run is about, or give initial_messages")

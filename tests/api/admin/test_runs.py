@@ -260,7 +260,7 @@ async def test_events_are_gone_on_with_after_any_of_them() -> None:
         ids = [int(line.removeprefix("id: ")) for line in whole.text.splitlines() if line.startswith("id: ")]
         by_header = [await client.get(path, headers={"Last-Event-ID": str(after)}) for after in ids]
         by_query = await client.get(path, params={"after": 2})
-        wrong = await client.get(path, headers={"Last-Event-ID": "x"})
+        wrong = [await client.get(path, headers={"Last-Event-ID": said}) for said in ("x", "", str(2**31), "9" * 5000)]
 
     assert whole.headers["content-type"].startswith("text/event-stream")
     assert whole.headers["x-request-id"]
@@ -269,7 +269,7 @@ async def test_events_are_gone_on_with_after_any_of_them() -> None:
     assert all(whole.text.endswith(rest) for rest in rests)
     assert rests[-1] == ""
     assert by_query.text == rests[1]
-    assert error(wrong) == (400, None, "Last-Event-ID")
+    assert {error(answer) for answer in wrong} == {(400, None, "Last-Event-ID")}
 
 
 def _with(**workflow: Any) -> JsonDict:
@@ -320,6 +320,15 @@ CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments":
         (run(max_iterations=0), "max_iterations"),
         (run(options={"stream": False}), "options.stream"),
         (run(options={"max_tokens": "many"}), "options.max_tokens"),
+        (run(options={"temperature": "hot"}), "options.temperature"),
+        (run(options={"top_p": True}), "options.top_p"),
+        (run(options={"top_k": 1.5}), "options.top_k"),
+        (run(options={"seed": 2**64}), "options.seed"),
+        (run(options={"stop": ["a", 5]}), "options.stop"),
+        (run(options={"logprobs": 1}), "options.logprobs"),
+        (run(options={"reasoning_effort": 1}), "options.reasoning_effort"),
+        (run(options={"response_format": "json"}), "options.response_format"),
+        (run(options={"logit_bias": [[1, -(2**63) - 1]]}), "options.logit_bias"),
         (run(context={"budget": 255}), "context.budget"),
         (run(model="a\x00b"), "model"),
         (_with(tools={}), "workflow.tools"),
@@ -354,6 +363,21 @@ async def test_a_submission_that_is_wrong_is_refused_with_the_field(body: JsonDi
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        {"temperature": None, "top_p": 1, "top_k": 40.0, "seed": -1, "stop": "a", "max_tokens": -1},
+        {"temperature": -7, "stop": ["a"], "logit_bias": {"1": 5}, "response_format": {"type": "text"}, "theirs": "x"},
+    ],
+)
+async def test_options_that_some_server_takes_are_for_the_server_to_judge(options: JsonDict) -> None:
+    async with world(FINISH) as client:
+        submitted = (await client.post(RUNS, json=run(options=options))).json()
+        done = await watched(client, submitted["id"])
+
+    assert done["status"] == "completed"
+
+
+@pytest.mark.parametrize(
     ("messages", "field"),
     [
         ([{"role": "tool", "tool_call_id": "c"}], "initial_messages[0].tool_call_id"),
@@ -369,6 +393,13 @@ async def test_a_history_with_an_orphan_in_it_is_refused(messages: list[JsonDict
         answer = await client.post(RUNS, json=body)
 
     assert error(answer) == (400, None, field)
+
+
+async def test_no_body_at_all_is_a_wrong_body() -> None:
+    async with world() as client:
+        answer = await client.post(RUNS)
+
+    assert error(answer) == (400, None, "body")
 
 
 async def test_json_that_cannot_be_stored_is_refused() -> None:
