@@ -64,7 +64,8 @@ async def drive(keeper: Keeper, means: Means) -> None:
         submission = read_submission(keeper.run.submission)
         await _Drive(keeper, means, submission).to_its_end()
     except WorkflowCancelledError:
-        await cancel(keeper, patient=True)
+        async with keeper.alone:
+            await cancel(keeper, patient=True)
     except (StoreUnavailable, RunNotFound, RunConflict):
         raise
     except ForgeError as error:
@@ -82,10 +83,11 @@ async def cancel(keeper: Keeper, *, patient: bool = False) -> None:
 
 
 async def _fail(keeper: Keeper, error: Exception) -> None:
-    state, events = _with_results(keeper.state)
     name = type(error).__name__ if isinstance(error, ForgeError) else "InternalError"
     event = NewEvent("status", {"status": "failed", "error": name})
-    await keeper.write(*events, event, state=state, status="failed", outcome=failure_of(error), patient=True)
+    async with keeper.alone:  # a request that cancels it comes before or is told that it has ended
+        state, events = _with_results(keeper.state)
+        await keeper.write(*events, event, state=state, status="failed", outcome=failure_of(error), patient=True)
 
 
 def _with_results(state: RunState) -> tuple[RunState, list[NewEvent]]:

@@ -81,7 +81,11 @@ class Runs:
         if stored.id == run.id:
             self._moved(stored)
         if stored.status == "queued":
-            await self._take_up(stored)  # also one that was submitted before, by a request that failed in the end
+            keeper = await self._keeper(stored.id)
+            # Also one that was submitted before, by a request that failed in the end; but what was found of it may be
+            # past by now.
+            if keeper.run.status == "queued" and keeper.drivers == 0:
+                self._begin(keeper)
         return stored
 
     async def get(self, run_id: str) -> Run:
@@ -182,30 +186,30 @@ class Runs:
             async with self._opening:
                 if self._store is None:
                     store = await self._open_store()
-                    waiting = await store.unfinished()
+                    try:
+                        left = [await store.get(head.id) for head in await store.unfinished() if _is_ours(head)]
+                    except BaseException:
+                        await store.close()  # or its lock would be held against the next attempt
+                        raise
                     self._store = store
-                    for head in waiting:
-                        await self._take_up(head)
+                    for run in left:
+                        self._go_on(run, store)
         return self._store
 
-    async def _take_up(self, head: RunHead) -> None:
-        """Drive a run that nobody drives."""
-        if head.status == "requires_action" and not head.cancel_requested:
-            return
+    def _go_on(self, run: Run, store: RunStore) -> None:
+        """Drive a run that an earlier daemon left unfinished."""
         try:
-            keeper = await self._keeper(head.id)
+            keeper = self._keepers[run.id] = Keeper(run, store, self._changed, self._now)
         except NotReadable as error:  # it is left alone: the version that wrote it can go on with it
-            self._means.report(head.id, error)
+            self._means.report(run.id, error)
         else:
-            if keeper.drivers == 0:
-                self._begin(keeper)
+            self._begin(keeper)
 
     @asynccontextmanager
     async def _changing(self, run_id: str) -> AsyncGenerator[Keeper]:
         """The keeper of a run, for who looks at it and then changes it."""
         keeper = await self._keeper(run_id)
-        async with keeper.alone:
-            await keeper.settle()
+        async with keeper.changing():
             try:
                 yield keeper
             except StoreUnavailable:
@@ -263,11 +267,17 @@ class Runs:
         try:
             await unless(keeper.cancel, self._places.acquire())
         except Cancelled:
-            return await cancel(keeper, patient=True)
+            async with keeper.alone:
+                return await cancel(keeper, patient=True)
         try:
             await drive(keeper, self._means)
         finally:
             self._places.release()
+
+
+def _is_ours(run: RunHead) -> bool:
+    """Whether an unfinished run is for us to go on with, and not for its caller."""
+    return run.status != "requires_action" or run.cancel_requested
 
 
 def _new_id(now: float) -> str:
