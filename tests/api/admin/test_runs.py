@@ -415,6 +415,39 @@ async def test_json_that_cannot_be_stored_is_refused() -> None:
     assert (nested.status_code, half.status_code) == (400, 400)
 
 
+def _nested(levels: int) -> Any:
+    value: Any = "x"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+async def test_json_that_could_not_be_read_again_is_refused_with_the_field() -> None:
+    """It can be written to 255 levels and read to 200, so a run could be stored and then be lost."""
+    fields = {"metadata": {"a": _nested(210)}, "options": {"a": _nested(210)}}
+    async with world(LOOK, FINISH) as client:
+        submitted = [await client.post(RUNS, json=run(**{name: value})) for name, value in fields.items()]
+        found = await waiting(client, run(metadata={"a": _nested(99)}))
+        posted = [
+            await post(client, found, {"tool_call_id": 0, "output": _nested(levels)}) for levels in (210, 300, 100)
+        ]
+        done = await watched(client, found["id"])
+
+    assert [error(answer) for answer in submitted] == [(400, None, name) for name in fields]
+    assert [error(answer) for answer in posted[:2]] == [(400, None, "outputs.0.output")] * 2
+    assert (posted[2].status_code, done["status"]) == (200, "completed")
+
+
+async def test_arguments_that_could_not_be_read_again_are_the_calls_error() -> None:
+    deep = Said(calls=(("finish", f'{{"a": {json.dumps(_nested(210))}}}'),))
+    async with world(deep, FINISH) as client:
+        submitted = (await client.post(RUNS, json=run())).json()
+        done = await watched(client, submitted["id"])
+
+    assert done["messages"][3]["content"] == "[ToolError] its arguments are nested deeper than 100 levels"
+    assert (done["status"], done["result"]["result"]) == ("completed", {"n": 3})
+
+
 @pytest.mark.parametrize("word", ["NaN", "-Infinity", "1e999", '"\\x"', "\xff"])
 async def test_what_is_no_json_is_refused(word: str) -> None:
     headers = {"content-type": "application/json"}
