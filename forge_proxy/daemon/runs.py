@@ -42,7 +42,7 @@ _WAYS = ("http", "mcp")
 _AGAIN_AFTER = 2.0
 """Seconds after which a store is tried again that another daemon has: one that is being stopped, perhaps."""
 _WAITS = (2.0, 5.0, 15.0, 60.0)
-"""The same of one that cannot be used: its database comes up later than we do, or never. The last one again and again."""
+"""The same of one that cannot be used: its database comes up later than we do, or never. The last again and again."""
 _LONGEST_SILENCE = 3600.0
 """Seconds. Of a tool; each has its own bound below that."""
 

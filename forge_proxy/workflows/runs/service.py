@@ -8,6 +8,7 @@ import re
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from forge_proxy.workflows.cancelling import Cancelled, unless
@@ -20,6 +21,8 @@ from forge_proxy.workflows.runs.outputs import ToolOutput, apply
 from forge_proxy.workflows.runs.ports import Claim, Declaration, RunStore, Toolbox
 from forge_proxy.workflows.runs.records import NewEvent, Run, RunEvent, RunHead, RunStatus
 from forge_proxy.workflows.runs.submission import Submission
+
+T = TypeVar("T")
 
 _EVENTS_AT_ONCE = 200
 _AGAIN_AFTER = 1.0
@@ -50,7 +53,7 @@ class Runs:
         self._opening = asyncio.Lock()
         self._keepers: WeakValueDictionary[str, Keeper] = WeakValueDictionary()
         self._fetching = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._bells = Bells()
 
     async def submit(self, submission: Submission, key: str | None = None) -> Run:
@@ -151,13 +154,13 @@ class Runs:
         store = await self._opened()
         while not self._bells.closed:
             bell = self._bells.of(run_id)
-            events = await store.events(run_id, after=after, limit=_EVENTS_AT_ONCE)
+            events = await self._undisturbed(store.events(run_id, after=after, limit=_EVENTS_AT_ONCE))
             for event in events:
                 yield event
                 after = event.id
             if events:
                 continue
-            head = await store.head(run_id)
+            head = await self._undisturbed(store.head(run_id))
             if head.last_event > after:  # it came after we had looked
                 continue
             if head.finished:
@@ -249,10 +252,17 @@ class Runs:
         keeper.drivers += 1
         self._spawn(self._drive(keeper))
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _undisturbed(self, work: Coroutine[Any, Any, T]) -> T:
+        """What is asked of the store for somebody who may leave at any moment: a connection to a database whose user is
+        cancelled is thrown away.
+        """
+        return await asyncio.shield(self._spawn(work))
 
     async def _drive(self, keeper: Keeper) -> None:
         try:

@@ -198,6 +198,30 @@ async def test_who_watches_misses_no_event_that_comes_while_it_is_looked_for(sto
     assert seen == list(range(1, done.last_event + 1))
 
 
+async def test_who_leaves_while_the_store_is_asked_disturbs_nothing_in_it(store: Failing) -> None:
+    """A connection whose user is cancelled is thrown away, with an error in the log."""
+    runs, asked, go_on, answered = runs_over(store), asyncio.Event(), asyncio.Event(), asyncio.Event()
+    run = await runs.submit(Submission.model_validate(SUBMISSION))
+    waiting = await until(runs, run.id, "requires_action")
+
+    async def answer() -> None:
+        asked.set()
+        await go_on.wait()
+        answered.set()
+
+    store.meanwhile = answer
+    watching = asyncio.create_task(_next(runs, waiting))
+    await asked.wait()
+    watching.cancel()
+    await asyncio.wait({watching})
+    go_on.set()
+    async with asyncio.timeout(20):
+        await answered.wait()
+    await runs.close()
+
+    assert watching.cancelled()
+
+
 async def test_a_request_does_not_wait_with_a_driver_for_a_store_that_is_away(
     store: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,11 +278,10 @@ async def test_a_run_that_ends_while_it_is_submitted_again_is_not_begun_again(st
 
     store.finds = lambda run: replace(run, status="queued")  # as it was when it was looked for
     await runs.submit(Submission.model_validate(SUBMISSION), "key")
-    for _ in range(20):
-        now = await runs.head(run.id)
+    seen = [await runs.head(run.id) for _ in range(20)]
     await runs.close()
 
-    assert now.last_event == cancelled.last_event
+    assert {head.last_event for head in seen} == {cancelled.last_event}
 
 
 async def test_a_store_that_fails_while_it_is_opened_is_opened_again(tmp_path: Path) -> None:
@@ -304,3 +327,8 @@ async def test_a_run_that_somebody_else_has_changed_is_not_changed_back(store: F
 
 def _nothing(before: Run, after: Run) -> None:
     """Nobody listens."""
+
+
+async def _next(runs: Runs, run: Run) -> None:
+    async for _ in runs.feed(run.id, run.last_event):
+        return
