@@ -383,6 +383,10 @@ async def test_options_that_some_server_takes_are_for_the_server_to_judge(option
         ([{"role": "tool", "tool_call_id": "c"}], "initial_messages[0].tool_call_id"),
         ([{"role": "user", "tool_calls": [CALL]}], "initial_messages[0].tool_calls"),
         ([{"role": "assistant", "tool_calls": [CALL]}], "initial_messages"),
+        (
+            [{"role": "assistant", "tool_calls": [CALL, CALL]}, {"role": "tool", "tool_call_id": "c"}],
+            "initial_messages[0].tool_calls",
+        ),
         ([{"role": "assistant", "tool_calls": [CALL]}, {"role": "user"}], "initial_messages[1]"),
     ],
 )
