@@ -70,5 +70,5 @@ class Corked(asyncio.Transport):
 
     def _send(self) -> None:
         held, self._held, self._holds_head = self._held, [], False
-        if held:
+        if held and not self._transport.is_closing():  # whoever it is for may have left since it was written
             self._transport.write(held[0] if len(held) == 1 else b"".join(held))

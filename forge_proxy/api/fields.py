@@ -44,7 +44,7 @@ def _steps(fault: Mapping[str, Any], said: object) -> Steps:
         return tuple(map(str, parts[1:]))
     if parts[:1] == ["body"]:
         del parts[0]
-    if fault["type"] == "missing":
+    if fault["type"] == "missing" and parts:  # else it is the whole body
         *parts, last = parts
         return (*_there(parts, said), str(last))
     return _there(parts, said)

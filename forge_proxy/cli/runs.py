@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import re
 import sys
 import time
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from forge_proxy.cli.admin import AsJson, Asked, Key, OwnKey, OwnUrl, Url, asked
 from forge_proxy.cli.remote import DEFAULT_URL, SentEvent
 from forge_proxy.cli.shown import show, show_rows
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.jsontypes import DECODER, write
 
 _ENDED = ("completed", "failed", "cancelled")
 _SHOWN = 200
@@ -55,6 +57,8 @@ def submit(
 ) -> None:
     """Submit a run. Its id is printed; it goes on whether anybody watches or not."""
     asked = asked_of(context, url, key, json)
+    if once is not None and not re.fullmatch("[!-~]([ -~]{0,198}[!-~])?", once):
+        raise NotASubmission("--once: expected up to 200 characters of ASCII, without space around them")
     headers = {"Idempotency-Key": once} if once is not None else {}
     run = asked.remote.ask("POST", "/admin/v1/runs", _read(file), headers=headers)
     if not follow:
@@ -166,10 +170,11 @@ def _read(file: Path) -> dict[str, Any]:
     name = "stdin" if str(file) == "-" else str(file)
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-        said: Any = jsonlib.loads(text)
+        said: Any = DECODER.decode(text)
+        write(said).encode()  # JSON can hold halves of characters, which no request can
     except OSError as exc:
         raise NotASubmission(f"{name}: {exc.strerror or exc}") from exc
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise NotASubmission(f"{name}: not JSON: {exc}") from exc
     if not isinstance(said, dict):
         raise NotASubmission(f"{name}: expected an object with workflow and user_message")

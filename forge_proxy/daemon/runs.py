@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
+from itertools import chain, repeat
 
 from pydantic import TypeAdapter, ValidationError
 from structlog.typing import FilteringBoundLogger
@@ -40,6 +41,8 @@ _EXECUTION: TypeAdapter[ByHttp | ByMcp] = TypeAdapter(Execution)
 _WAYS = ("http", "mcp")
 _AGAIN_AFTER = 2.0
 """Seconds after which a store is tried again that another daemon has: one that is being stopped, perhaps."""
+_WAITS = (2.0, 5.0, 15.0, 60.0)
+"""The same of one that cannot be used: its database comes up later than we do, or never. The last again and again."""
 _LONGEST_SILENCE = 3600.0
 """Seconds. Of a tool; each has its own bound below that."""
 
@@ -71,25 +74,23 @@ async def build_runs(settings: Settings, engine: Engine, observe: Observer) -> A
 
 
 async def resume(runs: Runs, settings: Settings, log: FilteringBoundLogger) -> None:
-    """Go on with what an earlier daemon left unfinished, where there is a store; wait for one that another daemon has.
+    """Go on with what an earlier daemon left unfinished, where there is a store; wait for one that cannot be used yet.
 
     Otherwise the store is opened by the first request that needs it.
     """
     file = sqlite_file(_url(settings))
     if file is not None and not await asyncio.to_thread(file.exists):
         return None
-    told = False
+    told, waits = "", chain(_WAITS, repeat(_WAITS[-1]))
     while True:
         try:
             return await runs.resume()
-        except StoreTaken as taken:
-            if not told:
-                log.warning("no runs", error=taken.summary, note="it is tried again until that one has ended")
-            told = True
         except StoreUnavailable as error:
-            log.warning("no runs", error=error.summary)
-            return None
-        await asyncio.sleep(_AGAIN_AFTER)
+            if error.summary != told:
+                told = error.summary
+                log.warning("no runs", error=told, note="it is tried again until it can be used")
+            seconds = _AGAIN_AFTER if isinstance(error, StoreTaken) else next(waits)
+        await asyncio.sleep(seconds)
 
 
 def _url(settings: Settings) -> str:

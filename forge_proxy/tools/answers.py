@@ -75,6 +75,6 @@ def _retry_after(said: str, now: float) -> float | None:
         return float(said)
     try:
         until = parsedate_to_datetime(said)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter of a number with too many digits
         return None
     return max(0.0, (until if until.tzinfo else until.replace(tzinfo=UTC)).timestamp() - now)

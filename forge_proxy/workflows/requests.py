@@ -35,7 +35,8 @@ def request_for(workflow: Workflow, messages: Sequence[Message], model: str | No
         _A_CALL,
         stream=True,
         include_usage=True,
-        limit=min((said for name in _LIMITS if is_integer(said := options.get(name))), default=None),
+        # -1 is llama.cpp's word for "no limit"
+        limit=min((said for name in _LIMITS if is_integer(said := options.get(name)) and said >= 0), default=None),
     )
 
 

@@ -21,9 +21,15 @@ class Wire(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.sent: list[bytes] = []
+        self.lost = False
 
     def write(self, data: Any) -> None:
+        if self.lost:
+            raise RuntimeError("the handler is closed")  # uvloop's words
         self.sent.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return self.lost
 
     def close(self) -> None:
         self.sent.append(b"closed")
@@ -46,6 +52,18 @@ async def written(turns: list[list[bytes]], apart: float = 0.002) -> list[bytes]
 def run(turns: list[list[bytes]]) -> list[bytes]:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(written(turns))
+
+
+async def test_what_is_held_for_somebody_who_has_left_is_dropped() -> None:
+    wire, faults = Wire(), []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, fault: faults.append(fault))
+
+    Corked(wire, loop).write(HEAD)
+    wire.lost = True
+    await asyncio.sleep(0)
+
+    assert (wire.sent, faults) == ([], [])
 
 
 def test_a_head_leaves_with_its_body() -> None:

@@ -202,6 +202,7 @@ async def test_retries_end_with_the_tools_error_and_each_failure_is_told_of() ->
         ("Sat, 21 Nov 2026 12:00:30 GMT", [30.0]),
         ("Sat, 21 Nov 2026 11:00:00 GMT", [0.5]),
         ("soon", [0.5]),
+        ("Sat, 21 Nov 99999999999999999999 12:00:30 GMT", [0.5]),
         ("3600", []),  # longer than a run may hold its place
     ],
 )

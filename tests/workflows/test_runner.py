@@ -365,6 +365,7 @@ async def test_the_tokens_of_each_answer_are_told() -> None:
 def test_a_limit_of_tokens_is_one_for_backends_that_write_it_differently() -> None:
     assert request_for(workflow(), [], None, {"max_tokens": 7}).limit == 7
     assert request_for(workflow(), [], None, {}).limit is None
+    assert request_for(workflow(), [], None, {"max_tokens": -1, "max_completion_tokens": -1}).limit is None
 
 
 async def test_an_event_of_threading_is_refused_where_it_would_hold_up_everything() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query, Request
@@ -128,7 +129,7 @@ class RunDesk:
         ends with the run. Whoever was cut off goes on after the last id that came.
         """
         if last_event_id is not None:
-            if not (last_event_id.isascii() and last_event_id.isdigit() and int(last_event_id) < 2**31):
+            if not re.fullmatch("[0-9]{1,10}", last_event_id) or int(last_event_id) >= 2**31:
                 raise InvalidRequest("Last-Event-ID", "expected the id of an event, which is a number")
             after = int(last_event_id)
         await self._runs.head(run_id)

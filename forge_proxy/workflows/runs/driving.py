@@ -31,6 +31,7 @@ from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, StoreUna
 from forge_proxy.workflows.runs.keeper import Keeper
 from forge_proxy.workflows.runs.ports import Toolbox
 from forge_proxy.workflows.runs.records import NewEvent
+from forge_proxy.workflows.runs.storable import DEEPEST, is_too_deep
 from forge_proxy.workflows.runs.submission import Submission, read_submission
 from forge_proxy.workflows.runs.toolbox import OWN
 from forge_proxy.workflows.runs.transcript import written
@@ -64,7 +65,8 @@ async def drive(keeper: Keeper, means: Means) -> None:
         submission = read_submission(keeper.run.submission)
         await _Drive(keeper, means, submission).to_its_end()
     except WorkflowCancelledError:
-        await cancel(keeper, patient=True)
+        async with keeper.alone:
+            await cancel(keeper, patient=True)
     except (StoreUnavailable, RunNotFound, RunConflict):
         raise
     except ForgeError as error:
@@ -82,10 +84,11 @@ async def cancel(keeper: Keeper, *, patient: bool = False) -> None:
 
 
 async def _fail(keeper: Keeper, error: Exception) -> None:
-    state, events = _with_results(keeper.state)
     name = type(error).__name__ if isinstance(error, ForgeError) else "InternalError"
     event = NewEvent("status", {"status": "failed", "error": name})
-    await keeper.write(*events, event, state=state, status="failed", outcome=failure_of(error), patient=True)
+    async with keeper.alone:  # a request that cancels it comes before or is told that it has ended
+        state, events = _with_results(keeper.state)
+        await keeper.write(*events, event, state=state, status="failed", outcome=failure_of(error), patient=True)
 
 
 def _with_results(state: RunState) -> tuple[RunState, list[NewEvent]]:
@@ -186,7 +189,10 @@ class _Drive:
 
 
 class _Announced:
-    """`Executor` that tells of each call before it is executed, where that may take a while."""
+    """`Executor` that tells of each call before it is executed, where that may take a while.
+
+    What is said and given back is stored with the run: what could not be read again is the call's error.
+    """
 
     def __init__(self, executor: Executor, keeper: Keeper, submission: Submission) -> None:
         self._executor = executor
@@ -195,10 +201,15 @@ class _Announced:
 
     async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
         """See `Executor`."""
+        if is_too_deep(call.args()):
+            return ToolOutcome.failed(f"its arguments are nested deeper than {DEEPEST} levels")
         if self._executes[call.tool]["by"] not in OWN:
             event = NewEvent("tool_started", {"tool_call_id": call.id, "tool": call.tool, "key": key})
             await self._keeper.write(event, patient=True)
-        return await self._executor.execute(call, key)
+        outcome = await self._executor.execute(call, key)
+        if outcome is not None and is_too_deep(outcome.value):
+            return ToolOutcome.failed(f"the result is nested deeper than {DEEPEST} levels")
+        return outcome
 
 
 def open_calls(state: RunState) -> list[dict[str, Json]]:

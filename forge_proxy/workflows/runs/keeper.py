@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import chain, repeat
 from typing import TypeVar
 
 from forge_proxy.core.jsontypes import write
 from forge_proxy.core.workflow.run import RunState
+from forge_proxy.workflows.cancelling import Cancelled, unless
 from forge_proxy.workflows.runs.documents import read_state, write_state
 from forge_proxy.workflows.runs.errors import StoreTaken, StoreUnavailable
 from forge_proxy.workflows.runs.ports import RunStore
@@ -42,11 +44,20 @@ class Keeper:
         self._now = now
         self._unsure = False
         """Whether the last change may or may not have been stored."""
+        self._away = asyncio.Event()
+        """Set while a patient writer waits for the store."""
 
     async def settle(self) -> None:
         """Find out what is stored, where that is not known. Raises `StoreUnavailable`."""
-        async with self._writing:
+        async with self._having(self._writing, patient=False):
             await self._settle(patient=False)
+
+    @asynccontextmanager
+    async def changing(self) -> AsyncGenerator[None]:
+        """For a request that looks at the run, and then changes it by what it saw. Raises `StoreUnavailable`."""
+        async with self._having(self.alone, patient=False):
+            await self.settle()
+            yield
 
     async def write(
         self,
@@ -62,7 +73,7 @@ class Keeper:
         A `patient` writer waits for a store that cannot be used now: it is further than what is stored, and has nowhere
         else to go.
         """
-        async with self._writing:
+        async with self._having(self._writing, patient=patient):
             await self._settle(patient=patient)
             run = self.run
             after = replace(
@@ -76,7 +87,7 @@ class Keeper:
             )
             told = numbered(events, run.last_event, after.updated_at)
             try:
-                await _trying(lambda: self._store.save(after, run.last_event, told), patient=patient)
+                await self._trying(lambda: self._store.save(after, run.last_event, told), patient=patient)
             except StoreUnavailable:
                 self._unsure = True
                 raise
@@ -88,25 +99,43 @@ class Keeper:
     async def _settle(self, *, patient: bool) -> None:
         if not self._unsure:
             return
-        self.run = await _trying(lambda: self._store.get(self.run.id), patient=patient)
+        self.run = await self._trying(lambda: self._store.get(self.run.id), patient=patient)
         self.state, self._unsure = read_state(self.run.state), False
         if self.run.cancel_requested:
             self.cancel.set()
+
+    @asynccontextmanager
+    async def _having(self, lock: asyncio.Lock, *, patient: bool) -> AsyncGenerator[None]:
+        """Have a lock. Who is not patient does not wait for one who waits for the store with it."""
+        if patient:
+            await lock.acquire()
+        else:
+            try:
+                await unless(self._away, lock.acquire())
+            except Cancelled:
+                raise StoreUnavailable("a step of this run has been waiting to be stored") from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    async def _trying(self, work: Callable[[], Awaitable[T]], *, patient: bool) -> T:
+        try:
+            for seconds in chain(_AGAIN_AFTER, repeat(_AGAIN_AFTER[-1])):
+                try:
+                    return await work()
+                except StoreTaken:
+                    raise
+                except StoreUnavailable:
+                    if not patient:
+                        raise
+                self._away.set()
+                await asyncio.sleep(seconds)
+        finally:
+            self._away.clear()
+        raise AssertionError("it is tried for ever")
 
 
 def numbered(events: tuple[NewEvent, ...], since: int, at: float) -> list[RunEvent]:
     """Events with the ids that come after `since`."""
     return [RunEvent(number, event.type, write(event.data), at) for number, event in enumerate(events, since + 1)]
-
-
-async def _trying(work: Callable[[], Awaitable[T]], *, patient: bool) -> T:
-    for seconds in chain(_AGAIN_AFTER, repeat(_AGAIN_AFTER[-1])):
-        try:
-            return await work()
-        except StoreTaken:
-            raise
-        except StoreUnavailable:
-            if not patient:
-                raise
-        await asyncio.sleep(seconds)
-    raise AssertionError("it is tried for ever")

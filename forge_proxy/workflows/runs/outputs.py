@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pydantic import ConfigDict, Field
 
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import MessageType
 from forge_proxy.core.workflow.run import Batch, RunState, ToolOutcome, executed
 from forge_proxy.workflows.runs.errors import RunConflict
-from forge_proxy.workflows.runs.storable import Storable
+from forge_proxy.workflows.runs.storable import Storable, StoredJson
 from forge_proxy.workflows.tools import told
 
 _WAYS = ("output", "error", "unresolved")
@@ -23,7 +22,7 @@ class ToolOutput(Storable):
     model_config = ConfigDict(extra="forbid")
 
     tool_call_id: str = Field(description="Which call.")
-    output: Json = Field(default=None, description="Its result: text is told as it is, anything else as JSON.")
+    output: StoredJson = Field(default=None, description="Its result: text is told as it is, anything else as JSON.")
     error: str | None = Field(default=None, description="Why the tool failed; it counts against max_tool_errors.")
     unresolved: str | None = Field(
         default=None, description="What it did not find; the model is told, and it is no error and no step done."

@@ -8,6 +8,7 @@ import re
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from forge_proxy.workflows.cancelling import Cancelled, unless
@@ -20,6 +21,8 @@ from forge_proxy.workflows.runs.outputs import ToolOutput, apply
 from forge_proxy.workflows.runs.ports import Claim, Declaration, RunStore, Toolbox
 from forge_proxy.workflows.runs.records import NewEvent, Run, RunEvent, RunHead, RunStatus
 from forge_proxy.workflows.runs.submission import Submission
+
+T = TypeVar("T")
 
 _EVENTS_AT_ONCE = 200
 _AGAIN_AFTER = 1.0
@@ -50,7 +53,7 @@ class Runs:
         self._opening = asyncio.Lock()
         self._keepers: WeakValueDictionary[str, Keeper] = WeakValueDictionary()
         self._fetching = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._bells = Bells()
 
     async def submit(self, submission: Submission, key: str | None = None) -> Run:
@@ -81,7 +84,11 @@ class Runs:
         if stored.id == run.id:
             self._moved(stored)
         if stored.status == "queued":
-            await self._take_up(stored)  # also one that was submitted before, by a request that failed in the end
+            keeper = await self._keeper(stored.id)
+            # Also one that was submitted before, by a request that failed in the end; but what was found of it may be
+            # past by now.
+            if keeper.run.status == "queued" and keeper.drivers == 0:
+                self._begin(keeper)
         return stored
 
     async def get(self, run_id: str) -> Run:
@@ -147,13 +154,13 @@ class Runs:
         store = await self._opened()
         while not self._bells.closed:
             bell = self._bells.of(run_id)
-            events = await store.events(run_id, after=after, limit=_EVENTS_AT_ONCE)
+            events = await self._undisturbed(store.events(run_id, after=after, limit=_EVENTS_AT_ONCE))
             for event in events:
                 yield event
                 after = event.id
             if events:
                 continue
-            head = await store.head(run_id)
+            head = await self._undisturbed(store.head(run_id))
             if head.last_event > after:  # it came after we had looked
                 continue
             if head.finished:
@@ -182,30 +189,30 @@ class Runs:
             async with self._opening:
                 if self._store is None:
                     store = await self._open_store()
-                    waiting = await store.unfinished()
+                    try:
+                        left = [await store.get(head.id) for head in await store.unfinished() if _is_ours(head)]
+                    except BaseException:
+                        await store.close()  # or its lock would be held against the next attempt
+                        raise
                     self._store = store
-                    for head in waiting:
-                        await self._take_up(head)
+                    for run in left:
+                        self._go_on(run, store)
         return self._store
 
-    async def _take_up(self, head: RunHead) -> None:
-        """Drive a run that nobody drives."""
-        if head.status == "requires_action" and not head.cancel_requested:
-            return
+    def _go_on(self, run: Run, store: RunStore) -> None:
+        """Drive a run that an earlier daemon left unfinished."""
         try:
-            keeper = await self._keeper(head.id)
+            keeper = self._keepers[run.id] = Keeper(run, store, self._changed, self._now)
         except NotReadable as error:  # it is left alone: the version that wrote it can go on with it
-            self._means.report(head.id, error)
+            self._means.report(run.id, error)
         else:
-            if keeper.drivers == 0:
-                self._begin(keeper)
+            self._begin(keeper)
 
     @asynccontextmanager
     async def _changing(self, run_id: str) -> AsyncGenerator[Keeper]:
         """The keeper of a run, for who looks at it and then changes it."""
         keeper = await self._keeper(run_id)
-        async with keeper.alone:
-            await keeper.settle()
+        async with keeper.changing():
             try:
                 yield keeper
             except StoreUnavailable:
@@ -245,10 +252,17 @@ class Runs:
         keeper.drivers += 1
         self._spawn(self._drive(keeper))
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _undisturbed(self, work: Coroutine[Any, Any, T]) -> T:
+        """What is asked of the store for somebody who may leave at any moment: a connection to a database whose user is
+        cancelled is thrown away.
+        """
+        return await asyncio.shield(self._spawn(work))
 
     async def _drive(self, keeper: Keeper) -> None:
         try:
@@ -263,11 +277,17 @@ class Runs:
         try:
             await unless(keeper.cancel, self._places.acquire())
         except Cancelled:
-            return await cancel(keeper, patient=True)
+            async with keeper.alone:
+                return await cancel(keeper, patient=True)
         try:
             await drive(keeper, self._means)
         finally:
             self._places.release()
+
+
+def _is_ours(run: RunHead) -> bool:
+    """Whether an unfinished run is for us to go on with, and not for its caller."""
+    return run.status != "requires_action" or run.cancel_requested
 
 
 def _new_id(now: float) -> str:

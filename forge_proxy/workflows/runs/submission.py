@@ -13,13 +13,10 @@ from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.workflow.definition import Prerequisite, ToolDef, Workflow
 from forge_proxy.core.workflow.errors import InvalidWorkflow
 from forge_proxy.core.workflow.run import RunState, begin
-from forge_proxy.wire.openai.request import decode_request
 from forge_proxy.workflows.runs.errors import NotReadable
-from forge_proxy.workflows.runs.storable import Storable
+from forge_proxy.workflows.runs.options import check_options
+from forge_proxy.workflows.runs.storable import Storable, StoredObject
 from forge_proxy.workflows.runs.transcript import WrittenMessage, read_messages
-
-_OURS = frozenset({"messages", "tools", "tool_choice", "stream", "stream_options", "model", "n", "parallel_tool_calls"})
-"""Fields of a request to the model that the run itself decides."""
 
 
 def _printable(name: str) -> str:
@@ -48,7 +45,7 @@ class DeclaredTool(BaseModel):
     description: str | None = Field(
         default=None, description="What it does, for the model; of an MCP server's tool by default what that says."
     )
-    parameters: dict[str, Json] | None = Field(
+    parameters: StoredObject | None = Field(
         default=None,
         description="JSON Schema of its arguments, which are an object. Of an MCP server's tool it may be left out:"
         " the server says it then.",
@@ -56,7 +53,7 @@ class DeclaredTool(BaseModel):
     prerequisites: list[str | NeededBefore] = Field(
         default_factory=list[str | NeededBefore], max_length=64, description="Tools that have to have succeeded before."
     )
-    execute: dict[str, Json] = Field(
+    execute: StoredObject = Field(
         default_factory=lambda: {"by": "caller"},
         description='What executes it: {"by": "caller"} (the run pauses until its output is posted), '
         '{"by": "arguments"} (nothing: they are its result), {"by": "http", "url": …} or {"by": "mcp", "server": …}.',
@@ -135,10 +132,10 @@ class Submission(Storable):
     context: ContextWish | None = Field(
         default=None, description="How a history is kept within its budget. Left out: one that is too long is refused."
     )
-    options: dict[str, Json] = Field(
+    options: StoredObject = Field(
         default_factory=dict, description="More fields for the model server, such as temperature."
     )
-    metadata: dict[str, Json] = Field(default_factory=dict, description="The caller's own; it is handed back.")
+    metadata: StoredObject = Field(default_factory=dict, description="The caller's own; it is handed back.")
 
     @property
     def executes(self) -> dict[str, dict[str, Json]]:
@@ -147,13 +144,7 @@ class Submission(Storable):
 
     def begin(self, workflow: Workflow) -> RunState:
         """Where the run begins. Raises `InvalidRequest`."""
-        for name in self.options:
-            if name in _OURS:
-                raise InvalidRequest(f"options.{name}", "the run decides that itself")
-        try:
-            decode_request({**self.options, "messages": [{"role": "user"}]})
-        except InvalidRequest as error:
-            raise InvalidRequest(f"options.{error.at}", error.why) from error
+        check_options(self.options)
         if self.initial_messages is None:
             if self.user_message is None:
                 raise InvalidRequest("user_message", "say what the run is about, or give initial_messages")

@@ -76,6 +76,8 @@ def read_messages(said: Sequence[WrittenMessage], at: str) -> tuple[Message, ...
         calls = tuple(ToolCall(call.function.name, call.function.arguments, call.id) for call in one.tool_calls or ())
         if calls and one.role != "assistant":
             raise InvalidRequest(f"{where}.tool_calls", "only an assistant makes calls")
+        if twice := [call.id for number, call in enumerate(calls) if call.id in [other.id for other in calls[:number]]]:
+            raise InvalidRequest(f"{where}.tool_calls", f"two calls have the id {twice[0]!r}")
         name = one.tool_name
         if one.role == "tool":
             if one.tool_call_id not in open_calls:

@@ -260,7 +260,7 @@ async def test_events_are_gone_on_with_after_any_of_them() -> None:
         ids = [int(line.removeprefix("id: ")) for line in whole.text.splitlines() if line.startswith("id: ")]
         by_header = [await client.get(path, headers={"Last-Event-ID": str(after)}) for after in ids]
         by_query = await client.get(path, params={"after": 2})
-        wrong = await client.get(path, headers={"Last-Event-ID": "x"})
+        wrong = [await client.get(path, headers={"Last-Event-ID": said}) for said in ("x", "", str(2**31), "9" * 5000)]
 
     assert whole.headers["content-type"].startswith("text/event-stream")
     assert whole.headers["x-request-id"]
@@ -269,7 +269,7 @@ async def test_events_are_gone_on_with_after_any_of_them() -> None:
     assert all(whole.text.endswith(rest) for rest in rests)
     assert rests[-1] == ""
     assert by_query.text == rests[1]
-    assert error(wrong) == (400, None, "Last-Event-ID")
+    assert {error(answer) for answer in wrong} == {(400, None, "Last-Event-ID")}
 
 
 def _with(**workflow: Any) -> JsonDict:
@@ -320,6 +320,15 @@ CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments":
         (run(max_iterations=0), "max_iterations"),
         (run(options={"stream": False}), "options.stream"),
         (run(options={"max_tokens": "many"}), "options.max_tokens"),
+        (run(options={"temperature": "hot"}), "options.temperature"),
+        (run(options={"top_p": True}), "options.top_p"),
+        (run(options={"top_k": 1.5}), "options.top_k"),
+        (run(options={"seed": 2**64}), "options.seed"),
+        (run(options={"stop": ["a", 5]}), "options.stop"),
+        (run(options={"logprobs": 1}), "options.logprobs"),
+        (run(options={"reasoning_effort": 1}), "options.reasoning_effort"),
+        (run(options={"response_format": "json"}), "options.response_format"),
+        (run(options={"logit_bias": [[1, -(2**63) - 1]]}), "options.logit_bias"),
         (run(context={"budget": 255}), "context.budget"),
         (run(model="a\x00b"), "model"),
         (_with(tools={}), "workflow.tools"),
@@ -354,11 +363,30 @@ async def test_a_submission_that_is_wrong_is_refused_with_the_field(body: JsonDi
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        {"temperature": None, "top_p": 1, "top_k": 40.0, "seed": -1, "stop": "a", "max_tokens": -1},
+        {"temperature": -7, "stop": ["a"], "logit_bias": {"1": 5}, "response_format": {"type": "text"}, "theirs": "x"},
+    ],
+)
+async def test_options_that_some_server_takes_are_for_the_server_to_judge(options: JsonDict) -> None:
+    async with world(FINISH) as client:
+        submitted = (await client.post(RUNS, json=run(options=options))).json()
+        done = await watched(client, submitted["id"])
+
+    assert done["status"] == "completed"
+
+
+@pytest.mark.parametrize(
     ("messages", "field"),
     [
         ([{"role": "tool", "tool_call_id": "c"}], "initial_messages[0].tool_call_id"),
         ([{"role": "user", "tool_calls": [CALL]}], "initial_messages[0].tool_calls"),
         ([{"role": "assistant", "tool_calls": [CALL]}], "initial_messages"),
+        (
+            [{"role": "assistant", "tool_calls": [CALL, CALL]}, {"role": "tool", "tool_call_id": "c"}],
+            "initial_messages[0].tool_calls",
+        ),
         ([{"role": "assistant", "tool_calls": [CALL]}, {"role": "user"}], "initial_messages[1]"),
     ],
 )
@@ -369,6 +397,13 @@ async def test_a_history_with_an_orphan_in_it_is_refused(messages: list[JsonDict
         answer = await client.post(RUNS, json=body)
 
     assert error(answer) == (400, None, field)
+
+
+async def test_no_body_at_all_is_a_wrong_body() -> None:
+    async with world() as client:
+        answer = await client.post(RUNS)
+
+    assert error(answer) == (400, None, "body")
 
 
 async def test_json_that_cannot_be_stored_is_refused() -> None:
@@ -382,6 +417,39 @@ async def test_json_that_cannot_be_stored_is_refused() -> None:
         )
 
     assert (nested.status_code, half.status_code) == (400, 400)
+
+
+def _nested(levels: int) -> Any:
+    value: Any = "x"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+async def test_json_that_could_not_be_read_again_is_refused_with_the_field() -> None:
+    """It can be written to 255 levels and read to 200, so a run could be stored and then be lost."""
+    fields = {"metadata": {"a": _nested(210)}, "options": {"a": _nested(210)}}
+    async with world(LOOK, FINISH) as client:
+        submitted = [await client.post(RUNS, json=run(**{name: value})) for name, value in fields.items()]
+        found = await waiting(client, run(metadata={"a": _nested(99)}))
+        posted = [
+            await post(client, found, {"tool_call_id": 0, "output": _nested(levels)}) for levels in (210, 300, 100)
+        ]
+        done = await watched(client, found["id"])
+
+    assert [error(answer) for answer in submitted] == [(400, None, name) for name in fields]
+    assert [error(answer) for answer in posted[:2]] == [(400, None, "outputs.0.output")] * 2
+    assert (posted[2].status_code, done["status"]) == (200, "completed")
+
+
+async def test_arguments_that_could_not_be_read_again_are_the_calls_error() -> None:
+    deep = Said(calls=(("finish", f'{{"a": {json.dumps(_nested(210))}}}'),))
+    async with world(deep, FINISH) as client:
+        submitted = (await client.post(RUNS, json=run())).json()
+        done = await watched(client, submitted["id"])
+
+    assert done["messages"][3]["content"] == "[ToolError] its arguments are nested deeper than 100 levels"
+    assert (done["status"], done["result"]["result"]) == ("completed", {"n": 3})
 
 
 @pytest.mark.parametrize("word", ["NaN", "-Infinity", "1e999", '"\\x"', "\xff"])

@@ -25,6 +25,7 @@ from forge_proxy.workflows.runs.driving import Means
 from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, StoreUnavailable
 from forge_proxy.workflows.runs.keeper import Keeper
 from forge_proxy.workflows.runs.outputs import ToolOutput
+from forge_proxy.workflows.runs.ports import Claim
 from forge_proxy.workflows.runs.records import NewEvent, Run, RunEvent
 from forge_proxy.workflows.runs.service import Runs
 from forge_proxy.workflows.runs.submission import Submission
@@ -74,7 +75,15 @@ class Failing(StoredRuns):
     fails: Sequence[str] = ()
     meanwhile: Callable[[], Awaitable[None]] | None = None
     """What happens just after it was found that there are no more events."""
-    _saved = 0
+    saving: Callable[[Run], Awaitable[None]] | None = None
+    """What happens while a change is being stored."""
+    finds: Callable[[Run], Run] | None = None
+    """What a run that was submitted before is found as."""
+    saved = 0
+
+    async def create(self, run: Run, events: Sequence[RunEvent], claim: Claim | None) -> Run:
+        found = await super().create(run, events, claim)
+        return found if self.finds is None else self.finds(found)
 
     async def events(self, run_id: str, *, after: int, limit: int) -> Sequence[RunEvent]:
         found = await super().events(run_id, after=after, limit=limit)
@@ -84,8 +93,10 @@ class Failing(StoredRuns):
         return found
 
     async def save(self, run: Run, since: int, events: Sequence[RunEvent]) -> None:
-        self._saved += 1
-        how = self.fails[self._saved % len(self.fails)] if self.fails else ""
+        self.saved += 1
+        how = self.fails[self.saved % len(self.fails)] if self.fails else ""
+        if self.saving is not None:
+            await self.saving(run)
         if how == "before":
             raise StoreUnavailable("a test wants it")
         await super().save(run, since, events)
@@ -113,9 +124,9 @@ async def store(tmp_path: Path) -> AsyncGenerator[Failing]:
     await store.close()
 
 
-def runs_over(store: Failing) -> Runs:
-    async def opened() -> Failing:
-        return store
+def runs_over(store: Failing | Callable[[], Awaitable[StoredRuns]]) -> Runs:
+    async def opened() -> StoredRuns:
+        return store if isinstance(store, Failing) else await store()
 
     def fail(_: str, error: Exception) -> None:
         raise error
@@ -187,6 +198,119 @@ async def test_who_watches_misses_no_event_that_comes_while_it_is_looked_for(sto
     assert seen == list(range(1, done.last_event + 1))
 
 
+async def test_who_leaves_while_the_store_is_asked_disturbs_nothing_in_it(store: Failing) -> None:
+    """A connection whose user is cancelled is thrown away, with an error in the log."""
+    runs, asked, go_on, answered = runs_over(store), asyncio.Event(), asyncio.Event(), asyncio.Event()
+    run = await runs.submit(Submission.model_validate(SUBMISSION))
+    waiting = await until(runs, run.id, "requires_action")
+
+    async def answer() -> None:
+        asked.set()
+        await go_on.wait()
+        answered.set()
+
+    store.meanwhile = answer
+    watching = asyncio.create_task(_next(runs, waiting))
+    await asked.wait()
+    watching.cancel()
+    await asyncio.wait({watching})
+    go_on.set()
+    async with asyncio.timeout(20):
+        await answered.wait()
+    await runs.close()
+
+    assert watching.cancelled()
+
+
+async def test_a_request_does_not_wait_with_a_driver_for_a_store_that_is_away(
+    store: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "_AGAIN_AFTER", (0.01,))
+    runs, store.fails, away = runs_over(store), ("before",), asyncio.Event()
+
+    async def count(_: Run) -> None:
+        if store.saved > 2:
+            away.set()
+
+    store.saving = count
+    run = await runs.submit(Submission.model_validate(SUBMISSION))
+
+    async with asyncio.timeout(20):
+        await away.wait()
+        with pytest.raises(StoreUnavailable):
+            await runs.cancel(run.id)
+    store.fails = ()
+    await until(runs, run.id, "requires_action")
+    cancelled = await runs.cancel(run.id)
+    await runs.close()
+
+    assert cancelled.status == "cancelled"
+
+
+async def test_a_run_that_fails_just_then_is_not_cancelled(store: Failing) -> None:
+    runs = runs_over(store)
+    run = await runs.submit(Submission.model_validate({**SUBMISSION, "max_iterations": 1}))
+    waiting = await until(runs, run.id, "requires_action")
+    requests: list[asyncio.Task[Run]] = []
+
+    async def cancel(now: Run) -> None:
+        if now.status == "failed":
+            requests.append(asyncio.create_task(runs.cancel(run.id)))
+            for _ in range(10):
+                await store.head(run.id)
+
+    store.saving = cancel
+    await put(runs, waiting, "yes")
+    failed = await until(runs, run.id, "failed")
+    with pytest.raises(RunConflict):
+        await requests[0]
+    events = [event async for event in runs.feed(run.id)]
+    await runs.close()
+
+    assert (failed.cancel_requested, events[-1].data) == (False, '{"status": "failed", "error": "MaxIterationsError"}')
+
+
+async def test_a_run_that_ends_while_it_is_submitted_again_is_not_begun_again(store: Failing) -> None:
+    runs = runs_over(store)
+    run = await runs.submit(Submission.model_validate(SUBMISSION), "key")
+    await until(runs, run.id, "requires_action")
+    cancelled = await runs.cancel(run.id)
+
+    store.finds = lambda run: replace(run, status="queued")  # as it was when it was looked for
+    await runs.submit(Submission.model_validate(SUBMISSION), "key")
+    seen = [await runs.head(run.id) for _ in range(20)]
+    await runs.close()
+
+    assert {head.last_event for head in seen} == {cancelled.last_event}
+
+
+async def test_a_store_that_fails_while_it_is_opened_is_opened_again(tmp_path: Path) -> None:
+    class FailingOnce(StoredRuns):
+        async def get(self, run_id: str) -> Run:
+            FailingOnce.get = StoredRuns.get
+            raise StoreUnavailable("a test wants it")
+
+    async def opened() -> StoredRuns:
+        store = await open_store(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
+        store.__class__ = FailingOnce
+        return store
+
+    submission = Submission.model_validate(SUBMISSION)
+    state = write_state(submission.begin(submission.workflow.definition()))
+    run = Run("run_0", "queued", "w", None, 1.0, 1.0, 1, submission=submission.model_dump_json(), state=state)
+    first = await open_store(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
+    await first.create(run, [RunEvent(1, "status", "{}", 1.0)], None)
+    await first.close()
+    runs = runs_over(opened)
+    with pytest.raises(StoreUnavailable):
+        await runs.resume()
+    await runs.resume()
+    found = await until(runs, run.id, "requires_action")
+    await runs.close()
+
+    assert found.last_event > run.last_event
+
+
 async def test_a_run_that_somebody_else_has_changed_is_not_changed_back(store: Failing) -> None:
     runs = runs_over(store)
     run = await runs.submit(Submission.model_validate(SUBMISSION))
@@ -203,3 +327,8 @@ async def test_a_run_that_somebody_else_has_changed_is_not_changed_back(store: F
 
 def _nothing(before: Run, after: Run) -> None:
     """Nobody listens."""
+
+
+async def _next(runs: Runs, run: Run) -> None:
+    async for _ in runs.feed(run.id, run.last_event):
+        return

@@ -1,0 +1,75 @@
+"""The `options` of a run, which go into each of its requests to the model server: what no server takes is refused.
+
+The proxy hands such fields on unread, for a caller hears at once what the server says to them. Nobody may be there any
+more when a run is asked. How large a value may be, and fields that are not known here, are still the server's to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from forge_proxy.core.errors import InvalidRequest
+from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object
+from forge_proxy.wire.openai import fields
+from forge_proxy.wire.openai.request import decode_request
+
+_OURS = frozenset({"messages", "tools", "tool_choice", "stream", "stream_options", "model", "n", "parallel_tool_calls"})
+"""Fields of a request to the model that the run itself decides."""
+_NUMBERS = frozenset({
+    "temperature", "top_p", "min_p", "typical_p", "presence_penalty", "frequency_penalty", "repeat_penalty",
+    "repetition_penalty",
+})  # fmt: skip
+_INTEGERS = frozenset({"top_k", "seed", "top_logprobs", "repeat_last_n", "n_predict"})
+_FLAGS = frozenset({"logprobs", "cache_prompt"})
+_TEXTS = frozenset({"reasoning_effort", "grammar"})
+_OBJECTS = frozenset({"response_format", "chat_template_kwargs"})
+_LEAST, _LARGEST = -(2**63), 2**64 - 1
+"""Integers that requests are written with."""
+
+
+def check_options(options: JsonObject) -> None:
+    """Raise `InvalidRequest` with the path of a field that is wrong."""
+    for name, value in options.items():
+        at = f"options.{name}"
+        if name in _OURS:
+            raise InvalidRequest(at, "the run decides that itself")
+        _check_integers(value, at)
+        if value is not None:
+            _check_kind(name, value, at)
+    try:
+        decode_request({**options, "messages": [{"role": "user"}]})
+    except InvalidRequest as error:
+        raise InvalidRequest(f"options.{error.at}", error.why) from error
+
+
+def _check_integers(value: Json, at: str) -> None:
+    for one in _leaves(value):
+        if is_integer(one) and not _LEAST <= one <= _LARGEST:
+            raise InvalidRequest(at, "an integer in it is longer than 64 bits")
+
+
+def _check_kind(name: str, value: Json, at: str) -> None:
+    if name in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float)):
+        fields.refuse(at, "a number", value)
+    if name in _INTEGERS and not (is_integer(value) or (isinstance(value, float) and value.is_integer())):
+        fields.refuse(at, "an integer", value)
+    if name in _FLAGS and not isinstance(value, bool):
+        fields.refuse(at, "true or false", value)
+    if name in _TEXTS and not isinstance(value, str):
+        fields.refuse(at, "a string", value)
+    if name in _OBJECTS and not is_object(value):
+        fields.refuse(at, "an object", value)
+    if name == "stop" and not all(isinstance(one, str) for one in (value if is_list(value) else [value])):
+        raise InvalidRequest(at, "expected a string or a list of strings")
+
+
+def _leaves(value: Json) -> Iterator[Json]:
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if is_object(one):
+            waiting += one.values()
+        elif is_list(one):
+            waiting += one
+        else:
+            yield one

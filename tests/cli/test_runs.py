@@ -1,0 +1,27 @@
+"""`forge-proxy runs submit`: what cannot be sent is said to be that, and not that there is no daemon."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from forge_proxy.cli.runs import NotASubmission, runs
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "said"),
+    [
+        ([], b'{"metadata": {"a": NaN}}', "stdin: not JSON: NaN is not JSON"),
+        ([], b'{"user_message": "\\ud800"}', "stdin: not JSON: 'utf-8' codec can't encode character '\\ud800'"),
+        ([], b"[" * 100_000, "stdin: not JSON: "),
+        ([], b'{"a": 1', "stdin: not JSON: "),
+        (["--once", "\u00e9"], b"{}", "--once: "),
+        (["--once", "a\nb"], b"{}", "--once: "),
+        (["--once", ""], b"{}", "--once: "),
+    ],
+)
+def test_a_submission_that_cannot_be_sent_is_named(words: list[str], stdin: bytes, said: str) -> None:
+    came = CliRunner().invoke(runs, ["submit", "-", "--url", "http://127.0.0.1:9", *words], input=stdin)
+
+    assert isinstance(came.exception, NotASubmission), came.exception
+    assert str(came.exception).startswith(said)

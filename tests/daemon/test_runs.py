@@ -1,0 +1,45 @@
+"""Runs that an earlier daemon left are gone on with, also where the store can be used only later than the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from forge_proxy.daemon import runs as daemon_runs
+from forge_proxy.daemon.runs import resume
+from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.clock import MonotonicClock
+from forge_proxy.settings import load
+from forge_proxy.store.opening import open_store
+from forge_proxy.store.runs import StoredRuns
+from forge_proxy.workflows.client_backend import ClientBackend
+from forge_proxy.workflows.runs.driving import Means
+from forge_proxy.workflows.runs.errors import StoreUnavailable
+from forge_proxy.workflows.runs.service import Runs
+from forge_proxy.workflows.runs.toolbox import OwnTools
+from tests.fakes.said_client import SaidClient
+
+
+async def test_a_store_that_comes_up_later_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon_runs, "_WAITS", (0.0,))
+    url, faults = f"sqlite+aiosqlite:///{tmp_path}/runs.db", ["starting up", "starting up", "no such role"]
+    (tmp_path / "runs.db").touch()
+
+    async def opened() -> StoredRuns:
+        if faults:
+            raise StoreUnavailable(faults.pop(0))
+        return await open_store(url)
+
+    engine = Engine(ClientBackend(SaidClient([])), MonotonicClock(), lambda _: None)
+    runs = Runs(opened, Means(engine, OwnTools(), lambda _, __: None), 1, lambda: 1.0)
+    with capture_logs() as logged:
+        async with asyncio.timeout(20):
+            await resume(runs, load(None, {"store": {"url": url}}), structlog.get_logger())
+    await runs.close()
+
+    assert faults == []
+    assert [line["error"].rpartition(": ")[2] for line in logged] == ["starting up", "no such role"]
