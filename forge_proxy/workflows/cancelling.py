@@ -35,3 +35,18 @@ async def unless(event: asyncio.Event | None, work: Coroutine[Any, Any, T]) -> T
         for task in (doing, stop):
             task.cancel()
         await asyncio.gather(doing, stop, return_exceptions=True)
+
+
+async def take(lock: asyncio.Lock | asyncio.Semaphore, event: asyncio.Event) -> None:
+    """Acquire it. Raises `Cancelled` if `event` is set before that. Who is cancelled meanwhile does not keep it."""
+    taking = asyncio.ensure_future(lock.acquire())
+
+    async def taken() -> None:
+        await taking
+
+    try:
+        await unless(event, taken())
+    except BaseException:
+        if not taking.cancel() and not taking.cancelled():  # it was given to us at the last moment
+            lock.release()
+        raise

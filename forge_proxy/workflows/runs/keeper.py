@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from forge_proxy.core.jsontypes import write
 from forge_proxy.core.workflow.run import RunState
-from forge_proxy.workflows.cancelling import Cancelled, unless
+from forge_proxy.workflows.cancelling import Cancelled, take
 from forge_proxy.workflows.runs.documents import read_state, write_state
 from forge_proxy.workflows.runs.errors import StoreTaken, StoreUnavailable
 from forge_proxy.workflows.runs.ports import RunStore
@@ -111,7 +111,7 @@ class Keeper:
             await lock.acquire()
         else:
             try:
-                await unless(self._away, lock.acquire())
+                await take(lock, self._away)
             except Cancelled:
                 raise StoreUnavailable("a step of this run has been waiting to be stored") from None
         try:

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from forge_proxy.workflows.cancelling import Cancelled, unless
+from forge_proxy.workflows.cancelling import Cancelled, take
 from forge_proxy.workflows.runs.bells import Bells
 from forge_proxy.workflows.runs.documents import write_state
 from forge_proxy.workflows.runs.driving import Means, cancel, changes, drive, told
@@ -275,7 +275,7 @@ class Runs:
 
     async def _in_turn(self, keeper: Keeper) -> None:
         try:
-            await unless(keeper.cancel, self._places.acquire())
+            await take(self._places, keeper.cancel)
         except Cancelled:
             async with keeper.alone:
                 return await cancel(keeper, patient=True)
