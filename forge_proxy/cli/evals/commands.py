@@ -79,7 +79,11 @@ def run(
     if quick:
         chosen = {
             "--backend": backend, "--backend-url": backend_url, "--gguf": gguf, "--model": model, "--surface": surface,
-            "--ablation": ablation, "--scenario": scenario, "--tags": tags,
+            "--ablation": ablation, "--scenario": scenario, "--tags": tags, "--config": config, "--ctx": ctx,
+            "--llama-server": llama_server, "--stream": stream or None, "--think": think, "--budget": budget,
+            "--compact-strategy": None if compact_strategy == "tiered" else compact_strategy, "--parallel": parallel,
+            "--temperature": temperature, "--max-tokens": max_tokens, "--any-tool": any_tool or None,
+            "--probe": probe or None, "--list-only": list_only or None,
         }  # fmt: skip
         if given := [name for name, value in chosen.items() if value is not None]:
             raise InvalidRequest("--quick", f"it chooses these itself: leave out {', '.join(given)}")

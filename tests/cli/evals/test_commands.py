@@ -153,6 +153,7 @@ def test_configurations_that_differ_in_one_number_are_compared_by_key(tmp_path: 
         (["compare", "bare", "reforged", "--scenario", "oen"], "scenario: there is no 'oen'; did you mean one"),
         (["run", "--scenario", "basic_2stp"], "scenario: there is no 'basic_2stp'; did you mean basic_2step"),
         (["run", "--quick", "--ablation", "bare"], "it chooses these itself: leave out --ablation"),
+        (["run", "--quick", "--temperature", "0.1", "--stream"], "leave out --stream, --temperature"),
         (["run", "--ablation", "bear"], "ablation: no preset 'bear'"),
         (["run", "--surface", "proxy", "--ablation", "no_steps"], "no_steps changes nothing on the surface proxy"),
     ],
