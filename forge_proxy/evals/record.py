@@ -38,6 +38,8 @@ class Configuration(BaseModel):
     strategy: Strategy = "tiered"
     budget_tokens: int | None = None
     """In place of the scenarios' own; None leaves them theirs."""
+    context: int | None = None
+    """What the model server was told to give the model (`--ctx`), which histories have to fit in."""
 
     @property
     def label(self) -> str:
@@ -53,7 +55,9 @@ class Configuration(BaseModel):
         values = [(_TOLD[name], getattr(self, name)) for name in fields]
         more = [told.format(value) for told, value in values if value is not None]
         beside = [part for part in (mode, think, choice, stream, *more) if part]
-        return f"{self.model} ({', '.join(beside)})" if beside else self.model
+        # A name comes from a model server: a line break in it would tear tables.
+        name = "".join(letter if letter.isprintable() else "�" for letter in self.model)
+        return f"{name} ({', '.join(beside)})" if beside else name
 
     @property
     def key(self) -> str:
@@ -68,6 +72,7 @@ _TOLD: Mapping[str, str] = {
     "max_tokens": "{} tokens an answer",
     "strategy": "compaction {}",
     "budget_tokens": "budget {}",
+    "context": "context {}",
 }
 """How the fields are told that a label leaves out."""
 

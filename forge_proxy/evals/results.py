@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,14 +32,14 @@ def read_results(files: Iterable[Path]) -> Sequence[RunRecord]:
 
     A last line that was torn off by a kill is passed over.
     """
-    found: dict[RunKey, RunRecord] = {}
+    found: list[RunRecord] = []
     for file in files:
         try:
             raw = file.read_bytes()
         except OSError as exc:
             raise ResultsError(f"{file}: {exc.strerror or exc}") from exc
-        found |= {record.key: record for record in _read(file, raw[: _whole(raw)])}
-    return tuple(found.values())
+        found += _read(file, raw[: _whole(raw)])
+    return _latest(found)
 
 
 def holds_runs(file: Path) -> bool:
@@ -85,7 +86,7 @@ class ResultsFile:
         self._file.seek(0)
         raw = self._file.read()
         whole = _whole(raw)
-        there = tuple(_read(self.path, raw[:whole]))
+        there = _latest(_read(self.path, raw[:whole]))
         if whole < len(raw):
             self._file.truncate(whole)
         self._is_in_line = whole > 0 and not raw[:whole].endswith(b"\n")
@@ -107,7 +108,14 @@ class ResultsFile:
         """Let others have it."""
         if self._is_new and os.fstat(self._file.fileno()).st_size == 0:
             self.path.resolve().unlink(missing_ok=True)
-        self._file.close()
+        with suppress(OSError):  # a record that `add` could not write is tried once more, and was told of then
+            self._file.close()
+
+
+def _latest(records: Iterable[RunRecord]) -> Sequence[RunRecord]:
+    """Each run once: files that were put together can hold one twice."""
+    found: dict[RunKey, RunRecord] = {record.key: record for record in records}
+    return tuple(found.values())
 
 
 def _whole(raw: bytes) -> int:

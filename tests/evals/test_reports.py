@@ -52,6 +52,7 @@ def test_the_list_is_for_narrow_screens() -> None:
         ([{}, {"max_tokens": 50}], ["tiny", "tiny (50 tokens an answer)"]),
         ([{}, {"strategy": "sliding"}], ["tiny (compaction sliding)", "tiny (compaction tiered)"]),
         ([{}, {"budget_tokens": 900}], ["tiny", "tiny (budget 900)"]),
+        ([{}, {"context": 2048}], ["tiny", "tiny (context 2048)"]),
         ([{}, {"backend": "ollama"}], ["tiny (on embedded)", "tiny (on ollama)"]),
         (
             [{"seed": 3}, {"seed": 3, "think": True}, {"seed": 4, "think": True}],
@@ -132,10 +133,8 @@ def test_the_page_holds_the_figures() -> None:
 
     assert "tiny · runner · reforged: 18 of 20, 90 % (70–97)" in page
     assert "tiny · runner · bare: -65 points (-83 to -35), p = 0.00024, 20 pairs" in page
-    assert (
-        '<td class="word">two</td><td style="background:rgba(var(--heat),0.48)" title="8 of 10 (49–94)">80 %</td>'
-        in page
-    )
+    cell = '<td style="background:rgba(var(--heat),0.48)" title="8 of 10 (49–94)">80 %</td>'
+    assert f'<th scope="row" class="word">two</th>{cell}' in page
 
 
 def test_names_are_shown_as_they_are() -> None:
@@ -143,6 +142,53 @@ def test_names_are_shown_as_they_are() -> None:
 
     assert "<b>" not in html_report(lines_of([odd]))
     assert "&lt;b>\\|tiny" in markdown_report(lines_of([odd]))
+
+
+def test_a_line_break_in_a_name_tears_no_table() -> None:
+    lines = lines_of([record(config=configuration(model="tiny\n\x1b[31mred"))])
+
+    for report in (text_report(lines), markdown_report(lines), html_report(lines), list_report(lines)):
+        assert "tiny��[31mred" in report
+    assert len(text_report(lines).splitlines()) == 7
+
+
+def test_files_of_one_model_are_told_apart_in_plots() -> None:
+    files = [f"models/Some-Long-Model-Name-12B-Instruct-2512-{kind}.gguf" for kind in ("Q4_K_M", "Q8_0")]
+    presets = ("reforged", "no_rescue")
+    page = html_report(lines_of(record(config=configuration(one, model=file)) for file in files for one in presets))
+
+    names = re.findall(r'class="name"[^>]*>([^<]*)<', page)
+    assert len(set(names)) == 4
+    assert max(map(len, names)) <= 50
+
+
+def test_points_stand_where_their_figures_are() -> None:
+    """Also where a preset gains more than guardrails usually cost."""
+    ways = [*runs(), *(record("no_rescue", name, run, planned=20) for name in ("one", "two") for run in range(10))]
+    lost = [unfinished("reforged", "one", run, config=configuration(model="odd")) for run in range(20)]
+    gained = [record("bare", "one", run, config=configuration("bare", model="odd")) for run in range(20)]
+    page = html_report(lines_of([*ways, *lost, *gained]))
+
+    scores, worths = map(_Drawn, page.split("<svg")[1:3])
+    assert scores.shown == pytest.approx(scores.told, abs=0.6)
+    assert worths.shown == pytest.approx(worths.told, abs=0.6)
+    assert {100.0, -65.0} <= set(worths.told)
+
+
+class _Drawn:
+    """Points of a plot with their whiskers, as they are drawn by its marks, and as its tooltips tell them."""
+
+    def __init__(self, svg: str) -> None:
+        marks = re.findall(r'class="mark" x="([\d.]+)"[^>]*>(-?\d+)', svg)
+        (left, low), (right, high) = [(float(x), float(at)) for x, at in (marks[0], marks[-1])]
+        rows = re.findall(
+            r"<g><title>[^<]*?([+-]?\d+)(?: %| points) \(([+-]?\d+)(?:–| to )([+-]?\d+)\)[^<]*</title>.*?"
+            r'x1="([\d.]+)"[^>]*x2="([\d.]+)".*?cx="([\d.]+)"',
+            svg,
+        )
+        self.told = [float(figure) for row in rows for figure in row[:3]]
+        at = [(float(row[5]), float(row[3]), float(row[4])) for row in rows]
+        self.shown = [low + (x - left) / (right - left) * (high - low) for row in at for x in row]
 
 
 def test_without_runs_a_report_says_so() -> None:
@@ -162,6 +208,7 @@ def test_two_configurations_are_compared_run_for_run() -> None:
         ("two", 10, 0, 8),
         ("all", 20, 0, 13),
     ]
+    assert compared(bare, [record("reforged", "one", run=5, seed=0)]) == ()  # its data are other ones
     report = comparison_report(rows, "bare", "reforged").splitlines()
     assert report[:2] == ["A: bare", "B: reforged"]
     assert report[-1].split() == ["all", "20", "25", "%", "90", "%", "+65", "+35", "to", "+83", "0", "13", "0.00024"]

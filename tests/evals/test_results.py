@@ -35,8 +35,11 @@ def test_a_run_that_was_made_twice_counts_once_as_it_was_last(tmp_path: Path) ->
     file.close()
 
     (found,) = read_results([path])
+    again = ResultsFile(path)
+    again.close()
 
     assert found.seconds == 2.0
+    assert list(again.there) == [found]
 
 
 def test_a_torn_last_line_is_passed_over_and_then_cut_off(tmp_path: Path) -> None:
@@ -131,6 +134,26 @@ def test_two_evals_do_not_write_to_one_file(tmp_path: Path) -> None:
 
     first.close()
     ResultsFile(path).close()
+
+
+def test_a_disk_that_is_full_is_told_and_costs_the_last_run_alone(tmp_path: Path) -> None:
+    path = tmp_path / "evals.jsonl"
+    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)); "
+    program = (
+        "import pathlib, sys; from forge_proxy.evals.results import ResultsFile, ResultsError; "
+        "from tests.evals.records import record\n"
+        "file = ResultsFile(pathlib.Path(sys.argv[1]))\n"
+        "try:\n    [file.add(record(run=run, detail='x' * 3500)) for run in range(9)]\n"
+        "except ResultsError as error: print(error)\n"
+        "finally: file.close()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", full + program, str(path)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{path}: File too large\n"
+    assert [run.run for run in read_results([path])] == [0, 1]
 
 
 def test_a_kill_loses_no_run_that_was_kept(tmp_path: Path) -> None:

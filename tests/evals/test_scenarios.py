@@ -77,6 +77,33 @@ async def test_a_wrong_answer_is_refused_with_the_name_of_what_is_wrong(
     assert any(field in wrong for field in changed)
 
 
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("basic_2step", {"opens": "7:30 a.m.", "closes": "9:00 p.m."}),
+        ("basic_2step", {"closes": "09:00 PM"}),
+        ("sequential_3step", {"trend": "The level is rising.", "mean_cm": "182.5 cm"}),
+        ("error_recovery", {"sailings": "six", "last": "10:10 p.m."}),
+        ("argument_fidelity", {"entity_id": "42", "ends": "28 Feb 2033"}),
+        ("argument_fidelity", {"ends": "February 28th, 2033"}),
+        ("sequential_reasoning", {"left": "EUR 18,350.00"}),
+        ("data_gap_recovery", {"offset_mm": "minus 2.5 mm"}),
+        ("argument_transformation", {"price": "€ 213,26"}),
+        ("supplier_deep_dive", {"weekly_cost": "$3,475.00"}),
+        ("grounded_synthesis", {"people_hurt": "No people were hurt.", "architect": "not specified"}),
+        ("grounded_synthesis", {"architect": "The sources do not mention one."}),
+        ("compaction_chain_baseline", {"mineral": "Verdine poisoning", "dose_mg": "612 mg"}),
+    ],
+    ids=str,
+)
+async def test_a_right_answer_in_other_words_is_taken(name: str, changed: Mapping[str, Json]) -> None:
+    (scenario,) = find([name])
+    world = scenario.build(0)
+    await follow(scenario, world, world.ideal)
+
+    assert judged(world, **changed) is None
+
+
 @every_scenario
 def test_a_terminal_call_without_its_arguments_is_refused(scenario: Scenario) -> None:
     world = scenario.build(0)

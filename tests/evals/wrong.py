@@ -8,11 +8,17 @@ from forge_proxy.core.jsontypes import Json
 
 Changes = Sequence[Mapping[str, Json]]
 
-HOURS: Changes = [{"closes": "21:30"}, {"opens": "17:30"}, {"place": "Mill Library"}]
-LEVEL: Changes = [{"mean_cm": 211}, {"peak_cm": "about 200"}, {"trend": "falling"}, {"station": "Elm"}]
-SAILINGS: Changes = [{"sailings": 5}, {"sailings": None}, {"last": "2:10"}]
+HOURS: Changes = [{"closes": "21:30"}, {"opens": "17:30"}, {"opens": "7:30 p.m."}, {"place": "Mill Library"}]
+LEVEL: Changes = [
+    {"mean_cm": 211},
+    {"peak_cm": "about 200"},
+    {"trend": "falling"},
+    {"trend": "not rising"},
+    {"station": "Elm"},
+]
+SAILINGS: Changes = [{"sailings": 5}, {"sailings": "5 or 6"}, {"sailings": None}, {"last": "2:10"}]
 PART: Changes = [{"part": "BB-68"}, {"in_stock": "17"}, {"shelf": "C5"}]
-LICENCE: Changes = [{"entity_id": 420}, {"licence": "L-226"}, {"ends": "2033-02-27"}]
+LICENCE: Changes = [{"entity_id": 420}, {"entity_id": [24, 42]}, {"licence": "L-226"}, {"ends": "2033-02-27"}]
 BUDGET: Changes = [{"left": 48000}, {"left": 18.35}, {"project": "WREN"}]
 ROUTE: Changes = [{"cause": "checkout"}, {"team": "Payments"}, {"deployment": "D-879"}, {"severity": "medium"}]
 OFFSET: Changes = [{"offset_mm": 2.5}, {"instrument": "Gull Point"}, {"calibrated_by": "O. Fennimore"}]

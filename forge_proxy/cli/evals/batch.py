@@ -122,6 +122,10 @@ def _of_files(name: str, models: Path | None) -> Iterator[Subject]:
     files = [file for file in sorted(models.glob("**/*.gguf")) if _is_a_model(file)]
     if not files:
         raise SettingsError(f"there is no .gguf file in {models}")
+    named = {file.stem: file for file in files}
+    if twice := [file for file in files if named[file.stem] != file]:
+        pair = f"{twice[0]} and {named[twice[0].stem]}"
+        raise SettingsError(f"{pair} have one name, and would be taken for one model: rename one of them")
     modes = {"llamaserver": ("native", "prompt"), "llamafile": ("native",)}.get(name, (name.rpartition("-")[2],))
     kind = {"kind": "llamafile"} if name == "llamafile" else {}
     for file in files:

@@ -150,6 +150,7 @@ def configuration(there: Opened, subject: Subject, wish: Wish) -> Configuration:
         max_tokens=wish.max_tokens,
         strategy=wish.strategy,
         budget_tokens=wish.budget,
+        context=subject.settings.backend.llama_server.context,
     )
 
 

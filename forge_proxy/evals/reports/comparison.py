@@ -32,12 +32,12 @@ class Compared:
 
 def compared(first: Iterable[RunRecord], second: Iterable[RunRecord]) -> Sequence[Compared]:
     """Each scenario that both were run in, and all together at the end, where there are any. Runs go together that have
-    the same scenario and the same seed.
+    the same scenario, number and seed: the data of a scenario can go by the number, and the model's luck by the seed.
     """
-    others = {(record.scenario, record.seed): record.correct for record in second}
+    others = {(record.scenario, record.run, record.seed): record.correct for record in second}
     by_scenario: dict[str, list[tuple[bool, bool]]] = {}
     for record in first:
-        if (key := (record.scenario, record.seed)) in others:
+        if (key := (record.scenario, record.run, record.seed)) in others:
             by_scenario.setdefault(record.scenario, []).append((record.correct, others[key]))
     if not by_scenario:
         return ()

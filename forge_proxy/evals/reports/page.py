@@ -26,14 +26,15 @@ p { color: var(--soft); max-width: 70ch; margin: 4px 0 12px; }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
 th, td { padding: 4px 10px; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th { color: var(--soft); font-weight: 600; } .word { text-align: left; }
-svg { width: 100%; height: auto; display: block; font: 12px system-ui, sans-serif; }
+.long { white-space: normal; overflow-wrap: anywhere; min-width: 36ch; }
+svg { width: 100%; min-width: 720px; height: auto; display: block; font: 12px system-ui, sans-serif; }
 svg text { fill: var(--ink); } svg .mark { fill: var(--soft); } .grid { stroke: var(--line); }
 .zero { stroke: var(--soft); stroke-width: 1.5; } .whisker { stroke-width: 2; stroke-linecap: round; }
 .reforged { stroke: var(--reforged); fill: var(--reforged); } .bare { stroke: var(--bare); fill: var(--bare); }
 .other { stroke: var(--other); fill: var(--other); }
 """
 _WORDS = frozenset({"model", "surface", "preset", "scenario"})
-_WORD = ' class="word"'
+_WORD, _LONG, _COLUMN = ' class="word"', ' class="word long"', ' scope="col"'
 
 
 _SCORES = (
@@ -44,6 +45,7 @@ _AGAINST = (
     "How many points the score changes under a preset, in runs with the same scenario and seed. A bar that crosses "
     "zero may be chance; p is McNemar's exact test."
 )
+_COLOURS = "The numbers are those of the summary. Blue is reforged, orange is bare, grey are other presets."
 _HEAD = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Eval results</title>'
 
 
@@ -61,6 +63,7 @@ def html_report(lines: Sequence[Line]) -> str:
         "<h2>By scenario</h2><p>The numbers at the top are those of the summary.</p>",
         _heat_map(lines),
         "<h2>Score and time</h2>",
+        f"<p>{_COLOURS}</p>",
         speed_plot(lines),
     ]
     head = f"<head>{_HEAD}<style>{_STYLE}</style></head>"
@@ -68,24 +71,34 @@ def html_report(lines: Sequence[Line]) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def row(tag: str, cells: Sequence[str]) -> str:
-        marked = [
-            f"<{tag}{_WORD if name in _WORDS else ''}>{escape(cell)}</{tag}>"
-            for name, cell in zip(head, cells, strict=True)
-        ]
+    def row(cells: Sequence[str]) -> str:
+        marked = [f"<td{_kind(name, cell)}>{escape(cell)}</td>" for name, cell in zip(head, cells, strict=True)]
         return f"<tr>{''.join(marked)}</tr>"
 
-    return f'<div class="wide"><table>{row("th", head)}{"".join(row("td", cells) for cells in rows)}</table></div>'
+    named = "".join(f"<th{_COLUMN}{_kind(name, name)}>{escape(name)}</th>" for name in head)
+    return _wide(f"<tr>{named}</tr>{''.join(map(row, rows))}")
+
+
+def _kind(name: str, cell: str) -> str:
+    """How a cell is set: a path for a name is broken, so that the figures beside it stay in sight."""
+    if name not in _WORDS:
+        return ""
+    return _WORD if len(cell) <= 48 else _LONG
 
 
 def _heat_map(lines: Sequence[Line]) -> str:
     """The scores by scenario, the better the darker."""
-    head = "".join(f"<th>#{number}</th>" for number in range(1, len(lines) + 1))
-    rows = [f'<tr><th class="word">scenario</th>{head}</tr>']
+    head = "".join(f"<th{_COLUMN}>#{number}</th>" for number in range(1, len(lines) + 1))
+    rows = [f"<tr><th{_COLUMN}{_WORD}>scenario</th>{head}</tr>"]
     for name in scenarios_of(lines):
         cells = [_cell(line.by_scenario[name].score if name in line.by_scenario else None) for line in lines]
-        rows.append(f'<tr><td class="word">{escape(name)}</td>{"".join(cells)}</tr>')
-    return f'<div class="wide"><table>{"".join(rows)}</table></div>'
+        rows.append(f'<tr><th scope="row"{_WORD}>{escape(name)}</th>{"".join(cells)}</tr>')
+    return _wide("".join(rows))
+
+
+def _wide(rows: str) -> str:
+    """A table that is scrolled where it is wider than the page, by keys too."""
+    return f'<div class="wide" tabindex="0"><table>{rows}</table></div>'
 
 
 def _cell(score: Rate | None) -> str:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from forge_proxy.evals.record import Configuration
 from forge_proxy.evals.reports.comparison import points, span
 from forge_proxy.evals.reports.lines import Line
 from forge_proxy.evals.reports.table import interval, percent
 from forge_proxy.evals.reports.worth import Worth
 
-_WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 860, 330, 90, 26, 26
+_WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 880, 350, 90, 26, 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,9 @@ def scores_plot(lines: Sequence[Line]) -> str:
         found = score.interval
         if score.value is None or found is None:
             continue
-        name = f"{line.label} · {line.config.surface} · {line.config.ablation}"
+        name = _name(_short(line.label), line.config)
         told = f"{percent(score)} ({interval(score)})"
-        title = f"{name}: {score.hits} of {score.of}, {told}"
+        title = f"{_name(line.label, line.config)}: {score.hits} of {score.of}, {told}"
         kind = line.config.ablation if line.config.ablation in ("reforged", "bare") else "other"
         rows.append(
             _row(place, name, title, kind, axis, 100 * score.value, 100 * found.low, 100 * found.high, percent(score))
@@ -58,28 +59,35 @@ def scores_plot(lines: Sequence[Line]) -> str:
 
 def worth_plot(worths: Sequence[Worth]) -> str:
     """How the score changes under each preset, with its interval."""
-    axis = _Axis(-100, 50, (-100, -75, -50, -25, 0, 25, 50))
+    # Guardrails seldom cost more than half the score; where they do the axis goes on.
+    most = max((found.high for worth in worths if (found := worth.all.pairs.interval)), default=0.0)
+    end, step = (50, 25) if most <= 0.5 else (100, 50)
+    axis = _Axis(-100, end, range(-100, end + 1, step))
     rows: list[str] = []
     for place, worth in enumerate(worths):
         pairs = worth.all.pairs
         found = pairs.interval
         if pairs.difference is None or found is None:
             continue
-        name = f"{worth.label} · {worth.config.surface} · {worth.config.ablation}"
-        title = f"{name}: {points(pairs.difference)} points ({span(found)}), p = {pairs.p:.2g}, {pairs.total} pairs"
+        name = _name(_short(worth.label), worth.config)
+        change = f"{points(pairs.difference)} points ({span(found)}), p = {pairs.p:.2g}, {pairs.total} pairs"
+        title = f"{_name(worth.label, worth.config)}: {change}"
         kind = "bare" if worth.config.ablation == "bare" else "other"
-        low, high = 100 * found.low, min(50.0, 100 * found.high)
-        told = points(pairs.difference)
-        rows.append(_row(place, name, title, kind, axis, min(50.0, 100 * pairs.difference), low, high, told))
+        low, high, told = 100 * found.low, 100 * found.high, points(pairs.difference)
+        rows.append(_row(place, name, title, kind, axis, 100 * pairs.difference, low, high, told))
     zero = f'<line class="zero" x1="{axis.x(0)}" y1="{_TOP}" x2="{axis.x(0)}" y2="{_TOP + len(worths) * _ROW}"/>'
     inside = axis.drawn(len(worths), "") + zero + "".join(rows)
     return _svg(len(worths), inside, "Change of the score against all guardrails, in points")
 
 
 def speed_plot(lines: Sequence[Line]) -> str:
-    """Score by the seconds of a run."""
-    timed = [line for line in lines if line.metrics.seconds is not None and line.metrics.score.value is not None]
-    most = max((line.metrics.seconds or 0 for line in timed), default=0) * 1.1 or 1
+    """Score by the seconds of a run, each point with the number of its line."""
+    timed = [
+        (number, line)
+        for number, line in enumerate(lines, 1)
+        if line.metrics.seconds is not None and line.metrics.score.value is not None
+    ]
+    most = max((line.metrics.seconds or 0 for _, line in timed), default=0) * 1.1 or 1
     left, top, width, height = 60, 16, _WIDTH - 90, 240
     parts = [
         f'<line class="grid" x1="{left}" y1="{top + height * (1 - mark / 100)}" x2="{left + width}" '
@@ -92,14 +100,14 @@ def speed_plot(lines: Sequence[Line]) -> str:
         parts.append(
             f'<text class="mark" x="{x}" y="{top + height + 20}" text-anchor="middle">{most * step / 4:.2g} s</text>'
         )
-    for line in timed:
+    for number, line in timed:
         seconds, score = line.metrics.seconds or 0, line.metrics.score
-        name = f"{line.label} · {line.config.surface} · {line.config.ablation}"
+        name = _name(line.label, line.config)
         kind = line.config.ablation if line.config.ablation in ("reforged", "bare") else "other"
+        x, y = left + width * seconds / most, top + height * (1 - (score.value or 0))
         parts.append(
-            f'<circle class="{kind}" cx="{left + width * seconds / most:.1f}" '
-            f'cy="{top + height * (1 - (score.value or 0)):.1f}" r="6"><title>{escape(name)}: {percent(score)}, '
-            f"{seconds:.2f} s a run</title></circle>"
+            f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="6"><title>{escape(name)}: {percent(score)}, '
+            f'{seconds:.2f} s a run</title></circle><text class="mark" x="{x + 9:.1f}" y="{y + 4:.1f}">{number}</text>'
         )
     return _svg_of(height + 50, "".join(parts), "Score by seconds a run")
 
@@ -111,15 +119,20 @@ def _row(
     y = _TOP + place * _ROW + _ROW / 2
     return (
         f"<g><title>{escape(title)}</title>"
-        f'<text class="name" x="{_LEFT - 14}" y="{y + 4}" text-anchor="end">{escape(_short(name))}</text>'
+        f'<text class="name" x="{_LEFT - 14}" y="{y + 4}" text-anchor="end">{escape(name)}</text>'
         f'<line class="whisker {kind}" x1="{axis.x(low)}" y1="{y}" x2="{axis.x(high)}" y2="{y}"/>'
         f'<circle class="{kind}" cx="{axis.x(value)}" cy="{y}" r="5"/>'
         f'<text class="figure" x="{_WIDTH - _RIGHT + 16}" y="{y + 4}">{escape(told)}</text></g>'
     )
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= 48 else f"{name[:20]}…{name[-27:]}"
+def _name(label: str, config: Configuration) -> str:
+    return f"{label} · {config.surface} · {config.ablation}"
+
+
+def _short(label: str) -> str:
+    """No wider than there is room for. Of files of one model the end tells them apart."""
+    return label if len(label) <= 28 else f"{label[:9]}…{label[-18:]}"
 
 
 def _svg(rows: int, inside: str, label: str) -> str:
@@ -127,4 +140,5 @@ def _svg(rows: int, inside: str, label: str) -> str:
 
 
 def _svg_of(height: int, inside: str, label: str) -> str:
-    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(label)}">{inside}</svg>'
+    svg = f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(label)}">{inside}</svg>'
+    return f'<div class="wide" tabindex="0">{svg}</div>'

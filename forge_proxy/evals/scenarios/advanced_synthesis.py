@@ -114,6 +114,10 @@ _INDEX: Json = [
     {"source": "S3", "kind": "travel guide"},
     {"source": "S4", "kind": "letter"},
 ]
+_UNSAID = (
+    *("unknown", "none", "n/a", "no architect", "no source"),
+    *(f"not {word}" for word in ("known", "stated", "mentioned", "mention", "named", "name", "specified", "given")),
+)
 _MILL = Task(
     name="grounded_synthesis",
     system=(
@@ -146,8 +150,8 @@ _MILL = Task(
         says("built_for", "Hanna Orre"),
         never_says("built_for", "Per Orre"),
         is_number("burned", 1931),
-        says("people_hurt", ("0", "zero", "none", "nobody", "no one")),
-        says("architect", ("unknown", "not known", "not stated", "not mentioned", "not named", "none")),
+        says("people_hurt", ("0", "zero", "none", "nobody", "no one", "no people", "no injuries")),
+        says("architect", _UNSAID),
         never_says("architect", "Orre"),
         is_set("sources", *_SOURCES),
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
@@ -17,9 +17,13 @@ Check: TypeAlias = Callable[[JsonObject], str | None]
 Fact: TypeAlias = str | tuple[str, ...] | float
 """A phrase, several that mean the same, or a number in any of its spellings."""
 
-_NUMBER = re.compile(r"(?<![\w.,])[-−+]?\d+(?:[.,' \u00a0\u202f]\d+)*")
+_NUMBER = re.compile(r"(?:(?<![\w.,])|(?<=\bEUR))[-−+]?\d+(?:[.,' \u00a0\u202f]\d+)*")
 _THOUSANDS = re.compile(r"\d{1,3}([., '\u00a0\u202f])\d{3}(?:\1\d{3})*(?:[.,]\d+)?")
+_MERIDIEM = re.compile(r"\b([ap])\.\s?m\b", re.IGNORECASE)
 _WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+_ONE = rf"(?:{_NUMBER.pattern}|\b(?:{'|'.join(_WORDS)})\b)"
+_EITHER = re.compile(rf"({_ONE})\s*(?:[,;/–]|\bor\b|\band\b|\bto\b)\s*({_ONE})", re.IGNORECASE)
+"""Two numbers of which one is meant."""
 
 
 def every(*checks: Check) -> Check:
@@ -64,10 +68,16 @@ def is_name(field: str, *names: str) -> Check:
 
 
 def is_number(field: str, value: float, within: float = 0) -> Check:
-    """The value is that number, as one or as text with a unit and marks for thousands; `within` is for rounding."""
+    """The value is that number, as one or as text with a unit and marks for thousands; `within` is for rounding.
+
+    Of alternatives, as `5 or 6` or a list, each has to be that number: two guesses are no answer.
+    """
+
+    def is_it(said: Json) -> bool:
+        return any(abs(read - value) <= within + 1e-9 for read in _numbers_of(said))
 
     def check(args: JsonObject) -> str | None:
-        if any(abs(read - value) <= within + 1e-9 for read in _numbers_of(args.get(field))):
+        if all(map(is_it, _alternatives(args.get(field)))):
             return None
         return f"{field} should be {value:g}, not {_quoted(args, field)}"
 
@@ -115,7 +125,7 @@ def _text_of(value: Json) -> str:
 
 def _plain(told: str) -> str:
     """The words and numbers alone: of one case, without accents and marks, one space between."""
-    letters = unicodedata.normalize("NFKD", told.casefold())
+    letters = unicodedata.normalize("NFKD", _MERIDIEM.sub(r"\1m", told).casefold())
     letters = "".join(letter for letter in letters if not unicodedata.combining(letter))
     return " ".join(re.findall(r"\d+|[^\W\d_]+|[%#]", letters))
 
@@ -135,12 +145,20 @@ def _numbers_of(value: Json) -> Iterator[float]:
     if isinstance(value, int | float):
         yield float(value)
         return
-    told = _text_of(value)
+    told = re.sub(r"\bminus (?=\d)", "-", _text_of(value))
     for found in _NUMBER.findall(told):
         yield from _readings(found.replace("−", "-"))
     for word in re.findall(r"[a-z]+", told.casefold()):
         if word in _WORDS:
             yield float(_WORDS.index(word))
+
+
+def _alternatives(value: Json) -> Sequence[Json]:
+    """What is said in place of each other: the items of a list, or the numbers with nothing but `or` between them."""
+    if is_list(value):
+        return value or [None]
+    found = _EITHER.search(_text_of(value)) if isinstance(value, str) else None
+    return [found[1], found[2]] if found else [value]
 
 
 def _readings(written: str) -> Iterator[float]:

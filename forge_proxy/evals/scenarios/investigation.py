@@ -124,7 +124,7 @@ _TASK = Task(
     ),
     check=every(
         is_name("patient_id", "P-330"),
-        is_name("mineral", "verdine"),
+        is_name("mineral", "verdine", "verdine poisoning", "mineral verdine", "verdine mineral"),
         is_number("level", 61),
         says("source", ("jug", "jugs")),
         is_name("remedy", "colmarin"),

@@ -32,7 +32,7 @@ _HOURS_ARE_RIGHT = every(
     is_name("place", "Harbour Pool"),
     says("opens", ("07:30", "7:30")),
     never_says("opens", "pm", "p.m."),
-    says("closes", ("21:00", "9:00 pm", "9 pm")),
+    says("closes", ("21:00", "9:00 pm", "09:00 pm", "9 pm")),
 )
 _BASIC = Task(
     name="basic_2step",
@@ -120,7 +120,7 @@ _SEQUENTIAL = Task(
         is_number("mean_cm", 182.5),
         is_number("peak_cm", 211),
         says("trend", ("rising", "rise", "rises", "up", "upward", "increasing")),
-        never_says("trend", "falling", "steady"),
+        never_says("trend", "falling", "steady", "down", "not rising"),
     ),
     ideal=(
         call("fetch_readings", station="Elm Weir"),

@@ -11,15 +11,18 @@ from forge_proxy.evals.scenarios.task import Does, Task, always, call, spec, tex
 from forge_proxy.workflows.respond import respond_tool
 
 _DECLINES = re.compile(
-    r"\b(?:can ?not|can['’]?t|could ?n['’]?t|(?:am|are|is) unable|unavailable|not able|can only"
-    r"|no (?:tool|function|access|way|information|data)|none of (?:my|the|these) (?:tools|functions)"
-    r"|(?:do|does)(?:n['’]t| not) (?:have|know|offer|cover|provide|support|include|allow)"
-    r"|(?:is|are)(?:n['’]t| not) (?:something|able|available)|not (?:possible|supported)"
-    r"|(?:beyond|outside)(?: of)? (?:my|the|what))\b",
+    r"\b(?:can ?not|can['’]?t|could ?n['’]?t|unable|unavailable|not able|\w+n['’]t be able|lack"
+    r"|can only|only (?:answer|cover|deal|handle|have|help|know|support)"
+    r"|no (?:such |available |other |suitable |matching )?(?:tools?|functions?|access|way|information|data)"
+    r"|none of (?:\w+ ){1,3}(?:tools|functions)"
+    r"|(?:do|does)(?:n['’]t| not) (?:currently |actually )?(?:have|know|offer|cover|provide|support|include|allow)"
+    r"|(?:is|are)n['’]t (?:something|able|available|a|any|possible|supported|within|covered)"
+    r"|not (?:something|available|possible|supported|within|covered|any)"
+    r"|(?:beyond|outside|out)(?: of)? (?:my|the|what|scope)|unrelated|nothing to do with)\b",
     re.IGNORECASE,
 )
 """Some way of saying that it is not in one's power."""
-_DIGIT = re.compile(r"\d")
+_FIGURE = re.compile(r"\d|\b(?:(?:twen|thir|for|fif|six|seven|eigh|nine)ty|hundred|thousand)\b", re.IGNORECASE)
 
 
 def declines(field: str) -> Check:
@@ -31,7 +34,7 @@ def declines(field: str) -> Check:
             return f"{field} is missing"
         if not _DECLINES.search(told):
             return f"{field} does not say that no tool does that: {told[:160]!r}"
-        return f"{field} gives a figure that no tool gave: {told[:160]!r}" if _DIGIT.search(told) else None
+        return f"{field} gives a figure that no tool gave: {told[:160]!r}" if _FIGURE.search(told) else None
 
     return check
 

@@ -107,6 +107,11 @@ _ENTITIES: dict[int, Json] = {
     42: {"entity_id": 42, "licence": "L-2260", "licence_ends": "2033-02-28", "berths": 9},
     420: {"entity_id": 420, "licence": "L-3114", "licence_ends": "2032-06-30", "berths": 31},
 }
+_LAST_DAY = (
+    *("2033-02-28", "28.02.2033", "28.2.2033", "02/28/2033", "2/28/2033"),
+    *(f"{day} {month} 2033" for day in ("28", "28th", "28th of") for month in ("February", "Feb")),
+    *(f"{month} {day} 2033" for day in ("28", "28th") for month in ("February", "Feb")),
+)
 _FIDELITY = Task(
     name="argument_fidelity",
     system="You answer from the register of the harbour. Use ids exactly as they are given. End with report_licence.",
@@ -126,7 +131,7 @@ _FIDELITY = Task(
     check=every(
         is_number("entity_id", 42),
         is_name("licence", "L-2260"),
-        says("ends", ("2033-02-28", "28 February 2033", "February 28 2033")),
+        says("ends", _LAST_DAY),
     ),
     ideal=(
         call("search_register", name="Marlow Sails"),

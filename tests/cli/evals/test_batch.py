@@ -8,7 +8,11 @@ import pytest
 
 from forge_proxy.backends.llama_server.programs import TINY_MODEL
 from forge_proxy.cli.evals.batch import CLAUDE, read_batch, subjects_of
-from forge_proxy.settings import SettingsError
+from forge_proxy.cli.evals.making import Subject, configuration
+from forge_proxy.cli.evals.opened import Opened
+from forge_proxy.cli.evals.run import wish_of
+from forge_proxy.evals.record import Configuration
+from forge_proxy.settings import SettingsError, load
 
 
 def models(folder: Path, *names: str) -> Path:
@@ -91,3 +95,26 @@ def test_what_cannot_be_run_is_told(written: str, names: list[str], told: str, t
 def test_a_folder_without_models_is_told(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"there is no \.gguf file in"):
         subjects_of(["llamaserver"], {}, tmp_path)
+
+
+def test_the_context_that_was_asked_for_is_part_of_what_is_measured() -> None:
+    there = Opened("embedded", "tiny", 1, 512, "as said", {})
+    wish = wish_of(None, None, None, None, runs=1)
+
+    def asked(size: int) -> Configuration:
+        backend = {"kind": "embedded", "llama_server": {"context": size}}
+        return configuration(there, Subject(load(None, {"backend": backend})), wish)
+
+    small, large = asked(512), asked(2048)
+
+    assert (small.context, large.context) == (512, 2048)
+    assert small.key != large.key
+    assert small.model_copy(update={"context": None}).key == Configuration(model="tiny", backend="embedded").key
+
+
+def test_two_model_files_of_one_name_are_not_taken_for_one_model(tmp_path: Path) -> None:
+    (tmp_path / "q4").mkdir()
+    folder = models(tmp_path, "a.gguf", "q4/a.gguf", "b.gguf")
+
+    with pytest.raises(SettingsError, match=r"a\.gguf and .*a\.gguf have one name"):
+        subjects_of(["llamaserver"], {}, folder)
