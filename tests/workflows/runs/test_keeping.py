@@ -19,7 +19,7 @@ from forge_proxy.store.opening import open_store
 from forge_proxy.store.runs import StoredRuns
 from forge_proxy.workflows.client_backend import ClientBackend
 from forge_proxy.workflows.runner import WorkflowRunner
-from forge_proxy.workflows.runs import keeper, service
+from forge_proxy.workflows.runs import drivers, keeper
 from forge_proxy.workflows.runs.documents import read_state, write_state
 from forge_proxy.workflows.runs.driving import Means
 from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, StoreUnavailable
@@ -167,7 +167,7 @@ async def test_a_store_that_fails_now_and_then_loses_nothing_and_doubles_nothing
     store: Failing, fails: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keeper, "_AGAIN_AFTER", (0.0,))
-    monkeypatch.setattr(service, "_AGAIN_AFTER", 0.0)
+    monkeypatch.setattr(drivers, "_AGAIN_AFTER", 0.0)
     runs = runs_over(store)
     store.fails = fails
 
