@@ -44,7 +44,7 @@ fuzz: $(VENV)/.developed         ## random texts against the rescue, ARGS="--min
 schemas: $(VENV)/.developed      ## made-up requests to every described route, ARGS="--examples 500"
 	$(BIN)/python -m tests.schemas $(ARGS)
 
-tiny-model: $(VENV)/.developed   ## the embedded test model made anew in build/tiny-model; needs g++ and half an hour of two cores
+tiny-model: $(VENV)/.developed   ## the embedded test model made anew in build/tiny-model; needs g++ and an hour of two cores
 	$(BIN)/python -m pip install --quiet --group tiny-model
 	$(BIN)/python -m tests.tiny_model.make
 

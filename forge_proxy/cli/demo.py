@@ -79,7 +79,7 @@ def run_demo() -> None:
     """Run the demo and print what happened."""
     console = Console(highlight=False)
     console.print(
-        "[bold]forge-proxy demo[/]: a 1.3 M parameter test model, temperature 1, each request raw and guarded.\n"
+        "[bold]forge-proxy demo[/]: a 1.35 M parameter test model, temperature 1, each request raw and guarded.\n"
     )
     tried = asyncio.run(_try_all())
     table = Table("request", "raw model", "guarded", "what was done", "then, given the result", show_lines=True)

@@ -21,7 +21,7 @@ def test_check_tells_what_the_model_can_and_keeps_it(tmp_path: Path, asked: list
 
     assert done.code == 0, done.out + done.err
     rows = dict(line.split(maxsplit=1) for line in done.out.splitlines())
-    assert rows["self-test"].startswith("tiny-tools: valid call yes, tool_choice required no")
+    assert rows["self-test"].startswith("tiny-tools: valid call yes, tool_choice required yes")
     assert rows["self-test"].endswith("prefix cache yes")
     assert rows["tools"] == "native: it called a tool that was offered in the request"
     kept = json.loads((tmp_path / "forge-proxy" / "capabilities.json").read_bytes())

@@ -14,7 +14,7 @@ from forge_proxy.backends.config import BackendChoiceError, BackendConfig
 from forge_proxy.backends.llama_server.launch import LaunchSpec, Program, ProgramKind
 
 TINY_MODEL = Path(__file__).parent / "models" / "tiny-tools-q8_0.gguf"
-"""The test model that comes with the package: 1.3 M parameters, 2,048 tokens of context (tests/tiny_model)."""
+"""The test model that comes with the package: 1.35 M parameters, 2,048 tokens of context (tests/tiny_model)."""
 _TINY_CONTEXT = 2048
 _EMBEDDED_SLOTS = 2
 _VERSION_SECONDS = 20.0
