@@ -16,7 +16,7 @@ from forge_proxy.workflows.runs.driving import open_calls
 from forge_proxy.workflows.runs.outputs import ToolOutput
 from forge_proxy.workflows.runs.records import Run, RunHead, RunStatus
 from forge_proxy.workflows.runs.service import Runs, is_run_id
-from forge_proxy.workflows.runs.submission import Submission, read_submission
+from forge_proxy.workflows.runs.submission import DoneStep, Submission, read_submission
 from forge_proxy.workflows.runs.transcript import WrittenCall
 
 
@@ -41,6 +41,9 @@ class RunNow(RunListed):
         " not count yet."
     )
     completed_steps: list[str] = Field(description="The tools that have succeeded.")
+    steps: list[DoneStep] = Field(
+        description="Each call that has succeeded, as a submission takes it that goes on with the messages."
+    )
     pending_steps: list[str] = Field(description="The required ones that have not.")
     required_action: list[WrittenCall] = Field(description="The calls whose outputs the run waits for.")
     result: Outcome | None = Field(description="What came of it, once it is completed.")
@@ -158,6 +161,7 @@ def shown(run: Run) -> RunNow:
         **_listed(run).model_dump(),
         iteration=state.iteration,
         completed_steps=list(state.steps.completed),
+        steps=[DoneStep(tool=done.tool, arguments=dict(done.args)) for done in state.steps.done],
         pending_steps=list(state.steps.pending(submission.workflow.required_steps)),
         required_action=[WrittenCall.model_validate(call) for call in open_calls(state)] if waits else [],
         result=outcome if isinstance(outcome, Outcome) else None,

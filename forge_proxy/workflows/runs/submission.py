@@ -13,6 +13,7 @@ from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.workflow.definition import Prerequisite, ToolDef, Workflow
 from forge_proxy.core.workflow.errors import InvalidWorkflow
 from forge_proxy.core.workflow.run import RunState, begin
+from forge_proxy.core.workflow.steps import Steps
 from forge_proxy.workflows.runs.errors import NotReadable
 from forge_proxy.workflows.runs.options import check_options
 from forge_proxy.workflows.runs.storable import Storable, StoredObject
@@ -95,6 +96,15 @@ class DeclaredWorkflow(BaseModel):
             raise InvalidWorkflow(f"workflow.{error.at}", error.why) from error
 
 
+class DoneStep(BaseModel):
+    """A call that has succeeded."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tool: str = Field(description="The tool's name.")
+    arguments: StoredObject = Field(default_factory=dict, description="What it was called with.")
+
+
 class ContextWish(BaseModel):
     """How a run's history is kept within its budget."""
 
@@ -124,6 +134,11 @@ class Submission(Storable):
     initial_messages: list[WrittenMessage] | None = Field(
         default=None, description="A conversation to go on with, in place of system prompt and user_message."
     )
+    steps: list[DoneStep] = Field(
+        default_factory=list[DoneStep],
+        max_length=1000,
+        description="What has been done already: the steps of the run whose messages these are.",
+    )
     model: Name | None = Field(default=None, description="Which model; the daemon's usual one where it is left out.")
     max_iterations: int = Field(default=10, ge=1, le=1000, description="How many answers of the model, of all kinds.")
     max_retries_per_step: int = Field(default=3, ge=0, le=100, description="Answers in a row without a valid call.")
@@ -148,10 +163,19 @@ class Submission(Storable):
         if self.initial_messages is None:
             if self.user_message is None:
                 raise InvalidRequest("user_message", "say what the run is about, or give initial_messages")
-            return begin(workflow, self.user_message, self.prompt_vars)
+            return begin(workflow, self.user_message, self.prompt_vars, steps=self._done())
         if self.user_message is not None:
             raise InvalidRequest("user_message", "initial_messages take its place: add it to them")
-        return begin(workflow, "", initial_messages=read_messages(self.initial_messages, "initial_messages"))
+        messages = read_messages(self.initial_messages, "initial_messages")
+        return begin(workflow, "", initial_messages=messages, steps=self._done())
+
+    def _done(self) -> Steps:
+        steps = Steps()
+        for place, one in enumerate(self.steps):
+            if one.tool not in self.workflow.tools:
+                raise InvalidRequest(f"steps[{place}].tool", f"the workflow has no tool {one.tool!r}")
+            steps = steps.record(one.tool, one.arguments)
+        return steps
 
 
 def read_submission(text: str) -> Submission:

@@ -180,6 +180,23 @@ async def test_a_run_that_is_cancelled_while_it_waits_can_be_gone_on_with_by_ano
     assert error(refused) == (409, "run_conflict", None)
 
 
+async def test_what_was_done_is_not_done_again_by_a_run_that_goes_on_with_another() -> None:
+    async with world(LOOK, FINISH, FINISH, LOOK, FINISH) as client:
+        asked = run()
+        asked["workflow"]["required_steps"] = ["look"]
+        first = await waiting(client, asked)
+        await post(client, first, {"tool_call_id": 0, "output": "seen"})
+        stopped = await watched(client, first["id"])
+        body = {**asked, "initial_messages": stopped["messages"], "user_message": None}
+        goes_on = (await client.post(RUNS, json={**body, "steps": stopped["steps"]})).json()
+        done = await watched(client, goes_on["id"])
+        begins_anew = await waiting(client, body)
+
+    assert stopped["steps"][0] == {"tool": "look", "arguments": {"n": 1}}
+    assert (done["status"], done["completed_steps"]) == ("completed", ["look", "finish"])
+    assert begins_anew["completed_steps"] == []
+
+
 async def test_runs_are_listed_page_by_page_and_by_status() -> None:
     async with world(*[FINISH] * 5) as client:
         made = [(await client.post(RUNS, json=run())).json()["id"] for _ in range(5)]
@@ -349,6 +366,7 @@ CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments":
         (_tool(execute={"by": "mcp", "server": "unknown"}), "workflow.tools.finish.execute.server"),
         (run(initial_messages=[{"role": "user"}]), "user_message"),
         (run(user_message=None, initial_messages=[]), "initial_messages"),
+        (run(steps=[{"tool": "look"}, {"tool": "lok"}]), "steps[1].tool"),
         (run(user_message=None, initial_messages=[{"role": "user", "surplus": 1}]), "initial_messages.0.surplus"),
     ],
 )
