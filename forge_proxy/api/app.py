@@ -26,7 +26,7 @@ from forge_proxy.api.openai.chat import ChatCompletions
 from forge_proxy.api.openai.models import ModelList
 from forge_proxy.api.origins import CheckOrigin, OwnNames
 from forge_proxy.api.shortcut import Endpoint, Shortcut
-from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.errors import ForgeError, InvalidRequest
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.held import Held
@@ -110,6 +110,8 @@ async def _forge_error(request: Request, exc: Exception) -> Response:
 
 async def _wrong_field(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, RequestValidationError)  # noqa: S101  # it is registered for that
+    if isinstance(exc.body, bytes) and exc.body:  # it was not read: by its header it is no JSON
+        return await _forge_error(request, InvalidRequest("body", "send JSON with Content-Type: application/json"))
     return await _forge_error(request, wrong_field(list(exc.errors()), exc.body))
 
 

@@ -135,6 +135,8 @@ def run_quick(out: Path | None, *, runs: int, seed: int, verbose: bool) -> None:
     print()
     for surface in SURFACES:
         print(_in_words(surface, [record for record in made.records if record.config.surface == surface]))
+    if out is None:
+        print("\nThe runs were not kept; --out FILE keeps them, for eval report and eval compare.")
 
 
 def _in_words(surface: str, records: Sequence[RunRecord]) -> str:

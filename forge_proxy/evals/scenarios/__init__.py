@@ -54,6 +54,6 @@ def check_words(at: str, said: Sequence[str], known: Sequence[str]) -> None:
     """Raises `InvalidRequest` for a word that is not known, with those that it is like."""
     for word in said:
         if word not in known:
-            near = get_close_matches(word, known)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there is: {', '.join(known)}"
+            near = get_close_matches(word, dict.fromkeys(known))
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there is: {', '.join(dict.fromkeys(known))}"
             raise InvalidRequest(at, f"there is no {word!r}; {hint}")

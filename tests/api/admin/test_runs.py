@@ -424,6 +424,14 @@ async def test_no_body_at_all_is_a_wrong_body() -> None:
     assert error(answer) == (400, None, "body")
 
 
+async def test_a_body_that_is_not_said_to_be_json_is_told_what_to_say() -> None:
+    async with world() as client:
+        answer = await client.post(RUNS, content=json.dumps(run()), headers={"Content-Type": "text/plain"})
+
+    assert error(answer) == (400, None, "body")
+    assert "Content-Type: application/json" in answer.json()["error"]["message"]
+
+
 async def test_json_that_cannot_be_stored_is_refused() -> None:
     deep: Any = "x"
     for _ in range(400):
