@@ -136,7 +136,7 @@ class Message:
             out["tool_calls"] = [_CALLS[format](call) for call in self.tool_calls]
         if self.tool_call_id is not None and format == "openai":
             out["tool_call_id"] = self.tool_call_id
-        if self.tool_name is not None:
+        if self.tool_name:  # a model may have called nothing by name
             out["name" if format == "openai" else "tool_name"] = self.tool_name
         return out
 
