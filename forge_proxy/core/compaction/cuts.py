@@ -34,6 +34,11 @@ class Plan:
     tokens: int
     """Those of the history with the cuts, estimated."""
 
+    @property
+    def saved(self) -> int:
+        """How many fewer those are, estimated."""
+        return sum(cut.saved for cut in self.cuts)
+
     def apply(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages with the cuts made."""
         out = list[Message]()

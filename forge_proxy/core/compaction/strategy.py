@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 from forge_proxy.core.compaction.cuts import Plan
-from forge_proxy.core.estimate import messages_tokens
 from forge_proxy.core.messages import Message
 
 
@@ -54,10 +53,10 @@ class PlannedCompact(CompactStrategy):
     ) -> tuple[tuple[Message, ...], int]:
         """See `CompactStrategy`. A phase that leaves no less than the one before is not said to be reached."""
         reached: Plan | None = None
-        least = messages_tokens(messages)
+        most = 0
         for plan in self.plans(messages, step_hint=step_hint):
-            if plan.tokens < least:  # a hint may be longer than what it stands for
-                reached, least = plan, plan.tokens
+            if plan.saved > most:  # a hint may be longer than what it stands for
+                reached, most = plan, plan.saved
             if plan.tokens <= trigger_tokens:
                 break
         return (tuple(messages), 0) if reached is None else (reached.apply(messages), reached.phase)
