@@ -52,8 +52,9 @@ def find(names: Sequence[str] = (), tags: Sequence[str] = ()) -> tuple[Scenario,
 
 def check_words(at: str, said: Sequence[str], known: Sequence[str]) -> None:
     """Raises `InvalidRequest` for a word that is not known, with those that it is like."""
+    each = dict.fromkeys(known)
     for word in said:
-        if word not in known:
-            near = get_close_matches(word, dict.fromkeys(known))
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there is: {', '.join(dict.fromkeys(known))}"
+        if word not in each:
+            near = get_close_matches(word, each)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there is: {', '.join(each)}"
             raise InvalidRequest(at, f"there is no {word!r}; {hint}")

@@ -58,8 +58,9 @@ class WrittenMessage(BaseModel):
 def written(message: Message) -> dict[str, Json]:
     """A message as JSON."""
     out = {**message.to_api_dict(), "type": message.type.value}
+    out.pop("name", None)
     if message.tool_name is not None:
-        out["tool_name"] = out.pop("name")
+        out["tool_name"] = message.tool_name
     if message.metadata.step_index is not None:
         out["step_index"] = message.metadata.step_index
     return out
