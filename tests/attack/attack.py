@@ -1,0 +1,52 @@
+"""An attack as a value, what it needs, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from tests.attack.target import Target
+from tests.fakes.processes import Process, model_server
+
+Group: TypeAlias = Literal["front door", "backend", "load", "faults", "tools", "secrets"]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One attack. `run` returns if the daemon held and raises `AssertionError` if it did not."""
+
+    name: str
+    group: Group
+    run: Callable[[Target], None]
+    server: Callable[[], AbstractContextManager[Process]] = model_server
+    """Starts the model server behind the daemon."""
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Environment of the daemon, beside its backend."""
+    descriptors: int | None = None
+    """Limit of open files for the daemon; None keeps the machine's."""
+    max_growth_mb: float = 300.0
+    """How far the daemon's resident memory may grow meanwhile, in MB (10^6 bytes)."""
+    is_measured: bool = True
+    """Whether small requests of an honest client are measured meanwhile. Not if the attack ends or stops the daemon."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of one attack. Times are in milliseconds, memory in MB."""
+
+    attack: Attack
+    breach: str | None
+    seconds: float
+    cpu_seconds: float
+    growth_mb: float
+    lag_ms: float | None
+    """The longest wait of the honest client for `GET /healthz`: the event loop's lag and the machine's noise."""
+    chat_ms: float | None
+    """The longest wait of the honest client for a small guarded chat completion."""
+
+    @property
+    def held(self) -> bool:
+        """Whether the daemon held."""
+        return self.breach is None

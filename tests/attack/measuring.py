@@ -1,0 +1,106 @@
+"""Runs one attack and measures meanwhile: the daemon's memory and CPU, and what an honest client waits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from tests.attack.attack import Attack, Result
+from tests.attack.target import Target
+from tests.fakes.processes import ROOT
+
+_SAMPLE_SECONDS = 0.01
+
+
+@dataclass
+class _Memory:
+    """The highest resident memory so far, in MB."""
+
+    peak: float
+
+
+@dataclass
+class _Waits:
+    """What the honest client measured; None before its end."""
+
+    lag: float | None = None
+    chat: float | None = None
+    failures: tuple[str, ...] = ()
+    failed: int = 0
+
+
+def run_attack(attack: Attack, target: Target) -> Result:
+    """Run one attack against a running target."""
+    began, before = time.monotonic(), target.memory_mb()
+    cpu = target.cpu_seconds()
+    breach: str | None = None
+    waits = _Waits()
+    with _sampled(target, before) as memory:
+        try:
+            if attack.is_measured:
+                with _canary(target, attack.settings.get("FORGE_PROXY_SERVER__API_KEYS", "")) as waits:
+                    attack.run(target)
+            else:
+                attack.run(target)
+        except AssertionError as exc:
+            breach = str(exc).splitlines()[0] if str(exc) else "an assertion failed"
+        except Exception as exc:  # noqa: BLE001  whatever it is, it goes into the table
+            breach = f"{type(exc).__name__}: {exc}"
+    growth = memory.peak - before
+    if breach is None and growth > attack.max_growth_mb:
+        breach = f"memory grew by {growth:.0f} MB (at most {attack.max_growth_mb:.0f})"
+    if breach is None and waits.failed:
+        breach = f"the honest client failed {waits.failed} times: {', '.join(waits.failures)}"
+    if breach is None and "Traceback" in target.proxy.printed:
+        breach = "the daemon logged a traceback"
+    with suppress(OSError):
+        cpu = target.cpu_seconds() - cpu
+    seconds = time.monotonic() - began
+    return Result(attack, breach, seconds, cpu, growth, _in_ms(waits.lag), _in_ms(waits.chat))
+
+
+def _in_ms(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1000
+
+
+@contextmanager
+def _sampled(target: Target, before: float) -> Generator[_Memory]:
+    memory, ended = _Memory(before), threading.Event()
+
+    def sample() -> None:
+        while not ended.wait(_SAMPLE_SECONDS):
+            with suppress(OSError, StopIteration):  # it may have ended
+                memory.peak = max(memory.peak, target.memory_mb())
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield memory
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
+def _canary(target: Target, key: str) -> Generator[_Waits]:
+    words = [sys.executable, "-m", "tests.attack.canary", target.host, str(target.port), key]
+    process = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    waits = _Waits()
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "ready"
+        yield waits
+    finally:
+        with suppress(subprocess.TimeoutExpired):
+            out, _ = process.communicate(timeout=90)
+            measured = json.loads(out or "{}")
+            waits.lag, waits.chat = measured.get("lag"), measured.get("chat")
+            waits.failures, waits.failed = tuple(measured.get("failures", ())), measured.get("failed", 0)
+        process.kill()
+        process.wait()
