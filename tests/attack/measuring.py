@@ -16,6 +16,8 @@ from tests.attack.target import Target
 from tests.fakes.processes import ROOT
 
 _SAMPLE_SECONDS = 0.01
+_LINGER_SECONDS = 0.3
+"""How long the honest client goes on after an attack: also a short one shall have met some of its requests."""
 
 
 @dataclass
@@ -96,6 +98,7 @@ def _canary(target: Target, key: str) -> Generator[_Waits]:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "ready"
         yield waits
+        time.sleep(_LINGER_SECONDS)
     finally:
         with suppress(subprocess.TimeoutExpired):
             out, _ = process.communicate(timeout=90)

@@ -145,6 +145,17 @@ def model_server(slots: int | None = None) -> Generator[Process]:
 
 
 @contextmanager
+def program(module: str, *words: str) -> Generator[Process]:
+    """A server program that prints a `listening` line with its URL."""
+    process = Process(module, *words)
+    try:
+        process.url = str(process.wait_for("listening")["url"])
+        yield process
+    finally:
+        process.stop()
+
+
+@contextmanager
 def messages_server() -> Generator[Process]:
     """The program `tests.fakes.messages_server`, listening."""
     process = Process("tests.fakes.messages_server")
