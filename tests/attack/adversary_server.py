@@ -13,6 +13,7 @@ import time
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from tests.attack.texts import PATTERNS
@@ -153,20 +154,31 @@ async def _byte_by_byte(exchange: Exchange) -> None:
 
 
 async def _huge_event(exchange: Exchange) -> None:
-    await exchange.events({"content": "x" * 100_000_000})
+    await exchange.send(_SSE)
+    for part in event({"content": "MARK"}).split(b"MARK"):
+        await exchange.send(part)
+        for _ in range(1000 if not part.endswith(b"\n\n") else 0):
+            await exchange.send(b"x" * 100_000)
+    await exchange.send(event({}, "stop") + b"data: [DONE]\n\n")
 
 
 async def _closes_after_each_byte(exchange: Exchange) -> None:
     await exchange.send((_SSE + event({"content": "x"}))[: int(exchange.body.get("seed") or 1)])
 
 
+@cache
+def _bomb(begun: bytes) -> bytes:
+    """300 MB in 300 kB."""
+    return gzip.compress(begun + b"x" * 300_000_000, 1)
+
+
 async def _gzip_bomb(exchange: Exchange) -> None:
-    raw = gzip.compress(b'{"choices": [{"message": {"content": "' + b"x" * 300_000_000)
+    raw = await asyncio.to_thread(_bomb, b'{"choices": [{"message": {"content": "')
     await exchange.raw("200 OK", raw, _CLOSED + b"Content-Encoding: gzip\r\n")
 
 
 async def _gzip_bomb_in_error(exchange: Exchange) -> None:
-    raw = gzip.compress(b'{"error": {"message": "' + b"x" * 300_000_000)
+    raw = await asyncio.to_thread(_bomb, b'{"error": {"message": "')
     await exchange.raw("500 Oops", raw, _CLOSED + b"Content-Encoding: gzip\r\n")
 
 

@@ -1,7 +1,163 @@
-"""To be written."""
+"""Much at a time: streams, idle connections, clients that leave, readers that do not read, and a soak."""
 
 from __future__ import annotations
 
-from tests.attack.attack import Attack
+import asyncio
+import json
+import os
+import random
+import time
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
-ATTACKS: list[Attack] = []
+from tests.attack.attack import Attack
+from tests.attack.target import CHAT, TOOL, Target, ask, head, wait_until
+
+_SOAK_SECONDS = float(os.environ.get("FORGE_ATTACK_SOAK_SECONDS", "600"))
+_SPARE_DESCRIPTORS = 30
+"""Connections that the daemon may keep open for later, to its model server and of the honest client."""
+
+
+def _request(model: str, **fields: object) -> bytes:
+    raw = json.dumps(ask(model, **fields)).encode()
+    return head("POST", CHAT, "Content-Type: application/json", f"Content-Length: {len(raw)}") + raw
+
+
+async def _open(target: Target) -> tuple[StreamReader, StreamWriter]:
+    return await asyncio.wait_for(asyncio.open_connection(target.host, target.port), 30)
+
+
+async def _ask(target: Target, data: bytes, seconds: float = 120) -> bytes:
+    """The whole response to a request that asks for the connection to be closed."""
+    reader, writer = await _open(target)
+    try:
+        writer.write(data.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+        return await asyncio.wait_for(reader.read(), seconds)
+    finally:
+        writer.close()
+
+
+def _at_once(count: int, act: Callable[[int], Awaitable[bytes]]) -> list[bytes | BaseException]:
+    async def all_of_them() -> list[bytes | BaseException]:
+        return await asyncio.gather(*(act(number) for number in range(count)), return_exceptions=True)
+
+    return asyncio.run(all_of_them())
+
+
+def _many_streams(target: Target) -> None:
+    data = _request("says", stream=True, tools=[TOOL])
+    answers = _at_once(500, lambda _: _ask(target, data))
+    whole = [one for one in answers if isinstance(one, bytes) and b"[DONE]" in one]
+    busy = [one for one in answers if isinstance(one, bytes) and b" 429 " in one[:20]]
+    odd = [one for one in answers if one not in whole and one not in busy]
+    assert not odd, f"{len(odd)} of 500 streams ended otherwise, the first with {odd[0]!r:.160}"
+    assert whole, "no stream was answered"
+
+
+def _idle_connections(target: Target) -> None:
+    async def hold() -> None:
+        held = [await _open(target) for _ in range(2000)]
+        await asyncio.sleep(3)
+        for _, writer in held:
+            writer.close()
+
+    asyncio.run(hold())
+    target.is_well()
+
+
+def _leaving_clients(target: Target) -> None:
+    """10,000 requests whose client leaves at a random moment. Afterwards everything is as it was."""
+    target.is_well()
+    files, memory = target.descriptors(), target.memory_mb()
+    chooser = random.Random(7)
+    requests = [
+        _request(model, stream=stream, **({"tools": [TOOL]} if guarded else {}))
+        for model in ("says", "hangs", "stalls", "loops")
+        for stream in (True, False)
+        for guarded in (True, False)
+    ]
+
+    async def leave(number: int) -> None:
+        reader, writer = await _open(target)
+        data = requests[number % len(requests)]
+        writer.write(data[: chooser.randrange(1, len(data) + 1)] if number % 4 == 0 else data)
+        with suppress(TimeoutError, OSError):
+            await asyncio.wait_for(reader.read(100), chooser.choice((0.001, 0.01, 0.05)))
+        writer.transport.abort()
+
+    async def all_of_them() -> None:
+        turns = asyncio.Semaphore(64)
+
+        async def one(number: int) -> None:
+            async with turns:
+                with suppress(OSError):
+                    await leave(number)
+
+        await asyncio.gather(*map(one, range(10_000)))
+
+    asyncio.run(all_of_them())
+    wait_until(lambda: target.queue()["running"] == 0, "the slots of clients that left are free")
+    wait_until(lambda: target.descriptors() <= files + _SPARE_DESCRIPTORS, "descriptors are closed")
+    grown = target.memory_mb() - memory
+    assert grown < 100, f"memory is {grown:.0f} MB more than before 10,000 aborted requests"
+    target.is_well()
+
+
+def _slow_readers(target: Target) -> None:
+    """Clients that ask for an endless stream and never read."""
+
+    async def hold() -> None:
+        held: list[StreamWriter] = []
+        for _ in range(100):
+            _, writer = await asyncio.open_connection(target.host, target.port, limit=1)
+            writer.transport.pause_reading()  # pyright: ignore[reportAttributeAccessIssue]
+            writer.write(_request("loops", stream=True))
+            held.append(writer)
+        await asyncio.sleep(10)
+        for writer in held:
+            writer.transport.abort()
+
+    asyncio.run(hold())
+    wait_until(lambda: target.queue()["running"] == 0, "the streams of slow readers have ended")
+
+
+def _soak(target: Target) -> None:
+    """Honest and dishonest requests in turn, for ten minutes; memory and descriptors do not creep."""
+    mixed = [
+        _request("says", stream=True, tools=[TOOL]), _request("says", tools=[TOOL]), _request("says", stream=True),
+        _request("calls-brokenly", tools=[TOOL]), _request("dies", stream=True, tools=[TOOL]),
+        _request("babbles", tools=[TOOL]), _request("overflows", tools=[TOOL]), _request("closes", tools=[TOOL]),
+        b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n", b"garbage\r\n\r\n",
+    ]  # fmt: skip
+    end = time.monotonic() + _SOAK_SECONDS
+    settled: list[float] = []
+
+    async def client(number: int) -> None:
+        turn = number
+        while time.monotonic() < end:
+            turn += 1
+            with suppress(OSError):
+                await _ask(target, mixed[turn % len(mixed)])
+
+    async def watch() -> None:
+        await asyncio.sleep(_SOAK_SECONDS / 4)
+        settled.append(target.memory_mb())
+
+    async def all_of_them() -> None:
+        await asyncio.gather(watch(), *map(client, range(8)))
+
+    asyncio.run(all_of_them())
+    wait_until(lambda: target.queue()["running"] == 0, "all slots are free")
+    grown = target.memory_mb() - settled[0]
+    assert grown < 30, f"memory grew by {grown:.0f} MB in the last three quarters of the soak"
+    target.is_well()
+
+
+ATTACKS = [
+    Attack("500 guarded streams at once", "load", _many_streams, settings={"FORGE_PROXY_BACKEND__QUEUE_LIMIT": "1000"}),
+    Attack("2,000 idle connections", "load", _idle_connections),
+    Attack("10,000 aborted requests", "load", _leaving_clients),
+    Attack("100 readers that never read", "load", _slow_readers),
+    Attack(f"a soak of {_SOAK_SECONDS / 60:g} minutes", "load", _soak),
+]
