@@ -14,15 +14,15 @@ from itertools import groupby
 from pathlib import Path
 
 from tests.attack import backend, faults, front_door, load, secrets, tools
-from tests.attack.attack import Attack, Result
-from tests.attack.measuring import run_attack
+from tests.attack.attack import Attack, Drill, Result
+from tests.attack.measuring import run_attack, run_drill
 from tests.attack.table import render, write_into
 from tests.attack.target import target
 
 _MODULES = (front_door, backend, load, faults, tools, secrets)
 
 
-def all_attacks() -> list[Attack]:
+def all_attacks() -> list[Attack | Drill]:
     """Every attack, group by group."""
     return [attack for module in _MODULES for attack in module.ATTACKS]
 
@@ -39,7 +39,7 @@ def main() -> int:
     if options.list:
         print("\n".join(f"{attack.group}: {attack.name}" for attack in attacks))
         return 0
-    results = [result for same in _batches(attacks) for result in _run(same)]
+    results = [result for batch in _batches(attacks) for result in _run(batch)]
     print(f"\n{render(results)}\n")
     if options.write:
         write_into(options.write, results, datetime.now(UTC).date().isoformat())
@@ -48,31 +48,44 @@ def main() -> int:
     return 1 if failed or not results else 0
 
 
-def _batches(attacks: Sequence[Attack]) -> list[list[Attack]]:
-    """Attacks in a row that can share a daemon."""
+def _batches(attacks: Sequence[Attack | Drill]) -> list[list[Attack] | Drill]:
+    """Attacks in a row that can share a daemon, and drills one by one."""
 
-    def key(attack: Attack) -> tuple[object, ...]:
-        return attack.group, attack.server, dict(attack.settings), attack.descriptors, attack.is_measured
+    def key(attack: Attack | Drill) -> object:
+        if isinstance(attack, Drill):
+            return attack.name
+        return attack.group, attack.server, dict(attack.settings), attack.descriptors
 
-    batches = [list(same) for _, same in groupby(attacks, key)]
-    return [part for same in batches for part in ([same] if same[0].is_measured else [[one] for one in same])]
+    batches: list[list[Attack] | Drill] = []
+    for _, same in groupby(attacks, key):
+        together = list(same)
+        batches += [one for one in together if isinstance(one, Drill)]
+        if sharing := [one for one in together if isinstance(one, Attack)]:
+            batches.append(sharing)
+    return batches
 
 
-def _run(attacks: Sequence[Attack]) -> list[Result]:
+def _run(batch: list[Attack] | Drill) -> list[Result]:
     """Run attacks that share a daemon, one after the other; after one that succeeds the next gets a new daemon."""
+    if isinstance(batch, Drill):
+        return [_told(run_drill(batch))]
     results: list[Result] = []
-    waiting = list(attacks)
+    waiting = list(batch)
     while waiting:
         first = waiting[0]
         with target(first.settings, server=first.server, descriptors=first.descriptors) as running:
             while waiting:
-                attack = waiting.pop(0)
-                result = run_attack(attack, running)
-                results.append(result)
-                print(f"{attack.group}: {attack.name}: {result.breach or 'held'} ({result.seconds:.1f} s)", flush=True)
-                if not result.held:
+                results.append(_told(run_attack(waiting.pop(0), running)))
+                if not results[-1].held:
                     break
     return results
+
+
+def _told(result: Result) -> Result:
+    """The result, after it was printed."""
+    attack = result.attack
+    print(f"{attack.group}: {attack.name}: {result.breach or 'held'} ({result.seconds:.1f} s)", flush=True)
+    return result
 
 
 if __name__ == "__main__":

@@ -28,22 +28,29 @@ class Attack:
     """Limit of open files for the daemon; None keeps the machine's."""
     max_growth_mb: float = 300.0
     """How far the daemon's resident memory may grow meanwhile, in MB (10^6 bytes)."""
-    is_measured: bool = True
-    """Whether small requests of an honest client are measured meanwhile. Not if the attack ends or stops the daemon."""
+
+
+@dataclass(frozen=True)
+class Drill:
+    """An attack that ends or stops processes, and so starts its own. Nothing is measured meanwhile."""
+
+    name: str
+    group: Group
+    run: Callable[[], None]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one attack. Times are in milliseconds, memory in MB."""
+    """What came of one attack. Times are in milliseconds, memory in MB; None if it was not measured."""
 
-    attack: Attack
+    attack: Attack | Drill
     breach: str | None
     seconds: float
-    cpu_seconds: float
-    growth_mb: float
-    lag_ms: float | None
+    cpu_seconds: float | None = None
+    growth_mb: float | None = None
+    lag_ms: float | None = None
     """The longest wait of the honest client for `GET /healthz`: the event loop's lag and the machine's noise."""
-    chat_ms: float | None
+    chat_ms: float | None = None
     """The longest wait of the honest client for a small guarded chat completion."""
 
     @property

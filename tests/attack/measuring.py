@@ -7,11 +7,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from tests.attack.attack import Attack, Result
+from tests.attack.attack import Attack, Drill, Result
 from tests.attack.target import Target
 from tests.fakes.processes import ROOT
 
@@ -39,21 +39,16 @@ class _Waits:
 
 def run_attack(attack: Attack, target: Target) -> Result:
     """Run one attack against a running target."""
-    began, before = time.monotonic(), target.memory_mb()
-    cpu = target.cpu_seconds()
-    breach: str | None = None
+    began, before, cpu = time.monotonic(), target.memory_mb(), target.cpu_seconds()
     waits = _Waits()
+
+    def run() -> None:
+        nonlocal waits
+        with _canary(target, attack.settings.get("FORGE_PROXY_SERVER__API_KEYS", "")) as waits:
+            attack.run(target)
+
     with _sampled(target, before) as memory:
-        try:
-            if attack.is_measured:
-                with _canary(target, attack.settings.get("FORGE_PROXY_SERVER__API_KEYS", "")) as waits:
-                    attack.run(target)
-            else:
-                attack.run(target)
-        except AssertionError as exc:
-            breach = str(exc).splitlines()[0] if str(exc) else "an assertion failed"
-        except Exception as exc:  # noqa: BLE001  whatever it is, it goes into the table
-            breach = f"{type(exc).__name__}: {exc}"
+        breach = _breach_of(run)
     growth = memory.peak - before
     if breach is None and growth > attack.max_growth_mb:
         breach = f"memory grew by {growth:.0f} MB (at most {attack.max_growth_mb:.0f})"
@@ -63,8 +58,25 @@ def run_attack(attack: Attack, target: Target) -> Result:
         breach = "the daemon logged a traceback"
     with suppress(OSError):
         cpu = target.cpu_seconds() - cpu
-    seconds = time.monotonic() - began
-    return Result(attack, breach, seconds, cpu, growth, _in_ms(waits.lag), _in_ms(waits.chat))
+    return Result(attack, breach, time.monotonic() - began, cpu, growth, _in_ms(waits.lag), _in_ms(waits.chat))
+
+
+def run_drill(drill: Drill) -> Result:
+    """Run one drill."""
+    began = time.monotonic()
+    breach = _breach_of(drill.run)
+    return Result(drill, breach, time.monotonic() - began)
+
+
+def _breach_of(run: Callable[[], None]) -> str | None:
+    """In one line, how an attack succeeded; None if it did not."""
+    try:
+        run()
+    except AssertionError as exc:
+        return str(exc).splitlines()[0] if str(exc) else "an assertion failed"
+    except Exception as exc:  # noqa: BLE001  whatever it is, it goes into the table
+        return f"{type(exc).__name__}: {str(exc).splitlines()[0] if str(exc) else ''}"
+    return None
 
 
 def _in_ms(seconds: float | None) -> float | None:

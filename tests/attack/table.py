@@ -23,11 +23,18 @@ def render(results: Sequence[Result]) -> str:
 
 
 def _row(result: Result) -> str:
-    waits = [f"{ms:.0f}" if ms is not None else "–" for ms in (result.lag_ms, result.chat_ms)]
+    measured = (
+        _figure(result.cpu_seconds, ".1f"), _figure(result.growth_mb, "+.0f"),
+        _figure(result.lag_ms, ".0f"), _figure(result.chat_ms, ".0f"),
+    )  # fmt: skip
     verdict = "held" if result.held else f"**failed**: {result.breach}"
     name = f"{result.attack.group}: {result.attack.name}"
-    figures = (f"{result.seconds:.1f}", f"{result.cpu_seconds:.1f}", f"{result.growth_mb:+.0f}", *waits)
+    figures = (f"{result.seconds:.1f}", *measured)
     return f"| {name} | {verdict.replace('|', chr(92) + '|')} | {' | '.join(figures)} |"
+
+
+def _figure(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
 
 
 def write_into(page: Path, results: Sequence[Result], date: str) -> None:
