@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import httpx
 
 from tests.attack.attack import Drill
 from tests.attack.target import CHAT, TOOL, Target, ask, together
-from tests.fakes.far_side import far_side
+from tests.fakes.far_side import FarSide, far_side
 from tests.fakes.postgres import postgres
 from tests.fakes.processes import Process, children, daemon, model_server, until
 from tests.system.runs import FINISHED, RUNS, Place, kill, look, submission, submit
@@ -126,12 +126,22 @@ def _locked(place: Place) -> None:
 
 def _disk_is_read_only() -> None:
     """A state folder on a read-only file system: the daemon starts and answers chats, and says so for runs."""
-    with far_side() as side, _folder() as folder, _mounted(folder / "disk", "ro") as disk:
-        with Place(side, disk).daemon(env={"XDG_STATE_HOME": str(disk)}) as proxy:
-            tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
-            assert httpx.post(proxy.url + CHAT, json=ask("scripted", tools=[tool]), timeout=30).status_code == 200
-            response = httpx.post(proxy.url + RUNS, json=submission(side, "look", "finish"), timeout=40)
-            assert response.status_code == 503, f"a run is answered with {response.status_code}"
+    with _far_side_on("ro") as (side, disk), _daemon_with_state_on(side, disk) as proxy:
+        tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+        assert httpx.post(proxy.url + CHAT, json=ask("scripted", tools=[tool]), timeout=30).status_code == 200
+        response = httpx.post(proxy.url + RUNS, json=submission(side, "look", "finish"), timeout=40)
+        assert response.status_code == 503, f"a run is answered with {response.status_code}"
+
+
+@contextmanager
+def _far_side_on(options: str) -> Generator[tuple[FarSide, Path]]:
+    """A model server, and a file system with these options for the state."""
+    with far_side() as side, _folder() as folder, _mounted(folder / "disk", options) as disk:
+        yield side, disk
+
+
+def _daemon_with_state_on(side: FarSide, disk: Path) -> AbstractContextManager[Process]:
+    return Place(side, disk).daemon(env={"XDG_STATE_HOME": str(disk)})
 
 
 @contextmanager
@@ -147,24 +157,26 @@ def _mounted(folder: Path, options: str) -> Generator[Path]:
 
 def _disk_is_full() -> None:
     """State and store on a file system without room: chats are answered, runs get a 503, and later they work again."""
-    with far_side() as side, _folder() as folder, _mounted(folder / "disk", "size=600k") as disk:
-        with Place(side, disk).daemon(env={"XDG_STATE_HOME": str(disk)}) as proxy:
+    with (
+        _far_side_on("size=600k") as (side, disk),
+        Place(side, disk).daemon(env={"XDG_STATE_HOME": str(disk)}) as proxy,
+    ):
 
-            def post(size: int) -> httpx.Response:
-                body = submission(side, "look", "finish", metadata={"filler": "x" * size})
-                return httpx.post(proxy.url + RUNS, json=body, timeout=40)
+        def post(size: int) -> httpx.Response:
+            body = submission(side, "look", "finish", metadata={"filler": "x" * size})
+            return httpx.post(proxy.url + RUNS, json=body, timeout=40)
 
-            assert post(0).status_code == 200
-            with suppress(OSError), (disk / "filler").open("wb") as filler:
-                while True:
-                    filler.write(b"x" * 4096)
-                    filler.flush()
-            came = {post(50_000).status_code for _ in range(5)}
-            assert came <= {200, 503}, f"answered with {came}"
-            assert 503 in came, "the disk is full and runs are still accepted"
-            (disk / "filler").unlink()
-            assert post(0).status_code == 200, "there is room again and runs are still refused"
-            assert "Traceback" not in proxy.printed
+        assert post(0).status_code == 200
+        with suppress(OSError), (disk / "filler").open("wb") as filler:
+            while True:
+                filler.write(b"x" * 4096)
+                filler.flush()
+        came = {post(50_000).status_code for _ in range(5)}
+        assert came <= {200, 503}, f"answered with {came}"
+        assert 503 in came, "the disk is full and runs are still accepted"
+        (disk / "filler").unlink()
+        assert post(0).status_code == 200, "there is room again and runs are still refused"
+        assert "Traceback" not in proxy.printed
 
 
 def _postgres_is_killed() -> None:
