@@ -52,6 +52,7 @@ def _everywhere(folder: Path, url: str) -> dict[str, str]:
         "FORGE_PROXY_SERVER__API_KEYS": f"{_SECRET}-client,open-sesame",
         "FORGE_PROXY_SERVER__API_KEYS_FILE": str(keys),
         "FORGE_PROXY_SERVER__ADMIN_KEYS": f"{_SECRET}-admin,open-admin",
+        "FORGE_PROXY_BACKEND__KIND": "openai",
         "FORGE_PROXY_BACKEND__API_KEY": f"{_SECRET}-backend",
         "FORGE_PROXY_BACKEND__URL": url.replace("http://", f"http://user:{_SECRET}-url@"),
         "FORGE_PROXY_STORE__URL": f"sqlite+aiosqlite:///{folder}/state/runs.db",
@@ -65,7 +66,7 @@ def _running_daemon() -> None:
     with model_server() as server, _folder() as folder:
         settings = _everywhere(folder, server.url)
         del settings["FORGE_PROXY_BACKEND__API_KEY"]  # with a user in the URL it is refused, which is tried below
-        with daemon("--backend", "openai", env=settings) as proxy:
+        with daemon(env=settings) as proxy:
             client = {"Authorization": f"Bearer {_SECRET}-client"}
             admin = {"Authorization": f"Bearer {_SECRET}-admin"}
             for page in _PAGES:
