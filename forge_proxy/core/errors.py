@@ -98,6 +98,27 @@ class BackendBroke(BackendFault):
         self.cause = cause
 
 
+class UnexpectedStatus(BackendFault):
+    """The model server answered with a status that is neither an answer nor an error: a redirect, no content, 999.
+    `detail` says what to do.
+    """
+
+    def __init__(self, url: str, status: int, detail: str) -> None:
+        super().__init__(f"the model server at {url} answered {status}: {detail}", url=url)
+        self.status = status
+
+
+class ResponseTooLarge(BackendFault):
+    """The response is larger than what may be held of one: `limit` bytes, the setting `backend.max_response_mb`."""
+
+    def __init__(self, url: str, limit: int) -> None:
+        size = f"{limit / 1024 / 1024:g}"
+        super().__init__(
+            f"the response of the model server at {url} is larger than {size} MB (backend.max_response_mb)", url=url
+        )
+        self.limit = limit
+
+
 class BackendLost(BackendFault):
     """The model server ended while it answered, and is started again. Worth trying again in `seconds`."""
 
@@ -164,6 +185,14 @@ class UnreadCall(BackendError):
     ) -> None:
         super().__init__(url, status, body, headers)
         self.written = written
+
+
+class ResponseTooDeep(UnreadCall):
+    """The model's response is nested so deeply that it could not be written again. Retried like any unreadable one."""
+
+    def __init__(self, url: str) -> None:
+        said = "the model's response is nested too deeply to be passed on"
+        super().__init__(url, 502, {"error": {"message": said, "type": "server_error", "code": "response_too_deep"}})
 
 
 class ThinkingNotSupportedError(BackendError):

@@ -6,14 +6,15 @@ import orjson
 
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object
 from forge_proxy.core.stream import CallDelta, Chunk, Delta, Progress
-from forge_proxy.wire.answers import read_answer
+from forge_proxy.wire.answers import UnreadableAnswer, read_answer
 from forge_proxy.wire.sse import BOM
 
 
-def decode_answer(raw: bytes, *, model: str | None = None) -> Chunk:
+def decode_answer(raw: bytes, *, model: str | None = None, whole: bool = False) -> Chunk:
     """A chunk of a stream, or a whole completion. Raises `UnreadableAnswer`.
 
-    `model` is put in place of the name that the backend gives its model.
+    `model` is put in place of the name that the backend gives its model. A `whole` answer is no chunk: a chunk without
+    the ones after it is a part of an answer.
     """
     raw = raw.removeprefix(BOM)
     value = read_answer(raw)
@@ -25,6 +26,8 @@ def decode_answer(raw: bytes, *, model: str | None = None) -> Chunk:
     value.pop("object", None)
     deltas: tuple[Delta, ...] = ()
     if is_list(choices):
+        if whole and any(is_object(choice) and "delta" in choice and "message" not in choice for choice in choices):
+            raise UnreadableAnswer("a chunk of a stream in place of a whole answer")
         deltas = tuple([_delta(choice, i) for i, choice in enumerate(choices) if is_object(choice)])
     return Chunk(deltas, usage if is_object(usage) else None, head=value, as_sent=raw)
 

@@ -8,6 +8,7 @@ from forge_proxy.core.stream import Chunk
 from forge_proxy.wire.answers import EventReader, UnreadableAnswer, joined
 from forge_proxy.wire.openai.answer import decode_answer, progress_of
 from forge_proxy.wire.openai.places import CallPlaces
+from forge_proxy.wire.sse import MAX_RESPONSE
 
 _DONE = b"[DONE]"
 _FINISHED = re.compile(rb'"finish_reason"\s*:\s*"')
@@ -21,8 +22,17 @@ class StreamReader(EventReader):
     stream may begin with events about the reading of the prompt, which become chunks of their own.
     """
 
-    def __init__(self, *, verbatim: bool = False, model: str | None = None, progress: bool = False) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        *,
+        verbatim: bool = False,
+        model: str | None = None,
+        progress: bool = False,
+        limit: int = MAX_RESPONSE,
+        buffered: bool = False,
+        declared_events: bool = True,
+    ) -> None:
+        super().__init__(limit=limit, buffered=buffered, declared_events=declared_events)
         self._verbatim = verbatim
         self._model = model
         self._places = CallPlaces()
@@ -54,6 +64,13 @@ class StreamReader(EventReader):
         if len(chunks) > 1:
             chunks = [joined(chunks)]
         return progress + chunks if progress else chunks
+
+    def _read_whole(self, body: bytes) -> list[Chunk]:
+        chunk = self._places.place(decode_answer(body, model=self._model, whole=True))
+        if not chunk.deltas:
+            raise UnreadableAnswer("there is no choice in it")
+        self.begun = self.finished = self.done = True
+        return [chunk]
 
 
 def _looks_right(event: bytes) -> bool:
