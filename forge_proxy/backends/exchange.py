@@ -6,14 +6,12 @@ This belongs in `backends` because it knows the HTTP responses that `backends.ht
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 import orjson
 
 from forge_proxy.backends.http import HttpResponse
-from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.errors import (
     BackendBroke,
     BackendFault,
@@ -48,28 +46,15 @@ def authorization(url: str, api_key: str | None) -> dict[str, str]:
     return {"Authorization": f"Basic {b64encode(f'{unquote(user)}:{unquote(password)}'.encode()).decode()}"}
 
 
-def write_body(
-    url: str, call: ModelCall, body: Mapping[str, Json], encode: Callable[[ModelCall], Mapping[str, Json]]
-) -> bytes:
-    """The bytes of `body`, which is the encoded call. JSON is read to a depth of 1,024 levels and written to 254.
+def write_body(body: Mapping[str, Json]) -> bytes:
+    """The bytes of an encoded call. Raises `InvalidRequest`: orjson reads JSON of 1,024 levels and writes 254.
 
-    Raises `InvalidRequest`, or `ResponseTooDeep` if what cannot be written is a failed response, sent along with its
-    correction.
+    It is the client's own JSON that is so deep: what a model wrote is sent along as text (`readable_arguments`).
     """
     try:
         return orjson.dumps(body)
     except TypeError as exc:
-        if call.added and _can_be_written(encode(replace(call, added=()))):
-            raise ResponseTooDeep(url) from exc
         raise InvalidRequest("body", "nested too deeply to be passed on; some 200 levels are the most") from exc
-
-
-def _can_be_written(body: Mapping[str, Json]) -> bool:
-    try:
-        orjson.dumps(body)
-    except TypeError:
-        return False
-    return True
 
 
 def parsed(raw: bytes) -> Json:

@@ -131,7 +131,7 @@ class Ollama:
 
     async def _ask(self, call: ModelCall, think: Think | None) -> AsyncGenerator[Chunk]:
         encoded = encode_call(call, self.terms, think)
-        body = write_body(self.url, call, encoded, lambda bare: encode_call(bare, self.terms, think))
+        body = write_body(encoded)
         self._tell_left_out(call)
         renamed = call.request.model if call.model is not None else None
         reader = StreamReader(renamed, limit=self._api.max_response, buffered=call.buffered)

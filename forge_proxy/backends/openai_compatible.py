@@ -59,7 +59,7 @@ class OpenAICompatible:
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         """See `engine.ports.Backend`."""
-        body = write_body(self.url, call, encode_call(call), encode_call)
+        body = write_body(encode_call(call))
         url = f"{self._base}/chat/completions"
         async with self._http.open("POST", url, body=body, headers=self._headers) as response:
             if response.status != OK:
@@ -83,10 +83,11 @@ class OpenAICompatible:
 
     def _reader(self, call: ModelCall, response: HttpResponse) -> StreamReader:
         renamed = call.request.model if call.model is not None else None
-        verbatim = call.verbatim and call.stream and renamed is None
+        verbatim = call.verbatim and renamed is None
         wanted = "return_progress" in call.request.body
         return StreamReader(
             verbatim=verbatim,
+            stream=call.stream,
             model=renamed,
             progress=call.dialect.llama_cpp and call.stream and not (verbatim and wanted),
             limit=self._max_response,
@@ -125,7 +126,7 @@ class OpenAICompatible:
         """See `engine.ports.Backend`. A llama-server counts exactly, its template applied."""
         if not call.dialect.llama_cpp:
             return None
-        body = write_body(self.url, call, encode_call(call), encode_call)
+        body = write_body(encode_call(call))
         url = f"{self._base}/chat/completions/input_tokens"
         async with self._http.open("POST", url, body=body, headers=self._headers, seconds=_SHORT) as response:
             if response.status != OK:

@@ -8,6 +8,9 @@ from typing import Any
 from forge_proxy.core.dialect import Need
 from forge_proxy.core.jsontypes import Json
 
+_LONGEST = 4000
+"""Characters of a server's message that are looked at."""
+
 
 class ForgeError(Exception):
     """Base of all errors that forge-proxy raises on purpose."""
@@ -36,6 +39,17 @@ class InvalidRequest(ForgeError):
         super().__init__(f"{at}: {why}" if at else why)
         self.at = at
         self.why = why
+
+
+class OutOfMemory(ForgeError):
+    """There was not enough memory to read `what`."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"not enough memory to read {what}")
+
+    @property
+    def summary(self) -> str:
+        return str(self)
 
 
 class UnknownModel(ForgeError):
@@ -173,6 +187,11 @@ class BackendError(BackendFault):
     def words(self) -> str:
         """The server's own message, without our framing."""
         return words_of(self.body)
+
+    @property
+    def is_about_model(self) -> bool:
+        """Whether the message is about a model, such as one that the server does not have."""
+        return "model" in self.words[:_LONGEST].lower()
 
 
 class UnreadCall(BackendError):

@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 
 import orjson
 
+from forge_proxy.core.errors import OutOfMemory
 from forge_proxy.core.jsontypes import Json, is_object
 from forge_proxy.core.stream import Chunk
-from forge_proxy.wire.body import HeldSize, form_of, strip_start, would_take
+from forge_proxy.wire.body import HeldSize, form_of, is_out_of_memory, strip_start, would_take
 from forge_proxy.wire.sse import MAX_RESPONSE, SseReader, TooLarge
 
 
@@ -30,15 +31,15 @@ _ADDED = 16
 """Levels that writing an answer in another dialect may add."""
 
 
-def read_answer(raw: bytes) -> dict[str, Json]:
-    """The JSON object of an answer, or of a part of one. Raises `UnreadableAnswer`, also for an error, and
-    `MemoryError`.
+def read_answer(raw: bytes, *, verbatim: bool = False) -> dict[str, Json]:
+    """The JSON object of an answer, or of a part of one. Raises `UnreadableAnswer`, also for an error, or `OutOfMemory`;
+    `NestedTooDeeply` for what could not be written, unless it is passed on `verbatim`.
     """
     try:
         value: Json = orjson.loads(raw)
     except orjson.JSONDecodeError as exc:
         raise _unreadable(raw, exc) from exc
-    if raw.count(b"{") + raw.count(b"[") > _SHALLOW:
+    if not verbatim and raw.count(b"{") + raw.count(b"[") > _SHALLOW:
         _check_depth(value)
     if not is_object(value):
         raise UnreadableAnswer("not a JSON object")
@@ -51,10 +52,10 @@ def read_answer(raw: bytes) -> dict[str, Json]:
 
 def _unreadable(raw: bytes, exc: orjson.JSONDecodeError) -> UnreadableAnswer:
     start = raw[:64].strip().lower()
-    if "Recursion limit" in exc.msg:
+    if "limit" in exc.msg:  # of recursion, or of depth, as the version has it
         return NestedTooDeeply("nested too deeply")
-    if "memory" in exc.msg:  # orjson's own word for it is the same as for text that is not JSON
-        raise MemoryError from exc
+    if is_out_of_memory(exc):
+        raise OutOfMemory("the model server's response") from exc
     if not start:
         return UnreadableAnswer("the response is empty")
     if start.startswith((b"<!doctype html", b"<html")):
@@ -66,8 +67,13 @@ def _check_depth(value: Json) -> None:
     """Raises `NestedTooDeeply` for what orjson reads (1,024 levels) and does not write (254)."""
     for _ in range(_ADDED):
         value = [value]
+    written(value)
+
+
+def written(value: Json) -> str:
+    """The text of a JSON value. Raises `NestedTooDeeply`."""
     try:
-        orjson.dumps(value)
+        return orjson.dumps(value).decode()
     except TypeError as exc:
         raise NestedTooDeeply("nested too deeply") from exc
 

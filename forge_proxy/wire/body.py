@@ -52,6 +52,11 @@ def would_take(event: bytes) -> int:
     return len(event) + _OBJECT * (event.count(b"{") + event.count(b"[")) + _ITEM * event.count(b",")
 
 
+def is_out_of_memory(exc: orjson.JSONDecodeError) -> bool:
+    """Whether memory was short, and the text may be JSON: orjson raises the same error for both."""
+    return exc.msg.startswith("Not enough memory")
+
+
 class HeldSize:
     """Counts the bytes that are held of a response whose chunks are put together."""
 

@@ -6,7 +6,7 @@ from io import StringIO
 
 import orjson
 
-from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object
+from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_list, is_object
 from forge_proxy.core.stream import THOUGHTS, CallDelta, Chunk, Delta
 from forge_proxy.wire.answers import EventReader, UnreadableAnswer, joined, read_answer
 from forge_proxy.wire.anthropic.tools import ToolNames
@@ -197,7 +197,7 @@ def _openai_usage(said: JsonObject) -> JsonObject | None:
 
 def _number(fields: JsonObject, key: str) -> int | None:
     value = fields.get(key)
-    return value if is_integer(value) else None
+    return value if is_count(value) else None
 
 
 def _chunk(delta: Delta | None) -> Chunk | None:
