@@ -12,7 +12,7 @@ from forge_proxy.api.admin.ports import Reloaded, WrongSettings
 from forge_proxy.api.auth import Door, read_keys
 from forge_proxy.api.config import ServerConfig, ServerConfigError
 from forge_proxy.api.origins import is_private
-from forge_proxy.backends.openai_compatible import without_credentials
+from forge_proxy.backends.exchange import without_credentials
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.jsontypes import JsonObject

@@ -39,7 +39,9 @@ from forge_proxy.core.errors import (
     ForgeError,
     InvalidRequest,
     ModelNotLoaded,
+    OutOfMemory,
     Overloaded,
+    ResponseTooLarge,
     ToolCallInvalid,
     ToolChoiceUnsatisfied,
     ToolsRefused,
@@ -67,10 +69,12 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     BudgetUnchanged: (502, "server_error", "budget_unchanged"),
     UnsupportedModelError: (400, "invalid_request_error", "unsupported_model"),
     UnknownModel: (404, "invalid_request_error", "model_not_found"),
+    OutOfMemory: (503, "server_error", "out_of_memory"),
     Overloaded: (429, "rate_limit_error", "rate_limit_exceeded"),
     BackendUnreachable: (502, "server_error", "backend_unreachable"),
     BackendTimeout: (504, "server_error", "backend_timeout"),
     BackendBroke: (502, "server_error", "backend_broke_off"),
+    ResponseTooLarge: (502, "server_error", "response_too_large"),
     BackendLost: (503, "server_error", "backend_restarting"),
     BackendNotReady: (503, "server_error", "backend_loading"),
     BackendDown: (503, "server_error", "backend_down"),
@@ -119,8 +123,16 @@ def _headers_for(error: ForgeError) -> Mapping[str, str]:
     return {}
 
 
+_PASSED_ON = frozenset({400, 413, 422, 429})
+"""Statuses below 500 that are about the request, or that its client acts on. The others are about us, or the server."""
+_AUTH = frozenset({401, 402, 403, 407})
+"""The server refuses our key: to a client, a 401 would be about its own key, which it would then ask its user for."""
+_INSTEAD = {408: 504, 409: 503, 425: 503}
+"""What a client should try again later, with a status that does not blame its request; 502 for what is not here."""
+
+
 def _backend_error(error: BackendError) -> Rendered:
-    """The model server's own status and words, so that a client can act on them; its shape made that of OpenAI."""
+    """The model server's own words, and its status if that is about the request; its shape made that of OpenAI."""
     if isinstance(error, ContextOverflow):
         return _overflow(error)
     if isinstance(error, ToolsRefused):
@@ -128,15 +140,41 @@ def _backend_error(error: BackendError) -> Rendered:
     inner = error.body.get("error") if is_object(error.body) else None
     said = inner if is_object(inner) else {}
     kind, code, param = said.get("type"), said.get("code"), said.get("param")
-    fallback = "invalid_request_error" if error.status < 500 else "server_error"
-    # A caller has a key too, for us: a refusal that is about another one has to say so.
+    status = _status_of(error)
+    if status != error.status:
+        return _blamed_on_server(error, status)
+    fallback = "invalid_request_error" if status < 500 else "server_error"
+    if status == 404:
+        code = code if isinstance(code, str) else "model_not_found"
     body = encode_error(
-        str(error) if error.status in (401, 403) else error.words,
+        _model_missing(error) if status == 404 else error.words,
         kind if isinstance(kind, str) else fallback,
         code if isinstance(code, str) else None,
         param if isinstance(param, str) else None,
     )
-    return Rendered(error.status, body, error.headers)
+    return Rendered(status, body, error.headers)
+
+
+def _status_of(error: BackendError) -> int:
+    """The status for the client of a request that the server answered with an error."""
+    if error.status >= 500 or error.status in _PASSED_ON or (error.status == 404 and error.is_about_model):
+        return error.status
+    return _INSTEAD.get(error.status, 502)
+
+
+def _blamed_on_server(error: BackendError, status: int) -> Rendered:
+    hint, headers = "", error.headers
+    if error.status in _AUTH:
+        headers = {**headers, "x-should-retry": "false"}
+    elif error.status == 404:
+        hint, headers = "; check the path of backend.url", {**headers, "x-should-retry": "false"}
+    code = "backend_refused_key" if error.status in _AUTH else "backend_error"
+    return Rendered(status, encode_error(f"{error}{hint}", "server_error", code), headers)
+
+
+def _model_missing(error: BackendError) -> str:
+    remedy = "GET /v1/models lists what there is, and backend.model names what stands in for other names"
+    return error.words if "ollama pull" in error.words else f"{error.words} ({remedy})"
 
 
 def _overflow(error: ContextOverflow) -> Rendered:

@@ -15,6 +15,7 @@ import anthropic
 import httpx2
 import orjson
 
+from forge_proxy.backends.exchange import unexpected_status, unreadable
 from forge_proxy.core.chat import ModelCall, ModelCard, window_of
 from forge_proxy.core.errors import (
     BackendBroke,
@@ -32,7 +33,7 @@ from forge_proxy.wire.anthropic.errors import status_of
 from forge_proxy.wire.anthropic.facts import ModelFacts, card_of, read_facts
 from forge_proxy.wire.anthropic.stream import MessageReader
 from forge_proxy.wire.openai.refusals import read_fault
-from forge_proxy.wire.sse import SseError
+from forge_proxy.wire.sse import MAX_RESPONSE, TooLarge
 
 _KEPT_HEADERS = ("retry-after", "retry-after-ms", "request-id")
 _SHORT = 5.0
@@ -52,11 +53,13 @@ class AnthropicMessages:
         connect_seconds: float,
         silence_seconds: float,
         http: httpx2.AsyncClient | None = None,
+        max_response: int = MAX_RESPONSE,
     ) -> None:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
         self.url = urlunsplit((parts.scheme, host, parts.path.rstrip("/").removesuffix("/v1"), "", ""))
         self._silence = silence_seconds
+        self._max_response = max_response
         timeout = httpx2.Timeout(silence_seconds, connect=connect_seconds, pool=None)
         self._client = anthropic.AsyncAnthropic(
             api_key=api_key,
@@ -80,15 +83,19 @@ class AnthropicMessages:
         The service is always asked for a stream: it refuses long answers in one piece.
         """
         body, names = encode_call(call, await self._facts_of(call.model or call.request.model or ""))
-        reader = MessageReader(names, call.request.model if call.model is not None else None)
+        renamed = call.request.model if call.model is not None else None
         with self._faults():
             sent = self._client.messages.with_streaming_response.create(**_arguments(body), stream=True)
             async with sent as response:
-                if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                    for chunk in reader.whole(await response.read()):
-                        yield chunk
-                    self._check(reader)
-                    return
+                if unexpected := unexpected_status(self.url, response.status_code, response.headers):
+                    raise unexpected
+                reader = MessageReader(
+                    names,
+                    renamed,
+                    limit=self._max_response,
+                    buffered=call.buffered,
+                    declared_events=response.headers.get("content-type", "").startswith("text/event-stream"),
+                )
                 async for piece in response.iter_bytes():
                     for chunk in reader.feed(piece):
                         yield chunk
@@ -163,8 +170,8 @@ class AnthropicMessages:
         """Raises a `BackendFault` for what cannot be read, and for an end before anything has begun."""
         fault = reader.fault
         if fault is not None:
-            if isinstance(fault, SseError) or fault.error is None:
-                raise BackendBroke(self.url, str(fault)) from fault
+            if isinstance(fault, TooLarge) or fault.error is None:
+                raise unreadable(self.url, fault, self._max_response) from fault
             raise read_fault(self.url, _status_in(fault.error), fault.error, {}) from fault
         if reader.done and not reader.finished:
             raise BackendBroke(self.url, "the stream ended before an answer began")
@@ -175,6 +182,8 @@ class AnthropicMessages:
         try:
             yield
         except anthropic.APIStatusError as exc:
+            if unexpected := unexpected_status(self.url, exc.status_code, exc.response.headers):
+                raise unexpected from exc
             headers = {name: exc.response.headers[name] for name in _KEPT_HEADERS if name in exc.response.headers}
             raise read_fault(self.url, exc.status_code, _body_of(exc), headers) from exc
         except anthropic.APIConnectionError as exc:

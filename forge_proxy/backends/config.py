@@ -182,6 +182,12 @@ class BackendConfig(BaseModel):
         gt=0,
         description="How long a server may send nothing. Reading a long prompt takes minutes on slow hardware.",
     )
+    max_response_mb: float = Field(
+        default=64,
+        gt=0,
+        description="How much of one response may be held, to read it or put it together; more is a 502. What is only"
+        " passed on is not bounded.",
+    )
     slots: Annotated[int | None, BeforeValidator(_read_auto)] = Field(
         default=None,
         ge=1,
@@ -211,3 +217,8 @@ class BackendConfig(BaseModel):
     llama_server: LlamaServerConfig = Field(default_factory=LlamaServerConfig)
     llama_cpp: LlamaCppConfig = Field(default_factory=LlamaCppConfig)
     ollama: OllamaConfig = Field(default_factory=OllamaConfig)
+
+    @property
+    def max_response(self) -> int:
+        """`max_response_mb` in bytes."""
+        return int(self.max_response_mb * 1024 * 1024)

@@ -9,7 +9,7 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import ContextVar
 from functools import lru_cache, partial
@@ -21,6 +21,12 @@ from yarl import URL
 from forge_proxy.core.errors import BackendBroke, BackendTimeout, BackendUnreachable
 
 _MAX_ERROR_BODY = 1024 * 1024
+_MAX_BODY = 64 * 1024 * 1024
+"""Bytes of a body that is read as a whole: a list of models, not an answer."""
+_TRIES = 4
+"""How often a connection is tried while it is the event loop that is late."""
+_STEPS = 50
+"""Turns of the event loop that connecting may take: more than twice as many as it does."""
 _END_SECONDS = 0.02
 _parsed = lru_cache(URL)
 
@@ -81,7 +87,8 @@ def _new_socket(address: tuple[Any, ...]) -> socket.socket:
 def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
     # A compressed stream would arrive in blocks rather than as it is written.
     headers = {"Accept-Encoding": "identity"}
-    return aiohttp.ClientSession(connector=connector, headers=headers)
+    # A cookie of one request would come back with all later ones, whoever sends them.
+    return aiohttp.ClientSession(connector=connector, headers=headers, cookie_jar=aiohttp.DummyCookieJar())
 
 
 class AioHttp:
@@ -100,8 +107,8 @@ class AioHttp:
         await self._kept.close()
         await self._fresh.close()
 
-    def _timeout(self, seconds: float | None) -> aiohttp.ClientTimeout:
-        return aiohttp.ClientTimeout(total=seconds, sock_connect=self._connect, sock_read=self._silence)
+    def _timeout(self, seconds: float | None, more: float = 0) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(total=seconds, sock_connect=self._connect + more, sock_read=self._silence)
 
     def open(
         self,
@@ -118,7 +125,6 @@ class AioHttp:
     async def _send(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], seconds: float | None
     ) -> aiohttp.ClientResponse:
-        timeout = self._unbounded if seconds is None else self._timeout(seconds)
         anew: list[bool] = []
         _made_anew.set(anew)
         ask = partial(
@@ -127,23 +133,37 @@ class AioHttp:
             url=_parsed(url),
             data=body,
             headers=headers,
-            timeout=timeout,
             allow_redirects=False,
         )
         try:
             try:
-                return await ask(self._kept)
+                return await self._connected(partial(ask, self._kept), seconds)
             except _CLOSED_MEANWHILE:
                 if anew:
                     raise
                 # A kept connection that the server closed just now: nothing was answered, so it is sent once more.
-                return await ask(self._fresh)
+                return await self._connected(partial(ask, self._fresh), seconds)
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as exc:
             raise BackendUnreachable(url, _cause(exc, self._connect)) from exc
         except (aiohttp.ServerTimeoutError, TimeoutError) as exc:
             raise BackendTimeout(url, seconds or self._silence) from exc
-        except (aiohttp.ClientError, OSError) as exc:
-            raise BackendBroke(url, "it closed the connection without an answer") from exc
+        except (aiohttp.ClientError, OSError, ValueError) as exc:
+            raise BackendBroke(url, _fault_of(exc) or "it closed the connection without an answer") from exc
+
+    async def _connected(
+        self, ask: Callable[..., Awaitable[aiohttp.ClientResponse]], seconds: float | None
+    ) -> aiohttp.ClientResponse:
+        """Send, and connect again if it was our own event loop that took too long for a connection in time."""
+        timeout = self._unbounded if seconds is None else self._timeout(seconds)
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return await ask(timeout=timeout)
+            except aiohttp.ConnectionTimeoutError:
+                late = _STEPS * await _turn_seconds()
+                if late < self._connect or not tries_left:
+                    raise
+                timeout = self._timeout(seconds, late)
+        raise AssertionError("the last try returns or raises")
 
 
 class _Exchange(AbstractAsyncContextManager[HttpResponse]):
@@ -203,14 +223,19 @@ class _Response:
         except (aiohttp.ClientError, OSError) as exc:  # those of time among them
             if self._is_silent or isinstance(exc, TimeoutError):
                 raise BackendTimeout(self._url, self._silence) from exc
-            raise BackendBroke(self._url, str(exc) or type(exc).__name__) from exc
+            raise BackendBroke(self._url, _fault_of(exc) or "the connection was closed in the middle") from exc
         self._waiting_since = None
         if not piece:
             raise StopAsyncIteration
         return piece
 
     async def read(self) -> bytes:
-        return b"".join([piece async for piece in self])
+        body = bytearray()
+        async for piece in self:
+            body += piece
+            if len(body) > _MAX_BODY:
+                raise BackendBroke(self._url, f"a body of more than {_MAX_BODY} bytes")
+        return bytes(body)
 
     async def finish(self) -> None:
         if self._content.is_eof():
@@ -233,6 +258,25 @@ class _Response:
             return
         self._is_silent = True
         self._response.close()
+
+
+async def _turn_seconds() -> float:
+    """How long the event loop takes for one turn at present."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for _ in range(2):
+        await asyncio.sleep(0)
+    return (loop.time() - began) / 2
+
+
+def _fault_of(exc: Exception) -> str | None:
+    """What is wrong with an answer; None if it only ended. Never quotes it: its words may be secret."""
+    words = str(exc)
+    if "content-encoding" in words.lower():
+        return "its answer is compressed in a way that cannot be read; it was asked to send it as it is"
+    if isinstance(exc, aiohttp.ClientResponseError | ValueError) or "400, message" in words:
+        return "what it sent is not HTTP, or its headers are too large"
+    return None
 
 
 def _cause(exc: Exception, seconds: float) -> str:

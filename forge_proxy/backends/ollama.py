@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
 from forge_proxy.backends.config import OllamaConfig
+from forge_proxy.backends.exchange import OK, write_body
 from forge_proxy.backends.http import HttpClient
 from forge_proxy.backends.ollama_api import OllamaApi
 from forge_proxy.core.chat import ModelCall, ModelCard, window_of
@@ -38,6 +39,7 @@ from forge_proxy.wire.ollama.models import (
 from forge_proxy.wire.ollama.options import left_out
 from forge_proxy.wire.ollama.stream import StreamReader
 from forge_proxy.wire.openai.thinking import Think, think_of
+from forge_proxy.wire.sse import MAX_RESPONSE
 
 _SHOWN_AT_ONCE = 8
 _REMEMBERED = 256
@@ -49,9 +51,16 @@ class Ollama:
     """The adapter. `terms` may be replaced: requests that come later go by the new ones."""
 
     def __init__(
-        self, url: str, http: HttpClient, config: OllamaConfig, observe: Observer, *, api_key: str | None = None
+        self,
+        url: str,
+        http: HttpClient,
+        config: OllamaConfig,
+        observe: Observer,
+        *,
+        api_key: str | None = None,
+        max_response: int = MAX_RESPONSE,
     ) -> None:
-        self._api = OllamaApi(url, http, api_key)
+        self._api = OllamaApi(url, http, api_key, max_response=max_response)
         self.url = self._api.url
         self.terms = Terms(config.num_ctx, config.keep_alive)
         self._think = config.think
@@ -122,10 +131,12 @@ class Ollama:
 
     async def _ask(self, call: ModelCall, think: Think | None) -> AsyncGenerator[Chunk]:
         encoded = encode_call(call, self.terms, think)
+        body = write_body(encoded)
         self._tell_left_out(call)
-        reader = StreamReader(call.request.model if call.model is not None else None)
-        async with self._api.chat(encoded) as response:
-            if response.status >= 400:
+        renamed = call.request.model if call.model is not None else None
+        reader = StreamReader(renamed, limit=self._api.max_response, buffered=call.buffered)
+        async with self._api.chat(body) as response:
+            if response.status != OK:
                 yield self._cut(encoded, await self._api.error(response))
                 return
             async for piece in response.pieces():

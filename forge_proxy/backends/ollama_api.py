@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 
+from forge_proxy.backends.exchange import (
+    OK,
+    authorization,
+    kept_headers,
+    parsed,
+    unexpected_status,
+    unreadable,
+    without_credentials,
+)
 from forge_proxy.backends.http import HttpClient, HttpResponse, read_capped
-from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault, InvalidRequest
+from forge_proxy.core.errors import BackendFault
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.wire.answers import UnreadableAnswer
 from forge_proxy.wire.ollama.errors import read_error, status_in
+from forge_proxy.wire.sse import MAX_RESPONSE, TooLarge
 
-_KEPT_HEADERS = ("retry-after", "retry-after-ms")
 _SHORT = 5.0
 """Seconds for a question that needs no model."""
 
@@ -22,16 +31,17 @@ _SHORT = 5.0
 class OllamaApi:
     """The API at `url`, which may end in `/v1` or `/api`, as people paste it. What it raises is a `BackendFault`."""
 
-    def __init__(self, url: str, http: HttpClient, api_key: str | None) -> None:
-        parts = urlsplit(url)
-        path = parts.path.rstrip("/").removesuffix("/v1").removesuffix("/api")
-        self.url = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], path, "", ""))
-        """For messages and logs: without a user name and password."""
-        self._base = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+    def __init__(
+        self, url: str, http: HttpClient, api_key: str | None = None, *, max_response: int = MAX_RESPONSE
+    ) -> None:
+        parts = urlsplit(without_credentials(url))
+        path = parts.path.removesuffix("/v1").removesuffix("/api")
+        self.url = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+        """Without a user name and password, which are sent in a header."""
+        self.max_response = max_response
+        """Bytes that may be held of one response."""
         self._http = http
-        self._headers = {"Content-Type": "application/json"}
-        if api_key is not None:
-            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._headers = {"Content-Type": "application/json", **authorization(url, api_key)}
 
     async def get(self, what: str) -> Json:
         """What it says of one thing."""
@@ -39,44 +49,29 @@ class OllamaApi:
 
     async def post(self, what: str, said: JsonObject, *, seconds: float | None = _SHORT) -> Json:
         """Its answer, all of it. None for `seconds` waits as long as a model may take."""
-        return await self._exchange("POST", what, _written(said), seconds)
+        return await self._exchange("POST", what, orjson.dumps(said), seconds)
 
     @asynccontextmanager
-    async def chat(self, said: JsonObject) -> AsyncGenerator[HttpResponse]:
+    async def chat(self, body: bytes) -> AsyncGenerator[HttpResponse]:
         """A chat's answer, its status still to be looked at."""
-        async with self._http.open(
-            "POST", f"{self._base}/api/chat", body=_written(said), headers=self._headers
-        ) as response:
+        async with self._http.open("POST", f"{self.url}/api/chat", body=body, headers=self._headers) as response:
             yield response
 
-    async def error(self, response: HttpResponse) -> BackendError:
-        """What an answer with a status of an error means."""
-        headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
-        return read_error(self.url, response.status, _parsed(await read_capped(response)), headers)
+    async def error(self, response: HttpResponse) -> BackendFault:
+        """What any other status than 200 means."""
+        if unexpected := unexpected_status(self.url, response.status, response.headers):
+            return unexpected
+        return read_error(self.url, response.status, parsed(await read_capped(response)), kept_headers(response))
 
-    def fault(self, unreadable: UnreadableAnswer) -> BackendFault:
-        """What it means that a line cannot be read: the server's own error, or that it broke off."""
-        if unreadable.error is None:
-            return BackendBroke(self.url, str(unreadable))
-        return read_error(self.url, status_in(unreadable.error), unreadable.error)
+    def fault(self, fault: UnreadableAnswer | TooLarge) -> BackendFault:
+        """What it means that a line cannot be read: the server's own error, or a fault of its answer."""
+        if isinstance(fault, UnreadableAnswer) and fault.error is not None:
+            return read_error(self.url, status_in(fault.error), fault.error)
+        return unreadable(self.url, fault, self.max_response)
 
     async def _exchange(self, method: str, what: str, body: bytes | None, seconds: float | None) -> Json:
-        url = f"{self._base}/api/{what}"
+        url = f"{self.url}/api/{what}"
         async with self._http.open(method, url, body=body, headers=self._headers, seconds=seconds) as response:
-            if response.status >= 400:
+            if response.status != OK:
                 raise await self.error(response)
-            return _parsed(await response.read())
-
-
-def _written(said: Mapping[str, Json]) -> bytes:
-    try:
-        return orjson.dumps(said)
-    except TypeError as exc:  # it reads deeper nesting than it writes
-        raise InvalidRequest("body", f"cannot be passed on: {exc}") from exc
-
-
-def _parsed(raw: bytes) -> Json:
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        return raw.decode("utf-8", "replace")
+            return parsed(await response.read())

@@ -6,24 +6,29 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
-import orjson
-
+from forge_proxy.backends.exchange import (
+    OK,
+    authorization,
+    kept_headers,
+    parsed,
+    unexpected_status,
+    unreadable,
+    without_credentials,
+    write_body,
+)
 from forge_proxy.backends.http import HttpClient, HttpResponse, read_capped
 from forge_proxy.core.chat import ModelCall, ModelCard, window_of
-from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault, InvalidRequest
+from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
 from forge_proxy.core.stream import Chunk
 from forge_proxy.wire.answers import UnreadableAnswer
-from forge_proxy.wire.openai.answer import decode_answer
 from forge_proxy.wire.openai.call import encode_call
 from forge_proxy.wire.openai.models import decode_models
-from forge_proxy.wire.openai.places import CallPlaces
 from forge_proxy.wire.openai.refusals import read_fault
 from forge_proxy.wire.openai.stream import StreamReader
-from forge_proxy.wire.sse import SseError
+from forge_proxy.wire.sse import MAX_RESPONSE, TooLarge
 
-_KEPT_HEADERS = ("retry-after", "retry-after-ms")
 _SHORT = 5.0
 """Seconds for a question that needs no model: what models there are, whether it is well."""
 
@@ -32,51 +37,63 @@ class OpenAICompatible:
     """The adapter. `health_path`, below the root, tells whether it is ready; without one the models are asked."""
 
     def __init__(
-        self, url: str, http: HttpClient, *, api_key: str | None = None, health_path: str | None = None
+        self,
+        url: str,
+        http: HttpClient,
+        *,
+        api_key: str | None = None,
+        health_path: str | None = None,
+        max_response: int = MAX_RESPONSE,
     ) -> None:
         self.url = without_credentials(url)
-        self._base = base_url(url)
-        self._root = urlunsplit((*urlsplit(url)[:2], "", "", ""))
+        self._base = base_url(self.url)
+        self._root = urlunsplit((*urlsplit(self.url)[:2], "", "", ""))
         self._http = http
         self._health_path = health_path
-        self._headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
-        if api_key is not None:
-            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._max_response = max_response
+        self._headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream, application/json",
+            **authorization(url, api_key),
+        }
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         """See `engine.ports.Backend`."""
-        try:
-            body = orjson.dumps(encode_call(call))
-        except TypeError as exc:  # it reads deeper nesting than it writes
-            raise InvalidRequest("body", f"cannot be passed on: {exc}") from exc
+        body = write_body(encode_call(call))
         url = f"{self._base}/chat/completions"
-        # A whole answer to a caller who wants a stream, or the other way round, is written anew: without `as_sent`.
-        renamed = call.request.model if call.model is not None else None
         async with self._http.open("POST", url, body=body, headers=self._headers) as response:
-            if response.status >= 400:
+            if response.status != OK:
                 raise await self._error(response)
-            if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                yield self._whole(await response.read(), call, renamed)
-                return
-            verbatim = call.verbatim and call.stream and renamed is None
-            wanted = "return_progress" in call.request.body
-            progress = call.dialect.llama_cpp and call.stream and not (verbatim and wanted)
-            reader = StreamReader(verbatim=verbatim, model=renamed, progress=progress)
+            reader = self._reader(call, response)
             async for piece in response.pieces():
                 for chunk in reader.feed(piece):
-                    yield chunk if call.stream else replace(chunk, as_sent=None)
+                    yield _as_asked(chunk, call, reader)
                 self._check(reader)
                 if reader.done:
                     await response.finish()
                     return
             finished = reader.finished
             for chunk in reader.end():
-                yield chunk if call.stream else replace(chunk, as_sent=None)
+                yield _as_asked(chunk, call, reader)
             if finished:  # what may have broken off behind that is the usage, or `[DONE]` itself
                 return
             self._check(reader)
             if not (reader.finished or reader.done):
                 raise BackendBroke(self.url, "the stream ended without a finish reason")
+
+    def _reader(self, call: ModelCall, response: HttpResponse) -> StreamReader:
+        renamed = call.request.model if call.model is not None else None
+        verbatim = call.verbatim and renamed is None
+        wanted = "return_progress" in call.request.body
+        return StreamReader(
+            verbatim=verbatim,
+            stream=call.stream,
+            model=renamed,
+            progress=call.dialect.llama_cpp and call.stream and not (verbatim and wanted),
+            limit=self._max_response,
+            buffered=call.buffered,
+            declared_events=response.headers.get("content-type", "").startswith("text/event-stream"),
+        )
 
     async def models(self) -> Sequence[ModelCard]:
         """See `engine.ports.Backend`."""
@@ -109,12 +126,12 @@ class OpenAICompatible:
         """See `engine.ports.Backend`. A llama-server counts exactly, its template applied."""
         if not call.dialect.llama_cpp:
             return None
-        body = orjson.dumps(encode_call(call))
+        body = write_body(encode_call(call))
         url = f"{self._base}/chat/completions/input_tokens"
         async with self._http.open("POST", url, body=body, headers=self._headers, seconds=_SHORT) as response:
-            if response.status >= 400:
+            if response.status != OK:
                 raise await self._error(response)
-            counted = _parsed(await response.read())
+            counted = parsed(await response.read())
         tokens = counted.get("input_tokens") if is_object(counted) else None
         return tokens if is_integer(tokens) else None
 
@@ -133,18 +150,9 @@ class OpenAICompatible:
 
     async def _get(self, url: str) -> Json:
         async with self._http.open("GET", url, headers=self._headers, seconds=_SHORT) as response:
-            if response.status >= 400:
+            if response.status != OK:
                 raise await self._error(response)
-            return _parsed(await response.read())
-
-    def _whole(self, body: bytes, call: ModelCall, renamed: str | None) -> Chunk:
-        try:
-            chunk = CallPlaces().place(decode_answer(body, model=renamed))
-        except UnreadableAnswer as exc:
-            raise self._unreadable(exc) from exc
-        if not chunk.deltas:
-            raise BackendBroke(self.url, "there is no choice in it")
-        return replace(chunk, as_sent=None) if call.stream else chunk
+            return parsed(await response.read())
 
     def _check(self, reader: StreamReader) -> None:
         """Raises a `BackendFault` for what cannot be read, and for an end before anything has begun."""
@@ -153,15 +161,22 @@ class OpenAICompatible:
         if reader.done and not reader.begun:
             raise BackendBroke(self.url, "the stream ended before an answer began")
 
-    def _unreadable(self, fault: UnreadableAnswer | SseError) -> BackendFault:
-        """What it means that an answer cannot be read: the server's own error, or that it broke off."""
-        if isinstance(fault, SseError) or fault.error is None:
-            return BackendBroke(self.url, str(fault))
-        return read_fault(self.url, _status_in(fault.error), fault.error, {})
+    def _unreadable(self, fault: UnreadableAnswer | TooLarge) -> BackendFault:
+        """What it means that an answer cannot be read: the server's own error, or a fault of its answer."""
+        if isinstance(fault, UnreadableAnswer) and fault.error is not None:
+            return read_fault(self.url, _status_in(fault.error), fault.error, {})
+        return unreadable(self.url, fault, self._max_response)
 
-    async def _error(self, response: HttpResponse) -> BackendError:
-        headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
-        return read_fault(self.url, response.status, _parsed(await read_capped(response)), headers)
+    async def _error(self, response: HttpResponse) -> BackendFault:
+        """What any other status than 200 means."""
+        if unexpected := unexpected_status(self.url, response.status, response.headers):
+            return unexpected
+        return read_fault(self.url, response.status, parsed(await read_capped(response)), kept_headers(response))
+
+
+def _as_asked(chunk: Chunk, call: ModelCall, reader: StreamReader) -> Chunk:
+    """The chunk: a whole answer to a caller who wants a stream, or the other way round, is written anew."""
+    return replace(chunk, as_sent=None) if chunk.as_sent is not None and reader.is_whole is call.stream else chunk
 
 
 def base_url(url: str) -> str:
@@ -170,22 +185,8 @@ def base_url(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, parts.path or "/v1", "", ""))
 
 
-def without_credentials(url: str) -> str:
-    """The URL without a user name and password, for messages and logs."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
-
-
 def _status_in(body: Json) -> int:
     """The status that an error inside a stream would have had."""
     error = body.get("error") if is_object(body) else None
     code = error.get("code") if is_object(error) else None
     return code if is_integer(code) and 400 <= code < 600 else 502
-
-
-def _parsed(raw: bytes) -> Json:
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        return raw.decode("utf-8", "replace")

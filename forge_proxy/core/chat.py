@@ -98,6 +98,8 @@ class ModelCall:
     """What is filled in where the caller leaves it open, by llama.cpp's names."""
     verbatim: bool = False
     """Whether the answer is only passed on: its chunks then need to hold no more than `as_sent`, after the first."""
+    buffered: bool = True
+    """Whether the chunks are put together, and not only passed on: what they bring is then bounded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,9 @@ from typing import Any
 from forge_proxy.core.dialect import Need
 from forge_proxy.core.jsontypes import Json
 
+_LONGEST = 4000
+"""Characters of a server's message that are looked at."""
+
 
 class ForgeError(Exception):
     """Base of all errors that forge-proxy raises on purpose."""
@@ -36,6 +39,17 @@ class InvalidRequest(ForgeError):
         super().__init__(f"{at}: {why}" if at else why)
         self.at = at
         self.why = why
+
+
+class OutOfMemory(ForgeError):
+    """There was not enough memory to read `what`."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"not enough memory to read {what}")
+
+    @property
+    def summary(self) -> str:
+        return str(self)
 
 
 class UnknownModel(ForgeError):
@@ -98,6 +112,27 @@ class BackendBroke(BackendFault):
         self.cause = cause
 
 
+class UnexpectedStatus(BackendFault):
+    """The model server answered with a status that is neither an answer nor an error: a redirect, no content, 999.
+    `detail` says what to do.
+    """
+
+    def __init__(self, url: str, status: int, detail: str) -> None:
+        super().__init__(f"the model server at {url} answered {status}: {detail}", url=url)
+        self.status = status
+
+
+class ResponseTooLarge(BackendFault):
+    """The response is larger than what may be held of one: `limit` bytes, the setting `backend.max_response_mb`."""
+
+    def __init__(self, url: str, limit: int) -> None:
+        size = f"{limit / 1024 / 1024:g}"
+        super().__init__(
+            f"the response of the model server at {url} is larger than {size} MB (backend.max_response_mb)", url=url
+        )
+        self.limit = limit
+
+
 class BackendLost(BackendFault):
     """The model server ended while it answered, and is started again. Worth trying again in `seconds`."""
 
@@ -153,6 +188,11 @@ class BackendError(BackendFault):
         """The server's own message, without our framing."""
         return words_of(self.body)
 
+    @property
+    def is_about_model(self) -> bool:
+        """Whether the message is about a model, such as one that the server does not have."""
+        return "model" in self.words[:_LONGEST].lower()
+
 
 class UnreadCall(BackendError):
     """The model server could not read the call its own model wrote, and answered with an error in its place. `written`
@@ -164,6 +204,14 @@ class UnreadCall(BackendError):
     ) -> None:
         super().__init__(url, status, body, headers)
         self.written = written
+
+
+class ResponseTooDeep(UnreadCall):
+    """The model's response is nested so deeply that it could not be written again. Retried like any unreadable one."""
+
+    def __init__(self, url: str) -> None:
+        said = "the model's response is nested too deeply to be passed on"
+        super().__init__(url, 502, {"error": {"message": said, "type": "server_error", "code": "response_too_deep"}})
 
 
 class ThinkingNotSupportedError(BackendError):

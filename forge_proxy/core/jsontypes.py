@@ -38,6 +38,15 @@ def is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+MAX_COUNT = 2**53 - 1
+"""The largest number of tokens that is believed: sums of such counts can be written in any JSON."""
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    """Whether a parsed JSON value can be a number of tokens."""
+    return is_integer(value) and 0 <= value <= MAX_COUNT
+
+
 def _no_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is not JSON")
 

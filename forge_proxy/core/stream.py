@@ -6,10 +6,12 @@ Every backend yields `Chunk`s, a non-streaming one yields its whole answer as on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from io import StringIO
 
-from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, no_fields
+from forge_proxy.core.fields import FieldsBuilder
+from forge_proxy.core.jsontypes import Json, JsonObject, no_fields
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.record import record
 
@@ -89,44 +91,52 @@ class Completion:
 
 
 class ReplyBuilder:
-    """Puts the deltas of one choice together."""
+    """Puts the deltas of one choice together.
+
+    Text is kept in buffers: a list of its pieces would take 60 bytes for each, and a piece is often one character.
+    """
 
     def __init__(self, choice: int = 0) -> None:
         self._choice = choice
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
+        self._text = StringIO()
+        self._reasoning = StringIO()
         self._calls: dict[int, _CallBuilder] = {}
-        self._spoke = False
+        self._has_text = False
+        self._has_reasoning = False
         self._finish: str | None = None
-        self._extra: dict[str, Json] = {}
-        self._beside: dict[str, Json] = {}
+        self._extra = FieldsBuilder()
+        self._beside = FieldsBuilder()
 
     def add(self, delta: Delta) -> None:
         """Take in one more delta of this choice."""
         if delta.text is not None:
-            self._spoke = True
-            self._text.append(delta.text)
+            self._has_text = True
+            self._text.write(delta.text)
         if delta.reasoning is not None:
-            self._reasoning.append(delta.reasoning)
+            self._has_reasoning = True
+            self._reasoning.write(delta.reasoning)
         for piece in delta.calls:
-            self._calls.setdefault(piece.index, _CallBuilder()).add(piece)
+            call = self._calls.get(piece.index)
+            if call is None:
+                call = self._calls[piece.index] = _CallBuilder()
+            call.add(piece)
         if delta.finish is not None:
             self._finish = delta.finish
         if delta.extra:
-            merge(self._extra, delta.extra)
+            self._extra.add(delta.extra)
         if delta.beside:
-            merge(self._beside, delta.beside)
+            self._beside.add(delta.beside)
 
     def reply(self) -> Reply:
         """What there is so far."""
         return Reply(
             choice=self._choice,
-            text="".join(self._text) if self._spoke else None,
-            reasoning="".join(self._reasoning) if self._reasoning else None,
+            text=self._text.getvalue() if self._has_text else None,
+            reasoning=self._reasoning.getvalue() if self._has_reasoning else None,
             calls=tuple(self._calls[index].call() for index in sorted(self._calls)),
             finish=self._finish,
-            extra=dict(self._extra),
-            beside=dict(self._beside),
+            extra=self._extra.fields(),
+            beside=self._beside.fields(),
         )
 
 
@@ -141,11 +151,15 @@ class CompletionBuilder:
     def add(self, chunk: Chunk) -> None:
         """Take in one more chunk."""
         for delta in chunk.deltas:
-            self._replies.setdefault(delta.choice, ReplyBuilder(delta.choice)).add(delta)
+            reply = self._replies.get(delta.choice)
+            if reply is None:
+                reply = self._replies[delta.choice] = ReplyBuilder(delta.choice)
+            reply.add(delta)
         if chunk.usage is not None:
             self._usage = chunk.usage
         # The first id, time and model are those of the answer; what comes only later (timings) is taken as it comes.
-        self._head = {**chunk.head, **self._head}
+        for name, value in chunk.head.items():
+            self._head.setdefault(name, value)
 
     def completion(self) -> Completion:
         """What there is so far."""
@@ -159,16 +173,26 @@ class _CallBuilder:
     def __init__(self) -> None:
         self._id = ""
         self._name = ""
-        self._arguments: list[str] = []
+        self._more_name: list[str] = []
+        """Pieces of the name that are not in `_name` yet: a name may come letter by letter, and may be long."""
+        self._name_length = 0
+        self._arguments = StringIO()
 
     def add(self, piece: CallDelta) -> None:
         self._id = self._id or piece.id
-        if piece.name and piece.name != self._name:
-            self._name += piece.name
-        self._arguments.append(piece.arguments)
+        if piece.name and (len(piece.name) != self._name_length or piece.name != self._joined_name()):
+            self._more_name.append(piece.name)
+            self._name_length += len(piece.name)
+        self._arguments.write(piece.arguments)
 
     def call(self) -> ToolCall:
-        return ToolCall(self._name, "".join(self._arguments), self._id)
+        return ToolCall(self._joined_name(), self._arguments.getvalue(), self._id)
+
+    def _joined_name(self) -> str:
+        if self._more_name:
+            self._name = "".join((self._name, *self._more_name))
+            self._more_name = []
+        return self._name
 
 
 def deltas_of(reply: Reply) -> Delta:
@@ -193,40 +217,3 @@ THOUGHTS = "thinking_blocks"
 """The field of a message, among the `extra` ones, that carries thoughts with the signatures that let them be sent back:
 a list of objects, each with an `index`, as every list in a delta has to be for openai's SDKs.
 """
-_REPLACED = frozenset({"role", "type", "id", "object", "index", "name", "format"})
-"""Fields that say the same thing each time; every other text in a delta continues the one before it."""
-
-
-def merge(whole: dict[str, Json], piece: JsonObject) -> None:
-    """Add a delta's other fields to what came before: texts and lists go on, objects merge, the rest is replaced.
-
-    Objects in a list that carry an `index` continue the one with the same index.
-    """
-    for key, value in piece.items():
-        whole[key] = _join(whole.get(key), value, key)
-
-
-def _join(before: Json, value: Json, key: str) -> Json:
-    if value is None:
-        return before
-    if isinstance(before, str) and isinstance(value, str):
-        return value if key in _REPLACED else before + value
-    if is_list(before) and is_list(value):
-        return _join_lists(before, value)
-    if isinstance(before, Mapping) and isinstance(value, Mapping):
-        joined = dict(before)
-        merge(joined, value)
-        return joined
-    return value
-
-
-def _join_lists(before: list[Json], value: list[Json]) -> list[Json]:
-    joined = list(before)
-    at = {item["index"]: i for i, item in enumerate(joined) if is_object(item) and isinstance(item.get("index"), int)}
-    for item in value:
-        place = at.get(item.get("index")) if is_object(item) else None
-        if place is None:
-            joined.append(item)
-        else:
-            joined[place] = _join(joined[place], item, "")
-    return joined

@@ -142,7 +142,10 @@ def _backend(
     if ollamas:
         return OllamaCatalog(ollamas) if settings.models else ollamas[""].ollama
     health = "/health" if choice.kind == "llama-server" else None
-    return OpenAICompatible(choice.url or "", http, api_key=_key(settings.backend), health_path=health)
+    config = settings.backend
+    return OpenAICompatible(
+        choice.url or "", http, api_key=_key(config), health_path=health, max_response=config.max_response
+    )
 
 
 def _control(
@@ -180,7 +183,8 @@ def _ollamas(choice: Choice, settings: Settings, http: HttpClient, observe: Obse
 
     def adapter(context: int | None) -> Ollama:
         terms = config.ollama if context is None else config.ollama.model_copy(update={"num_ctx": context})
-        return Ollama(choice.url or "", http, terms, observe, api_key=_key(config))
+        key, most = _key(config), config.max_response
+        return Ollama(choice.url or "", http, terms, observe, api_key=key, max_response=most)
 
     listed = {name: Entry(entry.ollama or name, adapter(entry.context)) for name, entry in settings.models.items()}
     return listed or {"": Entry(None, adapter(None))}
@@ -204,4 +208,5 @@ def _messages_api(choice: Choice, config: BackendConfig) -> AnthropicMessages:
         api_key=_key(config) or "",
         connect_seconds=config.connect_seconds,
         silence_seconds=config.silence_seconds,
+        max_response=config.max_response,
     )

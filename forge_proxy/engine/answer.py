@@ -190,7 +190,10 @@ class Engine:
         sampling = self.sampling.values_for(self.models.served_as(request.model))
         forbidden = CallsForbidden() if forbids_calls else None
         verbatim = forbidden is None and not read
-        call = ModelCall(request, request.stream, model=model, sampling=sampling, usage=read, verbatim=verbatim)
+        buffered = read or not request.stream
+        call = ModelCall(
+            request, request.stream, model=model, sampling=sampling, usage=read, verbatim=verbatim, buffered=buffered
+        )
         call, compacted = await self.fitting.admit(call, request_id)
         if compacted:
             yield compacted

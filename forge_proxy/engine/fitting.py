@@ -16,7 +16,7 @@ from forge_proxy.core.compaction import Plan
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow
 from forge_proxy.core.estimate import Calibration, estimate_tokens
-from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
+from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_object
 from forge_proxy.engine.budgets import Budgets, prompt_of
 from forge_proxy.engine.events import Compacted
 from forge_proxy.engine.ports import Observer
@@ -115,7 +115,7 @@ class Fitting:
         """What the model server reports of a call: it sets the estimates of its model right."""
         known = self._uncounted.get(_model(call))
         tokens = usage.get("prompt_tokens") if usage is not None else None
-        if known is not None and is_integer(tokens):
+        if known is not None and is_count(tokens):
             self._uncounted[_model(call)] = known.observed(estimate_tokens(*prompt_of(call)), tokens)
 
     async def phases(self, call: ModelCall, prompt: Measured, policy: CompactionPolicy) -> AsyncGenerator[Shortened]:

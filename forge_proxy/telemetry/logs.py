@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import os
 import sys
@@ -21,10 +22,18 @@ from forge_proxy.telemetry.lines import line_of
 _OURS = "forge_proxy"
 
 
+def _as_json(said: EventDict, **_: object) -> bytes:
+    """The line of an event, also with a number that orjson does not write: a log line is never lost over a value."""
+    try:
+        return orjson.dumps(said, default=str)
+    except TypeError:
+        return json.dumps(said, default=str, ensure_ascii=False).encode("utf-8", "replace")
+
+
 def configure(config: LogConfig) -> None:
     """Set up logging for the whole process."""
     console = config.format == "console" or (config.format == "auto" and sys.stderr.isatty())
-    renderer = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer(orjson.dumps)
+    renderer = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer(_as_json)
     level = logging.getLevelNamesMapping()[config.level.upper()]
     structlog.configure(
         processors=[

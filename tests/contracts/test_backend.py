@@ -77,6 +77,34 @@ def test_a_whole_answer_says_what_its_stream_says(adapter: Adapter, said: Record
     assert whole.head.get("id") == streamed.head.get("id")
 
 
+@both
+@pytest.mark.parametrize("body", ["an answer in one piece", "a stream"])
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/octet-stream", JSON, EVENTS])
+def test_what_an_answer_is_its_first_bytes_say_and_not_its_content_type(
+    adapter: Adapter, said: Recording, stream: bool, body: str, kind: str
+) -> None:
+    sent = said.whole if body == "an answer in one piece" else said.streamed
+    ahead = b" \n\r\n" + sent.removeprefix(b"\xef\xbb\xbf")
+    for pieces in ([sent], [sent[:1], sent[1:]], [sent[at : at + 1] for at in range(len(sent))], [ahead]):
+        adapter.http.says(pieces, kind)
+        got = put_together(adapter.answer(stream=stream)).replies[0]
+
+        assert (got.calls, got.finish, got.reasoning) == (said.reply.calls, said.reply.finish, said.reply.reasoning)
+        assert (got.text or "") == (said.reply.text or "")
+
+
+@both
+@pytest.mark.parametrize("kind", ["", "text/plain", JSON, EVENTS])
+def test_what_is_passed_on_has_the_form_that_was_asked_for(
+    adapter: Adapter, said: Recording, stream: bool, kind: str
+) -> None:
+    for sent in (said.whole, said.streamed):
+        adapter.http.says([sent], kind)
+        chunks = adapter.answer(stream=stream, verbatim=True)
+
+        assert all((chunk.as_sent is not None) is ((sent is said.streamed) is stream) for chunk in chunks)
+
+
 def test_what_is_only_passed_on_is_passed_on_byte_for_byte(adapter: Adapter, said: Recording) -> None:
     sent = [event for event in said.events if event != b"[DONE]"]
     for pieces in every_cut(said.streamed):

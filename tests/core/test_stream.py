@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import (
     CallDelta,
@@ -21,7 +22,6 @@ from forge_proxy.core.stream import (
     ReplyBuilder,
     chunks_of,
     deltas_of,
-    merge,
 )
 from tests.properties import LENGTHS, OBJECTS, TEXTS, cut, examples
 
@@ -117,50 +117,6 @@ def test_ids_and_names_come_once_however_a_server_repeats_or_splits_them(pieces:
     assert reply.calls == (ToolCall("get_weather", "x" * len(pieces), "c1"),)
 
 
-@pytest.mark.parametrize(
-    ("pieces", "whole"),
-    [
-        ([{"refusal": "I "}, {"refusal": "will not"}], {"refusal": "I will not"}),
-        ([{"role": "assistant"}, {"role": "assistant"}], {"role": "assistant"}),
-        ([{"refusal": None}, {"refusal": "no"}, {"refusal": None}], {"refusal": "no"}),
-        ([{"content": [{"token": "a"}]}, {"content": [{"token": "b"}]}], {"content": [{"token": "a"}, {"token": "b"}]}),
-        (
-            [{"function_call": {"name": "f", "arguments": '{"a"'}}, {"function_call": {"arguments": ": 1}"}}],
-            {"function_call": {"name": "f", "arguments": '{"a": 1}'}},
-        ),
-        (
-            [
-                {"reasoning_details": [{"index": 0, "type": "text", "text": "a"}]},
-                {"reasoning_details": [{"index": 1, "text": "x"}, {"index": 0, "type": "text", "text": "b"}]},
-            ],
-            {"reasoning_details": [{"index": 0, "type": "text", "text": "ab"}, {"index": 1, "text": "x"}]},
-        ),
-        ([{"n": 1}, {"n": 2}, {"n": [3]}], {"n": [3]}),
-        ([{"audio": {"data": "AA"}}, {"audio": "gone"}], {"audio": "gone"}),
-    ],
-)
-def test_other_fields_go_on_where_they_are_texts_lists_or_objects(
-    pieces: list[JsonObject], whole: dict[str, Json]
-) -> None:
-    merged: dict[str, Json] = {}
-
-    for piece in pieces:
-        merge(merged, piece)
-
-    assert merged == whole
-
-
-def test_merging_never_changes_what_was_merged() -> None:
-    first: dict[str, Json] = {"a": [{"index": 0, "text": "x"}], "b": {"c": "d"}}
-    whole: dict[str, Json] = {}
-
-    merge(whole, first)
-    merge(whole, {"a": [{"index": 0, "text": "y"}], "b": {"c": "e"}})
-
-    assert first == {"a": [{"index": 0, "text": "x"}], "b": {"c": "d"}}
-    assert whole == {"a": [{"index": 0, "text": "xy"}], "b": {"c": "de"}}
-
-
 def test_the_head_of_an_answer_is_that_of_its_first_chunk_and_what_comes_only_later() -> None:
     builder = CompletionBuilder()
 
@@ -177,3 +133,32 @@ def test_the_bytes_a_chunk_was_read_from_are_no_part_of_what_it_says() -> None:
     chunk = Chunk((Delta(text="x"),), as_sent=b"{}")
 
     assert chunk == replace(chunk, as_sent=None)
+
+
+@pytest.mark.parametrize("field", ["text", "reasoning", "arguments"])
+def test_text_that_comes_letter_by_letter_is_held_at_a_few_bytes_a_letter(field: str) -> None:
+    count = 100_000
+    tracemalloc.start()
+    builder = ReplyBuilder()
+    for number in range(count):
+        letters = f"{number % 10}{number % 7}"  # a string of its own, as one that is read from JSON
+        call = CallDelta(0, arguments=letters)
+        builder.add(
+            Delta(calls=(call,))
+            if field == "arguments"
+            else Delta(text=letters)
+            if field == "text"
+            else Delta(reasoning=letters)
+        )
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert held < 8 * 2 * count
+
+
+def test_a_name_that_comes_letter_by_letter_is_read_in_linear_time() -> None:
+    builder = ReplyBuilder()
+    for number in range(400_000):
+        builder.add(Delta(calls=(CallDelta(0, name="ab"[number % 2]),)))
+
+    assert builder.reply().calls[0].tool == "ab" * 200_000

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.wire import sse
-from forge_proxy.wire.sse import SseError, SseReader
+from forge_proxy.wire.sse import SseReader, TooLarge
 from tests.properties import LENGTHS, cut, examples
 
 ENDINGS = [b"\n", b"\r\n", b"\r"]
@@ -106,13 +107,33 @@ def test_an_event_is_given_out_as_soon_as_it_is_complete() -> None:
     assert steps == [[], [b"a"], [b"b"], [], [b"c"]]
 
 
-def test_a_line_without_end_is_no_event_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "MAX_EVENT", 100)
-    reader = SseReader()
-    assert reader.feed(b"data: " + b"x" * 90) == []
+@pytest.mark.parametrize(
+    "piece",
+    [b"data: " + b"x" * 90, b"data: x\n", b"data:\n", b": comment "],
+    ids=["a line without end", "lines without an empty one", "empty lines of data", "a comment without end"],
+)
+def test_no_more_of_an_event_is_held_than_the_limit(piece: bytes) -> None:
+    reader = SseReader(limit=10_000)
 
-    with pytest.raises(SseError, match="100 bytes"):
-        reader.feed(b"x" * 10)
+    def feed() -> None:
+        for _ in range(10_000):
+            reader.feed(piece)
+
+    tracemalloc.start()
+    with pytest.raises(TooLarge):
+        feed()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert held < 40_000
+
+
+def test_what_is_complete_does_not_count_for_the_limit() -> None:
+    reader = SseReader(limit=100)
+
+    given = [reader.feed(b"data: " + b"x" * 20 + b"\n\ndata: ") for _ in range(50)]
+
+    assert [len(events) for events in given] == [1] * 50
 
 
 def test_a_long_line_in_small_pieces_is_one_event() -> None:

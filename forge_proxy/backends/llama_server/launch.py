@@ -7,9 +7,11 @@ but for what is said below.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
+
+from forge_proxy.wire.sse import MAX_RESPONSE
 
 ProgramKind: TypeAlias = Literal["llama-server", "llamafile", "embedded"]
 CacheType: TypeAlias = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
@@ -73,6 +75,8 @@ class LaunchSpec:
     cache_type_v: CacheType | None = None
     port: int = 0
     extra: tuple[str, ...] = ()
+    max_response: int = field(default=MAX_RESPONSE, compare=False)
+    """Bytes that may be held of one of its responses."""
 
     def __post_init__(self) -> None:
         refuse_our_flags(self.extra)

@@ -70,6 +70,7 @@ def launch_spec(config: BackendConfig, program: Program, model: Path, alias: str
         cache_type_v=said.cache_type_v,
         port=said.port,
         extra=tuple(said.extra),
+        max_response=config.max_response,
     )
 
 

@@ -114,7 +114,9 @@ async def _on_port(
     process = await ServerProcess.start(arguments(spec, port), _environment(spec, key), log)
     try:
         tell(process.pid, None)
-        server = OpenAICompatible(f"http://{HOST}:{port}", http, api_key=key, health_path="/health")
+        server = OpenAICompatible(
+            f"http://{HOST}:{port}", http, api_key=key, health_path="/health", max_response=spec.max_response
+        )
         await wait_until_loaded(
             process, server, log, config.load_silence_seconds, clock, lambda progress: tell(process.pid, progress)
         )

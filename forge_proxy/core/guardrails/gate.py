@@ -9,14 +9,16 @@ cut.
 from __future__ import annotations
 
 from dataclasses import replace
+from io import StringIO
 
+from forge_proxy.core.fields import FieldsBuilder
 from forge_proxy.core.guardrails.loops import Loop, LoopWatch
 from forge_proxy.core.guardrails.respond import MessageDecoder
 from forge_proxy.core.guardrails.turn import Turn
 from forge_proxy.core.guardrails.verdict import Settled
-from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.rescue import Piece, PieceKind, Scan
-from forge_proxy.core.stream import THOUGHTS, CallDelta, Chunk, Delta, Reply, ReplyBuilder, merge
+from forge_proxy.core.stream import THOUGHTS, CallDelta, Chunk, Delta, Reply, ReplyBuilder
 
 _WANDERS = 16_000
 """Characters of plain text, some 4,000 tokens, after which no call is waited for where one is demanded: a model server
@@ -43,9 +45,9 @@ class Gate:
         """Whether the answer is not worth waiting for: a call is demanded, and it goes on and on without one."""
         rescues = turn.policy.enabled.rescue
         self._scan = Scan(turn.callable_names, template_thinks=not self._live) if rescues else None
-        self._withheld: list[str] = []
+        self._withheld = StringIO()
         """Text that waits for the verdict: should it turn out to be thought, it leaves as such."""
-        self._thought: list[str] = []
+        self._thought = StringIO()
         """What has left of the text as thought."""
         self._respond = turn.respond.name if turn.respond else None
         self._decoder: MessageDecoder | None = None
@@ -53,8 +55,8 @@ class Gate:
         """Whether a message of our own tool has begun to leave: text that comes after it waits."""
         self._names: dict[int, str] = {}
         self._holds_text = False
-        self._left: list[str] = []
-        self._beside: dict[str, Json] = {}
+        self._left = StringIO()
+        self._beside = FieldsBuilder()
         self._watches = (LoopWatch("text"), LoopWatch("reasoning")) if turn.policy.enabled.loops else ()
         self._cuts = turn.policy.on_loop == "cut"
         self.is_cut = False
@@ -72,7 +74,7 @@ class Gate:
     @property
     def left(self) -> str:
         """The text that has left so far."""
-        return "".join(self._left)
+        return self._left.getvalue()
 
     def take(self, delta: Delta) -> Delta | None:
         """Take in a delta; what may leave because of it, None for nothing."""
@@ -95,16 +97,16 @@ class Gate:
             delta = replace(delta, calls=delta.calls[:taken], finish=None, extra={}, beside={})
         self._builder.add(delta)
         if thought:
-            self._thought.append(thought)
+            self._thought.write(thought)
         reasoning = (delta.reasoning or "") + thought if delta.reasoning or thought else delta.reasoning
         extra = (
             {key: value for key, value in delta.extra.items() if key not in _WAITING} if delta.extra else delta.extra
         )
         if text:
-            self._left.append(text)
+            self._left.write(text)
         beside: JsonObject = delta.beside
         if beside and not self._live:  # held with the text it belongs to
-            merge(self._beside, beside)
+            self._beside.add(beside)
             beside = {}
         if not (text or reasoning or extra or beside):
             return None
@@ -124,18 +126,18 @@ class Gate:
     def rest(self, settled: Settled) -> list[Chunk]:
         """What of the final answer has not left yet, ending with its finish reason."""
         deltas: list[Delta] = []
-        if thought := _beyond(settled.thought, "".join(self._thought)):
+        if thought := _beyond(settled.thought, self._thought.getvalue()):
             deltas.append(Delta(reasoning=thought))
         if signed := self._builder.reply().extra.get(THOUGHTS):
             deltas.append(Delta(extra={THOUGHTS: signed}))
         text = (settled.text or "").removeprefix(self.left)
-        if text or (settled.text is not None and not self._left):
+        if text or (settled.text is not None and not self._left.tell()):
             deltas.append(Delta(text=text))
         for index, call in enumerate(settled.calls):
             deltas.append(Delta(calls=(CallDelta(index, call.id, call.tool, call.arguments),)))
         deltas.append(Delta(finish=settled.finish))
         if self._beside and self._is_as_written(settled):
-            deltas[0] = replace(deltas[0], beside=self._beside)
+            deltas[0] = replace(deltas[0], beside=self._beside.fields())
         return [Chunk((replace(delta, choice=self._choice),)) for delta in deltas]
 
     def _is_as_written(self, settled: Settled) -> bool:
@@ -163,17 +165,21 @@ class Gate:
                 break
             match piece.kind:
                 case PieceKind.TEXT:
-                    (text if self._live else self._withheld).append(self._until_loop(piece.text))
+                    kept = self._until_loop(piece.text)
+                    if self._live:
+                        text.append(kept)
+                    else:
+                        self._withheld.write(kept)
                     self._count(piece.text)
                 case PieceKind.THOUGHT:
                     thought.append(self._until_loop(piece.text, thought=True))
                 case PieceKind.RECALL:
-                    thought += self._withheld
-                    self._withheld = []
+                    thought.append(self._withheld.getvalue())
+                    self._withheld = StringIO()
                     self._live = self._live_after_thought
                     self._forget_text()
                     self._plain = 0
-        self._holds_text = bool(self._withheld) or (self._scan is not None and self._scan.holds_text)
+        self._holds_text = bool(self._withheld.tell()) or (self._scan is not None and self._scan.holds_text)
         return "".join(text), "".join(thought)
 
     def _count(self, text: str) -> None:
@@ -194,7 +200,7 @@ class Gate:
         if not message:
             return ""
         # Text that left before stands on lines of its own, as `judge` puts it.
-        separator = "\n" if self._left and not self._spoken else ""
+        separator = "\n" if self._left.tell() and not self._spoken else ""
         self._spoken = True
         return self._until_loop(separator + message)
 
@@ -216,9 +222,9 @@ class Gate:
 
     def _text_before_cut(self, text: str | None) -> str | None:
         """The text of an answer that was cut: what has left, else what was held, its loop shortened."""
-        if self._left or self._live:
+        if self._left.tell() or self._live:
             return self.left or None
-        held = "".join(self._withheld) if self._scan else text or ""
+        held = self._withheld.getvalue() if self._scan else text or ""
         loop = self._watches[False].loop
         return (held[: loop.shown_to] if loop else held) or None
 

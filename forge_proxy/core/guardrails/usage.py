@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
+from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_object
 
 
 class Spent:
@@ -20,13 +20,13 @@ class Spent:
         if not corrected:
             self._own = usage
         total = usage.get("total_tokens")
-        self.tokens += total if is_integer(total) else 0
+        self.tokens += total if is_count(total) else 0
 
     @property
     def completion_tokens(self) -> int | None:
         """Completion tokens of the delivered attempt."""
         count = self._last.get("completion_tokens") if self._last else None
-        return count if is_integer(count) else None
+        return count if is_count(count) else None
 
     def usage(self, ours: int = 0) -> JsonObject | None:
         """The delivered attempt against the caller's own prompt: harnesses size their context by it.
@@ -38,7 +38,7 @@ class Spent:
             return self._last
         usage: dict[str, Json] = {**self._last}
         prompt, details = own.get("prompt_tokens"), own.get("prompt_tokens_details")
-        if is_integer(prompt):
+        if is_count(prompt):
             usage["prompt_tokens"] = prompt = max(0, prompt - ours)
             usage["total_tokens"] = prompt + (self.completion_tokens or 0)
         if is_object(details):
@@ -49,4 +49,4 @@ class Spent:
 def _without(details: JsonObject, ours: int) -> JsonObject:
     """The details of a prompt without our tool, which stands before the conversation and so is cached with it."""
     cached = details.get("cached_tokens")
-    return {**details, "cached_tokens": max(0, cached - ours)} if ours and is_integer(cached) else details
+    return {**details, "cached_tokens": max(0, cached - ours)} if ours and is_count(cached) else details

@@ -16,6 +16,7 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, rea
 from forge_proxy.core.stream import THOUGHTS
 from forge_proxy.wire.anthropic.blocks import CACHE, Block, blocks_of, text_block
 from forge_proxy.wire.anthropic.tools import ToolNames
+from forge_proxy.wire.openai.history import is_deep, readable_arguments
 
 _NOT_RUN = "[NotRun] This call was not run."
 _ORPHAN = "[The result of a call that is not in this conversation]"
@@ -111,6 +112,8 @@ class _Writer:
         self._called.append(name)
         use: Block = {"type": "tool_use", "id": self._new_id(identity if isinstance(identity, str) else "")}
         read = read_object(arguments) if isinstance(arguments, str) else None
+        if read is not None and isinstance(arguments, str) and is_deep(arguments):
+            read = readable_arguments(arguments)
         use |= {"name": name, "input": read or {}}
         return {**use, CACHE: call[CACHE]} if call.get(CACHE) is not None else use
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import orjson
 
-from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object
+from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_list, is_object
 from forge_proxy.core.stream import THOUGHTS, CallDelta, Chunk, Delta
 from forge_proxy.wire.answers import EventReader, UnreadableAnswer, joined, read_answer
 from forge_proxy.wire.anthropic.tools import ToolNames
-from forge_proxy.wire.sse import BOM
+from forge_proxy.wire.sse import BOM, MAX_RESPONSE
 
 _FINISHES = {
     "end_turn": "stop",
@@ -27,25 +29,28 @@ class MessageReader(EventReader):
     `model` is put in place of the server's name for its model, `names` are those under which tools were offered.
     """
 
-    def __init__(self, names: ToolNames, model: str | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        names: ToolNames,
+        model: str | None = None,
+        *,
+        limit: int = MAX_RESPONSE,
+        buffered: bool = False,
+        declared_events: bool = True,
+    ) -> None:
+        super().__init__(limit=limit, buffered=buffered, declared_events=declared_events)
         self._names = names
         self._model = model
         self._blocks: dict[int, _Block] = {}
         self._calls = 0
         self._usage: dict[str, Json] = {}
 
-    def whole(self, raw: bytes) -> list[Chunk]:
+    def _read_whole(self, body: bytes) -> list[Chunk]:
         """A whole message, as the same chunk that its stream would have been."""
-        try:
-            message = read_answer(raw.removeprefix(BOM))
-        except UnreadableAnswer as exc:
-            self.fault = exc
-            return []
+        message = read_answer(body.removeprefix(BOM))
         blocks = message.get("content")
         if message.get("type") != "message" or not is_list(blocks):
-            self.fault = UnreadableAnswer("not a message")
-            return []
+            raise UnreadableAnswer("not a message")
         events: list[JsonObject] = [{"type": "message_start", "message": message}]
         for index, block in enumerate(blocks):
             events.append({"type": "content_block_start", "index": index, "content_block": block})
@@ -128,7 +133,8 @@ class _Block:
 
     def __init__(self, said: JsonObject) -> None:
         self._said = said
-        self._parts: list[str] = []
+        self._thought = StringIO()
+        self._has_arguments = False
         self._signature = ""
         self.call: int | None = None
 
@@ -140,12 +146,12 @@ class _Block:
             case {"type": "thinking_delta" | "whole", "thinking": str(thought)}:
                 signature = delta.get("signature")
                 self._signature = signature if isinstance(signature, str) else self._signature
-                self._parts.append(thought)
+                self._thought.write(thought)
                 return Delta(reasoning=thought) if thought else None
             case {"type": "signature_delta", "signature": str(signature)}:
                 self._signature += signature
             case {"type": "input_json_delta", "partial_json": str(piece)} if self.call is not None and piece:
-                self._parts.append(piece)
+                self._has_arguments = True
                 return Delta(calls=(CallDelta(self.call, arguments=piece),))
             case _:
                 pass
@@ -156,12 +162,17 @@ class _Block:
         if self.call is not None:
             given = self._said.get("input")
             whole = orjson.dumps(given if is_object(given) else {}).decode()
-            return None if self._parts else Delta(calls=(CallDelta(self.call, arguments=whole),))
+            return None if self._has_arguments else Delta(calls=(CallDelta(self.call, arguments=whole),))
         kind = self._said.get("type")
         if kind == "redacted_thinking":
             return Delta(extra={THOUGHTS: [{"index": index, "type": kind, "data": self._said.get("data")}]})
         if kind == "thinking" and self._signature:
-            block: Json = {"index": index, "type": kind, "thinking": "".join(self._parts), "signature": self._signature}
+            block: Json = {
+                "index": index,
+                "type": kind,
+                "thinking": self._thought.getvalue(),
+                "signature": self._signature,
+            }
             return Delta(extra={THOUGHTS: [block]})
         return None
 
@@ -186,7 +197,7 @@ def _openai_usage(said: JsonObject) -> JsonObject | None:
 
 def _number(fields: JsonObject, key: str) -> int | None:
     value = fields.get(key)
-    return value if is_integer(value) else None
+    return value if is_count(value) else None
 
 
 def _chunk(delta: Delta | None) -> Chunk | None:

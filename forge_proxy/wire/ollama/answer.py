@@ -7,7 +7,7 @@ from datetime import datetime
 
 import orjson
 
-from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object
+from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_list, is_object
 from forge_proxy.core.stream import CallDelta, Chunk, Delta
 from forge_proxy.wire.answers import UnreadableAnswer, read_answer
 
@@ -58,7 +58,7 @@ class AnswerReader:
         if not self.done:
             return Chunk((delta,), head=head)
         tokens = said.get("prompt_eval_count")
-        self.prompt_tokens = tokens if is_integer(tokens) else None
+        self.prompt_tokens = tokens if is_count(tokens) else None
         if timings := _timings(said):
             head["timings"] = timings
         return Chunk((replace(delta, finish=self._finish(said.get("done_reason"))),), _usage(said), head)
@@ -114,16 +114,16 @@ def seconds_of(moment: Json) -> int | None:
 def _usage(said: JsonObject) -> JsonObject | None:
     """The counts as OpenAI names them; None where none is told, as by a server in front that leaves them out."""
     prompt, completion = said.get("prompt_eval_count"), said.get("eval_count")
-    if not is_integer(prompt) and not is_integer(completion):
+    if not is_count(prompt) and not is_count(completion):
         return None
-    prompt = prompt if is_integer(prompt) else 0  # what is zero is left out of the line
-    completion = completion if is_integer(completion) else 0
+    prompt = prompt if is_count(prompt) else 0  # what is zero is left out of the line
+    completion = completion if is_count(completion) else 0
     usage: dict[str, Json] = {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
     }
-    if is_integer(cached := said.get("prompt_eval_cached_count")):
+    if is_count(cached := said.get("prompt_eval_cached_count")):
         usage["prompt_tokens_details"] = {"cached_tokens": cached}
     return usage
 
@@ -135,8 +135,8 @@ def _timings(said: JsonObject) -> dict[str, Json]:
     }
     if not times:
         return {}
-    counts: dict[str, Json] = {name: count for key, name in _COUNTS.items() if is_integer(count := said.get(key))}
-    if is_integer(read := counts.get("prompt_n")) and is_integer(cached := counts.get("cache_n")):
+    counts: dict[str, Json] = {name: count for key, name in _COUNTS.items() if is_count(count := said.get(key))}
+    if is_count(read := counts.get("prompt_n")) and is_count(cached := counts.get("cache_n")):
         counts["prompt_n"] = read - cached
     return {**counts, **times}
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import orjson
-
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
+from forge_proxy.wire.openai.history import readable_arguments
 
 _DATA_URL = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)
 
@@ -52,7 +51,7 @@ def _call(call: JsonObject, names: dict[str, str]) -> Json:
     name, arguments = said.get("name"), said.get("arguments")
     if isinstance(identity, str) and isinstance(name, str):
         names[identity] = name
-    read: Json = orjson.loads(arguments) if isinstance(arguments, str) else arguments
+    read = readable_arguments(arguments) if isinstance(arguments, str) else arguments
     return {"id": identity, "function": {"name": name, "arguments": read if is_object(read) else {}}}
 
 

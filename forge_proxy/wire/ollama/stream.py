@@ -5,33 +5,34 @@ from __future__ import annotations
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.stream import Chunk
 from forge_proxy.wire.answers import UnreadableAnswer
+from forge_proxy.wire.body import HeldSize, would_take
 from forge_proxy.wire.ollama.answer import AnswerReader
-from forge_proxy.wire.sse import BOM, MAX_EVENT
+from forge_proxy.wire.sse import BOM, MAX_RESPONSE, TooLarge
 
 
 class LineReader:
     """Fed bytes, gives out lines. Each byte is looked at a bounded number of times."""
 
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._size = 0
+    def __init__(self, limit: int = MAX_RESPONSE) -> None:
+        self._limit = limit
+        self._line = bytearray()
+        """The unfinished line."""
         self._begun = False
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The lines that `piece` completes, without empty ones. Raises `UnreadableAnswer` for one that is too long."""
-        self._parts.append(piece)
-        self._size += len(piece)
-        if b"\n" not in piece:
-            if self._size > MAX_EVENT:
-                raise UnreadableAnswer(f"a line of more than {MAX_EVENT} bytes")
-            return []
-        *lines, rest = b"".join(self._parts).split(b"\n")
-        self._parts, self._size = [rest], len(rest)
+        """The lines that `piece` completes, without empty ones. Raises `TooLarge`."""
+        lines: list[bytes] = []
+        if b"\n" in piece:
+            *lines, piece = (bytes(self._line) + piece).split(b"\n")
+            self._line = bytearray()
+        self._line += piece
+        if len(self._line) > self._limit:
+            raise TooLarge(f"a line of more than {self._limit} bytes")
         return self._taken(lines)
 
     def end(self) -> list[bytes]:
         """The line that the end of the stream completes: a whole answer comes without a line's end."""
-        last, self._parts = b"".join(self._parts), []
+        last, self._line = bytes(self._line), bytearray()
         return self._taken([last])
 
     def _taken(self, lines: list[bytes]) -> list[bytes]:
@@ -44,12 +45,14 @@ class LineReader:
 class StreamReader:
     """Fed the bytes of an answer, streamed or whole, gives out its chunks."""
 
-    def __init__(self, model: str | None = None) -> None:
-        self.fault: UnreadableAnswer | None = None
+    def __init__(self, model: str | None = None, *, limit: int = MAX_RESPONSE, buffered: bool = False) -> None:
+        self.fault: UnreadableAnswer | TooLarge | None = None
         """Why nothing more can be read; what came before it has been given out."""
         self.begun = False
         """Whether any line of an answer has been read."""
-        self._lines = LineReader()
+        self._limit = limit
+        self._size = HeldSize() if buffered else None
+        self._lines = LineReader(limit)
         self._answer = AnswerReader(model)
 
     @property
@@ -66,7 +69,7 @@ class StreamReader:
         """The chunks that `piece` completes: one, or none."""
         try:
             return self._read(self._lines.feed(piece))
-        except UnreadableAnswer as fault:
+        except TooLarge as fault:
             self.fault = fault
             return []
 
@@ -78,14 +81,26 @@ class StreamReader:
         chunks: list[Chunk] = []
         for line in lines:
             try:
-                chunks.append(self._answer.read(line))
-            except UnreadableAnswer as fault:
+                chunks.append(self._answer.read(self._checked(line)))
+                if self._size is not None:
+                    self._size.add(chunks[-1])
+                    self._check(self._size.bytes)
+            except (UnreadableAnswer, TooLarge) as fault:
                 self.fault = fault
                 break
             self.begun = True
             if self.done:
                 break
         return [_joined(chunks)] if chunks else []
+
+    def _checked(self, line: bytes) -> bytes:
+        """The same line. Raises `TooLarge` for one that would take many times its size once it is parsed."""
+        self._check(would_take(line) // 8)
+        return line
+
+    def _check(self, size: int) -> None:
+        if size > self._limit:
+            raise TooLarge(f"more than {self._limit} bytes")
 
 
 def _joined(chunks: list[Chunk]) -> Chunk:

@@ -6,17 +6,18 @@ import orjson
 
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object
 from forge_proxy.core.stream import CallDelta, Chunk, Delta, Progress
-from forge_proxy.wire.answers import read_answer
+from forge_proxy.wire.answers import UnreadableAnswer, read_answer, written
 from forge_proxy.wire.sse import BOM
 
 
-def decode_answer(raw: bytes, *, model: str | None = None) -> Chunk:
+def decode_answer(raw: bytes, *, model: str | None = None, whole: bool = False, verbatim: bool = False) -> Chunk:
     """A chunk of a stream, or a whole completion. Raises `UnreadableAnswer`.
 
-    `model` is put in place of the name that the backend gives its model.
+    `model` is put in place of the name that the backend gives its model. A `whole` answer is no chunk: a chunk without
+    the ones after it is a part of an answer. What is passed on `verbatim` may be nested as deeply as can be read.
     """
     raw = raw.removeprefix(BOM)
-    value = read_answer(raw)
+    value = read_answer(raw, verbatim=verbatim)
     if model is not None and "model" in value:
         value["model"] = model
         raw = orjson.dumps(value)
@@ -25,6 +26,8 @@ def decode_answer(raw: bytes, *, model: str | None = None) -> Chunk:
     value.pop("object", None)
     deltas: tuple[Delta, ...] = ()
     if is_list(choices):
+        if whole and any(is_object(choice) and "delta" in choice and "message" not in choice for choice in choices):
+            raise UnreadableAnswer("a chunk of a stream in place of a whole answer")
         deltas = tuple([_delta(choice, i) for i, choice in enumerate(choices) if is_object(choice)])
     return Chunk(deltas, usage if is_object(usage) else None, head=value, as_sent=raw)
 
@@ -66,7 +69,7 @@ def _call(call: JsonObject, place: int) -> CallDelta:
     index, identity, name = call.get("index"), call.get("id"), function.get("name")
     arguments = function.get("arguments")
     if is_object(arguments):  # servers that send the object itself in place of its text
-        arguments = orjson.dumps(arguments).decode()
+        arguments = written(arguments)
     return CallDelta(
         index=index if is_integer(index) else place,
         id=identity if isinstance(identity, str) else "",

@@ -19,6 +19,8 @@ RAW = "_raw"
 """The one key of arguments that could not be read: its value is the text as the model wrote it."""
 _LONGEST = 8_000
 """Characters of broken arguments that are mended: milliseconds, and once. Longer ones are kept raw."""
+_SHALLOW = 100
+"""Levels of nesting that are always written."""
 _SAYS = ("content", "tool_calls", "function_call", "refusal", "audio")
 
 
@@ -105,6 +107,26 @@ def _named(messages: Sequence[Json], start: int) -> set[str]:
         if isinstance(identity := message.get("tool_call_id"), str):
             named.add(identity)
     return named
+
+
+def is_deep(text: str) -> bool:
+    """Whether JSON text may be nested too deeply to be written."""
+    return text.count("{") + text.count("[") > _SHALLOW
+
+
+def readable_arguments(text: str) -> JsonObject:
+    """The object that the arguments of a call are, for servers that take no text. If they are none, or are nested too
+    deeply to be written: the text as the value of `RAW`.
+    """
+    read = _read(text)
+    if not is_object(read):
+        return {RAW: text}
+    if is_deep(text):
+        try:
+            orjson.dumps([[[[[[[[read]]]]]]]])  # as deep as it will stand in the body, and more
+        except TypeError:
+            return {RAW: text}
+    return read
 
 
 def _arguments(said: Json) -> str:

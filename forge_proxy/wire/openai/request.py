@@ -8,16 +8,19 @@ from __future__ import annotations
 import orjson
 
 from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
-from forge_proxy.core.errors import InvalidRequest
+from forge_proxy.core.errors import InvalidRequest, OutOfMemory
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
+from forge_proxy.wire.body import is_out_of_memory
 from forge_proxy.wire.openai import fields
 
 
 def read_body(raw: bytes) -> JsonObject:
-    """The JSON object of a request body. Raises `InvalidRequest`."""
+    """The JSON object of a request body. Raises `InvalidRequest` or `OutOfMemory`."""
     try:
         value: Json = orjson.loads(raw)
     except orjson.JSONDecodeError as exc:
+        if is_out_of_memory(exc):
+            raise OutOfMemory("the body") from exc
         raise InvalidRequest("body", f"not valid JSON: {exc}") from exc
     if not is_object(value):
         fields.refuse("body", "a JSON object", value)

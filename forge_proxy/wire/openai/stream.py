@@ -8,6 +8,7 @@ from forge_proxy.core.stream import Chunk
 from forge_proxy.wire.answers import EventReader, UnreadableAnswer, joined
 from forge_proxy.wire.openai.answer import decode_answer, progress_of
 from forge_proxy.wire.openai.places import CallPlaces
+from forge_proxy.wire.sse import MAX_RESPONSE
 
 _DONE = b"[DONE]"
 _FINISHED = re.compile(rb'"finish_reason"\s*:\s*"')
@@ -16,14 +17,26 @@ _FINISHED = re.compile(rb'"finish_reason"\s*:\s*"')
 class StreamReader(EventReader):
     """Fed the bytes of a stream, gives out its chunks.
 
-    `verbatim` is for a stream that is passed on as it is: then only its first event is read, for the answer's head, and
-    those that may hold an error. `model` is put in place of the backend's name for its model. `progress` says that the
-    stream may begin with events about the reading of the prompt, which become chunks of their own.
+    `verbatim` is for what is passed on as it is, if it comes as it is wanted (`stream`): then only the first event of a
+    stream is read, for the answer's head, and those that may hold an error. `model` is put in place of the backend's
+    name for its model. `progress` says that the stream may begin with events about the reading of the prompt, which
+    become chunks of their own.
     """
 
-    def __init__(self, *, verbatim: bool = False, model: str | None = None, progress: bool = False) -> None:
-        super().__init__()
-        self._verbatim = verbatim
+    def __init__(
+        self,
+        *,
+        verbatim: bool = False,
+        stream: bool = True,
+        model: str | None = None,
+        progress: bool = False,
+        limit: int = MAX_RESPONSE,
+        buffered: bool = False,
+        declared_events: bool = True,
+    ) -> None:
+        super().__init__(limit=limit, buffered=buffered, declared_events=declared_events)
+        self._verbatim = verbatim and stream
+        self._whole_verbatim = verbatim and not stream
         self._model = model
         self._places = CallPlaces()
         self._progress = progress
@@ -40,7 +53,7 @@ class StreamReader(EventReader):
                 chunks.append(Chunk(as_sent=event))
                 continue
             try:
-                chunk = decode_answer(event, model=self._model)
+                chunk = decode_answer(event, model=self._model, verbatim=self._verbatim)
             except UnreadableAnswer as exc:
                 self.fault = exc
                 break
@@ -54,6 +67,13 @@ class StreamReader(EventReader):
         if len(chunks) > 1:
             chunks = [joined(chunks)]
         return progress + chunks if progress else chunks
+
+    def _read_whole(self, body: bytes) -> list[Chunk]:
+        chunk = self._places.place(decode_answer(body, model=self._model, whole=True, verbatim=self._whole_verbatim))
+        if not chunk.deltas:
+            raise UnreadableAnswer("there is no choice in it")
+        self.begun = self.finished = self.done = True
+        return [chunk]
 
 
 def _looks_right(event: bytes) -> bool:

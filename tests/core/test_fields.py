@@ -1,0 +1,83 @@
+"""Fields of deltas put together: what continues, what is replaced, and at what cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import process_time
+
+import pytest
+
+from forge_proxy.core.fields import FieldsBuilder
+from forge_proxy.core.jsontypes import Json, JsonObject
+
+
+def merge(pieces: Sequence[JsonObject]) -> dict[str, Json]:
+    builder = FieldsBuilder()
+    for piece in pieces:
+        builder.add(piece)
+    return builder.fields()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "whole"),
+    [
+        ([{"refusal": "I "}, {"refusal": "will not"}], {"refusal": "I will not"}),
+        ([{"role": "assistant"}, {"role": "assistant"}], {"role": "assistant"}),
+        ([{"refusal": None}, {"refusal": "no"}, {"refusal": None}], {"refusal": "no"}),
+        ([{"content": [{"token": "a"}]}, {"content": [{"token": "b"}]}], {"content": [{"token": "a"}, {"token": "b"}]}),
+        (
+            [{"function_call": {"name": "f", "arguments": '{"a"'}}, {"function_call": {"arguments": ": 1}"}}],
+            {"function_call": {"name": "f", "arguments": '{"a": 1}'}},
+        ),
+        (
+            [
+                {"reasoning_details": [{"index": 0, "type": "text", "text": "a"}]},
+                {"reasoning_details": [{"index": 1, "text": "x"}, {"index": 0, "type": "text", "text": "b"}]},
+            ],
+            {"reasoning_details": [{"index": 0, "type": "text", "text": "ab"}, {"index": 1, "text": "x"}]},
+        ),
+        ([{"n": 1}, {"n": 2}, {"n": [3]}], {"n": [3]}),
+        ([{"audio": {"data": "AA"}}, {"audio": "gone"}], {"audio": "gone"}),
+    ],
+)
+def test_other_fields_go_on_where_they_are_texts_lists_or_objects(
+    pieces: list[JsonObject], whole: dict[str, Json]
+) -> None:
+    assert merge(pieces) == whole
+
+
+def test_merging_never_changes_what_was_merged() -> None:
+    first: dict[str, Json] = {"a": [{"index": 0, "text": "x"}], "b": {"c": "d"}}
+
+    whole = merge([first, {"a": [{"index": 0, "text": "y"}], "b": {"c": "e"}}])
+
+    assert first == {"a": [{"index": 0, "text": "x"}], "b": {"c": "d"}}
+    assert whole == {"a": [{"index": 0, "text": "xy"}], "b": {"c": "de"}}
+
+
+@pytest.mark.parametrize("index", [[], {}, "0", 1.5, None])
+def test_an_index_that_is_no_integer_is_none(index: Json) -> None:
+    item: JsonObject = {"index": index, "text": "x"}
+
+    assert merge([{"parts": [item]}, {"parts": [item]}]) == {"parts": [item, item]}
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        {"logprobs": {"content": [{"token": "x", "logprob": -0.5, "top_logprobs": []}]}},
+        {"refusal": "some words "},
+        {"reasoning_details": [{"index": 0, "text": "some words "}]},
+    ],
+    ids=["list", "text", "text in a list"],
+)
+def test_a_piece_costs_the_same_however_much_came_before_it(piece: JsonObject) -> None:
+    def seconds(count: int) -> float:
+        before = process_time()
+        merge([piece] * count)
+        return process_time() - before
+
+    seconds(1000)
+    few, many = min(seconds(4_000) for _ in range(3)), min(seconds(64_000) for _ in range(2))
+
+    assert many < 80 * few  # quadratic is 256 times as much
