@@ -58,7 +58,7 @@ class OllamaApi:
         """What it means that a line cannot be read: the server's own error, or that it broke off."""
         if unreadable.error is None:
             return BackendBroke(self.url, str(unreadable))
-        return read_error(self.url, status_in(unreadable.error), unreadable.error)
+        return read_error(self.url, status_in(unreadable.error), unreadable.error).inside_response()
 
     async def _exchange(self, method: str, what: str, body: bytes | None, seconds: float | None) -> Json:
         url = f"{self._base}/api/{what}"

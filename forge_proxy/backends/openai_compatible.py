@@ -157,7 +157,7 @@ class OpenAICompatible:
         """What it means that an answer cannot be read: the server's own error, or that it broke off."""
         if isinstance(fault, SseError) or fault.error is None:
             return BackendBroke(self.url, str(fault))
-        return read_fault(self.url, _status_in(fault.error), fault.error, {})
+        return read_fault(self.url, _status_in(fault.error), fault.error, {}).inside_response()
 
     async def _error(self, response: HttpResponse) -> BackendError:
         headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}

@@ -16,7 +16,7 @@ from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.dialect import AS_SENT, Dialect
-from forge_proxy.core.errors import BackendFault, BackendLost, ContextOverflow, ForgeError
+from forge_proxy.core.errors import BackendFault, ContextOverflow, ForgeError
 from forge_proxy.core.guardrails import (
     CallsForbidden,
     GuardPolicy,
@@ -204,14 +204,14 @@ class Engine:
                         usage = chunk.usage or usage
                         yield forbidden.take(chunk) if forbidden else chunk
                 done = True
-            except BackendLost as lost:
-                losses.count(lost, begun=begun)
             except ContextOverflow as overflow:
                 shorter = None if begun else await self.fitting.after_overflow(call, overflow, request_id)
                 if shorter is None:
                     raise
                 call, compacted = shorter
                 yield compacted
+            except BackendFault as fault:
+                losses.count(fault, begun=begun)
         slot.leave()
         self.fitting.saw(call, usage)
         marks = forbidden.marks if forbidden else ()

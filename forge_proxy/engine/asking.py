@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from forge_proxy.core.chat import ChatRequest, ModelCall
-from forge_proxy.core.errors import BackendLost, ContextBudgetExceeded, ContextOverflow, UnreadCall
+from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow, UnreadCall
 from forge_proxy.core.guardrails import Retry, Turn, judge_unread, without_corrections
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.guardrails.usage import Spent
@@ -24,7 +24,7 @@ from forge_proxy.engine.readings import readings_of
 from forge_proxy.engine.text_answers import TextAnswers
 
 _LOSSES = 2
-"""How often one request is asked anew because the model server ended: it may be the request that ends it."""
+"""How often one request is retried because its response was lost: it may be the request that ends the model server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +39,26 @@ class Means:
 
 
 class Losses:
-    """How often the model server was lost under one request."""
+    """Counts the responses to one request that were lost before anything of them was sent to the client.
+
+    Those are retried at once, whatever backend it is: SDKs do not retry a stream that breaks off, and clients cannot
+    tell an error inside it from one that the request caused. A server that is gone ends this with `BackendUnreachable`.
+    Silence (`BackendTimeout`) is not retried: it took the longest time that the settings allow, and the next response
+    of a server that hangs would take it again. A status of 400 or more came before the stream, with its `Retry-After`:
+    clients retry that themselves.
+    """
 
     def __init__(self, request_id: str, observe: Observer) -> None:
         self._request_id = request_id
         self._observe = observe
         self._times = 0
 
-    def count(self, lost: BackendLost, *, begun: bool) -> None:
-        """One more. Raises it where the request is not to be asked anew."""
-        if begun or self._times == _LOSSES:
-            raise lost
+    def count(self, fault: BackendFault, *, begun: bool) -> None:
+        """Count one more. Raises `fault` if the request is not to be retried."""
+        if begun or not fault.is_passing or self._times == _LOSSES:
+            raise fault
         self._times += 1
-        self._observe(AskedAnew(self._request_id, lost.summary))
+        self._observe(AskedAnew(self._request_id, fault.summary))
 
 
 class Asking:
@@ -107,8 +114,6 @@ class Asking:
                             break
                 fitting.saw(call, attempt.usage)
                 verdict = await self._judge(turn, attempt)
-            except BackendLost as lost:
-                self._losses.count(lost, begun=bool(attempt.left))
             except UnreadCall as unread:
                 verdict = attempt.rescue(unread.written) or judge_unread(turn, attempt.left)
                 if verdict is None:
@@ -124,6 +129,8 @@ class Asking:
                     verdict = Retry(without_corrections(turn), Fault.NO_ROOM)
                 else:
                     raise
+            except BackendFault as fault:
+                self._losses.count(fault, begun=bool(attempt.left))
         if isinstance(verdict, Retry):
             self._means.observe(Retried(turn.request_id, turn.attempt, verdict.fault))
         yield verdict

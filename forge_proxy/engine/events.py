@@ -103,7 +103,7 @@ class Retried:
 
 @dataclass(frozen=True, slots=True)
 class AskedAnew:
-    """The model server ended before anything of the answer had left, and the same is asked of the next one."""
+    """The response was lost before anything of it was sent to the client, and the daemon sends the request again."""
 
     request_id: str
     error: str

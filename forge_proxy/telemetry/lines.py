@@ -104,7 +104,7 @@ def _of_request(event: _Request) -> Line:
         case Retried(request_id, attempt, fault):
             return Line("retried", {"request_id": request_id, "attempt": attempt, "fault": fault.value})
         case AskedAnew(request_id, error):
-            return Line("asked anew", {"request_id": request_id, "error": error}, "warning")
+            return Line("retried", {"request_id": request_id, "fault": "response_lost", "reason": error}, "warning")
         case Looped(request_id, attempt, loop, cut):
             where = {"part": loop.part, "period": loop.period, "start": loop.start, "end": loop.end}
             return Line("loop", {"request_id": request_id, "attempt": attempt, **where, "cut": cut}, "warning")
