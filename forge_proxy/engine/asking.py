@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow, UnreadCall
@@ -22,6 +22,7 @@ from forge_proxy.engine.fitting import Fitting
 from forge_proxy.engine.ports import Observer, ThoroughReader
 from forge_proxy.engine.readings import readings_of
 from forge_proxy.engine.text_answers import TextAnswers
+from forge_proxy.wire.openai.call import LIMITS
 
 _LOSSES = 2
 """How often one request is retried because its response was lost: it may be the request that ends the model server."""
@@ -86,6 +87,8 @@ class Asking:
         self._raw = raw
         self._losses = Losses(request_id, means.observe)
         self._latest: Attempt | None = None
+        self._room: int | None = None
+        """Completion tokens to ask for: the client set no limit, and the model server's own cut a response."""
         self.spent = Spent()
 
     async def attempt(self, turn: Turn) -> AsyncGenerator[Chunk | Compacted | Retry | Settlement]:
@@ -113,7 +116,7 @@ class Asking:
                         if attempt.is_over:
                             break
                 fitting.saw(call, attempt.usage)
-                verdict = await self._judge(turn, attempt)
+                verdict = await self._judge(turn, call, attempt)
             except UnreadCall as unread:
                 verdict = attempt.rescue(unread.written) or judge_unread(turn, attempt.left)
                 if verdict is None:
@@ -143,6 +146,8 @@ class Asking:
     def call(self, turn: Turn) -> ModelCall:
         """What the backend is asked in an attempt."""
         request = self._request
+        if self._room is not None and all(request.body.get(name) is None for name in LIMITS):
+            request = replace(request, body={**request.body, "max_tokens": self._room}, limit=self._room)
         # llama-server refuses logprobs in a stream with tools; whole, it has them.
         stream = request.stream or not request.body.get("logprobs")
         return ModelCall(
@@ -156,7 +161,7 @@ class Asking:
             sampling=self._sampling,
         )
 
-    async def _judge(self, turn: Turn, attempt: Attempt) -> Retry | Settlement:
+    async def _judge(self, turn: Turn, call: ModelCall, attempt: Attempt) -> Retry | Settlement:
         """The verdict on an attempt that has ended, once what it showed was noted. Raises as `Attempt.judge`."""
         for loop in attempt.loops:
             self._means.observe(Looped(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))
@@ -164,4 +169,7 @@ class Asking:
             self.spent.add(attempt.usage, corrected=bool(turn.added))
         readings = await readings_of(turn, attempt.replies(), self._means.thorough)
         self._means.text_answers.saw(self._served, readings)
-        return attempt.judge(readings)
+        verdict = attempt.judge(readings)
+        if isinstance(verdict, Retry) and verdict.fault is Fault.CUT and attempt.usage is not None:
+            self._room = await self._means.fitting.room_beside(call, attempt.usage)
+        return verdict

@@ -278,7 +278,8 @@ async def streams_one_chunk(asked: Asked) -> web.StreamResponse:
 MODELS: dict[str, Callable[[Asked], Awaitable[web.StreamResponse]]] = {
     model.__name__.replace("_", "-"): model
     for model in (
-        says, waits, hangs, stalls, slow, dies, dies_twice, closes, resets, resets_midway, breaks_off_whole, speaks_no_http,
+        says, waits, hangs, stalls, slow, dies, dies_twice, closes, resets, resets_midway, breaks_off_whole,
+        speaks_no_http,
         stops_short, errs_midway, babbles_midway, errs_under_200, errs_in_its_first_event, overflows, is_busy, fails,
         fails_in_html, babbles, always_whole, always_streams, streams_one_chunk, talks_then_hangs, echoes,
         calls_the_last, calls_brokenly, kills, loops, loops_in_thought, loops_once,
