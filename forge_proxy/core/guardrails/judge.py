@@ -12,6 +12,7 @@ from forge_proxy.core.guardrails.cut import cut_notice
 from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.nudges import Problem, say_about_calls, say_about_text
 from forge_proxy.core.guardrails.reading import Reading, read
+from forge_proxy.core.guardrails.repeats import all_repeat
 from forge_proxy.core.guardrails.respond import MessageDecoder, message_of
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Mark, Retry, Settled, Verdict
@@ -131,6 +132,8 @@ def _judge_calls(case: _Case, said: str | None) -> Verdict:
             good.append(checked[0])
             marks += checked[1]
     text = _joined(case.left, reading.text, said)
+    if not problems and turn.first_text is not None and all_repeat(good, turn.answered):
+        return _without_repeats(case, good, said)
     if not problems:
         if reading.cut is not None:
             marks.append(Mark(Outcome.REPAIRED, reading.cut, "dropped a call that was cut off at the token limit"))
@@ -154,6 +157,19 @@ def _judge_calls(case: _Case, said: str | None) -> Verdict:
         return case.give_up(fault, _joined(case.left, reading.written, said), ())
     told = _joined(case.left, text or "", words or None)
     return case.give_up(fault, told, calls, None if calls or told else invalid)
+
+
+def _without_repeats(case: _Case, calls: list[ToolCall], said: str | None) -> Accept:
+    """The text that was retried, without the calls of its retry: they only repeat calls that were already answered.
+
+    What the retry has said by our own tool, or has sent, is the text instead.
+    """
+    told = case.left or (said or "").strip()
+    text = _joined(case.left, case.reading.text, said) if told else case.turn.first_text
+    names = dict.fromkeys(call.tool for call in calls)
+    dropped = tuple(Mark(Outcome.RETRIED, name, "dropped a call that was already answered") for name in names)
+    whole = replace(case, reply=replace(case.reply, finish="stop"), reading=replace(case.reading, marks=()))
+    return whole.accept(text, (), dropped)
 
 
 def _judge_text(case: _Case) -> Verdict:
