@@ -41,7 +41,7 @@ from forge_proxy.engine.fitting import Fitting
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.own_prompt import OwnPrompt
 from forge_proxy.engine.ports import Backend, CardStore, Clock, Observer, ThoroughReader
-from forge_proxy.engine.report import Report
+from forge_proxy.engine.report import Report, summary_of
 from forge_proxy.engine.sampling import Sampling
 from forge_proxy.engine.text_answers import TextAnswers
 from forge_proxy.engine.tool_sets import ToolSets
@@ -139,7 +139,7 @@ class Engine:
                     yield event
         except ForgeError as error:
             done = True
-            self._observe(Failed(request_id, request.model, error.summary, *took()))
+            self._observe(Failed(request_id, request.model, summary_of(error, request), *took()))
             raise
         finally:
             if not done:

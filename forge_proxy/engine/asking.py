@@ -21,6 +21,7 @@ from forge_proxy.engine.events import AskedAnew, Compacted, Looped, Retried
 from forge_proxy.engine.fitting import Fitting
 from forge_proxy.engine.ports import Observer, ThoroughReader
 from forge_proxy.engine.readings import readings_of
+from forge_proxy.engine.report import cut_name
 from forge_proxy.engine.text_answers import TextAnswers
 from forge_proxy.wire.openai.call import LIMITS
 
@@ -135,7 +136,8 @@ class Asking:
             except BackendFault as fault:
                 self._losses.count(fault, begun=bool(attempt.left))
         if isinstance(verdict, Retry):
-            self._means.observe(Retried(turn.request_id, turn.attempt, verdict.fault))
+            tool, reason = cut_name(verdict.tool), verdict.reason
+            self._means.observe(Retried(turn.request_id, turn.attempt, verdict.fault, tool, reason))
         yield verdict
 
     @property

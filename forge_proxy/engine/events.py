@@ -94,11 +94,16 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """An attempt was no answer and the model is asked again."""
+    """An attempt failed and the daemon retries it. `tool` is that of the call at fault, `reason` says why it is.
+
+    Of both there is no more than fits a line, and never a value.
+    """
 
     request_id: str
     attempt: int
     fault: Fault
+    tool: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, BinaryIO, cast
 
@@ -24,7 +26,7 @@ _OURS = "forge_proxy"
 def configure(config: LogConfig) -> None:
     """Set up logging for the whole process."""
     console = config.format == "console" or (config.format == "auto" and sys.stderr.isatty())
-    renderer = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer(orjson.dumps)
+    renderer = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer(_as_json)
     level = logging.getLevelNamesMapping()[config.level.upper()]
     structlog.configure(
         processors=[
@@ -64,6 +66,14 @@ class _Stderr(io.RawIOBase):
         with suppress(OSError):
             os.write(sys.stderr.fileno(), data)
         return memoryview(data).nbytes
+
+
+def _as_json(fields: EventDict, default: Callable[[Any], Any] = repr) -> bytes:
+    """A line as JSON, also if it holds what orjson does not write, such as integers of more than 64 bits."""
+    try:
+        return orjson.dumps(fields, default)
+    except TypeError:
+        return json.dumps(fields, default=default).encode("utf-8", "replace")
 
 
 def _as_bytes(_: object, __: str, line: Any) -> bytes:

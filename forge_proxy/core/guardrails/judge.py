@@ -86,8 +86,8 @@ class _Case:
         finish = _finish(self.reply, calls)
         return Accept(Settled(text, calls, finish, reached, self.turn.attempt, marks, self.reading.thought))
 
-    def retry(self, fault: Fault, added: tuple[Message, ...]) -> Retry | None:
-        """Ask again, if that is still possible."""
+    def retry(self, fault: Fault, added: tuple[Message, ...], problem: Problem | None = None) -> Retry | None:
+        """Ask again, if that is still possible. `problem` is what was wrong with a call."""
         turn = self.turn
         if turn.retries_left == 0 or self.left:
             return None
@@ -103,7 +103,9 @@ class _Case:
             first_text=turn.first_text or (self.reading.text if fault is Fault.TEXT else None),
             last_calls=_deliverable(turn, self.reading) or turn.last_calls,
         )
-        return Retry(following, fault)
+        if problem is not None:
+            return Retry(following, fault, problem.call.tool, problem.summary)
+        return Retry(following, fault, (self.reading.cut or "") if fault is Fault.CUT else "")
 
     def give_up(
         self,
@@ -139,7 +141,7 @@ def _judge_calls(case: _Case, said: str | None) -> Verdict:
             marks.append(Mark(Outcome.REPAIRED, reading.cut, "dropped a call that was cut off at the token limit"))
         return case.accept(text, tuple(good), tuple(marks))
     fault = problems[0].fault
-    retry = case.retry(fault, _corrections(turn, reading, tuple(problems)))
+    retry = case.retry(fault, _corrections(turn, reading, tuple(problems)), problems[0])
     if retry:
         return retry
     invalid = ToolCallInvalid([str(problem) for problem in problems], turn.attempt)

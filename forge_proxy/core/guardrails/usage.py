@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
+
+_MOST = 2**53
 
 
 class Spent:
@@ -20,13 +24,13 @@ class Spent:
         if not corrected:
             self._own = usage
         total = usage.get("total_tokens")
-        self.tokens += total if is_integer(total) else 0
+        self.tokens += total if _is_count(total) else 0
 
     @property
     def completion_tokens(self) -> int | None:
         """Completion tokens of the delivered attempt."""
         count = self._last.get("completion_tokens") if self._last else None
-        return count if is_integer(count) else None
+        return count if _is_count(count) else None
 
     def usage(self, ours: int = 0) -> JsonObject | None:
         """The delivered attempt against the caller's own prompt: harnesses size their context by it.
@@ -38,12 +42,17 @@ class Spent:
             return self._last
         usage: dict[str, Json] = {**self._last}
         prompt, details = own.get("prompt_tokens"), own.get("prompt_tokens_details")
-        if is_integer(prompt):
+        if _is_count(prompt):
             usage["prompt_tokens"] = prompt = max(0, prompt - ours)
             usage["total_tokens"] = prompt + (self.completion_tokens or 0)
         if is_object(details):
             usage["prompt_tokens_details"] = _without(details, ours)
         return usage
+
+
+def _is_count(value: Json) -> TypeGuard[int]:
+    """Whether it is a number of tokens: sums of larger integers could not be written as JSON."""
+    return is_integer(value) and abs(value) <= _MOST
 
 
 def _without(details: JsonObject, ours: int) -> JsonObject:
