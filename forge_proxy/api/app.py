@@ -25,6 +25,7 @@ from forge_proxy.api.limits import LimitBody
 from forge_proxy.api.openai.chat import ChatCompletions
 from forge_proxy.api.openai.models import ModelList
 from forge_proxy.api.origins import CheckOrigin, OwnNames
+from forge_proxy.api.rejected import LogRejections
 from forge_proxy.api.shortcut import Endpoint, Shortcut
 from forge_proxy.core.errors import ForgeError, InvalidRequest
 from forge_proxy.core.guardrails import GuardPolicy
@@ -83,6 +84,7 @@ def create_app(
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _own_error)
     app.add_middleware(Shortcut, endpoints=hot)
+    app.add_middleware(LogRejections)
     _put_door_before(app, config, door or Door(config))
     return app
 

@@ -172,7 +172,7 @@ class AnthropicMessages:
         if fault is not None:
             if isinstance(fault, TooLarge) or fault.error is None:
                 raise unreadable(self.url, fault, self._max_response) from fault
-            raise read_fault(self.url, _status_in(fault.error), fault.error, {}) from fault
+            raise read_fault(self.url, _status_in(fault.error), fault.error, {}).inside_response() from fault
         if reader.done and not reader.finished:
             raise BackendBroke(self.url, "the stream ended before an answer began")
 

@@ -66,7 +66,7 @@ class OllamaApi:
     def fault(self, fault: UnreadableAnswer | TooLarge) -> BackendFault:
         """What it means that a line cannot be read: the server's own error, or a fault of its answer."""
         if isinstance(fault, UnreadableAnswer) and fault.error is not None:
-            return read_error(self.url, status_in(fault.error), fault.error)
+            return read_error(self.url, status_in(fault.error), fault.error).inside_response()
         return unreadable(self.url, fault, self.max_response)
 
     async def _exchange(self, method: str, what: str, body: bytes | None, seconds: float | None) -> Json:

@@ -164,7 +164,7 @@ class OpenAICompatible:
     def _unreadable(self, fault: UnreadableAnswer | TooLarge) -> BackendFault:
         """What it means that an answer cannot be read: the server's own error, or a fault of its answer."""
         if isinstance(fault, UnreadableAnswer) and fault.error is not None:
-            return read_fault(self.url, _status_in(fault.error), fault.error, {})
+            return read_fault(self.url, _status_in(fault.error), fault.error, {}).inside_response()
         return unreadable(self.url, fault, self._max_response)
 
     async def _error(self, response: HttpResponse) -> BackendFault:

@@ -79,6 +79,9 @@ class Overloaded(ForgeError):
 class BackendFault(ForgeError):
     """The model server, or the way to it, failed. `url` names the server."""
 
+    is_passing: bool = False
+    """Whether the same request, sent again at once, may well be answered: the response was lost on its way."""
+
     def __init__(self, message: str, *, url: str) -> None:
         super().__init__(message)
         self.url = url
@@ -107,9 +110,10 @@ class BackendTimeout(BackendFault):
 class BackendBroke(BackendFault):
     """The answer began and then broke off or turned into something unreadable."""
 
-    def __init__(self, url: str, cause: str) -> None:
+    def __init__(self, url: str, cause: str, *, is_passing: bool = True) -> None:
         super().__init__(f"the model server at {url} broke off its answer: {cause}", url=url)
         self.cause = cause
+        self.is_passing = is_passing
 
 
 class UnexpectedStatus(BackendFault):
@@ -135,6 +139,8 @@ class ResponseTooLarge(BackendFault):
 
 class BackendLost(BackendFault):
     """The model server ended while it answered, and is started again. Worth trying again in `seconds`."""
+
+    is_passing = True
 
     def __init__(self, url: str, cause: str, seconds: int) -> None:
         super().__init__(f"the model server at {url} ended in the middle of the request: {cause}", url=url)
@@ -178,6 +184,14 @@ class BackendError(BackendFault):
         self.status = status
         self.body = body
         self.headers = dict(headers or {})
+
+    def inside_response(self) -> BackendError:
+        """The same error, sent inside a response whose status was 200: clients cannot retry such a one by its status.
+
+        Types of their own mean something about the request or the model, which a second time does not change.
+        """
+        self.is_passing = type(self) is BackendError and self.status >= 500
+        return self
 
     @property
     def summary(self) -> str:

@@ -16,7 +16,7 @@ from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.dialect import AS_SENT, Dialect
-from forge_proxy.core.errors import BackendFault, BackendLost, ContextOverflow, ForgeError
+from forge_proxy.core.errors import BackendFault, ContextOverflow, ForgeError
 from forge_proxy.core.guardrails import (
     CallsForbidden,
     GuardPolicy,
@@ -41,7 +41,7 @@ from forge_proxy.engine.fitting import Fitting
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.own_prompt import OwnPrompt
 from forge_proxy.engine.ports import Backend, CardStore, Clock, Observer, ThoroughReader
-from forge_proxy.engine.report import Report
+from forge_proxy.engine.report import Report, summary_of
 from forge_proxy.engine.sampling import Sampling
 from forge_proxy.engine.text_answers import TextAnswers
 from forge_proxy.engine.tool_sets import ToolSets
@@ -139,7 +139,7 @@ class Engine:
                     yield event
         except ForgeError as error:
             done = True
-            self._observe(Failed(request_id, request.model, error.summary, *took()))
+            self._observe(Failed(request_id, request.model, summary_of(error, request), *took()))
             raise
         finally:
             if not done:
@@ -207,14 +207,14 @@ class Engine:
                         usage = chunk.usage or usage
                         yield forbidden.take(chunk) if forbidden else chunk
                 done = True
-            except BackendLost as lost:
-                losses.count(lost, begun=begun)
             except ContextOverflow as overflow:
                 shorter = None if begun else await self.fitting.after_overflow(call, overflow, request_id)
                 if shorter is None:
                     raise
                 call, compacted = shorter
                 yield compacted
+            except BackendFault as fault:
+                losses.count(fault, begun=begun)
         slot.leave()
         self.fitting.saw(call, usage)
         marks = forbidden.marks if forbidden else ()

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from forge_proxy.core.chat import ChatRequest, ModelCall
-from forge_proxy.core.errors import BackendLost, ContextBudgetExceeded, ContextOverflow, UnreadCall
+from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow, UnreadCall
 from forge_proxy.core.guardrails import Retry, Turn, judge_unread, without_corrections
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.guardrails.usage import Spent
@@ -21,10 +21,12 @@ from forge_proxy.engine.events import AskedAnew, Compacted, Looped, Retried
 from forge_proxy.engine.fitting import Fitting
 from forge_proxy.engine.ports import Observer, ThoroughReader
 from forge_proxy.engine.readings import readings_of
+from forge_proxy.engine.report import cut_name
 from forge_proxy.engine.text_answers import TextAnswers
+from forge_proxy.wire.openai.call import LIMITS
 
 _LOSSES = 2
-"""How often one request is asked anew because the model server ended: it may be the request that ends it."""
+"""How often one request is retried because its response was lost: it may be the request that ends the model server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +41,26 @@ class Means:
 
 
 class Losses:
-    """How often the model server was lost under one request."""
+    """Counts the responses to one request that were lost before anything of them was sent to the client.
+
+    Those are retried at once, whatever backend it is: SDKs do not retry a stream that breaks off, and clients cannot
+    tell an error inside it from one that the request caused. A server that is gone ends this with `BackendUnreachable`.
+    Silence (`BackendTimeout`) is not retried: it took the longest time that the settings allow, and the next response
+    of a server that hangs would take it again. A status of 400 or more came before the stream, with its `Retry-After`:
+    clients retry that themselves.
+    """
 
     def __init__(self, request_id: str, observe: Observer) -> None:
         self._request_id = request_id
         self._observe = observe
         self._times = 0
 
-    def count(self, lost: BackendLost, *, begun: bool) -> None:
-        """One more. Raises it where the request is not to be asked anew."""
-        if begun or self._times == _LOSSES:
-            raise lost
+    def count(self, fault: BackendFault, *, begun: bool) -> None:
+        """Count one more. Raises `fault` if the request is not to be retried."""
+        if begun or not fault.is_passing or self._times == _LOSSES:
+            raise fault
         self._times += 1
-        self._observe(AskedAnew(self._request_id, lost.summary))
+        self._observe(AskedAnew(self._request_id, fault.summary))
 
 
 class Asking:
@@ -79,6 +88,8 @@ class Asking:
         self._raw = raw
         self._losses = Losses(request_id, means.observe)
         self._latest: Attempt | None = None
+        self._room: int | None = None
+        """Completion tokens to ask for: the client set no limit, and the model server's own cut a response."""
         self.spent = Spent()
 
     async def attempt(self, turn: Turn) -> AsyncGenerator[Chunk | Compacted | Retry | Settlement]:
@@ -106,9 +117,7 @@ class Asking:
                         if attempt.is_over:
                             break
                 fitting.saw(call, attempt.usage)
-                verdict = await self._judge(turn, attempt)
-            except BackendLost as lost:
-                self._losses.count(lost, begun=bool(attempt.left))
+                verdict = await self._judge(turn, call, attempt)
             except UnreadCall as unread:
                 verdict = attempt.rescue(unread.written) or judge_unread(turn, attempt.left)
                 if verdict is None:
@@ -124,8 +133,11 @@ class Asking:
                     verdict = Retry(without_corrections(turn), Fault.NO_ROOM)
                 else:
                     raise
+            except BackendFault as fault:
+                self._losses.count(fault, begun=bool(attempt.left))
         if isinstance(verdict, Retry):
-            self._means.observe(Retried(turn.request_id, turn.attempt, verdict.fault))
+            tool, reason = cut_name(verdict.tool), verdict.reason
+            self._means.observe(Retried(turn.request_id, turn.attempt, verdict.fault, tool, reason))
         yield verdict
 
     @property
@@ -136,6 +148,8 @@ class Asking:
     def call(self, turn: Turn) -> ModelCall:
         """What the backend is asked in an attempt."""
         request = self._request
+        if self._room is not None and all(request.body.get(name) is None for name in LIMITS):
+            request = replace(request, body={**request.body, "max_tokens": self._room}, limit=self._room)
         # llama-server refuses logprobs in a stream with tools; whole, it has them.
         stream = request.stream or not request.body.get("logprobs")
         return ModelCall(
@@ -149,7 +163,7 @@ class Asking:
             sampling=self._sampling,
         )
 
-    async def _judge(self, turn: Turn, attempt: Attempt) -> Retry | Settlement:
+    async def _judge(self, turn: Turn, call: ModelCall, attempt: Attempt) -> Retry | Settlement:
         """The verdict on an attempt that has ended, once what it showed was noted. Raises as `Attempt.judge`."""
         for loop in attempt.loops:
             self._means.observe(Looped(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))
@@ -157,4 +171,7 @@ class Asking:
             self.spent.add(attempt.usage, corrected=bool(turn.added))
         readings = await readings_of(turn, attempt.replies(), self._means.thorough)
         self._means.text_answers.saw(self._served, readings)
-        return attempt.judge(readings)
+        verdict = attempt.judge(readings)
+        if isinstance(verdict, Retry) and verdict.fault is Fault.CUT and attempt.usage is not None:
+            self._room = await self._means.fitting.room_beside(call, attempt.usage)
+        return verdict

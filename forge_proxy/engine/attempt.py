@@ -32,7 +32,9 @@ class Attempt:
         self.has_thought = after is not None and after.has_thought
         """Whether reasoning has left, of this attempt or of those before it."""
         self._stands_apart = not self.has_thought
-        self._gates = {index: Gate(turn, index) for index in range(choices)}
+        self._choices = choices
+        self._gates: dict[int, Gate] = {}
+        """Of the choices that have begun, by their places: many may be asked for, and few come."""
         self._head: dict[str, Json] = {}
         self._begun = False
         self.usage: JsonObject | None = None
@@ -46,10 +48,10 @@ class Attempt:
         self._head.update(chunk.head)
         self.usage = chunk.usage or self.usage
         if chunk.anew:
-            self._gates = {index: Gate(self._turn, index) for index in self._gates}
+            self._gates = {}
         deltas: list[Delta] = []
         for delta in chunk.deltas:
-            gate = self._gates.get(delta.choice)
+            gate = self._gate(delta.choice)
             if gate is not None and (out := gate.take(delta)) is not None:
                 deltas.append(self._apart(out) if out.reasoning else out)
         if not deltas and not first:
@@ -62,6 +64,8 @@ class Attempt:
         a loop or goes on without the call that is demanded.
         """
         over = False
+        if len(self._gates) < self._choices:
+            return False
         for gate in self._gates.values():
             if gate.is_cut or gate.wanders:
                 over = True
@@ -119,8 +123,8 @@ class Attempt:
         """The end of the request, where a call that the backend could not read can be read here: `written` is what it
         quotes of it. Never what is no call: the words of an error are not shown as text.
         """
-        gate = self._gates[0]
-        if not written or self.left or len(self._gates) > 1:
+        gate = self._gate(0)
+        if gate is None or not written or self.left or self._choices > 1:
             return None
         reply = replace(gate.reply(), text=written, finish="stop")
         match judge(self._turn, reply, "", read(self._turn, reply), ()):
@@ -131,5 +135,13 @@ class Attempt:
                 return None
 
     def _answered(self) -> list[Gate]:
-        gates = [*self._gates.values()]
-        return [gate for gate in gates if gate.has_begun] or gates
+        if not self._gates:
+            return [Gate(self._turn, index) for index in range(self._choices)]
+        return [self._gates[index] for index in sorted(self._gates)]
+
+    def _gate(self, choice: int) -> Gate | None:
+        """The gate of a choice, made when it begins; None for one that was not asked for."""
+        gate = self._gates.get(choice)
+        if gate is None and 0 <= choice < self._choices:
+            gate = self._gates[choice] = Gate(self._turn, choice)
+        return gate

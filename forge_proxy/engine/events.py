@@ -94,16 +94,21 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """An attempt was no answer and the model is asked again."""
+    """An attempt failed and the daemon retries it. `tool` is that of the call at fault, `reason` says why it is.
+
+    Of both there is no more than fits a line, and never a value.
+    """
 
     request_id: str
     attempt: int
     fault: Fault
+    tool: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AskedAnew:
-    """The model server ended before anything of the answer had left, and the same is asked of the next one."""
+    """The response was lost before anything of it was sent to the client, and the daemon sends the request again."""
 
     request_id: str
     error: str

@@ -24,6 +24,8 @@ from forge_proxy.wire.openai.compaction import tagged, with_cuts
 
 Count: TypeAlias = Callable[[ModelCall], Awaitable[int | None]]
 _REMEMBERED = 256
+_SPARE = 16
+"""Tokens that servers keep free at the end of a window, or count differently (our judgement)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,17 @@ class Fitting:
         known = [tokens for tokens in (overflow.window, budget.tokens) if tokens is not None]
         best = await self._shorten(call, prompt, min([prompt.tokens, *known]))
         return self._told(best, prompt, request_id) if best else None
+
+    async def room_beside(self, call: ModelCall, usage: JsonObject) -> int | None:
+        """Completion tokens that the budget has room for beside this prompt, if they are more than the response had;
+        None also if the model server does not report its tokens. Raises nothing.
+        """
+        prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
+        budget = await self._budgets.of(_model(call))
+        if budget.tokens is None or not (is_integer(prompt) and is_integer(completion)):
+            return None
+        room = budget.tokens - prompt - _SPARE
+        return room if room > completion else None
 
     async def measured(self, call: ModelCall) -> Measured:
         """How long a prompt is. Raises nothing."""

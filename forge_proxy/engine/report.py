@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from forge_proxy.core.chat import ChatRequest
+from forge_proxy.core.errors import BackendError, ForgeError, UnreadCall
 from forge_proxy.core.guardrails import Mark, Outcome
 from forge_proxy.core.guardrails.turn import Fault
+from forge_proxy.core.redaction import without_quotes
 
 _LONGEST_NAME, _LONGEST = 64, 160
 """Characters of a tool's name and of what was done: names may be whatever a model wrote."""
@@ -28,6 +31,17 @@ class Report:
         return tuple(_told(mark) for mark in self.marks)
 
 
+def summary_of(error: ForgeError, request: ChatRequest) -> str:
+    """What is logged of the error that a request ended in: the model server's own words too, without the prompt.
+
+    Not those about a call that it could not read, which quote the model, nor about keys.
+    """
+    if not isinstance(error, BackendError) or isinstance(error, UnreadCall) or error.status in (401, 403):
+        return error.summary
+    words = without_quotes(error.words, request.body)
+    return f"{error.summary}: {words}" if words else error.summary
+
+
 def as_fits(parts: Sequence[str], room: int) -> list[str]:
     """As many parts as have room, in characters with two between them, and how many more there are."""
     kept: list[str] = []
@@ -39,9 +53,14 @@ def as_fits(parts: Sequence[str], room: int) -> list[str]:
     return kept
 
 
+def cut_name(tool: str) -> str:
+    """A tool's name as it is logged."""
+    return _cut(tool, _LONGEST_NAME)
+
+
 def _told(mark: Mark) -> str:
     detail = _cut(mark.detail, _LONGEST)
-    return f"{mark.kind.value} {_cut(mark.tool, _LONGEST_NAME)}: {detail}" if mark.tool else detail
+    return f"{mark.kind.value} {cut_name(mark.tool)}: {detail}" if mark.tool else detail
 
 
 def _cut(words: str, longest: int) -> str:

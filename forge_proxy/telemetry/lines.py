@@ -101,10 +101,12 @@ def _of_request(event: _Request) -> Line:
         case Compacted(request_id, model, phase, cut, before, after, exact):
             what = {"request_id": request_id, "model": model, "phase": phase, "messages": cut}
             return Line("compacted", {**what, "tokens_before": before, "tokens_after": after, "exact": exact})
-        case Retried(request_id, attempt, fault):
-            return Line("retried", {"request_id": request_id, "attempt": attempt, "fault": fault.value})
+        case Retried(request_id, attempt, fault, tool, reason):
+            told = {"request_id": request_id, "attempt": attempt, "fault": fault.value}
+            known = {"tool": tool, "reason": reason}
+            return Line("retried", {**told, **{name: text for name, text in known.items() if text}})
         case AskedAnew(request_id, error):
-            return Line("asked anew", {"request_id": request_id, "error": error}, "warning")
+            return Line("retried", {"request_id": request_id, "fault": "response_lost", "reason": error}, "warning")
         case Looped(request_id, attempt, loop, cut):
             where = {"part": loop.part, "period": loop.period, "start": loop.start, "end": loop.end}
             return Line("loop", {"request_id": request_id, "attempt": attempt, **where, "cut": cut}, "warning")

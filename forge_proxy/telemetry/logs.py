@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, BinaryIO, cast
 
@@ -73,6 +74,14 @@ class _Stderr(io.RawIOBase):
         with suppress(OSError):
             os.write(sys.stderr.fileno(), data)
         return memoryview(data).nbytes
+
+
+def _as_json(fields: EventDict, default: Callable[[Any], Any] = repr) -> bytes:
+    """A line as JSON, also if it holds what orjson does not write, such as integers of more than 64 bits."""
+    try:
+        return orjson.dumps(fields, default)
+    except TypeError:
+        return json.dumps(fields, default=default).encode("utf-8", "replace")
 
 
 def _as_bytes(_: object, __: str, line: Any) -> bytes:

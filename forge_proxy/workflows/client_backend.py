@@ -48,7 +48,8 @@ class ClientBackend:
         except ForgeError:
             raise
         except Exception as error:
-            raise BackendBroke(self.url, f"{type(error).__name__}: {error}") from error
+            # Not retried: the client may have retried already, and only it knows what its errors mean.
+            raise BackendBroke(self.url, f"{type(error).__name__}: {error}", is_passing=False) from error
 
     async def models(self) -> Sequence[ModelCard]:
         """None that have names."""

@@ -1,4 +1,4 @@
-"""A model server that ends while it answers: asked anew if nothing has left, else an error worth trying again."""
+"""A model server that ends while it answers: retried if nothing was sent, else an error worth trying again."""
 
 from __future__ import annotations
 

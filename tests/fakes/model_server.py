@@ -33,6 +33,7 @@ OVERFLOW: JsonDict = {
     }
 }
 BROKEN_CALL = '<tool_call>{"name": "get_weather", "arguments": {city: "a" days: 1}}</tool_call>'
+_DEATHS = web.AppKey("deaths", dict[str, int])
 _HEAD: JsonDict = {"id": "chatcmpl-fake", "created": 1700000000, "model": "fake"}
 
 
@@ -113,6 +114,14 @@ async def slow(asked: Asked) -> web.StreamResponse:
 async def dies(asked: Asked) -> web.StreamResponse:
     await asked.begin(WORDS[0])
     return asked.cut()
+
+
+async def dies_twice(asked: Asked) -> web.StreamResponse:
+    """Breaks off twice for each `user`, then answers."""
+    times: dict[str, int] = asked.request.app[_DEATHS]
+    user = str(asked.body.get("user"))
+    times[user] = times.get(user, 0) + 1
+    return await (dies(asked) if times[user] < 3 else says(asked))
 
 
 async def closes(asked: Asked) -> web.StreamResponse:
@@ -269,7 +278,8 @@ async def streams_one_chunk(asked: Asked) -> web.StreamResponse:
 MODELS: dict[str, Callable[[Asked], Awaitable[web.StreamResponse]]] = {
     model.__name__.replace("_", "-"): model
     for model in (
-        says, waits, hangs, stalls, slow, dies, closes, resets, resets_midway, breaks_off_whole, speaks_no_http,
+        says, waits, hangs, stalls, slow, dies, dies_twice, closes, resets, resets_midway, breaks_off_whole,
+        speaks_no_http,
         stops_short, errs_midway, babbles_midway, errs_under_200, errs_in_its_first_event, overflows, is_busy, fails,
         fails_in_html, babbles, always_whole, always_streams, streams_one_chunk, talks_then_hangs, echoes,
         calls_the_last, calls_brokenly, kills, loops, loops_in_thought, loops_once,
@@ -322,6 +332,7 @@ def application(slots: int | None = None, window: int | None = None) -> web.Appl
         return web.Response()
 
     app = web.Application(client_max_size=64 * 1024 * 1024)
+    app[_DEATHS] = {}
     app.add_routes(
         [
             web.post("/v1/chat/completions", answer),

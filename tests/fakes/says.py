@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 _HEAD = {"id": "chatcmpl-scripted", "created": 1700000000, "model": "scripted"}
@@ -24,7 +24,9 @@ class Said:
     piece: int = 3
     """Characters of text in one delta."""
     events: list[dict[str, Any]] | None = None
-    """The stream's events in place of those that the fields above make."""
+    """The stream's events in place of those that the fields above make; the first is the whole response."""
+    breaks_off: bool = False
+    """Whether the connection ends before the response is complete: no finish reason comes, and no end."""
 
     @property
     def _finish(self) -> str:
@@ -36,6 +38,10 @@ class Said:
 
     def as_whole(self) -> bytes:
         """The answer to a request without `stream`."""
+        if self.events is not None:
+            return json.dumps(self.events[0]).encode()
+        if self.breaks_off:
+            return replace(self, breaks_off=False).as_whole()[:-20]
         message: dict[str, Any] = {"role": "assistant", "content": self.text}
         if self.reasoning is not None:
             message["reasoning_content"] = self.reasoning
@@ -59,6 +65,8 @@ class Said:
             parts = _parts(arguments, self.piece)
             deltas += [{"tool_calls": [{"index": index, "function": {"arguments": part}}]} for part in parts]
         events = [_event(choices=[{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
+        if self.breaks_off:
+            return b"".join(events)
         events.append(_event(choices=[{"index": 0, "delta": {}, "finish_reason": self._finish}]))
         events.append(_event(choices=[], usage=self._usage))
         return b"".join(events) + b"data: [DONE]\n\n"

@@ -29,6 +29,8 @@ class ScriptedHttp:
     cut: int = 1_000_000
     asked: list[JsonDict] = field(default_factory=list)
     """The bodies of the chat completions that were asked for."""
+    window: int | None = None
+    """The context window that the model list names."""
 
     @asynccontextmanager
     async def open(
@@ -41,9 +43,8 @@ class ScriptedHttp:
         seconds: float | None = None,
     ) -> AsyncGenerator[ScriptedResponse]:
         if method == "GET":
-            yield ScriptedResponse(
-                200, json.dumps({"data": [{"id": "scripted"}]}).encode(), "application/json", self.cut
-            )
+            models = {"data": [{"id": "scripted", **({"max_model_len": self.window} if self.window else {})}]}
+            yield ScriptedResponse(200, json.dumps(models).encode(), "application/json", self.cut)
             return
         asked = json.loads(body or b"{}")
         self.asked.append(asked)
@@ -119,9 +120,10 @@ async def chat(
     policy: GuardPolicy | None = None,
     headers: Mapping[str, str] | None = None,
     heard: list[Event] | None = None,
+    window: int | None = None,
 ) -> Answer:
     """Send one request through the whole application to a scripted backend, and read the answer as a client would."""
-    http = ScriptedHttp(script, cut)
+    http = ScriptedHttp(script, cut, window=window)
     backend = OpenAICompatible("http://scripted", http)
     engine = Engine(backend, StillClock(), (heard if heard is not None else []).append)
     app = create_app(engine, backend, policy or GuardPolicy(), ServerConfig())

@@ -103,7 +103,7 @@ def test_a_request_of_which_nothing_was_answered_is_asked_anew_of_the_next_serve
         asked = sends(pool, proxy, ask("slow", stream=stream, user="u", **tools))
         until(lambda: fake.asked("slow") == 1, "the server is asked")
         os.kill(fake.pid, signal.SIGKILL)
-        proxy.wait_for("asked anew")
+        proxy.wait_for("retried", fault="response_lost")
         until(lambda: fake.asked("slow") == 2, "the next server is asked")
         fake.go()
         answer = asked.result(30)

@@ -77,6 +77,18 @@ def test_a_whole_answer_that_fails_midway_is_an_error_and_no_text(
     assert "one " not in response.text
 
 
+@both
+def test_a_response_that_breaks_off_before_anything_was_sent_is_retried(impatient: Process, stream: bool) -> None:
+    body = ask("dies-twice", stream=stream, user=f"retried-{stream}", **GUARDED)
+
+    response = httpx.post(impatient.url + PATH, json=body, headers={"x-request-id": f"retried-{stream}"})
+
+    answer = text(events(response.text.splitlines())) if stream else response.json()["choices"][0]["message"]["content"]
+    assert (response.status_code, answer) == (200, "one two three")
+    line = impatient.wait_for("retried", request_id=f"retried-{stream}", fault="response_lost")
+    assert "broke off" in line["reason"]
+
+
 @guarded_too
 @pytest.mark.parametrize("model", MIDWAY)
 def test_a_stream_that_fails_midway_is_cut_and_never_ended(impatient: Process, model: str, tools: JsonDict) -> None:

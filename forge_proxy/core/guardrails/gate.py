@@ -61,8 +61,6 @@ class Gate:
         self._cuts = turn.policy.on_loop == "cut"
         self.is_cut = False
         """Whether the answer was ended because of a loop: what comes after it is not taken in."""
-        self.has_begun = False
-        """Whether anything came of this choice: some servers make one, however many are asked for."""
         self.is_finished = False
         """Whether the model server has said that this choice is complete."""
 
@@ -78,7 +76,6 @@ class Gate:
 
     def take(self, delta: Delta) -> Delta | None:
         """Take in a delta; what may leave because of it, None for nothing."""
-        self.has_begun = True
         if self.is_cut:
             return None
         self.is_finished = self.is_finished or delta.finish is not None

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 
 from forge_proxy.core.errors import EmptyAnswer, ForgeError, ToolCallInvalid, ToolChoiceUnsatisfied
 from forge_proxy.core.guardrails.check import check
+from forge_proxy.core.guardrails.cut import cut_notice
 from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.nudges import Problem, say_about_calls, say_about_text
 from forge_proxy.core.guardrails.reading import Reading, read
+from forge_proxy.core.guardrails.repeats import all_repeat
 from forge_proxy.core.guardrails.respond import MessageDecoder, message_of
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Mark, Retry, Settled, Verdict
@@ -44,7 +46,9 @@ def judge(
     case = _Case(turn, reply, replace(reading, calls=calls), left)
     if calls:
         return _judge_calls(case, said)
-    if said is not None and not turn.demands_call:
+    if said is not None and said.strip() and not turn.demands_call:
+        if reading.cut is not None:
+            return _give_up_cut(case, said)
         return case.accept(_joined(left, reading.text, said), ())
     return _judge_text(case)
 
@@ -82,8 +86,8 @@ class _Case:
         finish = _finish(self.reply, calls)
         return Accept(Settled(text, calls, finish, reached, self.turn.attempt, marks, self.reading.thought))
 
-    def retry(self, fault: Fault, added: tuple[Message, ...]) -> Retry | None:
-        """Ask again, if that is still possible."""
+    def retry(self, fault: Fault, added: tuple[Message, ...], problem: Problem | None = None) -> Retry | None:
+        """Ask again, if that is still possible. `problem` is what was wrong with a call."""
         turn = self.turn
         if turn.retries_left == 0 or self.left:
             return None
@@ -99,15 +103,22 @@ class _Case:
             first_text=turn.first_text or (self.reading.text if fault is Fault.TEXT else None),
             last_calls=_deliverable(turn, self.reading) or turn.last_calls,
         )
-        return Retry(following, fault)
+        if problem is not None:
+            return Retry(following, fault, problem.call.tool, problem.summary)
+        return Retry(following, fault, (self.reading.cut or "") if fault is Fault.CUT else "")
 
     def give_up(
-        self, fault: Fault, text: str | None, calls: tuple[ToolCall, ...], error: ForgeError | None = None
+        self,
+        fault: Fault,
+        text: str | None,
+        calls: tuple[ToolCall, ...],
+        error: ForgeError | None = None,
+        marks: tuple[Mark, ...] = (),
     ) -> GiveUp:
         """Hand out what there is, or the error."""
         if error is not None:
             return GiveUp(fault, None, error)
-        return GiveUp(fault, self.accept(text, calls, outcome=Outcome.EXHAUSTED).settled)
+        return GiveUp(fault, self.accept(text, calls, marks, outcome=Outcome.EXHAUSTED).settled)
 
 
 def _judge_calls(case: _Case, said: str | None) -> Verdict:
@@ -123,12 +134,14 @@ def _judge_calls(case: _Case, said: str | None) -> Verdict:
             good.append(checked[0])
             marks += checked[1]
     text = _joined(case.left, reading.text, said)
+    if not problems and turn.first_text is not None and all_repeat(good, turn.answered):
+        return _without_repeats(case, good, said)
     if not problems:
+        if reading.cut is not None:
+            marks.append(Mark(Outcome.REPAIRED, reading.cut, "dropped a call that was cut off at the token limit"))
         return case.accept(text, tuple(good), tuple(marks))
-    if case.reply.finish == "length":  # the last call was cut off: those before it are whole
-        return case.accept(text, tuple(good), tuple(marks)) if good else _judge_cut(case, text)
     fault = problems[0].fault
-    retry = case.retry(fault, _corrections(turn, reading, tuple(problems)))
+    retry = case.retry(fault, _corrections(turn, reading, tuple(problems)), problems[0])
     if retry:
         return retry
     invalid = ToolCallInvalid([str(problem) for problem in problems], turn.attempt)
@@ -148,16 +161,32 @@ def _judge_calls(case: _Case, said: str | None) -> Verdict:
     return case.give_up(fault, told, calls, None if calls or told else invalid)
 
 
+def _without_repeats(case: _Case, calls: list[ToolCall], said: str | None) -> Accept:
+    """The text that was retried, without the calls of its retry: they only repeat calls that were already answered.
+
+    What the retry has said by our own tool, or has sent, is the text instead.
+    """
+    told = case.left or (said or "").strip()
+    text = _joined(case.left, case.reading.text, said) if told else case.turn.first_text
+    names = dict.fromkeys(call.tool for call in calls)
+    dropped = tuple(Mark(Outcome.RETRIED, name, "dropped a call that was already answered") for name in names)
+    whole = replace(case, reply=replace(case.reply, finish="stop"), reading=replace(case.reading, marks=()))
+    return whole.accept(text, (), dropped)
+
+
 def _judge_text(case: _Case) -> Verdict:
     turn, reply, reading = case.turn, case.reply, case.reading
     text = reading.text
+    is_cut = reply.finish == "length" and (reading.cut is not None or not text.strip())
+    if is_cut and (reading.cut is not None or not turn.demands_call):
+        return _judge_cut(case)
     if turn.demands_call:
         fault = Fault.MALFORMED if reading.broken else Fault.NO_CALL
         shown = text[:_RUN_ON] if reply.finish == "length" else text
         retry = case.retry(fault, say_about_text(turn, fault, shown))
         return retry or case.give_up(fault, None, (), _unsatisfied(case))
-    if reply.finish == "length":
-        return _judge_cut(case, text or None) if reading.broken else case.accept(_own(reply, text), ())
+    if reply.finish == "length" and not reading.broken:
+        return case.accept(_own(reply, text), ())
     if reply.finish == "content_filter" or reply.extra.get("refusal"):
         return case.accept(_own(reply, text), ())
     if reading.broken:
@@ -199,8 +228,10 @@ def _give_up_empty(case: _Case) -> Verdict:
     return case.give_up(Fault.EMPTY, None, (), EmptyAnswer(turn.attempt))
 
 
-def _judge_cut(case: _Case, text: str | None) -> Verdict:
-    """An answer that ended at a token limit inside a call: asked again once unless the limit was the caller's own."""
+def _judge_cut(case: _Case) -> Verdict:
+    """A response that ended at the token limit inside a call, or before any text: retried once unless the limit was the
+    client's own.
+    """
     turn = case.turn
     if turn.demands_call:
         return case.retry(Fault.CUT, ()) or case.give_up(Fault.CUT, None, (), _unsatisfied(case))
@@ -208,7 +239,21 @@ def _judge_cut(case: _Case, text: str | None) -> Verdict:
         retry = case.retry(Fault.CUT, ())
         if retry:
             return retry
-    return case.give_up(Fault.CUT, text, ())
+    if turn.first_text is not None and not case.left:  # which was complete
+        return replace(case, reply=replace(case.reply, finish="stop")).give_up(Fault.CUT, turn.first_text, ())
+    return _give_up_cut(case, None)
+
+
+def _give_up_cut(case: _Case, said: str | None) -> GiveUp:
+    """Deliver the text that there is, and after it what was cut. `said` is the message of our own tool."""
+    reply, left, cut = case.reply, case.left, case.reading.cut
+    notice = cut_notice(case.turn.limit, cut, has_reasoning=bool(reply.reasoning or case.reading.thought))
+    text = _joined(left, case.reading.text, said) or ""
+    text = text.rstrip() if len(text.rstrip()) > len(left) else left
+    what = "call" if cut is not None else "response"
+    mark = Mark(Outcome.EXHAUSTED, cut or "", f"{what} cut off at the token limit, as the text says")
+    whole = f"{text}\n\n{notice}" if text.strip() else f"{left}{notice}"
+    return case.give_up(Fault.CUT, whole, (), marks=(mark,))
 
 
 def _unsatisfied(case: _Case) -> ToolChoiceUnsatisfied:

@@ -31,6 +31,14 @@ class Wording:
     not_run: str = "[NotRun] {tool} was not run, because another call beside it was invalid. Call it again as well."
 
 
+_TYPE = "(?:string|integer|number|boolean|array|object|null)"
+_STATED = re.compile(
+    rf"(?P<place>`[^`]*`(?:, `[^`]*`)*|arguments)(?::? )"
+    rf"(?P<rule>required, missing|no such parameter|are not a JSON object"
+    rf"|expected {_TYPE}(?: or {_TYPE})*(?=, got|\Z))?"
+)
+"""What of a reason holds no value of the model's."""
+_LONGEST_PLACE = 100
 WORDING = Wording()
 _FIELD = re.compile(r"\{(names|tool|reasons|respond)\}")
 
@@ -42,6 +50,16 @@ class Problem:
     fault: Fault
     call: ToolCall
     reasons: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """The first reason without values, for logs: the place and the rule, or only the place."""
+        if not self.reasons:
+            return ""
+        stated = _STATED.match(self.reasons[0])
+        if stated is None:
+            return "breaks the schema"
+        return f"{stated['place'][:_LONGEST_PLACE]}: {stated['rule'] or 'breaks its schema'}"
 
     def __str__(self) -> str:
         return f"{self.call.tool}: {'; '.join(self.reasons) or self.fault.value}"

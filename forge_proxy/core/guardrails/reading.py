@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from forge_proxy.core.guardrails.coerce import read_arguments
+from forge_proxy.core.guardrails.cut import find_begun_call, name_in
 from forge_proxy.core.guardrails.meaning import meant_arguments
+from forge_proxy.core.guardrails.respond import MessageDecoder, message_of
 from forge_proxy.core.guardrails.turn import Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Mark
 from forge_proxy.core.messages import ToolCall
@@ -34,19 +36,23 @@ class Reading:
     """The text with its calls as they were written."""
     rescued: tuple[ToolCall, ...] = ()
     """Those of the calls that stood in text: the caller's model did not make them as calls."""
+    cut: str | None = None
+    """The tool whose call was cut off at the token limit, `""` if its name is not known; None if no call was."""
 
 
 def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Reading:
     """Find the calls of a reply. A `thorough` reading spends much more time: it is for where nobody waits on it."""
+    reply, cut = _without_cut_call(turn, reply)
     text = reply.text or ""
     if not turn.policy.enabled.rescue:
-        return Reading(text, reply.calls, written=text)
+        return Reading(text, reply.calls, written=text, cut=cut)
     mend = mend_object if thorough else None
     rescued = rescue(text, turn.callable_names, template_thinks=turn.text_waits, mend=mend)
     thought, written = rescued.reasoning, rescued.written or rescued.text
     closes_thoughts = rescued.closes_thoughts if text.strip() else None
     native, marks, unread = _mended(reply.calls, thorough=thorough)
-    found = _new_ones(_whole(rescued.calls, reply), native)
+    complete, cut_in_text = _complete(turn, rescued.calls, reply)
+    found = _new_ones(complete, native)
     if rescued.calls or reply.calls or rescued.text.strip() or rescued.broken:
         broken = rescued.broken or len(found) < len(rescued.calls)
     else:
@@ -55,8 +61,9 @@ def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Reading:
         rescued, found = _at_end((reply.reasoning or "") + rescued.reasoning, turn, reply)
         rescued, broken = replace(rescued, text=""), False
     calls = tuple(_call(turn, item) for item in found)
+    around, begun = _without_begun_call(turn, rescued.text, reply)
     return Reading(
-        rescued.text,
+        around,
         (*native, *calls),
         (*marks, *_marks(found)),
         broken=broken and not native and not calls,
@@ -65,12 +72,54 @@ def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Reading:
         closes_thoughts=closes_thoughts,
         written=written,
         rescued=calls,
+        cut=next((tool for tool in (cut, cut_in_text, begun) if tool is not None), None),
     )
 
 
-def _whole(found: tuple[Found, ...], reply: Reply) -> tuple[Found, ...]:
-    """Those that are whole: at a token limit, what was not closed was cut, and nobody knows after how much."""
-    return tuple(item for item in found if not item.open) if reply.finish == "length" else found
+def _without_cut_call(turn: Turn, reply: Reply) -> tuple[Reply, str | None]:
+    """The reply without a native call that the token limit cut, and the name of its tool.
+
+    Only the last call can be cut, and it is complete only if its arguments are closed: nothing is mended in it, since
+    nobody knows what was to follow. A message of our own tool stays, as text does that the limit cut.
+    """
+    if reply.finish != "length" or not reply.calls:
+        return reply, None
+    *others, last = reply.calls
+    if read_arguments(last.arguments) is not None or _is_begun_message(turn, last):
+        return reply, None
+    return replace(reply, calls=tuple(others)), _offered(turn, last.tool)
+
+
+def _is_begun_message(turn: Turn, call: ToolCall) -> bool:
+    ours = turn.respond is not None and call.tool == turn.respond.name
+    return ours and bool(MessageDecoder().feed(call.arguments).strip())
+
+
+def _offered(turn: Turn, tool: str) -> str:
+    """The name of a tool that the client offered, `""` for any other."""
+    name = resolve_name(tool, turn.known_names)
+    return name if name and name in turn.names else ""
+
+
+def _complete(turn: Turn, found: tuple[Found, ...], reply: Reply) -> tuple[tuple[Found, ...], str | None]:
+    """The calls that are complete, and the tool of one that was cut: at a token limit, what was not closed was cut, and
+    so may be what had to be mended at the very end. A message of our own tool is text and stays.
+    """
+    if reply.finish != "length":
+        return found, None
+    end = len((reply.text or "").rstrip())
+    cut = [item for item in found if item.open or (item.repairs and item.end >= end)]
+    kept = [item for item in cut if turn.respond and item.call.tool == turn.respond.name and message_of(item.call)]
+    lost = [item for item in cut if item not in kept]
+    complete = tuple(item for item in found if item not in lost)
+    return complete, _offered(turn, lost[-1].call.tool) if lost else None
+
+
+def _without_begun_call(turn: Turn, text: str, reply: Reply) -> tuple[str, str | None]:
+    """The text up to a call that was begun at the token limit, and the name of its tool as far as it was written."""
+    if reply.finish != "length" or (begin := find_begun_call(text, turn.callable_names)) is None:
+        return text, None
+    return text[:begin], name_in(text[begin:], turn.names)
 
 
 def _mended(calls: tuple[ToolCall, ...], *, thorough: bool) -> tuple[tuple[ToolCall, ...], list[Mark], bool]:
@@ -114,7 +163,7 @@ def _at_end(reasoning: str, turn: Turn, reply: Reply) -> tuple[Rescued, tuple[Fo
             break
         ending.insert(0, item)
         end = item.start
-    return rescued, _whole(tuple(ending), reply)
+    return rescued, tuple(item for item in ending if not item.open or reply.finish != "length")
 
 
 def _marks(found: tuple[Found, ...]) -> tuple[Mark, ...]:

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
 from forge_proxy.core.guardrails.policy import GuardPolicy
+from forge_proxy.core.guardrails.repeats import answered_calls
 from forge_proxy.core.guardrails.respond import respond_tool
 from forge_proxy.core.jsontypes import is_list, is_object
 from forge_proxy.core.messages import Message, ToolCall
@@ -83,6 +84,8 @@ class Turn:
     added: tuple[Message, ...] = ()
     first_text: str | None = None
     """The bare text that was asked again: it is the answer if nothing better comes."""
+    answered: tuple[ToolCall, ...] = ()
+    """The calls in the conversation that have a result, if text may be retried: a retry must not only repeat them."""
     last_calls: tuple[ToolCall, ...] = ()
     """The latest calls that failed: handed out, marked as exhausted, if after them nothing comes at all."""
 
@@ -160,6 +163,7 @@ def open_turn(
         retries_left=retries,
         text_nudges_left=policy.max_text_nudges if nudge_text else 0,
         cut_retries_left=min(1, retries),
+        answered=answered_calls(request.messages) if nudge_text and retries else (),
         opens_thoughts=opens_thoughts,
     )
 

@@ -52,6 +52,10 @@ class Retry:
 
     turn: Turn
     fault: Fault
+    tool: str = ""
+    """The tool whose call was at fault, if one was."""
+    reason: str = ""
+    """Why, for logs: never a value."""
 
 
 @dataclass(frozen=True, slots=True)

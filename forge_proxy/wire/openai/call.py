@@ -14,7 +14,8 @@ from forge_proxy.wire.openai.thinking import think_of
 _GO_ON = "Go on."
 SAMPLING = ("temperature", "top_p", "top_k")
 _TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls")
-_LIMITS = ("max_tokens", "max_completion_tokens", "n_predict")
+LIMITS = ("max_tokens", "max_completion_tokens", "n_predict")
+"""Fields with a limit of completion tokens."""
 _NAMES_ELSEWHERE = {"repeat_penalty": "repetition_penalty"}
 
 
@@ -129,7 +130,7 @@ def call_schema(tools: tuple[ToolSpec, ...]) -> Json:
 
 def _keep_within(body: dict[str, Json], room: int) -> None:
     """Lower the limits that are larger than the room; 0 takes them out, and the backend fills what there is."""
-    for key in _LIMITS:
+    for key in LIMITS:
         said = body.get(key)
         if not isinstance(said, int | float) or said <= room:
             continue

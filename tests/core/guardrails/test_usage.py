@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 
 from forge_proxy.core.guardrails.usage import Spent
@@ -83,3 +84,13 @@ def test_a_usage_is_never_changed() -> None:
     spent(first, last).usage()
 
     assert (first, last) == (usage(10, 5), usage(20, 6))
+
+
+def test_sums_of_absurd_counts_can_still_be_written_as_json() -> None:
+    absurd = usage(2**64 - 1, 2**63)
+
+    several = spent(usage(2**53, 2**53), absurd, usage(2**53, 2**53))
+
+    assert several.tokens <= 2**55
+    assert orjson.dumps(several.usage(3))
+    assert orjson.dumps(spent(usage(10, 5), {**absurd, "total_tokens": 2**64 - 1}).usage(3))

@@ -1,0 +1,59 @@
+"""Calls that repeat one that was already answered in the conversation. Called by `turn` and `judge`.
+
+A model whose final text is retried may repeat its last call, since a call is what it is asked for: its client runs the
+tool, the model gives the same text again, and so on without an end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, write
+from forge_proxy.core.messages import ToolCall
+
+
+def answered_calls(messages: Iterable[JsonObject]) -> tuple[ToolCall, ...]:
+    """The calls in a conversation that have a result."""
+    calls: dict[str, ToolCall] = {}
+    answered: list[ToolCall] = []
+    for message in messages:
+        listed = message.get("tool_calls")
+        for call in listed if is_list(listed) else ():
+            function = call.get("function") if is_object(call) else None
+            if is_object(call) and is_object(function):
+                calls[str(call.get("id"))] = _read(function)
+        if message.get("role") == "tool" and (call := calls.pop(str(message.get("tool_call_id")), None)):
+            answered.append(call)
+    return tuple(answered)
+
+
+def all_repeat(calls: Sequence[ToolCall], answered: Sequence[ToolCall]) -> bool:
+    """Whether each of these calls equals one that was answered: the same tool with equal arguments, as JSON values.
+
+    One that is new makes progress, and then the others belong to its batch: nothing of it is dropped.
+    """
+    names = {call.tool for call in calls}
+    known = {_key(call) for call in answered if call.tool in names}
+    return bool(calls) and all(_key(call) in known for call in calls)
+
+
+def _read(function: JsonObject) -> ToolCall:
+    name, arguments = function.get("name"), function.get("arguments")
+    text = arguments if isinstance(arguments, str) else write(arguments) if is_object(arguments) else "{}"
+    return ToolCall(name if isinstance(name, str) else "", text)
+
+
+def _key(call: ToolCall) -> tuple[str, str]:
+    """What equal calls have in common; the text of arguments that cannot be read."""
+    try:
+        read: Json = json.loads(call.arguments or "{}", parse_float=_number)
+        return call.tool, json.dumps(read, sort_keys=True)
+    except (ValueError, RecursionError):
+        return call.tool, call.arguments
+
+
+def _number(word: str) -> int | float:
+    """A number, so that 1 and 1.0 are equal: they are the same number in JSON."""
+    number = float(word)
+    return int(number) if number.is_integer() else number

@@ -1,0 +1,108 @@
+"""A retry of the final text that only repeats calls which were already answered: the text is delivered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forge_proxy.core.guardrails.repeats import all_repeat, answered_calls
+from forge_proxy.core.messages import ToolCall
+from tests.api.test_mistakes import ASK, PARIS, PARIS_TEXT, RIGHT
+from tests.fakes.says import Said, respond
+from tests.fakes.scripted import JsonDict, chat
+from tests.properties import OBJECTS, examples
+
+both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+SUNNY = Said(text="It is sunny.")
+OSLO = '{"city": "Oslo", "days": 1}'
+
+
+def asked_before(arguments: Any = PARIS_TEXT, tool: str = "get_weather", *, result: bool = True) -> JsonDict:
+    """The request after one round: a call, and its result unless that is missing."""
+    call = {"id": "c1", "type": "function", "function": {"name": tool, "arguments": arguments}}
+    said: list[JsonDict] = [*ASK["messages"], {"role": "assistant", "content": None, "tool_calls": [call]}]
+    answered = [{"role": "tool", "tool_call_id": "c1", "content": "sunny"}] if result else []
+    return {**ASK, "messages": [*said, *answered]}
+
+
+@both
+@pytest.mark.parametrize("written", [PARIS_TEXT, '{"days":3.0,"city":"Paris"}'], ids=["the same text", "equal values"])
+async def test_a_retried_text_is_delivered_if_the_retry_repeats_an_answered_call(written: str, stream: bool) -> None:
+    repeated = Said(calls=(("get_weather", written),))
+
+    answer = await chat([SUNNY, repeated], asked_before(), stream=stream)
+
+    assert (answer.text, answer.calls, answer.finish) == ("It is sunny.", [], "stop")
+    assert (answer.outcome, answer.attempts) == ("retried", 2)
+    assert answer.marks == "retried get_weather: dropped a call that was already answered"
+
+
+@both
+@pytest.mark.parametrize(
+    "body",
+    [
+        ASK,
+        asked_before(OSLO),
+        asked_before(tool="other"),
+        asked_before(result=False),
+        asked_before('{"city": "Paris", "days": true}'),
+    ],
+    ids=["nothing was called", "other arguments", "another tool", "no result yet", "true is not 1"],
+)
+async def test_a_call_that_is_new_is_delivered(body: JsonDict, stream: bool) -> None:
+    answer = await chat([SUNNY, RIGHT], body, stream=stream)
+
+    assert (answer.text, answer.calls) == (None, [("get_weather", PARIS)])
+
+
+@both
+async def test_a_repeated_call_beside_a_new_one_is_delivered_with_it(stream: bool) -> None:
+    said = Said(calls=(("get_weather", PARIS_TEXT), ("get_weather", OSLO)))
+
+    answer = await chat([SUNNY, said], asked_before(), stream=stream)
+
+    assert len(answer.calls) == 2
+
+
+@both
+async def test_a_call_that_repeats_without_a_retry_of_text_is_the_models_own_will(stream: bool) -> None:
+    answer = await chat([RIGHT], asked_before(), stream=stream)
+
+    assert answer.calls == [("get_weather", PARIS)]
+
+
+@both
+async def test_a_message_beside_the_repeated_call_is_the_text(stream: bool) -> None:
+    said = Said(calls=(*respond("Still sunny.").calls, ("get_weather", PARIS_TEXT)))
+
+    answer = await chat([SUNNY, said], asked_before(), stream=stream)
+
+    assert (answer.text, answer.calls, answer.finish) == ("Still sunny.", [], "stop")
+
+
+async def test_arguments_that_a_client_sends_as_an_object_are_compared_as_well() -> None:
+    answer = await chat([SUNNY, RIGHT], asked_before(PARIS))
+
+    assert (answer.text, answer.calls) == ("It is sunny.", [])
+
+
+@examples(200)
+@given(args=OBJECTS, other=OBJECTS)
+def test_equal_values_repeat_and_others_do_not(args: JsonDict, other: JsonDict) -> None:
+    history = answered_calls(asked_before(ToolCall.of("f", args).arguments, tool="f")["messages"])
+    backwards = dict(reversed(args.items()))
+
+    assert all_repeat([ToolCall.of("f", backwards)], history)
+    if args != other:
+        assert not all_repeat([ToolCall.of("f", other)], history)
+
+
+@given(depth=st.integers(1, 20_000))
+@examples(20)
+def test_arguments_of_any_depth_are_compared(depth: int) -> None:
+    deep = ToolCall("f", f'{{"a": {"[" * depth}{"]" * depth}}}')
+
+    assert all_repeat([deep], [deep])
