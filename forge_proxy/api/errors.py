@@ -15,12 +15,17 @@ from forge_proxy.api.disconnect import Stopping
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.api.refusals import (
     AdminClosed,
+    AmbiguousHeaders,
+    BodyTimeout,
     BodyTooLarge,
     ForeignHost,
     ForeignOrigin,
+    HeadTimeout,
     HeadTooLarge,
     NotHttp,
     Refused,
+    TooManyConnections,
+    TooManyHeaders,
     WrongKey,
 )
 from forge_proxy.core.errors import (
@@ -84,6 +89,11 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     ForeignOrigin: (403, "invalid_request_error", "origin_not_allowed"),
     BodyTooLarge: (413, "invalid_request_error", "body_too_large"),
     HeadTooLarge: (431, "invalid_request_error", "headers_too_large"),
+    TooManyHeaders: (431, "invalid_request_error", "headers_too_large"),
+    HeadTimeout: (408, "invalid_request_error", "request_timeout"),
+    BodyTimeout: (408, "invalid_request_error", "request_timeout"),
+    TooManyConnections: (503, "server_error", "too_many_connections"),
+    AmbiguousHeaders: (400, "invalid_request_error", None),
     NotHttp: (400, "invalid_request_error", None),
     AdminClosed: (403, "invalid_request_error", "admin_closed"),
     NotManaged: (409, "invalid_request_error", "backend_not_managed"),

@@ -71,3 +71,35 @@ class NotHttp(Refused):
 
     def __init__(self) -> None:
         super().__init__("this cannot be read as HTTP/1.1; the daemon itself speaks http, not https")
+
+
+class TooManyHeaders(Refused):
+    """The request has more than `limit` headers."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request has more than {limit} headers")
+
+
+class HeadTimeout(Refused):
+    """The request's line and headers were not complete after `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the request's headers were not complete after {seconds:g} s (server.header_timeout_seconds)")
+
+
+class BodyTimeout(Refused):
+    """Nothing of the request's body arrived for `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"nothing of the request's body arrived for {seconds:g} s (server.body_timeout_seconds)")
+
+
+class TooManyConnections(Refused):
+    """All connections that the limit of open files leaves room for are being answered."""
+
+    def __init__(self) -> None:
+        super().__init__("too many connections; retry later")
+
+
+class AmbiguousHeaders(Refused):
+    """A header that has one value by its definition was sent twice, or `Host` not at all."""
