@@ -25,11 +25,13 @@ from forge_proxy.api.limits import LimitBody
 from forge_proxy.api.openai.chat import ChatCompletions
 from forge_proxy.api.openai.models import ModelList
 from forge_proxy.api.origins import CheckOrigin, OwnNames
+from forge_proxy.api.refusals import OutOfMemory
 from forge_proxy.api.shortcut import Endpoint, Shortcut
 from forge_proxy.core.errors import ForgeError, InvalidRequest
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.held import Held
+from forge_proxy.engine.memory import MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Backend
 from forge_proxy.wire.openai.errors import encode_error
 
@@ -52,15 +54,17 @@ def create_app(
     config: ServerConfig,
     admin: AdminParts | None = None,
     door: Door | None = None,
+    memory: MemoryBudget | None = None,
 ) -> FastAPI:
     """The application over one engine and its backend, with an admin API where there are parts for it.
 
     Raises `ServerConfigError` where the keys cannot be read.
     """
     held = policy if isinstance(policy, Held) else Held(policy)
+    memory = memory or MemoryBudget(memory_limit(config.memory_mb, None))
     app = FastAPI(title="forge-proxy", docs_url=None, redoc_url=None, openapi_url=None)
     chat, models, health = (
-        ChatCompletions(engine, held, config),
+        ChatCompletions(engine, held, config, memory),
         ModelList(engine.models, engine.budgets),
         HealthChecks(backend),
     )
@@ -83,13 +87,13 @@ def create_app(
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _own_error)
     app.add_middleware(Shortcut, endpoints=hot)
-    _put_door_before(app, config, door or Door(config))
+    _put_door_before(app, config, door or Door(config), memory)
     return app
 
 
-def _put_door_before(app: FastAPI, config: ServerConfig, door: Door) -> None:
+def _put_door_before(app: FastAPI, config: ServerConfig, door: Door, memory: MemoryBudget) -> None:
     """What every request passes, on every route: the last one added is the first one met."""
-    app.add_middleware(LimitBody, limit=int(config.max_body_mb * 1024 * 1024))
+    app.add_middleware(LimitBody, limit=int(config.max_body_mb * 1024 * 1024), memory=memory)
     app.add_middleware(RequireKey, door=door)
     if config.allowed_origins:  # before the keys: a browser asks whether it may ask, and sends no key with that
         app.add_middleware(
@@ -133,7 +137,9 @@ def _methods_of(request: Request) -> set[str]:
     return {method for route in fitting for method in route.methods or ()}
 
 
-async def _own_error(request: Request, _: Exception) -> Response:
-    """A fault of ours. The server logs it with its traceback; the caller learns no more than that."""
+async def _own_error(request: Request, exc: Exception) -> Response:
+    """A fault of ours. The server logs it with its traceback; the client learns no more than that."""
+    if isinstance(exc, MemoryError):
+        return await _forge_error(request, OutOfMemory())
     body = encode_error("an error inside forge-proxy; its log has the details", "server_error", "internal_error")
     return JSONResponse(body, 500, {"x-request-id": request_id_of(request)})

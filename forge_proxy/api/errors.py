@@ -16,6 +16,7 @@ from forge_proxy.api.identity import request_id_of
 from forge_proxy.api.refusals import (
     AdminClosed,
     AmbiguousHeaders,
+    BodyEncoded,
     BodyTimeout,
     BodyTooLarge,
     ForeignHost,
@@ -23,9 +24,11 @@ from forge_proxy.api.refusals import (
     HeadTimeout,
     HeadTooLarge,
     NotHttp,
-    Refused,
+    NotJson,
+    OutOfMemory,
     TooManyConnections,
     TooManyHeaders,
+    TooManyValues,
     WrongKey,
 )
 from forge_proxy.core.errors import (
@@ -52,6 +55,7 @@ from forge_proxy.core.errors import (
 )
 from forge_proxy.core.jsontypes import JsonObject, is_object
 from forge_proxy.core.sampling import UnsupportedModelError
+from forge_proxy.engine.memory import MemoryFull, TooLargeForMemory
 from forge_proxy.wire.openai.errors import encode_error
 from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, RunNotFound, StoreUnavailable, ToolUnusable
 
@@ -88,6 +92,12 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     ForeignHost: (403, "invalid_request_error", "host_not_allowed"),
     ForeignOrigin: (403, "invalid_request_error", "origin_not_allowed"),
     BodyTooLarge: (413, "invalid_request_error", "body_too_large"),
+    TooManyValues: (413, "invalid_request_error", "body_too_large"),
+    TooLargeForMemory: (413, "invalid_request_error", "body_too_large"),
+    MemoryFull: (503, "server_error", "memory_full"),
+    OutOfMemory: (503, "server_error", "memory_full"),
+    BodyEncoded: (415, "invalid_request_error", None),
+    NotJson: (415, "invalid_request_error", None),
     HeadTooLarge: (431, "invalid_request_error", "headers_too_large"),
     TooManyHeaders: (431, "invalid_request_error", "headers_too_large"),
     HeadTimeout: (408, "invalid_request_error", "request_timeout"),
@@ -119,7 +129,7 @@ def render(error: ForgeError) -> Rendered:
 
 
 def _headers_for(error: ForgeError) -> Mapping[str, str]:
-    if isinstance(error, Overloaded | BackendLost | BackendNotReady | ModelNotLoaded):
+    if isinstance(error, Overloaded | BackendLost | BackendNotReady | ModelNotLoaded | MemoryFull):
         return {"retry-after": str(error.seconds)}
     if isinstance(error, BackendDown):  # until somebody does something about it
         return {"x-should-retry": "false"}
@@ -178,7 +188,7 @@ def error_response(error: ForgeError, headers: Mapping[str, str]) -> JSONRespons
 
 
 async def refuse(
-    error: Refused, scope: Scope, receive: Receive, send: Send, headers: Mapping[str, str] | None = None
+    error: ForgeError, scope: Scope, receive: Receive, send: Send, headers: Mapping[str, str] | None = None
 ) -> None:
     """Turn a request away at the door, and say so in the log."""
     request_id = request_id_of(Request(scope))

@@ -103,3 +103,31 @@ class TooManyConnections(Refused):
 
 class AmbiguousHeaders(Refused):
     """A header that has one value by its definition was sent twice, or `Host` not at all."""
+
+
+class BodyEncoded(Refused):
+    """The request's body is compressed."""
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(f"the request's body is encoded as {encoding[:40]!r}; send it as it is, without compression")
+
+
+class TooManyValues(Refused):
+    """The request's body has more than `limit` JSON values."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request's body has more than the {limit} JSON values that a request may have")
+
+
+class NotJson(Refused):
+    """The request's body is a form."""
+
+    def __init__(self) -> None:
+        super().__init__("the request's body is a form; send JSON, with Content-Type: application/json")
+
+
+class OutOfMemory(Refused):
+    """The system has no memory left for a request."""
+
+    def __init__(self) -> None:
+        super().__init__("forge-proxy is out of memory; retry later")

@@ -26,7 +26,9 @@ def impatient(server: Process) -> Generator[Process]:
         yield process
 
 
-@pytest.mark.parametrize("head", [GET + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n", GET + b"\r\n"], ids=["h2c", "plain"])
+@pytest.mark.parametrize(
+    "head", [GET + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n", GET + b"\r\n"], ids=["h2c", "plain"]
+)
 def test_500_pipelined_requests_are_all_answered(proxy: Process, head: bytes) -> None:
     with connected(proxy) as connection:
         connection.sendall(head * 499 + GET + b"Connection: close\r\n\r\n")
@@ -54,15 +56,14 @@ def _received(connection: socket.socket) -> bytes:
 
 def test_a_head_of_a_hundred_headers_is_read_and_one_more_is_a_431(proxy: Process) -> None:
     heads = [GET + b"a:b\r\n" * number + b"\r\n" for number in (99, 100)]
-    statuses: list[int] = []
+    answers: list[tuple[int, bytes]] = []
     for head in heads:
         with connected(proxy) as connection:
             connection.sendall(head)
-            status, said = answer(connection)
-            statuses.append(status)
+            answers.append(answer(connection))
 
-    assert statuses == [200, 431]
-    assert "more than 100 headers" in json.loads(said)["error"]["message"]
+    assert [status for status, _ in answers] == [200, 431]
+    assert b"more than 100 headers" in answers[1][1]
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,13 @@ _KNOWN_ROLES = frozenset(ROLES + _TEMPLATE_ROLES)
 _MAX_LISTED_NAMES = 20
 
 
-def read_body(raw: bytes) -> JsonObject:
-    """The JSON object of a request body. Raises `InvalidRequest`."""
+def read_body(raw: bytes | bytearray) -> JsonObject:
+    """The JSON object of a request body. Raises `InvalidRequest`, and `MemoryError` if there is no memory for it."""
     try:
         value: Json = orjson.loads(raw)
     except orjson.JSONDecodeError as exc:
+        if "enough memory" in exc.msg:  # orjson has no other word for it
+            raise MemoryError(exc.msg) from exc
         raise InvalidRequest("body", f"not valid JSON: {exc}") from exc
     if not is_object(value):
         fields.refuse("body", "a JSON object", value)
