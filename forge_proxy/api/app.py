@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -20,6 +21,7 @@ from forge_proxy.api.docs import Descriptions
 from forge_proxy.api.errors import error_response
 from forge_proxy.api.fields import wrong_field
 from forge_proxy.api.health import HealthChecks
+from forge_proxy.api.home import HomePage
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.api.limits import LimitBody
 from forge_proxy.api.openai.chat import ChatCompletions
@@ -45,6 +47,10 @@ _TOLD_TO_PAGES = (
     "x-request-id",
 )
 """What a page of an allowed origin can read of an answer's headers, beside those that any page can."""
+
+_SHOWN_PATH = 200
+_NEAR = 0.75
+"""How alike two paths are, of 1, for one to be a mistyped form of the other."""
 
 
 def create_app(
@@ -74,6 +80,7 @@ def create_app(
         app.add_route(path, endpoint, methods=["POST"])
     app.add_route("/v1/models", models.all, methods=["GET"])
     app.add_route("/v1/models/{name:path}", models.one, methods=["GET"])
+    app.add_route("/", HomePage(backend).show, methods=["GET"])
     descriptions = Descriptions(app)
     app.add_route("/openapi.json", descriptions.as_json, methods=["GET"])
     app.add_route("/docs", descriptions.as_page, methods=["GET"])
@@ -122,12 +129,22 @@ async def _wrong_field(request: Request, exc: Exception) -> Response:
 async def _http_error(request: Request, exc: Exception) -> Response:
     """No such path, or not this method."""
     status = exc.status_code if isinstance(exc, HTTPException) else 500
-    message = f"{request.method} {request.url.path}: {exc.detail if isinstance(exc, HTTPException) else exc}"
+    path = request.scope["path"][:_SHOWN_PATH]
+    message = f"{request.method} {path}: {exc.detail if isinstance(exc, HTTPException) else exc}"
+    if status == 404:
+        message += _nearest_route(request, path)
     kept: Mapping[str, str] = exc.headers if isinstance(exc, HTTPException) and exc.headers else {}
     headers = {**kept, "x-request-id": request_id_of(request)}
     if status == 405:  # by the framework's word for it, only the first route of a path counts
         headers["allow"] = ", ".join(sorted(_methods_of(request)))
     return JSONResponse(encode_error(message, "invalid_request_error", None), status, headers)
+
+
+def _nearest_route(request: Request, path: str) -> str:
+    """The end of a sentence: the route that was meant, by its spelling."""
+    routes: list[Route] = [route for route in request.app.routes if isinstance(route, Route)]
+    near = get_close_matches(path, dict.fromkeys(route.path for route in routes), n=1, cutoff=_NEAR)
+    return f"; did you mean {near[0]}?" if near else "; GET / lists the routes"
 
 
 def _methods_of(request: Request) -> set[str]:

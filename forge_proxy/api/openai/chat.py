@@ -57,9 +57,9 @@ class ChatCompletions:
                 return LiveAnswer(answer, chat, request_id, self._config, headers)
             async with leaving_cancels(request.receive):
                 body, told = await _whole(answer, chat, request_id, headers)
-            if len(body) > LARGE:
-                return LargeResponse(body, told, self._memory)
-            return Response(body, media_type="application/json", headers=told)
+                if len(body) > LARGE:
+                    return LargeResponse(body, told, self._memory)
+                return Response(body, media_type="application/json", headers=told)
         except ForgeError as error:
             return error_response(error, headers)
         except ClientDisconnect:  # in the middle of the request
