@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -20,6 +21,7 @@ from forge_proxy.api.docs import Descriptions
 from forge_proxy.api.errors import error_response
 from forge_proxy.api.fields import wrong_field
 from forge_proxy.api.health import HealthChecks
+from forge_proxy.api.home import HomePage
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.api.limits import LimitBody
 from forge_proxy.api.openai.chat import ChatCompletions
@@ -27,10 +29,11 @@ from forge_proxy.api.openai.models import ModelList
 from forge_proxy.api.origins import CheckOrigin, OwnNames
 from forge_proxy.api.rejected import LogRejections
 from forge_proxy.api.shortcut import Endpoint, Shortcut
-from forge_proxy.core.errors import ForgeError, InvalidRequest
+from forge_proxy.core.errors import ForgeError, InvalidRequest, OutOfMemory
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.held import Held
+from forge_proxy.engine.memory import MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Backend
 from forge_proxy.wire.openai.errors import encode_error
 
@@ -45,6 +48,10 @@ _TOLD_TO_PAGES = (
 )
 """What a page of an allowed origin can read of an answer's headers, beside those that any page can."""
 
+_SHOWN_PATH = 200
+_NEAR = 0.75
+"""How alike two paths are, of 1, for one to be a mistyped form of the other."""
+
 
 def create_app(
     engine: Engine,
@@ -53,15 +60,17 @@ def create_app(
     config: ServerConfig,
     admin: AdminParts | None = None,
     door: Door | None = None,
+    memory: MemoryBudget | None = None,
 ) -> FastAPI:
     """The application over one engine and its backend, with an admin API where there are parts for it.
 
     Raises `ServerConfigError` where the keys cannot be read.
     """
     held = policy if isinstance(policy, Held) else Held(policy)
+    memory = memory or MemoryBudget(memory_limit(config.memory_mb, None))
     app = FastAPI(title="forge-proxy", docs_url=None, redoc_url=None, openapi_url=None)
     chat, models, health = (
-        ChatCompletions(engine, held, config),
+        ChatCompletions(engine, held, config, memory),
         ModelList(engine.models, engine.budgets),
         HealthChecks(backend),
     )
@@ -71,6 +80,7 @@ def create_app(
         app.add_route(path, endpoint, methods=["POST"])
     app.add_route("/v1/models", models.all, methods=["GET"])
     app.add_route("/v1/models/{name:path}", models.one, methods=["GET"])
+    app.add_route("/", HomePage(backend).show, methods=["GET"])
     descriptions = Descriptions(app)
     app.add_route("/openapi.json", descriptions.as_json, methods=["GET"])
     app.add_route("/docs", descriptions.as_page, methods=["GET"])
@@ -85,13 +95,13 @@ def create_app(
     app.add_exception_handler(Exception, _own_error)
     app.add_middleware(Shortcut, endpoints=hot)
     app.add_middleware(LogRejections)
-    _put_door_before(app, config, door or Door(config))
+    _put_door_before(app, config, door or Door(config), memory)
     return app
 
 
-def _put_door_before(app: FastAPI, config: ServerConfig, door: Door) -> None:
+def _put_door_before(app: FastAPI, config: ServerConfig, door: Door, memory: MemoryBudget) -> None:
     """What every request passes, on every route: the last one added is the first one met."""
-    app.add_middleware(LimitBody, limit=int(config.max_body_mb * 1024 * 1024))
+    app.add_middleware(LimitBody, limit=int(config.max_body_mb * 1024 * 1024), memory=memory)
     app.add_middleware(RequireKey, door=door)
     if config.allowed_origins:  # before the keys: a browser asks whether it may ask, and sends no key with that
         app.add_middleware(
@@ -120,12 +130,22 @@ async def _wrong_field(request: Request, exc: Exception) -> Response:
 async def _http_error(request: Request, exc: Exception) -> Response:
     """No such path, or not this method."""
     status = exc.status_code if isinstance(exc, HTTPException) else 500
-    message = f"{request.method} {request.url.path}: {exc.detail if isinstance(exc, HTTPException) else exc}"
+    path = request.scope["path"][:_SHOWN_PATH]
+    message = f"{request.method} {path}: {exc.detail if isinstance(exc, HTTPException) else exc}"
+    if status == 404:
+        message += _nearest_route(request, path)
     kept: Mapping[str, str] = exc.headers if isinstance(exc, HTTPException) and exc.headers else {}
     headers = {**kept, "x-request-id": request_id_of(request)}
     if status == 405:  # by the framework's word for it, only the first route of a path counts
         headers["allow"] = ", ".join(sorted(_methods_of(request)))
     return JSONResponse(encode_error(message, "invalid_request_error", None), status, headers)
+
+
+def _nearest_route(request: Request, path: str) -> str:
+    """The end of a sentence: the route that was meant, by its spelling."""
+    routes: list[Route] = [route for route in request.app.routes if isinstance(route, Route)]
+    near = get_close_matches(path, dict.fromkeys(route.path for route in routes), n=1, cutoff=_NEAR)
+    return f"; did you mean {near[0]}?" if near else "; GET / lists the routes"
 
 
 def _methods_of(request: Request) -> set[str]:
@@ -135,7 +155,9 @@ def _methods_of(request: Request) -> set[str]:
     return {method for route in fitting for method in route.methods or ()}
 
 
-async def _own_error(request: Request, _: Exception) -> Response:
-    """A fault of ours. The server logs it with its traceback; the caller learns no more than that."""
+async def _own_error(request: Request, exc: Exception) -> Response:
+    """A fault of ours. The server logs it with its traceback; the client learns no more than that."""
+    if isinstance(exc, MemoryError):
+        return await _forge_error(request, OutOfMemory("the request"))
     body = encode_error("an error inside forge-proxy; its log has the details", "server_error", "internal_error")
     return JSONResponse(body, 500, {"x-request-id": request_id_of(request)})

@@ -15,7 +15,7 @@ from forge_proxy.api.errors import refuse
 from forge_proxy.api.origins import is_private
 from forge_proxy.api.refusals import AdminClosed, Refused, WrongKey
 
-OPEN_PATHS = frozenset({"/health", "/healthz", "/readyz", "/docs", "/openapi.json"})
+OPEN_PATHS = frozenset({"/", "/health", "/healthz", "/readyz", "/docs", "/openapi.json"})
 """What load balancers and container engines ask without a key, and what browsers show. Everything else needs one."""
 
 _HEADERS = frozenset({b"authorization", b"x-api-key"})

@@ -90,6 +90,18 @@ class ServerConfig(BaseModel):
     max_header_kb: int = Field(
         default=256, ge=8, description="Largest head of a request, its line and headers, in kilobytes of 1,024 bytes."
     )
+    memory_mb: int | None = Field(
+        default=None,
+        ge=16,
+        description="Megabytes that request bodies and buffered responses may hold together; bodies beyond that wait."
+        " Default: a quarter of the machine's memory, at most 2048.",
+    )
+    header_timeout_seconds: float = Field(
+        default=10, gt=0, description="How long a request's line and headers may take to arrive."
+    )
+    body_timeout_seconds: float = Field(
+        default=30, gt=0, description="How long nothing of a request's body may arrive."
+    )
     first_event_seconds: float = Field(
         default=10,
         gt=0,

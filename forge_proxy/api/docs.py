@@ -17,12 +17,27 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from forge_proxy import __version__
 from forge_proxy.api.openai.described import PATHS, SCHEMAS, TOO_LARGE
 
-_STYLE = (
+STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
     "h2{border-bottom:1px solid #ccc}code{background:#8882;padding:0 .2em}"
-    "td{padding:.1rem 1rem .1rem 0;vertical-align:top}"
+    "td{padding:.1rem 1rem .1rem 0;vertical-align:top}pre{background:#8882;padding:.5rem;overflow:auto}"
 )
-_HEADERS = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+_EXAMPLES = {
+    "A chat completion": """curl http://127.0.0.1:8081/v1/chat/completions -H 'Content-Type: application/json' -d '{
+  "messages": [{"role": "user", "content": "What is the weather in Paris?"}]
+}'""",
+    "With a tool, streamed": """curl -N http://127.0.0.1:8081/v1/chat/completions -H 'Content-Type: application/json' \\
+  -d '{
+  "messages": [{"role": "user", "content": "What is the weather in Paris?"}],
+  "tools": [{"type": "function", "function": {"name": "get_weather", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}],
+  "stream": true
+}'""",
+    "The models and their context windows": "curl http://127.0.0.1:8081/v1/models",
+    "The state of the daemon": "curl http://127.0.0.1:8081/admin/v1/status",
+    "With an API key": "curl http://127.0.0.1:8081/v1/models -H 'Authorization: Bearer KEY'",
+}
+CONTENT_SECURITY = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
 _FRAMEWORKS = ("HTTPValidationError", "ValidationError")
 
 
@@ -39,7 +54,7 @@ class Descriptions:
 
     async def as_page(self, _: Request) -> Response:
         """The same to read."""
-        return HTMLResponse(page(self.described()), headers=_HEADERS)
+        return HTMLResponse(page(self.described()), headers=CONTENT_SECURITY)
 
     def described(self) -> dict[str, Any]:
         """The whole description: the admin API's by its types, that of the other routes as it is written."""
@@ -68,9 +83,15 @@ def page(described: dict[str, Any]) -> str:
     """The description as a page."""
     parts = [f"<h1>forge-proxy {escape(described['info']['version'])}</h1>"]
     parts.append('<p>For tools: <a href="/openapi.json">openapi.json</a>.</p>')
+    parts.append(_contents(described))
+    parts.append('<h1 id="examples">Examples</h1>')
+    parts += [f"<h2>{escape(title)}</h2><pre>{escape(example)}</pre>" for title, example in _EXAMPLES.items()]
+    parts.append('<h1 id="routes">Routes</h1>')
     for path, operations in described["paths"].items():
         for method, operation in operations.items():
-            parts.append(f"<h2><code>{method.upper()} {escape(path)}</code></h2>")
+            parts.append(
+                f'<h2 id="{escape(operation["operationId"])}"><code>{method.upper()} {escape(path)}</code></h2>'
+            )
             parts += [f"<p>{escape(operation[key])}</p>" for key in ("summary", "description") if operation.get(key)]
             rows = [
                 (f"{one['in']}: {one['name']}", one.get("description", "")) for one in operation.get("parameters", ())
@@ -82,15 +103,30 @@ def page(described: dict[str, Any]) -> str:
                 for status, answer in operation["responses"].items()
             ]
             parts.append(_table(rows))
-    parts.append("<h1>Objects</h1>")
+    parts.append('<h1 id="objects">Objects</h1>')
     for name, schema in described["components"]["schemas"].items():
         parts.append(f'<h2 id="{escape(name)}">{escape(name)}</h2><p>{escape(schema.get("description", ""))}</p>')
         required = schema.get("required", ())
         parts.append(_table([(_field(key, field, key in required), field.get("description", ""))
                              for key, field in schema.get("properties", {}).items()]))  # fmt: skip
-    style = f"<style>{_STYLE}</style>"
+    style = f"<style>{STYLE}</style>"
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>forge-proxy</title>{style}'
     return head + "".join(parts)
+
+
+def _contents(described: dict[str, Any]) -> str:
+    """Links to the sections, the routes and the objects of the page."""
+    routes = "".join(
+        f'<li><a href="#{escape(operation["operationId"])}">{method.upper()} {escape(path)}</a>'
+        f" {escape(operation.get('summary', ''))}"
+        for path, operations in described["paths"].items()
+        for method, operation in operations.items()
+    )
+    objects = ", ".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in described["components"]["schemas"])
+    return (
+        '<h1>Contents</h1><ul><li><a href="#examples">Examples</a>'
+        f'<li><a href="#routes">Routes</a><ul>{routes}</ul><li><a href="#objects">Objects</a>: {objects}</ul>'
+    )
 
 
 def _field(name: str, field: dict[str, Any], required: bool) -> str:

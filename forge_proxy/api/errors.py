@@ -15,12 +15,19 @@ from forge_proxy.api.disconnect import Stopping
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.api.refusals import (
     AdminClosed,
+    AmbiguousHeaders,
+    BodyEncoded,
+    BodyTimeout,
     BodyTooLarge,
     ForeignHost,
     ForeignOrigin,
+    HeadTimeout,
     HeadTooLarge,
     NotHttp,
-    Refused,
+    NotJson,
+    TooManyConnections,
+    TooManyHeaders,
+    TooManyValues,
     WrongKey,
 )
 from forge_proxy.core.errors import (
@@ -49,6 +56,7 @@ from forge_proxy.core.errors import (
 )
 from forge_proxy.core.jsontypes import JsonObject, is_object
 from forge_proxy.core.sampling import UnsupportedModelError
+from forge_proxy.engine.memory import MemoryFull, TooLargeForMemory
 from forge_proxy.wire.openai.errors import encode_error
 from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, RunNotFound, StoreUnavailable, ToolUnusable
 
@@ -87,7 +95,17 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     ForeignHost: (403, "invalid_request_error", "host_not_allowed"),
     ForeignOrigin: (403, "invalid_request_error", "origin_not_allowed"),
     BodyTooLarge: (413, "invalid_request_error", "body_too_large"),
+    TooManyValues: (413, "invalid_request_error", "body_too_large"),
+    TooLargeForMemory: (413, "invalid_request_error", "body_too_large"),
+    MemoryFull: (503, "server_error", "memory_full"),
+    BodyEncoded: (415, "invalid_request_error", None),
+    NotJson: (415, "invalid_request_error", None),
     HeadTooLarge: (431, "invalid_request_error", "headers_too_large"),
+    TooManyHeaders: (431, "invalid_request_error", "headers_too_large"),
+    HeadTimeout: (408, "invalid_request_error", "request_timeout"),
+    BodyTimeout: (408, "invalid_request_error", "request_timeout"),
+    TooManyConnections: (503, "server_error", "too_many_connections"),
+    AmbiguousHeaders: (400, "invalid_request_error", None),
     NotHttp: (400, "invalid_request_error", None),
     AdminClosed: (403, "invalid_request_error", "admin_closed"),
     NotManaged: (409, "invalid_request_error", "backend_not_managed"),
@@ -113,7 +131,7 @@ def render(error: ForgeError) -> Rendered:
 
 
 def _headers_for(error: ForgeError) -> Mapping[str, str]:
-    if isinstance(error, Overloaded | BackendLost | BackendNotReady | ModelNotLoaded):
+    if isinstance(error, Overloaded | BackendLost | BackendNotReady | ModelNotLoaded | MemoryFull):
         return {"retry-after": str(error.seconds)}
     if isinstance(error, BackendDown):  # until somebody does something about it
         return {"x-should-retry": "false"}
@@ -206,7 +224,7 @@ def error_response(error: ForgeError, headers: Mapping[str, str]) -> JSONRespons
 
 
 async def refuse(
-    error: Refused, scope: Scope, receive: Receive, send: Send, headers: Mapping[str, str] | None = None
+    error: ForgeError, scope: Scope, receive: Receive, send: Send, headers: Mapping[str, str] | None = None
 ) -> None:
     """Turn a request away at the door, and say so in the log."""
     request_id = request_id_of(Request(scope))

@@ -1,42 +1,136 @@
-"""How much of a request's body is taken. The head is limited where it is parsed, in `api/protocol.py`."""
+"""How much of a request's body is taken, and when. The head is limited where it is parsed, in `api/protocol.py`."""
 
 from __future__ import annotations
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from forge_proxy.api.bodies import LARGE, MAX_VALUES, find_contents
 from forge_proxy.api.errors import refuse
-from forge_proxy.api.refusals import BodyTooLarge
+from forge_proxy.api.refusals import BodyEncoded, BodyTooLarge, TooManyValues
+from forge_proxy.core.errors import ForgeError
+from forge_proxy.engine.memory import MemoryBudget, MemoryFull
+
+_COPIES = 3
+"""A body is held as it was sent, parsed, and as it is sent on; never more than two of these at a time."""
+_WIDE_COPIES = 6
+"""Of a body with characters beyond ASCII: one such character in a string may cost four bytes for all of its others."""
 
 
 class LimitBody:
     """Pure ASGI middleware: a body that says it is too large is a 413 at once, one that turns out so when it does.
 
     Of either no more than `limit` bytes are kept. What the client still sends is read and dropped by the HTTP server,
-    so that the client comes to read the answer.
+    so that the client comes to read the answer. While the memory is full, bodies are not read; small ones go first.
     """
 
-    def __init__(self, app: ASGIApp, limit: int) -> None:
+    def __init__(self, app: ASGIApp, limit: int, memory: MemoryBudget) -> None:
         self._app = app
         self._limit = limit
+        self._memory = memory
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, with its body counted where nothing says how long it is."""
+        """Let a request in, its body counted for as long as the request is under way."""
+        length, is_chunked = 0, False
         for name, value in scope["headers"]:
-            if name == b"content-length" and int(value) > self._limit:
-                return await refuse(BodyTooLarge(self._limit), scope, receive, send)
-            if name == b"transfer-encoding":
-                receive = self._counted(receive)
-        return await self._app(scope, receive, send)
+            if name == b"content-length":
+                length = int(value)
+            elif name in (b"transfer-encoding", b"content-encoding"):
+                is_chunked = is_chunked or name == b"transfer-encoding"
+                if value.lower() not in (b"chunked" if is_chunked else b"identity", b""):
+                    return await refuse(BodyEncoded(value.decode("latin-1")), scope, receive, send)
+        if length > self._limit:
+            return await refuse(BodyTooLarge(self._limit), scope, receive, send)
+        if length > LARGE or is_chunked:
+            return await self._take_large(length, scope, receive, send)
+        size = _COPIES * length
+        if not self._memory.take(size):
+            try:
+                await self._memory.reserve(size)
+            except ForgeError as error:
+                return await refuse(error, scope, receive, send)
+        try:
+            return await self._app(scope, receive, send)
+        finally:
+            self._memory.release(size)
 
-    def _counted(self, receive: Receive) -> Receive:
-        size = 0
+    async def _take_large(self, length: int, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the whole body before the application is called, which gets it in one piece."""
+        body = _LargeBody(self._memory, self._limit)
+        try:
+            try:
+                message = await body.read(length, receive)
+            except ForgeError as error:
+                return await refuse(error, scope, receive, send)
+            except ClientDisconnect:
+                return None
+            messages = [message]
+            del message
 
-        async def counted() -> Message:
-            nonlocal size
+            async def replay() -> Message:
+                return messages.pop() if messages else await receive()
+
+            return await self._app(scope, replay, send)
+        finally:
+            body.release()
+
+
+class _LargeBody:
+    """A body that is being read, and what is reserved for it."""
+
+    def __init__(self, memory: MemoryBudget, limit: int) -> None:
+        self._memory = memory
+        self._limit = limit
+        self._reserved = 0
+
+    async def read(self, length: int, receive: Receive) -> Message:
+        """All of it as one message. `length` is 0 if it is not known before.
+
+        Raises `BodyTooLarge`, `TooManyValues`, `MemoryFull`, `TooLargeForMemory` or `ClientDisconnect`.
+        """
+        await self._reserve(_COPIES * (length or LARGE))
+        # Filled as it comes: to join 60 MB at its end would hold the event loop up.
+        body = bytearray()
+        while True:
             message = await receive()
-            size += len(message.get("body", b""))
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            piece = message.get("body", b"")
+            body += piece
+            size = len(body)
             if size > self._limit:
                 raise BodyTooLarge(self._limit)
-            return message
+            if not length and size > LARGE and self._reserved == _COPIES * LARGE:
+                await self._reserve(_COPIES * (self._limit - LARGE))  # it may be as large as any
+            if not message.get("more_body", False):
+                break
+        if size > LARGE:
+            await self._check(body)
+        else:
+            self._shrink(_COPIES * size)
+        return {"type": "http.request", "body": body, "more_body": False}
 
-        return counted
+    def release(self) -> None:
+        """Return all that is reserved."""
+        self._memory.release(self._reserved)
+        self._reserved = 0
+
+    async def _check(self, body: bytearray) -> None:
+        contents = await find_contents(body)
+        if contents.values > MAX_VALUES:
+            raise TooManyValues(MAX_VALUES)
+        more = _WIDE_COPIES * len(body) - self._reserved
+        if contents.is_wide and more > 0:
+            if not self._memory.extend(more):
+                raise MemoryFull(self._memory.limit)
+            self._reserved += more
+        self._shrink((_WIDE_COPIES if contents.is_wide else _COPIES) * len(body))
+
+    async def _reserve(self, size: int) -> None:
+        await self._memory.reserve(size)
+        self._reserved += size
+
+    def _shrink(self, size: int) -> None:
+        if size < self._reserved:
+            self._memory.release(self._reserved - size)
+            self._reserved = size

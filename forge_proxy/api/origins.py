@@ -6,6 +6,7 @@ The rules and their reasons are in docs/decisions/0008.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import ip_address
 
@@ -13,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.errors import refuse
-from forge_proxy.api.refusals import ForeignHost, ForeignOrigin
+from forge_proxy.api.refusals import AmbiguousHeaders, ForeignHost, ForeignOrigin, Refused
 
 # No public name server answers for these, so no page from outside can make its own name one of them.
 _PRIVATE_NAMES = frozenset({"localhost", "host.docker.internal", "host.containers.internal"})
@@ -21,6 +22,9 @@ _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([^\s:/@\[\]]+))(?::\d*)?")
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _MAX_LENGTH = 300
 """Characters of a Host or Origin that is looked at, and remembered: a DNS name has 253 at most."""
+
+_SINGLE = frozenset({b"host", b"origin", b"authorization", b"x-api-key", b"content-type", b"content-encoding"})
+"""Headers of which only one may be sent. Of two, a server in front may have looked at the other."""
 
 
 class OwnNames:
@@ -55,7 +59,9 @@ class OwnNames:
 
 
 class CheckOrigin:
-    """Pure ASGI middleware: a 403 for a Host that is not ours, and for a page of a foreign origin."""
+    """Pure ASGI middleware: a 403 for a Host that is not ours, and for a page of a foreign origin; a 400 where
+    headers do not say clearly which these are.
+    """
 
     def __init__(self, app: ASGIApp, names: OwnNames) -> None:
         self._app = app
@@ -63,17 +69,34 @@ class CheckOrigin:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or turn it away before its body is read."""
-        host, origin = "", None  # without a Host it is no browser that asks
+        single: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
-            if name == b"host":
-                host = value.decode("latin-1")
-                if len(host) > _MAX_LENGTH or not self._names.include(host):
-                    return await refuse(ForeignHost(host[:_MAX_LENGTH]), scope, receive, send)
-            elif name == b"origin":
-                origin = value.decode("latin-1")
-        if origin is not None and (len(origin) > _MAX_LENGTH or not self._names.let_ask(origin, host)):
-            return await refuse(ForeignOrigin(origin[:_MAX_LENGTH]), scope, receive, send)
+            if name in _SINGLE:
+                if name in single:
+                    return await refuse(
+                        AmbiguousHeaders(f"the header {name.decode()} was sent twice"), scope, receive, send
+                    )
+                single[name] = value
+        refusal = self._refusal(scope, single)
+        if refusal is not None:
+            return await refuse(refusal, scope, receive, send)
         return await self._app(scope, receive, send)
+
+    def _refusal(self, scope: Scope, single: Mapping[bytes, bytes]) -> Refused | None:
+        sent = single.get(b"host")
+        if sent is None:  # then it is no browser that asks
+            if scope["http_version"] == "1.1":
+                return AmbiguousHeaders("a request of HTTP/1.1 needs a Host header")
+            host = ""
+        else:
+            host = sent.decode("latin-1")
+            if len(host) > _MAX_LENGTH or not self._names.include(host):
+                return ForeignHost(host[:_MAX_LENGTH])
+        if b"origin" in single:
+            origin = single[b"origin"].decode("latin-1")
+            if len(origin) > _MAX_LENGTH or not self._names.let_ask(origin, host):
+                return ForeignOrigin(origin[:_MAX_LENGTH])
+        return None
 
 
 def is_loopback(address: str) -> bool:

@@ -1,5 +1,5 @@
-"""uvicorn's HTTP/1.1 connection with four things put right: a limit on heads, errors in our shape, no lost bodies, and
-writes that leave together.
+"""uvicorn's HTTP/1.1 connection with five things put right: limits on heads and on the time they take, errors in our
+shape, no lost bodies, and writes that leave together.
 
 Its parser, httptools, buffers a head of any length, and skips the body of a request that offers an upgrade. Java's own
 client offers one to HTTP/2 with every first request. Tried with uvicorn 0.38, 0.46 and 0.54.
@@ -8,63 +8,91 @@ client offers one to HTTP/2 with every first request. Tried with uvicorn 0.38, 0
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
+from typing import cast
 
 import httptools
 import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from forge_proxy.api.connections import Connection, ConnectionSupervisor, Waiting
 from forge_proxy.api.cork import Corked
 from forge_proxy.api.errors import render
 from forge_proxy.api.identity import new_request_id
-from forge_proxy.api.refusals import HeadTooLarge, NotHttp, Refused
+from forge_proxy.api.refusals import HeadTooLarge, NotHttp, Refused, TooManyConnections, TooManyHeaders
 
 _LINGER_SECONDS = 2.0
 """How long what a refused client still sends is read and dropped; closing at once would take the answer from it."""
+_MAX_HEADERS = 100
+"""As other servers have it. Each costs a hundred bytes and more, however short it is."""
+_MAX_PIPELINED = 1000
+"""Requests that may wait for the answers to those before them on the same connection."""
 
 
-def http_protocol(max_head: int) -> type[HttpToolsProtocol]:
-    """The connection class for heads of at most that many bytes: uvicorn makes the connections itself."""
+def http_protocol(supervisor: ConnectionSupervisor) -> type[HttpToolsProtocol]:
+    """The connection class of a server: uvicorn makes the connections itself."""
 
     class Limited(HttpConnection):
-        limit = max_head
+        pass
 
+    Limited.supervisor = supervisor
     return Limited
 
 
 class HttpConnection(HttpToolsProtocol):
     """One connection, whose requests are read one after the other."""
 
-    limit: int
+    supervisor: ConnectionSupervisor
     _head = 0
     """Bytes of names and values of the head that is being read; what separates them is not counted."""
     _unparsed = 0
     """Bytes that came since the parser last reported a part of that head."""
-    _in_head = True
+    _reads = Waiting.FIRST_BYTE
+    """What of a request is read next, whatever is being answered."""
+    _since = 0.0
+    """When the head began that is being read, or when something was last read."""
     _refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A connection begins."""
         super().connection_made(Corked(transport, self.loop))
+        self._since = self.loop.time()
+        if not self.supervisor.has_room(cast("Collection[Connection]", self.connections), self._since):
+            self.refuse(TooManyConnections())
+            self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come. The base class would lose what follows the head of an upgrade."""
         if self._refused:
             return
         self._unset_keepalive_if_required()
+        if self._reads is not Waiting.HEAD:
+            self._since = self.loop.time()
+        pending: list[bytes | memoryview] = [data]
+        while pending and not self._refused:
+            self._parse(pending)
+        if self._reads is Waiting.HEAD and self._head + self._unparsed > self.supervisor.limits.head_bytes:
+            self.refuse(HeadTooLarge(self.supervisor.limits.head_bytes))
+
+    def _parse(self, pending: list[bytes | memoryview]) -> None:
+        """Parse the last piece. What follows an offer of an upgrade is put back, after the same head without it."""
+        data = pending.pop()
         self._unparsed += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._go_on_without_upgrade(data[upgrade.args[0] :])
-        except httptools.HttpParserError:
-            self._refuse(HeadTooLarge(self.limit) if self._head > self.limit else NotHttp())
-        else:
-            if self._in_head and self._head + self._unparsed > self.limit:
-                self._refuse(HeadTooLarge(self.limit))
+            if self.parser.get_method() == b"CONNECT":
+                self.refuse(NotHttp())
+            else:
+                pending += [memoryview(data)[upgrade.args[0] :], self._head_without_upgrade()]
+        except httptools.HttpParserError as error:
+            # What a callback raised is the context of the parser's own error.
+            limit = error.__context__
+            self.refuse(limit if isinstance(limit, Refused) else NotHttp())
 
     def on_message_begin(self) -> None:
         """A head begins."""
-        self._head, self._unparsed, self._in_head = 0, 0, True
+        self._head, self._unparsed, self._reads = 0, 0, Waiting.HEAD
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -73,14 +101,42 @@ class HttpConnection(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A whole header."""
+        """A whole header, or trailer."""
         self._count(len(name) + len(value))
-        super().on_header(name, value)
+        if len(self.headers) == _MAX_HEADERS:
+            raise TooManyHeaders(_MAX_HEADERS)
+        if self._reads is Waiting.HEAD:  # nobody reads trailers, and the request has been handed out
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """The head is complete: the application is called."""
-        self._in_head = False
+        if len(self.pipeline) == _MAX_PIPELINED:
+            raise NotHttp  # of which the client learns by the end of the connection
+        self._reads, self._since = Waiting.BODY, self.loop.time()
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The whole request was read."""
+        self._reads = Waiting.NEXT_REQUEST
+        super().on_message_complete()
+
+    def waiting(self, now: float) -> tuple[Waiting, float]:
+        """See `connections.Connection`."""
+        if self._refused:
+            return Waiting.REFUSED, self._since
+        is_answering = self._is_answering() and self._reads is not Waiting.BODY
+        if is_answering or self.flow.read_paused:  # then the client waits for us
+            self._since = now
+        return (Waiting.RESPONSE if is_answering else self._reads), self._since
+
+    def abort(self) -> None:
+        """See `connections.Connection`."""
+        self._refused = True
+        self.transport.abort()
+
+    def _is_answering(self) -> bool:
+        cycle = self.cycle  # uvicorn's type leaves out that there is none at first
+        return cycle is not None and not cycle.response_complete  # pyright: ignore[reportUnnecessaryComparison]
 
     def _should_upgrade(self) -> bool:
         return True  # to the base class: nothing is done with this head, for it will be read again
@@ -88,28 +144,27 @@ class HttpConnection(HttpToolsProtocol):
     def _count(self, size: int) -> None:
         self._head += size
         self._unparsed = 0
-        if self._head > self.limit:
-            raise HeadTooLarge(self.limit)
+        if self._head > self.supervisor.limits.head_bytes:
+            raise HeadTooLarge(self.supervisor.limits.head_bytes)
 
-    def _go_on_without_upgrade(self, rest: bytes) -> None:
-        """Read the head once more without its offer, which a server is free to ignore; then the body is read too."""
-        method = self.parser.get_method()
-        if method == b"CONNECT":
-            self._refuse(NotHttp())
-            return
+    def _head_without_upgrade(self) -> bytes:
+        """The head that was read, without its offer, which a server is free to ignore; a new parser reads it."""
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
         lines = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
-        version = self.parser.get_http_version().encode()
-        head = b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, b"".join(lines))
         self.parser = httptools.HttpRequestParser(self)
-        self.data_received(head + rest)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, b"".join(lines))
 
-    def _refuse(self, error: Refused) -> None:
+    def refuse(self, error: Refused) -> None:
         """Answer without the application, and take nothing more."""
+        if self._refused:
+            return
         self._refused = True
-        self.logger.warning("refused: %s", error)
-        under_way = self.cycle  # uvicorn's type leaves out that there is none at first
-        if under_way is not None and under_way.response_started and not under_way.response_complete:  # pyright: ignore[reportUnnecessaryComparison]
-            self.transport.close()  # our words in the middle of another answer would be taken for a part of it
+        self._since = self.loop.time()
+        self.supervisor.log.warn(type(error).__name__, "refused", error=str(error))
+        answers_another = self._is_answering() and self._reads is not Waiting.BODY
+        if answers_another or (self._reads is Waiting.BODY and self.cycle.response_started):
+            self.transport.close()  # our words would be taken for a part of another answer, or for that answer
             return
         rendered = render(error)
         body = orjson.dumps(rendered.body)

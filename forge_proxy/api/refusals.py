@@ -71,3 +71,56 @@ class NotHttp(Refused):
 
     def __init__(self) -> None:
         super().__init__("this cannot be read as HTTP/1.1; the daemon itself speaks http, not https")
+
+
+class TooManyHeaders(Refused):
+    """The request has more than `limit` headers."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request has more than {limit} headers")
+
+
+class HeadTimeout(Refused):
+    """The request's line and headers were not complete after `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the request's headers were not complete after {seconds:g} s (server.header_timeout_seconds)")
+
+
+class BodyTimeout(Refused):
+    """Nothing of the request's body arrived for `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"nothing of the request's body arrived for {seconds:g} s (server.body_timeout_seconds)")
+
+
+class TooManyConnections(Refused):
+    """All connections that the limit of open files leaves room for are being answered."""
+
+    def __init__(self) -> None:
+        super().__init__("too many connections; retry later")
+
+
+class AmbiguousHeaders(Refused):
+    """A header that has one value by its definition was sent twice, or `Host` not at all."""
+
+
+class BodyEncoded(Refused):
+    """The request's body is compressed."""
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(f"the request's body is encoded as {encoding[:40]!r}; send it as it is, without compression")
+
+
+class TooManyValues(Refused):
+    """The request's body has more than `limit` JSON values."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request's body has more than the {limit} JSON values that a request may have")
+
+
+class NotJson(Refused):
+    """The request's body is a form."""
+
+    def __init__(self) -> None:
+        super().__init__("the request's body is a form; send JSON, with Content-Type: application/json")

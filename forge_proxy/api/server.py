@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from ipaddress import ip_address
+from typing import cast
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -15,6 +16,7 @@ from fastapi import FastAPI
 
 from forge_proxy.api.auth import read_keys
 from forge_proxy.api.config import ServerConfig, ServerConfigError
+from forge_proxy.api.connections import Connection, ConnectionLimits, ConnectionSupervisor, connection_limit
 from forge_proxy.api.origins import is_loopback
 from forge_proxy.api.protocol import http_protocol
 from forge_proxy.core.errors import ForgeError
@@ -28,10 +30,17 @@ class HttpServer(uvicorn.Server):
     """The HTTP server around an application. When told to stop it accepts no more, then waits for what is under way."""
 
     def __init__(self, app: FastAPI, config: ServerConfig) -> None:
+        limits = ConnectionLimits(
+            config.max_header_kb * 1024,
+            config.header_timeout_seconds,
+            config.body_timeout_seconds,
+            connection_limit(),
+        )
+        self._supervisor = ConnectionSupervisor(limits)
         super().__init__(
             uvicorn.Config(
                 app,
-                http=http_protocol(config.max_header_kb * 1024),
+                http=http_protocol(self._supervisor),
                 ws="none",
                 log_config=None,
                 access_log=False,
@@ -40,6 +49,13 @@ class HttpServer(uvicorn.Server):
                 timeout_graceful_shutdown=config.drain_seconds,
             )
         )
+
+    async def on_tick(self, counter: int) -> bool:
+        """uvicorn calls this ten times a second."""
+        if counter % 10 == 0:
+            connections = cast("Collection[Connection]", self.server_state.connections)
+            self._supervisor.close_overdue(connections, asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:

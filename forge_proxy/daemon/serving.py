@@ -13,6 +13,7 @@ import structlog
 import uvloop
 from structlog.typing import FilteringBoundLogger
 
+from forge_proxy.api.connections import raise_descriptor_limit
 from forge_proxy.api.server import listen
 from forge_proxy.backends.choose import refuse_contradictions
 from forge_proxy.daemon.whole import build
@@ -71,6 +72,7 @@ def run(read: Callable[[], Settings]) -> None:
     """Run the daemon in this process, until a signal ends it. Raises as `read`, `listen` and `assemble`."""
     settings = read()
     refuse_contradictions(settings.backend, settings.models)  # before anything is taken or started
+    raise_descriptor_limit()
     listener = listen(settings.server)
 
     async def main() -> None:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from structlog.typing import FilteringBoundLogger
 
@@ -24,7 +25,9 @@ from forge_proxy.daemon.assembly import Assembled, MonotonicClock, assemble
 from forge_proxy.daemon.runs import build_runs, resume
 from forge_proxy.engine.events import Event
 from forge_proxy.engine.held import Held
+from forge_proxy.engine.memory import MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Observer
+from forge_proxy.hardware.files import find_ram_mb
 from forge_proxy.reload import LiveSettings
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
@@ -132,7 +135,8 @@ async def build(
         door, guardrails = Door(settings.server), Held(settings.guardrails)
         live = LiveSettings(settings, read, guardrails, parts.engine, door)
         admin = _admin_parts(parts, guardrails, live, runs)
-        app = create_app(parts.engine, parts.backend, guardrails, settings.server, admin, door)
+        memory = MemoryBudget(memory_limit(settings.server.memory_mb, find_ram_mb(Path("/"))))
+        app = create_app(parts.engine, parts.backend, guardrails, settings.server, admin, door, memory)
         yield Daemon(parts, HttpServer(app, settings.server), live, runs, listener, log)
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
+from forge_proxy import __version__
 from tests.api.admin.world import world
 
 
@@ -63,6 +66,50 @@ async def test_the_page_runs_nothing_and_takes_nothing_from_elsewhere() -> None:
 
     assert page.status_code == 200
     assert "<script" not in page.text
-    assert not re.search(r'(src|href)="(?!/openapi\.json)', page.text)
+    assert not re.search(r'(src|href)="(?!/openapi\.json|#)', page.text)
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "PUT /admin/v1/budget" in page.text
+
+
+async def test_the_page_has_contents_that_lead_to_each_route_and_object() -> None:
+    async with world(server={"api_keys": ["sk-user"]}) as client:
+        described, page = (await client.get("/openapi.json")).json(), (await client.get("/docs")).text
+
+    operations = [operation for path in described["paths"].values() for operation in path.values()]
+    for name in [*(operation["operationId"] for operation in operations), *described["components"]["schemas"]]:
+        assert f'href="#{name}"' in page
+        assert page.count(f'id="{name}"') == 1
+
+
+@pytest.mark.parametrize("accept", ["text/html,application/xhtml+xml;q=0.9,*/*;q=0.8", "*/*", "application/json"])
+async def test_the_root_says_what_this_is_without_a_key(accept: str) -> None:
+    async with world(server={"api_keys": ["sk-user"]}) as client:
+        home = await client.get("/", headers={"accept": accept})
+
+    assert (home.status_code, home.headers["vary"]) == (200, "Accept")
+    assert __version__ in home.text
+    assert "/v1/chat/completions" in home.text
+    if "html" in accept:
+        assert home.text.startswith("<!doctype html>")
+        assert "default-src 'none'" in home.headers["content-security-policy"]
+    else:
+        assert home.json()["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("path", "near"),
+    [
+        ("/v1/chat/completion", "did you mean /v1/chat/completions?"),
+        ("/v1/model", "did you mean /v1/models?"),
+        ("/admin/v1/state", "did you mean /admin/v1/status?"),
+        ("/nowhere", "GET / lists the routes"),
+        (f"/{'x' * 9000}", "GET / lists the routes"),
+    ],
+)
+async def test_an_unknown_route_names_the_nearest(path: str, near: str) -> None:
+    async with world() as client:
+        answer = await client.post(path)
+
+    assert answer.status_code == 404
+    assert near in answer.json()["error"]["message"]
+    assert len(answer.text) < 500

@@ -8,23 +8,28 @@ from contextlib import aclosing
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from forge_proxy.api.bodies import LARGE, LargeBodies, LargeResponse, read_whole
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.disconnect import leaving_cancels
 from forge_proxy.api.errors import error_response
 from forge_proxy.api.identity import client_of, request_id_of
 from forge_proxy.api.openai.live import LiveAnswer, head_of
 from forge_proxy.api.openai.outcome import compacted_header, outcome_headers
+from forge_proxy.api.refusals import NotJson
 from forge_proxy.core.chat import ChatRequest
-from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.errors import ForgeError, InvalidRequest
 from forge_proxy.core.guardrails import GuardPolicy, Outcome, read_switches
+from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk, CompletionBuilder
 from forge_proxy.engine.answer import AnswerEvent, Engine
 from forge_proxy.engine.events import Compacted
 from forge_proxy.engine.held import Held
+from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.report import Report
 from forge_proxy.wire.openai.render import encode_completion
 from forge_proxy.wire.openai.request import decode_request, read_body
 
+_FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
 _CLIENT_LEFT = 499
 """nginx's status for a caller who is gone; nobody receives it."""
 
@@ -32,8 +37,10 @@ _CLIENT_LEFT = 499
 class ChatCompletions:
     """The endpoint: reads a request, lets the engine answer it, and sends that streamed or whole."""
 
-    def __init__(self, engine: Engine, policy: Held[GuardPolicy], config: ServerConfig) -> None:
+    def __init__(self, engine: Engine, policy: Held[GuardPolicy], config: ServerConfig, memory: MemoryBudget) -> None:
         self._engine = engine
+        self._memory = memory
+        self._large_bodies = LargeBodies()
         self._policy = policy
         self._config = config
 
@@ -42,19 +49,34 @@ class ChatCompletions:
         request_id = request_id_of(request)
         headers = {"x-request-id": request_id}
         try:
-            chat = decode_request(read_body(await request.body()))
+            chat = decode_request(await self._read(request))
             said = request.headers.get("x-forge-guardrails")
             policy = self._policy.now if said is None else narrowed(self._policy.now, said)
             answer = self._engine.answer(chat, policy, request_id=request_id, client=client_of(request))
             if chat.stream:
                 return LiveAnswer(answer, chat, request_id, self._config, headers)
             async with leaving_cancels(request.receive):
-                return await _whole(answer, chat, request_id, headers)
+                body, told = await _whole(answer, chat, request_id, headers)
+                if len(body) > LARGE:
+                    return LargeResponse(body, told, self._memory)
+                return Response(body, media_type="application/json", headers=told)
         except ForgeError as error:
             return error_response(error, headers)
         except ClientDisconnect:  # in the middle of the request
             pass
         return Response(status_code=_CLIENT_LEFT)
+
+    async def _read(self, request: Request) -> JsonObject:
+        """The body, parsed. As it was sent it is not kept."""
+        pieces = [await read_whole(request.receive)]
+        if len(pieces[0]) > LARGE:
+            return await self._large_bodies.parse(pieces)
+        try:
+            return read_body(pieces[0])
+        except InvalidRequest as error:
+            if request.headers.get("content-type", "").startswith(_FORMS):
+                raise NotJson from error
+            raise
 
 
 def narrowed(policy: GuardPolicy, said: str) -> GuardPolicy:
@@ -64,8 +86,8 @@ def narrowed(policy: GuardPolicy, said: str) -> GuardPolicy:
 
 async def _whole(
     answer: AsyncGenerator[AnswerEvent], chat: ChatRequest, request_id: str, headers: Mapping[str, str]
-) -> Response:
-    """The whole answer, made of the same chunks that a stream would have been."""
+) -> tuple[bytes, dict[str, str]]:
+    """The whole answer and its headers, made of the same chunks that a stream would have been."""
     chunks: list[Chunk] = []
     compacted: list[Compacted] = []
     report = Report(Outcome.PASSTHROUGH)
@@ -84,5 +106,4 @@ async def _whole(
         for chunk in chunks:
             builder.add(chunk)
         body = encode_completion(builder.completion(), head_of(chunks[0] if chunks else None, chat, request_id))
-    told = {**compacted_header(compacted), **outcome_headers(report)}
-    return Response(body, media_type="application/json", headers={**headers, **told})
+    return body, {**headers, **compacted_header(compacted), **outcome_headers(report)}

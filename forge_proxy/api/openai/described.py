@@ -15,7 +15,9 @@ _ERROR_WORDS = {
     401: "A key is needed: one of server.api_keys.",
     403: "Not from there: a foreign page or host.",
     404: "No such model: `model_not_found`.",
-    413: "The body is larger than server.max_body_mb.",
+    408: "The request did not arrive in time.",
+    413: "The body is larger than server.max_body_mb or server.memory_mb allow, or has more than 250,000 JSON values.",
+    415: "The body is compressed, or a form.",
     429: "Too many wait for the model server; `Retry-After` says when to come again.",
     502: (
         "The model server cannot be reached or failed (`backend_unreachable`, `backend_broke_off`, `backend_error`), a "
@@ -25,7 +27,8 @@ _ERROR_WORDS = {
     ),
     503: (
         "The daemon is stopping (`stopping`), or the model server is loading, restarting or down (`backend_loading`, "
-        "`backend_restarting`, `backend_down`), or this one of several models could not be loaded (`model_not_loaded`)."
+        "`backend_restarting`, `backend_down`), or this one of several models could not be loaded "
+        "(`model_not_loaded`), or requests fill server.memory_mb (`memory_full`)."
     ),
     504: "The model server said nothing for backend.silence_seconds.",
 }
@@ -145,6 +148,11 @@ SCHEMAS: dict[str, Any] = {
         "The models that are served.", ["object", "data"],
         object=_text("", "list"), data={"type": "array", "items": {"$ref": "#/components/schemas/Model"}},
     ),
+    "Home": _object(
+        "What this is.", ["name", "version", "status", "links"],
+        name=_text(""), version=_text(""), status=_text("Of the model server."),
+        links={"type": "object", "description": "Paths, and what they are for.", "additionalProperties": True},
+    ),
     "Health": _object("How it is.", ["status"], status=_text(""), detail=_text("")),
     "Unhealthy": _object("Why not, as llama-server says it.", ["error"], error=_object("", [], message=_text(""))),
 }  # fmt: skip
@@ -175,7 +183,7 @@ _CHAT: dict[str, Any] = {
             ),
             "headers": {name: {"description": words, "schema": {"type": "string"}} for name, words in _OUTCOME.items()},
         },
-        **_errors(400, 401, 403, 404, 413, 429, 502, 503, 504),
+        **_errors(400, 401, 403, 404, 408, 413, 415, 429, 502, 503, 504),
     },
 }  # fmt: skip
 
@@ -201,6 +209,11 @@ PATHS: dict[str, Any] = {
     "/v1/models/{id}": _get(
         "get_model", "One model", {"200": _answer("Model", "It."), **_OF_MODELS, **_errors(404)}, "models",
         [{"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}],
+    ),
+    "/": _get(
+        "home", "What this is, in which state, and where to go from here",
+        {"200": _answer("Home", "JSON, or a page for browsers.", **{"text/html": {"schema": {"type": "string"}}})},
+        "health",
     ),
     "/health": _get(
         "health", "Whether a model answers, as llama-server says it",

@@ -43,8 +43,8 @@ def flag(body: JsonObject, key: str, at: str, default: bool) -> bool:  # the def
     return value
 
 
-def count(body: JsonObject, key: str, least: int) -> int | None:
-    """A whole number of at least `least`; null counts as missing."""
+def count(body: JsonObject, key: str, least: int, most: int | None = None) -> int | None:
+    """An integer from `least` to `most`; null counts as missing."""
     value = body.get(key)
     if value is None:
         return None
@@ -54,6 +54,8 @@ def count(body: JsonObject, key: str, least: int) -> int | None:
         refuse(key, "an integer", value)
     if value < least:
         raise InvalidRequest(key, f"expected at least {least}, got {value}")
+    if most is not None and value > most:
+        raise InvalidRequest(key, f"expected at most {most}, got {value}")
     return value
 
 

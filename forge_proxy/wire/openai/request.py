@@ -13,8 +13,23 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.wire.body import is_out_of_memory
 from forge_proxy.wire.openai import fields
 
+MAX_CHOICES = 128
+"""Largest `n`, as OpenAI documents it: each choice of a guarded request has a stream gate of its own."""
+MAX_TOOLS = 1024
+"""Tools of one request. OpenAI takes 128; what is done for each of them holds the event loop up."""
+MAX_TOOL_NAME = 256
+"""Characters of a tool's name. OpenAI takes 64; the rescue parser keeps the beginnings of names."""
+ROLES = ("developer", "system", "user", "assistant", "tool", "function")
+"""The roles of OpenAI's API."""
+_TEMPLATE_ROLES = (
+    "available_tools", "context", "control", "document", "documents", "ipython", "latest_reminder", "observation",
+    "tool_response", "tools",
+)  # fmt: skip
+_KNOWN_ROLES = frozenset(ROLES + _TEMPLATE_ROLES)
+"""The roles above, and those that chat templates of published models know besides them (Llama, GLM, Granite)."""
+_MAX_LISTED_NAMES = 20
 
-def read_body(raw: bytes) -> JsonObject:
+def read_body(raw: bytes | bytearray) -> JsonObject:
     """The JSON object of a request body. Raises `InvalidRequest` or `OutOfMemory`."""
     try:
         value: Json = orjson.loads(raw)
@@ -46,7 +61,7 @@ def decode_request(body: JsonObject) -> ChatRequest:
         parallel=fields.flag(body, "parallel_tool_calls", "parallel_tool_calls", default=True),
         stream=fields.flag(body, "stream", "stream", default=False),
         include_usage=fields.flag(options or {}, "include_usage", "stream_options.include_usage", default=False),
-        choices=fields.count(body, "n", least=1) or 1,
+        choices=fields.count(body, "n", least=1, most=MAX_CHOICES) or 1,
         # llama.cpp takes -1 for "no limit"
         limit=min((limit for limit in limits if limit >= 0), default=None),
     )
@@ -60,13 +75,17 @@ def _messages(body: JsonObject) -> list[JsonObject]:
         raise InvalidRequest("messages", "expected at least one message")
     for index, message in enumerate(messages):
         content, role = message.get("content"), message.get("role")
-        if not (role and isinstance(role, str) and isinstance(content, str) and "tool_calls" not in message):
+        if not (
+            isinstance(role, str) and role in _KNOWN_ROLES and isinstance(content, str) and "tool_calls" not in message
+        ):
             _check_message(message, f"messages[{index}]")
     return messages
 
 
 def _check_message(message: JsonObject, at: str) -> None:
-    fields.text(message, "role", f"{at}.role")  # which roles there are is for the model's template to say
+    role = fields.text(message, "role", f"{at}.role")
+    if role not in _KNOWN_ROLES and not role.startswith("document "):  # Granite's documents: "document 1"
+        raise InvalidRequest(f"{at}.role", f"expected one of {', '.join(ROLES)}; got {role[:40]!r}")
     content = message.get("content")
     if is_list(content):
         for number, part in enumerate(content):
@@ -80,7 +99,10 @@ def _check_message(message: JsonObject, at: str) -> None:
 def _tools(body: JsonObject) -> list[ToolSpec]:
     """The function tools. Tools of other types are not ours to judge: a request with one of them passes through."""
     tools: list[ToolSpec] = []
-    for index, tool in enumerate(fields.objects(body, "tools", "tools")):
+    listed = fields.objects(body, "tools", "tools")
+    if len(listed) > MAX_TOOLS:
+        raise InvalidRequest("tools", f"expected at most {MAX_TOOLS} tools, got {len(listed)}")
+    for index, tool in enumerate(listed):
         if tool.get("type") != "function":
             fields.text(tool, "type", f"tools[{index}].type")
             return []
@@ -95,6 +117,9 @@ def _tool(tool: JsonObject, index: int) -> ToolSpec:
     name, description, schema = function.get("name"), function.get("description"), function.get("parameters")
     if not isinstance(name, str) or not name:
         name = fields.text(function, "name", f"tools[{index}].function.name")
+    if len(name) > MAX_TOOL_NAME:
+        why = f"expected at most {MAX_TOOL_NAME} characters, got {len(name)}"
+        raise InvalidRequest(f"tools[{index}].function.name", why)
     if schema is None:
         schema = True
     elif not is_object(schema) and not isinstance(schema, bool):
@@ -148,5 +173,7 @@ def _known(names: tuple[str, ...], tools: tuple[ToolSpec, ...]) -> tuple[str, ..
     offered = {tool.name for tool in tools}
     for name in names:
         if tools and name not in offered:
-            raise InvalidRequest("tool_choice", f"no tool {name!r} in tools; there is {', '.join(sorted(offered))}")
+            listed = ", ".join(sorted(offered)[:_MAX_LISTED_NAMES])
+            more = ", ..." if len(offered) > _MAX_LISTED_NAMES else ""
+            raise InvalidRequest("tool_choice", f"no tool {name[:MAX_TOOL_NAME]!r} in tools; there is {listed}{more}")
     return names

@@ -1,0 +1,135 @@
+"""Which client connections may stay open: closes those that keep the daemon waiting, and the oldest idle ones when file
+descriptors run short. `protocol.py` reports what a connection waits for; nothing here reads or parses.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import sys
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from forge_proxy.api.refusals import BodyTimeout, HeadTimeout, Refused
+
+_LOG = logging.getLogger("forge_proxy.api")
+_WANTED_DESCRIPTORS = 65_536
+"""Enough for every daemon; far below the hard limit of systems where closing all descriptors takes seconds."""
+_RESERVED_DESCRIPTORS = 48
+"""For the log, the store, the model server's pipes, MCP servers and the event loop itself."""
+_LOG_SECONDS = 10.0
+_CLOSED_AT_ONCE = 16
+"""One in so many connections is closed when there are too many: looking through all of them costs time."""
+
+
+class Waiting(IntEnum):
+    """What a connection waits for; those that come first are closed first."""
+
+    REFUSED = 0
+    """To be closed: a refusal was sent."""
+    NEXT_REQUEST = 1
+    FIRST_BYTE = 2
+    HEAD = 3
+    BODY = 4
+    RESPONSE = 5
+    """Not for the client. Never closed."""
+
+
+class Connection(Protocol):
+    """A client connection, as this module sees it."""
+
+    def waiting(self, now: float) -> tuple[Waiting, float]:
+        """What it waits for, and since when."""
+        ...
+
+    def refuse(self, error: Refused) -> None:
+        """Answer with an error, if that can still be done, and close."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Limits of one connection, and of their number."""
+
+    head_bytes: int
+    head_seconds: float = 10.0
+    body_seconds: float = 30.0
+    connections: int = sys.maxsize
+
+
+def raise_descriptor_limit() -> None:
+    """Raise this process's soft limit of open files towards the hard one. Each request under way needs two."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _WANTED_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _WANTED_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def connection_limit() -> int:
+    """How many client connections the limit of open files leaves room for, each with one to the model server."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else max(8, (soft - _RESERVED_DESCRIPTORS) // 2)
+
+
+class RateLimitedLog:
+    """Logs the first message of each kind, then at most one in ten seconds with the number of those left out."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._logged_at: dict[str, float] = {}
+        self._omitted: dict[str, int] = {}
+
+    def warn(self, kind: str, event: str, **fields: object) -> None:
+        """Log a warning about something of that kind."""
+        now = self._clock()
+        if now - self._logged_at.get(kind, float("-inf")) < _LOG_SECONDS:
+            self._omitted[kind] = self._omitted.get(kind, 0) + 1
+            return
+        self._logged_at[kind] = now
+        omitted = self._omitted.pop(kind, 0)
+        said = {"event": event, **fields, **({"omitted": omitted} if omitted else {})}
+        _LOG.warning("%s: %s", event, fields.get("error", ""), extra={"said": said})
+
+
+class ConnectionSupervisor:
+    """Closes connections by their limits. One for each server."""
+
+    def __init__(self, limits: ConnectionLimits, log: RateLimitedLog | None = None) -> None:
+        self.limits = limits
+        self.log = log or RateLimitedLog()
+
+    def close_overdue(self, connections: Collection[Connection], now: float) -> None:
+        """Close those whose client is overdue. To be called about once a second."""
+        for connection in tuple(connections):
+            waiting, since = connection.waiting(now)
+            if waiting is Waiting.BODY and now - since > self.limits.body_seconds:
+                connection.refuse(BodyTimeout(self.limits.body_seconds))
+            elif waiting is Waiting.HEAD and now - since > self.limits.head_seconds:
+                connection.refuse(HeadTimeout(self.limits.head_seconds))
+            elif waiting < Waiting.HEAD and now - since > self.limits.head_seconds:
+                connection.abort()  # nothing was asked: there is nothing to answer
+
+    def has_room(self, connections: Collection[Connection], now: float) -> bool:
+        """Whether one more connection, which is among them already, can be served.
+
+        If there are too many, the oldest of those that wait for their clients are closed.
+        """
+        if len(connections) <= self.limits.connections:
+            return True
+        states = [(*one.waiting(now), place, one) for place, one in enumerate(connections)]
+        idle = sorted(state for state in states if state[0] < Waiting.RESPONSE and state[1] < now)
+        closed = idle[: max(1, self.limits.connections // _CLOSED_AT_ONCE)]
+        for *_, connection in closed:
+            connection.abort()
+        self.log.warn(
+            "connections", "too many connections", connections=len(connections), limit=self.limits.connections,
+            closed=len(closed), error="the limit of open files leaves room for no more; raise it (ulimit -n)",
+        )  # fmt: skip
+        return bool(closed)

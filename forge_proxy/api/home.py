@@ -1,0 +1,51 @@
+"""`GET /`: what this is, in which state, and where to go from here. For browsers as a page, else as JSON."""
+
+from __future__ import annotations
+
+from html import escape
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from forge_proxy import __version__
+from forge_proxy.api.docs import CONTENT_SECURITY, STYLE
+from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.engine.ports import Backend
+
+_LINKS = {
+    "/v1/chat/completions": "chat completions; the base URL for clients ends with /v1",
+    "/v1/models": "the models",
+    "/docs": "the API, described for people",
+    "/openapi.json": "the API, described for tools",
+    "/health": "whether the model server answers",
+    "/admin/v1/status": "the state in detail; may need an admin key",
+}
+
+
+class HomePage:
+    """The endpoint."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    async def show(self, request: Request) -> Response:
+        """The page, or the same as JSON."""
+        health = await self._backend.health()
+        headers = {"vary": "Accept", "x-forge-proxy": __version__}
+        if "text/html" in request.headers.get("accept", ""):
+            return HTMLResponse(_page(health.status), headers={**headers, **CONTENT_SECURITY})
+        home: JsonObject = {
+            "name": "forge-proxy", "version": __version__, "status": health.status, "links": dict(_LINKS),
+        }  # fmt: skip
+        return JSONResponse(home, headers=headers)
+
+
+def _page(status: str) -> str:
+    rows = "".join(
+        f'<tr><td><a href="{escape(path)}">{escape(path)}</a><td>{escape(words)}' for path, words in _LINKS.items()
+    )
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>forge-proxy</title><style>{STYLE}</style>'
+        f"<h1>forge-proxy {escape(__version__)}</h1><p>Model server: <code>{escape(status)}</code></p>"
+        f"<table>{rows}</table>"
+    )

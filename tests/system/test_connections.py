@@ -1,0 +1,158 @@
+"""Connections of a real daemon that keep it waiting, come by the hundred, or send more than one request at a time."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Generator
+from contextlib import ExitStack
+from http.client import HTTPResponse
+
+import httpx
+import pytest
+
+from tests.fakes.processes import Process, daemon
+from tests.system.asking import PATH, ask
+from tests.system.test_door import BODY, answer, connected, post
+
+TIMEOUTS = {"FORGE_PROXY_SERVER__HEADER_TIMEOUT_SECONDS": "1", "FORGE_PROXY_SERVER__BODY_TIMEOUT_SECONDS": "1"}
+GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.fixture(scope="module")
+def impatient(server: Process) -> Generator[Process]:
+    with daemon("--backend-url", server.url, env=TIMEOUTS) as process:
+        yield process
+
+
+@pytest.mark.parametrize(
+    "head", [GET + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n", GET + b"\r\n"], ids=["h2c", "plain"]
+)
+def test_500_pipelined_requests_are_all_answered(proxy: Process, head: bytes) -> None:
+    with connected(proxy) as connection:
+        connection.sendall(head * 499 + GET + b"Connection: close\r\n\r\n")
+        said = b"".join(iter(lambda: connection.recv(65536), b""))
+
+    assert said.count(b"HTTP/1.1 200 OK") == 500
+    assert "Traceback" not in proxy.printed
+
+
+def test_thousands_of_pipelined_requests_end_the_connection(proxy: Process) -> None:
+    with connected(proxy) as connection:
+        connection.sendall((GET + b"\r\n") * 4000)
+        said = b"".join(iter(lambda: _received(connection), b""))
+
+    assert said.count(b"HTTP/1.1 200 OK") < 4000
+    assert httpx.get(f"{proxy.url}/healthz").status_code == 200
+
+
+def _received(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(65536)
+    except ConnectionResetError:
+        return b""
+
+
+def test_a_head_of_a_hundred_headers_is_read_and_one_more_is_a_431(proxy: Process) -> None:
+    heads = [GET + b"a:b\r\n" * number + b"\r\n" for number in (99, 100)]
+    answers: list[tuple[int, bytes]] = []
+    for head in heads:
+        with connected(proxy) as connection:
+            connection.sendall(head)
+            answers.append(answer(connection))
+
+    assert [status for status, _ in answers] == [200, 431]
+    assert b"more than 100 headers" in answers[1][1]
+
+
+@pytest.mark.parametrize(
+    ("sent", "setting"),
+    [
+        (GET, "server.header_timeout_seconds"),
+        (b"GET ", "server.header_timeout_seconds"),
+        (post("Content-Length: 100") + b'{"model"', "server.body_timeout_seconds"),
+        (post("Transfer-Encoding: chunked") + b"5\r\nabc", "server.body_timeout_seconds"),
+    ],
+    ids=["head", "first word", "body", "chunk"],
+)
+def test_a_request_that_does_not_arrive_is_a_408(impatient: Process, sent: bytes, setting: str) -> None:
+    with connected(impatient) as connection:
+        connection.sendall(sent)
+        status, said = answer(connection)
+
+        assert connection.recv(10) == b""
+    assert (status, json.loads(said)["error"]["code"]) == (408, "request_timeout")
+    assert setting in json.loads(said)["error"]["message"]
+
+
+def test_a_connection_on_which_nothing_is_sent_is_closed_without_a_word(impatient: Process) -> None:
+    with connected(impatient) as connection:
+        assert connection.recv(10) == b""
+
+
+def test_line_breaks_do_not_keep_a_connection_open(impatient: Process) -> None:
+    with connected(impatient) as connection:
+        connection.sendall(GET + b"\r\n")
+        answer(connection)
+        connection.sendall(b"\r\n")
+
+        assert _received(connection) == b""
+
+
+def test_a_body_that_comes_slowly_is_read_to_its_end(impatient: Process) -> None:
+    step = len(BODY) // 4 + 1
+    with connected(impatient) as connection:
+        connection.sendall(post(f"Content-Length: {len(BODY)}"))
+        for at in range(0, len(BODY), step):
+            time.sleep(0.6)  # 2.4 s in all: each piece within the limit
+            connection.sendall(BODY[at : at + step])
+
+        assert answer(connection)[0] == 200
+
+
+def test_an_answer_that_takes_longer_than_the_limits_is_not_cut(impatient: Process) -> None:
+    body = json.dumps(ask("stalls", stream=True)).encode()
+    with connected(impatient) as connection:
+        connection.sendall(post(f"Content-Length: {len(body)}") + body)
+        while b'"one "' not in connection.recv(4096):
+            pass
+        connection.settimeout(3)
+
+        with pytest.raises(TimeoutError):
+            connection.recv(4096)
+
+
+def test_hundreds_of_slow_heads_do_not_lock_honest_clients_out(server: Process) -> None:
+    process = Process("tests.fakes.few_descriptors", "256", "serve", "--port", "0", "--backend-url", server.url)
+    try:
+        process.url = str(process.wait_for("listening")["url"]).removesuffix("/v1")
+        with ExitStack() as stack:
+            for _ in range(300):
+                stack.enter_context(connected(process)).sendall(GET)
+            statuses = [httpx.post(f"{process.url}{PATH}", json=ask("says")).status_code for _ in range(20)]
+
+        assert statuses == [200] * 20
+        assert "limit of open files" in process.wait_for("too many connections", level="warning")["error"]
+        assert process.printed.count("too many connections") < 5
+    finally:
+        process.stop()
+
+
+def test_connections_that_are_all_being_answered_leave_new_ones_a_503(server: Process) -> None:
+    process = Process("tests.fakes.few_descriptors", "64", "serve", "--port", "0", "--backend-url", server.url)
+    body = json.dumps(ask("stalls", stream=True)).encode()
+    try:
+        process.url = str(process.wait_for("listening")["url"]).removesuffix("/v1")
+        with ExitStack() as stack:
+            for _ in range(8):
+                stalling = stack.enter_context(connected(process))
+                stalling.sendall(post(f"Content-Length: {len(body)}") + body)
+                HTTPResponse(stalling).begin()
+            refused = stack.enter_context(connected(process))
+            status, said = answer(refused)
+
+        assert (status, json.loads(said)["error"]["code"]) == (503, "too_many_connections")
+        assert httpx.get(f"{process.url}/healthz").status_code == 200
+    finally:
+        process.stop()
