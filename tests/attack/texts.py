@@ -67,6 +67,7 @@ PATTERNS: tuple[tuple[str, Callable[[int], str]], ...] = (
     ("function tags with parameters", _counted("<function=get_weather><parameter=a>%")),
     ("parameters", _counted("<parameter=a%>x", lead="<function=get_weather>")),
     ("parameters without a closer", _counted("<parameter=a%>x</parameter>", lead="<function=get_weather>")),
+    ("parameters with name spaces", _counted("<x%:parameter=a>y", lead="<function=get_weather>")),
     ("nested functions", _repeated("<function=a><parameter=p>", lead="<function=a><parameter=p>")),
     ("closing parameters", _counted("</parameter>%", lead="<function=a><parameter=p>")),
     ("argument pairs", _counted("<arg_key>k%</arg_key><arg_value>", lead="<tool_call>get_weather\n")),

@@ -133,7 +133,7 @@ class Scan:
             return self._go_on_thinking(self._thought)
         text, at = self._text, self._at
         first = self._first and not text[:at].strip()
-        if first and self._openers.at_start(text):
+        if first and self._openers.begins_with_call(text):
             return self._take_suspect(judge_start(Walk(text, self._look, ended=False), at, text))
         place = self._openers.find(text, at)
         held, unfinished = self._held_from(at, first=first)
