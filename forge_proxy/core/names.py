@@ -1,26 +1,67 @@
-"""Which offered tool a model meant by a name."""
+"""Which of the offered tools is meant by a name, as models write it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from bisect import bisect_left
+from collections.abc import Collection, Iterable
+
+from forge_proxy.core.bounded_cache import BoundedCache
 
 _TWICE = re.compile(r"([\w-]+)[.:/]\1\Z")
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "functions:", "tools:")
+_KEPT = 4_000_000
+_OVERHEAD = 200
+"""Characters that an entry of an index costs beside its name."""
+
+
+class OfferedNames:
+    """The names of the offered tools, sorted, with an index of their spellings."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.sorted = sorted({*names})
+        self._names = frozenset(self.sorted)
+        self._folded: dict[str, str | None] = {}
+        """By its spelling without case; None where several names are spelled so."""
+        for name in self.sorted:
+            folded = name.casefold()
+            self._folded[folded] = None if folded in self._folded else name
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def any_begins_with(self, begun: str) -> bool:
+        """Whether an offered name begins so, or is that."""
+        at = bisect_left(self.sorted, begun)
+        return at < len(self.sorted) and self.sorted[at].startswith(begun)
+
+    def resolve(self, said: str) -> str | None:
+        """The one offered name that `said` is, exactly or but for case and a prefix such as `functions.`; else None."""
+        if said in self._names:
+            return said
+        whole = said.strip()
+        prefix = next((prefix for prefix in _PREFIXES if whole.startswith(prefix)), "")
+        bare = whole.removeprefix(prefix)
+        for meant in (whole, bare):
+            if meant in self._names:
+                return meant
+        twice = _TWICE.match(whole)  # a name space of the same name, as some templates write it: `read.read`
+        if twice and twice[1] in self._names:
+            return twice[1]
+        spellings = {whole.casefold(), bare.casefold()} & self._folded.keys()
+        alike = {self._folded[spelling] for spelling in spellings}
+        return alike.pop() if len(alike) == 1 else None
+
+
+_cache: BoundedCache[tuple[str, ...], OfferedNames] = BoundedCache(_KEPT)
+
+
+def offered_names(names: tuple[str, ...]) -> OfferedNames:
+    """The index of these names; kept, since an agent offers the same tools with every request."""
+    weight = sum(map(len, names)) + _OVERHEAD * len(names)
+    return _cache.get(names, weight, lambda: OfferedNames(names))
 
 
 def resolve_name(said: str, names: Collection[str]) -> str | None:
-    """The one offered name that `said` is, exactly or but for case and a prefix such as `functions.`; else None."""
-    if said in names:
-        return said
-    whole = said.strip()
-    prefix = next((prefix for prefix in _PREFIXES if whole.startswith(prefix)), "")
-    bare = whole.removeprefix(prefix)
-    for meant in (whole, bare):
-        if meant in names:
-            return meant
-    twice = _TWICE.match(whole)  # a name space of the same name, as some templates write it: `read.read`
-    if twice and twice[1] in names:
-        return twice[1]
-    alike = {name for name in names if name.casefold() in (whole.casefold(), bare.casefold())}
-    return alike.pop() if len(alike) == 1 else None
+    """See `OfferedNames.resolve`."""
+    return said if said in names else offered_names(tuple(names)).resolve(said)

@@ -36,6 +36,17 @@ def _counted(unit: str, *, lead: str = "") -> Callable[[int], str]:
     return text
 
 
+def _nested(opening: str, closing: str, *, lead: str = "", most: int = 300) -> Callable[[int], str]:
+    """Levels inside each other, the innermost one filled up to the size."""
+
+    def text(size: int) -> str:
+        levels = min(most, size // (2 * (len(opening) + len(closing))))
+        room = size - len(lead) - levels * (len(opening) + len(closing)) - 2
+        return lead + opening * levels + '"' + "x" * max(0, room) + '"' + closing * levels
+
+    return text
+
+
 PATTERNS: tuple[tuple[str, Callable[[int], str]], ...] = (
     ("special openers", _counted("<|% ")),
     ("special openers in a row", _repeated("<|")),
@@ -56,6 +67,7 @@ PATTERNS: tuple[tuple[str, Callable[[int], str]], ...] = (
     ("function tags with parameters", _counted("<function=get_weather><parameter=a>%")),
     ("parameters", _counted("<parameter=a%>x", lead="<function=get_weather>")),
     ("parameters without a closer", _counted("<parameter=a%>x</parameter>", lead="<function=get_weather>")),
+    ("parameters with name spaces", _counted("<x%:parameter=a>y", lead="<function=get_weather>")),
     ("nested functions", _repeated("<function=a><parameter=p>", lead="<function=a><parameter=p>")),
     ("closing parameters", _counted("</parameter>%", lead="<function=a><parameter=p>")),
     ("argument pairs", _counted("<arg_key>k%</arg_key><arg_value>", lead="<tool_call>get_weather\n")),
@@ -107,5 +119,16 @@ PATTERNS: tuple[tuple[str, Callable[[int], str]], ...] = (
     ("plain text", _counted("The weather in Oslo was fine on day %. ")),
     ("lines of text", _counted("The weather in Oslo was fine on day %.\n")),
     ("tables", _counted("| <tool_call> | % |\n")),
+    ("calls on lines", _counted("\nget_weather(a=%)")),
+    ("called names on lines", _repeated("\nget_weather()")),
+    ("whole objects on lines", _counted('\n{"name": "get_weather", "arguments": {"a": %}}')),
+    ("whole calls", _counted('<tool_call>{"name": "get_weather", "arguments": {"a": %}}</tool_call>')),
+    ("calls without a closer", _counted('<tool_call>{"name": "get_weather", "arguments": {"a": %}}')),
+    ("whole tagged calls", _counted("<function=get_weather><parameter=a>%</parameter></function>")),
+    ("cut tagged calls", _counted("<tool_call>get_weather<parameter=a>% ")),
+    ("cut paired calls", _counted("<tool_call>get_weather<arg_key>a</arg_key><arg_value>% ")),
+    ("nested lists in a sentence", _nested('[{"name":"a","arguments":{"q":', "}}]", lead="x ")),
+    ("one line in a fence", _repeated("a <b", lead="```\n")),
+    ("one line behind a backtick", _counted("a%<|x ", lead="`")),
     ("quoted openers", _counted('"<tool_call>" %')),
 )

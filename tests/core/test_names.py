@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Iterable
+
 import pytest
 
-from forge_proxy.core.names import resolve_name
+from forge_proxy.core import names as names_module
+from forge_proxy.core.bounded_cache import BoundedCache
+from forge_proxy.core.names import OfferedNames, resolve_name
+from forge_proxy.core.rescue import Scan, rescue
 
 OFFERED = ("get_weather", "Search", "search", "tools.list", "Notes.Add", "a-b/c.d")
 
@@ -41,3 +47,65 @@ def test_a_name_that_is_unclear_or_unknown_is_none(said: str) -> None:
 
 def test_a_tool_that_is_offered_twice_is_one_tool() -> None:
     assert resolve_name("ADD", ["add", "add"]) == "add"
+
+
+def test_many_long_names_cost_memory_in_proportion_to_their_length() -> None:
+    names = tuple(f"{number}{'n' * 5_000}" for number in range(40))
+
+    tracemalloc.start()
+    try:
+        rescue("Hi. <tool_call>", (*names, "n" * 40_000))
+        Scan((*names, "n" * 40_000)).feed("nnn")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert most < 20_000_000
+
+
+def test_a_long_name_is_called_by_markup_that_names_it() -> None:
+    name = "n" * 300
+
+    assert [call.call.tool for call in rescue(f'<tool_call>{{"name": "{name}"}}</tool_call>', (name,)).calls] == [name]
+
+
+@pytest.mark.parametrize("name", ["a/b", "get", "x:1", "functions.x", "server.tool-1"])
+def test_a_name_is_known_where_a_text_begins_with_it(name: str) -> None:
+    found = rescue(f'{name}{{"a": 1}}', (name, "a", "zz")).calls
+
+    assert [call.call.tool for call in found] == [name]
+
+
+def test_many_tools_and_many_unknown_names_cost_no_comparison_of_all_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    class Counted(OfferedNames):
+        def __init__(self, names: Iterable[str]) -> None:
+            super().__init__(names)
+            made.append(len(self.sorted))
+
+    monkeypatch.setattr(names_module, "OfferedNames", Counted)
+    names = tuple(f"counted_{number}" for number in range(3_000))
+    for _ in range(20):
+        rescue("".join(f"<x{number}>" for number in range(100)), names)
+
+    assert made == [3_000]
+
+
+def test_the_cache_holds_no_more_than_its_limit() -> None:
+    cache: BoundedCache[str, str] = BoundedCache(1_000)
+    made: list[str] = []
+
+    def get(key: str) -> str:
+        return cache.get(key, len(key), lambda: made.append(key) or key)
+
+    for number in range(100):
+        get(f"{number:0100}")
+    assert (len(cache), cache.weight) == (10, 1_000)
+
+    get(f"{90:0100}")
+    get(f"{100:0100}")
+    assert (made.count(f"{90:0100}"), len(cache)) == (1, 10)
+
+    get("x" * 900)
+    assert len(cache) == 10

@@ -9,7 +9,7 @@ import re
 from forge_proxy.core.rescue.headers import THINK_CLOSE, THINK_OPEN, read_header
 from forge_proxy.core.rescue.look import Look
 from forge_proxy.core.rescue.markup import ARGUMENT_TOKEN, INVOKE, MINIMAX, NOISE, OPENER
-from forge_proxy.core.rescue.openers import FENCE, openers
+from forge_proxy.core.rescue.openers import FENCE, NameBefore, openers
 from forge_proxy.core.rescue.quotes import Quotes
 
 _FENCE_REACH = 80
@@ -63,7 +63,7 @@ class Around:
             return place, None
         start = place
         if ARGUMENT_TOKEN.match(text, place) and (name := self.name_before(place, low)):
-            start = name.start()
+            start = name.start
         elif self.functools(place, low):
             start = place - len(FUNCTOOLS)
         fence = FENCE.search(text, max(low, start - _FENCE_REACH), start)
@@ -71,7 +71,7 @@ class Around:
             return fence.start(), fence.start()
         return (start - len(MINIMAX) if text.endswith(MINIMAX, low, start) else start), None
 
-    def name_before(self, place: int, low: int) -> re.Match[str] | None:
+    def name_before(self, place: int, low: int) -> NameBefore | None:
         """The offered name that stands before a token."""
         return self._openers.name_before(self._text, max(low, place - _REACH), place)
 

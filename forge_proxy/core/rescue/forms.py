@@ -45,7 +45,7 @@ def was_begun(text: str, at: int, look: Look) -> bool:
     between = BETWEEN.match(text, name.end())
     end = between.end() if between else name.end()
     if end == len(text):  # the answer ends with the name, or in the middle of it
-        return any(offered.startswith(name["name"].removeprefix("functions.")) for offered in look.names)
+        return look.may_begin_name(name["name"].removeprefix("functions."))
     if text.startswith("<", end):
         return not text.startswith("</", end)
     return text.startswith("{", end) or text.startswith("(", name.end())

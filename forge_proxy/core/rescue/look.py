@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property
 
-from forge_proxy.core.names import resolve_name
+from forge_proxy.core.names import offered_names
 from forge_proxy.core.rescue.unread import past_brackets
 
 Mender = Callable[[str], "str | None"]
@@ -23,6 +22,7 @@ class Look:
 
     def __init__(self, names: Iterable[str], mend: Mender | None = None) -> None:
         self.names = tuple(sorted(names))
+        self._offered = offered_names(self.names)
         self.mend = mend
         """The last resort, for a look that nobody waits for."""
         self.effort = THOROUGH if mend else LIGHT
@@ -51,17 +51,17 @@ class Look:
             self._asked, self._past = key, past_brackets(text, at, self.effort + 1)
         return self._past
 
-    @cached_property
-    def _offered(self) -> frozenset[str]:
-        return frozenset(self.names)
-
     def name(self, said: str) -> str | None:
         """The offered tool that is meant by `said`."""
         if said in self._offered:
             return said
         if said not in self._said:
-            self._said[said] = resolve_name(said, self.names)
+            self._said[said] = self._offered.resolve(said)
         return self._said[said]
+
+    def may_begin_name(self, begun: str) -> bool:
+        """Whether the name of an offered tool begins so."""
+        return self._offered.any_begins_with(begun)
 
     def may_try(self, length: int) -> bool:
         """Whether so much broken text may still be read; if not, something is left unread."""

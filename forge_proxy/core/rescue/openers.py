@@ -8,9 +8,10 @@ beginning of such a place.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
+from typing import NamedTuple
 
+from forge_proxy.core.names import offered_names
 from forge_proxy.core.rescue.calls import ARGUMENT_KEYS, NAME_KEYS
 
 _KEYS = "|".join(
@@ -41,53 +42,78 @@ _TOKEN_BEFORE = re.compile(r"(?:<\w{1,16}>|\]<\]minimax\[>\[)\s{0,4}\Z")
 _WORD = re.compile(r"[\w.:/-]+")
 _ANNOUNCING = ("Action:", "Call:", "TOOL_CALL", "call:")
 _HEADS = ("Action:", "Call:", "TOOL_CALL\n")
+_LONGEST = 256
+"""Characters of a name: a tool with a longer one is found in text only behind markup that names it."""
+_IN_QUOTES = rf"[\"'](?P<{{}}>[^\"'\n]{{{{1,{_LONGEST}}}}})[\"']"
+_TRIGGER = re.compile(
+    r"<(?:(?=[|｜])|/?(?:[\w.-]{1,24}[:|｜_])?(?=(?:tool|function|invoke|think|thought|reason|reflect|calls?\b"
+    r"|start_f|end_f|cot_|s>|bos>|eos>|bot_|turn\||channel\||end_of_t|arg_))|(?=(?P<tag>[^<>\n]{1,256}+)>))"
+    r"|\[(?=TOOL_CALLS?\]|/TOOL_CALLS?\]|ARGS\]|CALL_ID\]|/?THINK\]|BEGIN FINAL|END FINAL"
+    rf"|\s{{0,8}}\{{\s{{0,20}}{_KEY}|\s{{0,8}}[^\W\d][\w.:/-]{{0,127}}\("
+    rf"|\s{{0,8}}\{{\s{{0,20}}{_IN_QUOTES.format('listed')})"
+    rf"|\{{(?=\s{{0,20}}{_KEY}|\s{{0,20}}{_IN_QUOTES.format('key')}\s{{0,8}}:)"
+    r"|`(?=``(?:tool|invoke|function))"
+    r"|✿(?=FUNCTION✿)|\](?=<\]minimax)|>(?<![\w\]\"'/|>-]>)(?=>>)"
+    r"|\n(?=[ \t]{0,4}(?:Action:|Call:|TOOL_CALL\n|(?P<line>[^\s<>\[\]{}()\"'`,;=|｜\\✿]{1,256}+)\())"
+)
+"""What may begin something; where it does so only with the name of a tool, the last group that matched is that."""
+_FIRST = re.compile(r"\s{0,4}(?:(?:assistant\s)?to=|Action:|Call:|TOOL_CALL\n|call:|all\n)")
+_FIRST_NAME = re.compile(r"\s{0,4}(?P<name>[^\s<>\[\]{}()\"'`,;=|｜\\✿]{1,256})")
+_SLASH = re.compile("/")
+_BEHIND_FIRST_NAME = re.compile(r"\(|\s{0,2}\n\s{0,4}[{<]|\s?\{")
+_FIRST_BEGUN = re.compile(r"\s{0,4}[\w.:/=-]{0,140}\s{0,12}\Z")
+_NAME_BEGUN = re.compile(r"(?<![\w.:/-])[\w.:/-]+\s{0,4}\Z")
+_NAME_BEFORE = re.compile(
+    r"(?:<(?P<tag>\w{1,16})>\s{0,4})?(?<![\w.:/-])(?:functions\.)?(?P<name>[\w.:/-]{1,256}?)(?::\d{1,4})?\s{0,4}\Z"
+)
+
+
+class NameBefore(NamedTuple):
+    """The offered name that stands before a token, where it begins, and the tag that took an opener's place there."""
+
+    name: str
+    start: int
+    tag: str
 
 
 class Openers:
     """The places where something may begin, for one set of offered names."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        ordered = sorted(names, key=len, reverse=True)
-        named = "|".join(map(re.escape, ordered)) or r"(?!)"
-        self._names = frozenset(names)
-        said = ("functools", *names, *(f"functions.{name}" for name in names))
-        self._name_heads = _heads_of(said)
-        self._line_heads = _heads_of((*_HEADS, *(f"{name}(" for name in names))) | {""}
-        self._longest = max(map(len, ordered), default=0)
-        self._trigger = re.compile(
-            rf"<(?:(?=[|｜])|/?(?:[\w.-]{{1,24}}[:|｜_])?(?=(?:tool|function|invoke|think|thought|reason|reflect|calls?\b"
-            rf"|start_f|end_f|cot_|s>|bos>|eos>|bot_|turn\||channel\||end_of_t|arg_))|(?=(?:{named})>))"
-            rf"|\[(?=TOOL_CALLS?\]|/TOOL_CALLS?\]|ARGS\]|CALL_ID\]|/?THINK\]|BEGIN FINAL|END FINAL"
-            rf"|\s{{0,8}}\{{\s{{0,20}}{_KEY}|\s{{0,8}}\{{\s{{0,20}}[\"'](?:{named})[\"']"
-            rf"|\s{{0,8}}[^\W\d][\w.:/-]{{0,127}}\()"
-            rf"|\{{(?=\s{{0,20}}{_KEY}|\s{{0,20}}[\"'](?:{named})[\"']\s{{0,8}}:)"
-            rf"|`(?=``(?:tool|invoke|function))"
-            rf"|✿(?=FUNCTION✿)|\](?=<\]minimax)|>(?<![\w\]\"'/|>-]>)(?=>>)"
-            rf"|\n(?=[ \t]{{0,4}}(?:Action:|Call:|TOOL_CALL\n|(?:{named})\())"
-        )
-        self._first = re.compile(
-            rf"\s{{0,4}}(?:(?:assistant\s)?to=|Action:|Call:|TOOL_CALL\n|call:|all\n|(?:functions\.)?(?:{named})(?:\(|\s{{0,2}}\n\s{{0,4}}[{{<]|\s?\{{|/))"
-        )
-        self._first_begun = re.compile(r"\s{0,4}[\w.:/=-]{0,140}\s{0,12}\Z")
-        self._reach = max(self._longest, len("functools")) + len("functions.") + 12
-        self._name_begun = re.compile(r"(?<![\w.:/-])[\w.:/-]+\s{0,4}\Z")
+        self._names = offered_names(tuple(name for name in names if 0 < len(name) <= _LONGEST))
+        longest = max(map(len, self._names.sorted), default=0)
+        self._reach = max(longest, len("functools")) + len("functions.") + 12
 
-        self._name_before = re.compile(
-            rf"(?:<(?P<tag>\w{{1,16}})>\s{{0,4}})?(?<![\w.:/-])(?:functions\.)?(?P<name>{named})(?::\d{{1,4}})?\s{{0,4}}\Z"
-        )
-
-    def name_before(self, text: str, low: int, place: int) -> re.Match[str] | None:
+    def name_before(self, text: str, low: int, place: int) -> NameBefore | None:
         """The offered name that stands right before a place, and the tag before it that took an opener's place."""
-        return self._name_before.search(text, low, place)
+        found = _NAME_BEFORE.search(text, low, place)
+        if found is None:
+            return None
+        said = text[found.start("name") : place].rstrip()
+        for name in (said, found["name"], f"functions.{said}"):
+            if name in self._names:
+                return NameBefore(name, found.start(), found["tag"] or "")
+        return None
 
     def find(self, text: str, start: int) -> int:
         """The first place from `start` on where something may begin; -1 for none."""
-        found = self._trigger.search(text, start)
-        return found.start() if found else -1
+        for found in _TRIGGER.finditer(text, start):
+            if found.lastindex is None or found[found.lastindex] in self._names:
+                return found.start()
+        return -1
 
-    def at_start(self, text: str) -> re.Match[str] | None:
-        """What an answer may begin with that is no markup: the name of a tool, or words that announce one."""
-        return self._first.match(text)
+    def begins_with_call(self, text: str) -> bool:
+        """Whether an answer begins with what is no markup: the name of a tool, or words that announce one."""
+        if _FIRST.match(text):
+            return True
+        found = _FIRST_NAME.match(text)
+        if not found:
+            return False
+        said = found["name"]
+        names = (said, said.removeprefix("functions."))
+        if _BEHIND_FIRST_NAME.match(text, found.end()) and any(name in self._names for name in names):
+            return True
+        return any(name[: slash.start()] in self._names for name in names for slash in _SLASH.finditer(name))
 
     def held_from(self, text: str, start: int, *, first: bool) -> tuple[int, int]:
         """From where on the end of an unfinished text may belong to something that begins there, and from where on it
@@ -96,12 +122,12 @@ class Openers:
         `first` says whether `text` is where the answer begins.
         """
         low = max(start, len(text) - _REACH)
-        if first and self._first_begun.match(text):
+        if first and _FIRST_BEGUN.match(text):
             return 0, 0
         odd = _ODD.search(text, low)
         begun = _UNFINISHED.search(text, odd.start()) if odd else None
         end = unfinished = begun.start() if begun else len(text)
-        name = self._name_begun.search(text, max(low, end - self._reach), end)
+        name = _NAME_BEGUN.search(text, max(low, end - self._reach), end)
         if odd:
             end = _lead_of(text, odd.start(), end)
         if name and self._may_be_name(name.group().rstrip()):
@@ -113,7 +139,9 @@ class Openers:
 
     def _may_begin_line(self, rest: str) -> bool:
         """Whether a line that begins so may be the beginning of a call."""
-        return rest in self._line_heads
+        if not rest or any(head.startswith(rest) for head in _HEADS):
+            return True
+        return rest.removesuffix("(") in self._names or self._names.any_begins_with(rest)
 
     def may_announce(self, words: str) -> bool:
         """Whether a text that begins so may begin with a call that is announced by a name or a word."""
@@ -124,7 +152,10 @@ class Openers:
 
     def _may_be_name(self, begun: str) -> bool:
         """Whether a name may begin so, before `[ARGS]` or the number and token of Kimi's."""
-        return begun in self._name_heads or begun.removeprefix("functions.").split(":")[0] in self._names
+        if "functools".startswith(begun) or "functions.".startswith(begun):
+            return True
+        name = begun.removeprefix("functions.")
+        return self._names.any_begins_with(name) or name.split(":")[0] in self._names
 
 
 def _lead_of(text: str, low: int, end: int) -> int:
@@ -135,12 +166,7 @@ def _lead_of(text: str, low: int, end: int) -> int:
     return end
 
 
-def _heads_of(words: Iterable[str]) -> frozenset[str]:
-    """Every beginning of these words, whole ones as well."""
-    return frozenset(word[:length] for word in words for length in range(1, len(word) + 1))
-
-
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=8)
 def openers(names: tuple[str, ...]) -> Openers:
-    """The openers for these names; kept, since an agent offers the same tools with every request."""
+    """The openers for these names; few are kept, since what is large in them is kept by `offered_names`."""
     return Openers(names)

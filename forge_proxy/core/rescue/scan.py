@@ -23,7 +23,11 @@ _KEEP = 200
 """Characters before a place that decide what it is: the line it stands on, a name, a fence."""
 _SURE = 700
 """Characters after which no message header can end that has not."""
-_LONG_LINE = 64_000
+_LONG_LINE = 8_000
+_SLICE = 2_000
+"""Characters that are taken in at a time: each decision looks at all the text that is kept."""
+_MAY_BE_CUT = re.compile(r"[^\s\w~`]|\d")
+"""Where a long line may be cut: what follows does not look as if it began a line."""
 _CLOSES = re.compile(r"[}\])>`\n ]")
 _HEADERS = ("<|start|>", "<|channel|>", "<|message|>", "<|message_sep|>")
 _PARTIAL = 48
@@ -62,6 +66,9 @@ class Scan:
         self._opened = False
         self._length = 0
         self._spent: int = 0
+        self._forget_at = 8 * _KEEP
+        self._end: tuple[int, int] | None = None
+        """What may begin at the end of `_text`, once it was looked for: see `Openers.held_from`."""
 
     @property
     def held(self) -> str:
@@ -82,12 +89,19 @@ class Scan:
 
     def feed(self, piece: str) -> list[Piece]:
         """What may now be given out, in order: it stays as it is, whatever follows."""
+        if len(piece) <= _SLICE or self._opened:
+            return self._feed(piece)
+        slices = (piece[at : at + _SLICE] for at in range(0, len(piece), _SLICE))
+        return [given for part in slices for given in self._feed(part)]
+
+    def _feed(self, piece: str) -> list[Piece]:
         self._more.append(piece)
         self._more_length += len(piece)
         self._length += len(piece)
         if self._opened or (self._waits and not self._may_decide(piece)):
             return []
         self._text += "".join(self._more)
+        self._end = None
         self._more, self._more_length = [], 0
         self._waits = False
         while self._step():
@@ -119,14 +133,20 @@ class Scan:
             return self._go_on_thinking(self._thought)
         text, at = self._text, self._at
         first = self._first and not text[:at].strip()
-        if first and self._openers.at_start(text):
+        if first and self._openers.begins_with_call(text):
             return self._take_suspect(judge_start(Walk(text, self._look, ended=False), at, text))
         place = self._openers.find(text, at)
-        held, unfinished = self._openers.held_from(text, at, first=first)
+        held, unfinished = self._held_from(at, first=first)
         if place < 0 or place >= unfinished:
             self._say_to(held)
             return False
         return self._take_place(place, held)
+
+    def _held_from(self, at: int, *, first: bool) -> tuple[int, int]:
+        """See `Openers.held_from`; what was found stays true for this text until a place before it was passed."""
+        if self._end is None or first or min(self._end) < at:
+            self._end = self._openers.held_from(self._text, at, first=first)
+        return self._end
 
     def _take_place(self, place: int, held: int) -> bool:
         text = self._text
@@ -199,6 +219,7 @@ class Scan:
             return False
         # Nothing in a thought counts for what follows it: no code fence in it, nor the line it stands on.
         self._text = text[closing.end() :]
+        self._end = None
         self._at = self._since = 0
         self._inside = ""
         self._first = False
@@ -206,16 +227,32 @@ class Scan:
         return True
 
     def _forget(self) -> None:
-        """Drop text that is not needed any more, up to the beginning of a line."""
-        if self._at < 8 * _KEEP:
+        """Drop text that is not needed any more, up to the beginning of a line or to a place in a long one."""
+        if self._at < self._forget_at:
             return
+        quotes = Quotes(self._text, self._inside)
         cut = self._text.rfind("\n", 0, self._at - _KEEP) + 1
+        if cut < self._at - 4 * _KEEP:
+            cut = max(cut, self._cut_in_line(quotes))
         if cut == 0 and self._at > _LONG_LINE:
             cut = self._at - _KEEP
             self._opened = "`" in self._text[:cut]  # in a line of this length code and text are not told apart
+            quotes = Quotes(self._text, self._inside)
         if cut:
-            self._inside = Quotes(self._text, self._inside).fence_at(cut)
+            self._inside = quotes.fence_at(cut)
             self._text = self._text[cut:]
             self._at -= cut
             self._since -= cut
             self._first = False
+        self._forget_at = self._at + 8 * _KEEP
+
+    def _cut_in_line(self, quotes: Quotes) -> int:
+        """Where the line that is given out may be cut, since no backtick before that place belongs to one behind it; 0
+        for nowhere.
+        """
+        found = _MAY_BE_CUT.search(self._text, self._at - 2 * _KEEP, self._at - _KEEP)
+        if not found:
+            return 0
+        cut = found.start()
+        is_plain = not quotes.around(cut) and not quotes.tick_before(cut)
+        return cut if is_plain or quotes.fence_at(cut) else 0

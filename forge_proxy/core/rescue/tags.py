@@ -37,15 +37,19 @@ _CUT = r"</?[\w:|｜]{0,20}\Z|\Z"
 _PAIR_CLOSER = re.compile(rf"{CLOSE}arg_value\s*>(?=\s*(?:{_NEXT}|{_ENDING}|{_CUT}|</\w{{1,24}}>))")
 _STOP = re.compile(rf"(?=\s*(?:{_NEXT}|{_ENDING}))")
 
+_NAME_SPACE = re.compile(r"<([|｜]DSML[|｜]|[\w.-]{1,24}[:|｜])")
+_MAX_SPACES = 4
+"""Name spaces in one call: each has a pattern of its own, and no model writes more."""
+
 
 @lru_cache(maxsize=64)
-def _closer(opening: str, call: str) -> re.Pattern[str]:
-    """What ends a value: the closer that fits its `opening`, followed by what may follow a value in this kind of call.
+def _closer(space: str, call: str) -> re.Pattern[str]:
+    """What ends a value: the closer with the name space of its opening tag, `""` for none, followed by what may follow
+    a value in this kind of call.
 
     Any other closer is part of the value: it may be code that writes such markup.
     """
-    space = re.search(r"<([|｜]DSML[|｜]|[\w.-]{1,24}[:|｜])", opening)
-    close = rf"(?:\]<\]minimax\[>\[)?</{re.escape(space[1])}\s?" if space else "</"
+    close = rf"(?:\]<\]minimax\[>\[)?</{re.escape(space)}\s?" if space else "</"
     ending = rf"{CLOSE}(?:{_CALL_TAGS[call]}|parameters|arguments|args)\s*>|\[/TOOL|```\s*\Z"
     special = r"</?[|｜]|<[|｜]" if space or not call else r"<[|｜][^<>\s]{1,40}[|｜]>\s*(?:\Z|<)"
     return re.compile(rf"{close}(?:parameter|param|argument|arg)\s*>(?=\s*(?:{_NEXT}|{ending}|{special}|{_CUT}))")
@@ -67,12 +71,22 @@ class Parameters:
         default_factory=dict[re.Pattern[str], "re.Match[str] | None"]
     )
 
+    _spaces: set[str] = field(default_factory=set[str])
+
     def closer(self, text: str, start: int, closer: re.Pattern[str]) -> re.Match[str] | None:
         """The first closer of a value from `start` on; what was found is kept, so that no text is searched twice."""
         found = self._closers.get(closer)
         if closer not in self._closers or (found and found.start() < start):
             found = self._closers[closer] = closer.search(text, start)
         return found
+
+    def space_of(self, tag: str) -> str:
+        """The name space of the tag that opens a value, `""` for none."""
+        found = _NAME_SPACE.search(tag)
+        if not found or (found[1] not in self._spaces and len(self._spaces) == _MAX_SPACES):
+            return ""
+        self._spaces.add(found[1])
+        return found[1]
 
     def put(self, key: str, value: Json, end: int, *, untyped: bool = True) -> None:
         """Take in one more. The last of equal keys counts."""
@@ -111,8 +125,9 @@ def _put_parameter(text: str, opening: re.Match[str], found: Parameters, call: s
         return
     # A name space makes it sure that what looks like the next parameter is one, and the closer was forgotten.
     tag = opening["tag"]
-    following = text.find(tag, start) if ":" in tag or "｜" in tag or "|" in tag else -1
-    _put_value(text, key, start, found, _closer(tag, call), look, stop=following)
+    space = found.space_of(tag)
+    following = text.find(tag, start) if space else -1
+    _put_value(text, key, start, found, _closer(space, call), look, stop=following)
     value = found.values.get(key)
     if 'string="true"' in more:
         found.untyped.discard(key)

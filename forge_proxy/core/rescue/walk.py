@@ -94,7 +94,7 @@ class Walk:
     def first(self) -> Part | None:
         """What the answer begins with, without markup of its own: a message header, a tool's name, `Action:`."""
         text = self._text
-        if not self.openers.at_start(text):
+        if not self.openers.begins_with_call(text):
             return None
         if header := read_header(text, 0):
             return self._message(header)
@@ -246,13 +246,13 @@ class Walk:
         name = self.around.name_before(place, low)
         if name is None:
             return None
-        body = read_named(text, place, self._look, name["name"])
+        body = read_named(text, place, self._look, name.name)
         if body is None:
-            return None if fenced else Part(Kind.BROKEN, name.start(), past_broken(text, name.start()))
+            return None if fenced else Part(Kind.BROKEN, name.start, past_broken(text, name.start))
         end = body[1]
-        if name["tag"] and (closing := re.compile(rf"\s*</{name['tag']}>").match(text, end)):
+        if name.tag and (closing := re.compile(rf"\s*</{name.tag}>").match(text, end)):
             end = closing.end()
-        return self._calls(name.start(), low, (body[0], end, "rehearsal"), explicit=True, fenced=fenced)
+        return self._calls(name.start, low, (body[0], end, "rehearsal"), explicit=True, fenced=fenced)
 
     def _loose(self, place: int, low: int, *, fenced: bool) -> Part | int:
         """JSON or code that no markup announces: a call only where a line or an announcement (`:`) begins it."""

@@ -1,0 +1,73 @@
+"""What reading a text costs grows with its length and no faster, whatever a model writes and however it is cut."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from forge_proxy.core.rescue import Scan, mend_arguments, rescue, scan
+from forge_proxy.core.rescue.walk import Walk
+from tests.attack.texts import NAMES, PATTERNS
+
+_SMALL, _TIMES = 3_000, 8
+_MOST = 16
+"""Linear is 8 times the time, quadratic 64 times: the room between is for a busy machine."""
+_FLOOR = 0.002
+"""Seconds: below that the clock and the machine say more than the text."""
+
+
+def _scan(text: str, step: int) -> None:
+    scanned = Scan(NAMES, template_thinks=False)
+    for at in range(0, len(text), step):
+        scanned.feed(text[at : at + step])
+    scanned.settle()
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "whole": lambda text: rescue(text, NAMES),
+    "one delta": lambda text: _scan(text, len(text)),
+    "4 characters a delta": lambda text: _scan(text, 4),
+    "arguments": lambda text: mend_arguments("{" + text),
+}
+
+
+def _seconds(read: Callable[[str], object], text: str) -> float:
+    begun = time.process_time()
+    read(text)
+    return max(_FLOOR, time.process_time() - begun)
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(("name", "make"), PATTERNS, ids=[name for name, _ in PATTERNS])
+def test_eight_times_the_text_costs_about_eight_times_the_work(
+    name: str, make: Callable[[int], str], reader: str
+) -> None:
+    read = READERS[reader]
+
+    ratios = [_seconds(read, make(_SMALL * _TIMES)) / _seconds(read, make(_SMALL)) for _ in range(2)]
+    while min(ratios) > _MOST and len(ratios) < 5:  # a noisy neighbour
+        ratios.append(_seconds(read, make(_SMALL * _TIMES)) / _seconds(read, make(_SMALL)))
+
+    assert min(ratios) < _MOST, name
+
+
+@pytest.mark.parametrize(("name", "make"), PATTERNS, ids=[name for name, _ in PATTERNS])
+def test_one_long_delta_is_looked_at_a_piece_at_a_time(
+    name: str, make: Callable[[int], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[int] = []
+
+    class Counted(Walk):
+        def __init__(self, text: str, *more: Any, **options: Any) -> None:
+            looked_at.append(len(text))
+            super().__init__(text, *more, **options)
+
+    monkeypatch.setattr(scan, "Walk", Counted)
+
+    text = make(40_000)
+    _scan(text, len(text))
+
+    assert sum(looked_at) < 10_000 * len(looked_at) + 4 * len(text), name
