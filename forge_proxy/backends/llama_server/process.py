@@ -6,15 +6,13 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from forge_proxy.backends.llama_server.log_tail import LogTail
+from forge_proxy.processes.supervision import supervised
 
-_LAUNCHER = Path(__file__).with_name("launcher.py")
 _PIECE = 64 * 1024
 _DYING_SECONDS = 30.0
 _OF_ITSELF = ("ASSERT", "out of memory", "OutOfDeviceMemory", "failed to allocate", "CUDA error")
@@ -42,7 +40,7 @@ class ServerProcess:
         # A session of its own: Ctrl-C in the terminal is for us, and the server ends after the last answer has left.
         try:
             launcher = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), *command,
+                *supervised(command),
                 stdin=PIPE, stdout=PIPE, stderr=PIPE, env=dict(environment), start_new_session=True,
             )  # fmt: skip
         except OSError as exc:  # no memory or no file handle left for a process
