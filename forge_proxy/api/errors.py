@@ -109,7 +109,7 @@ def render(error: ForgeError) -> Rendered:
 
 
 def _headers_for(error: ForgeError) -> Mapping[str, str]:
-    if isinstance(error, Overloaded | BackendLost | BackendNotReady | ModelNotLoaded):
+    if isinstance(error, Overloaded | BackendLost | BackendNotReady | ModelNotLoaded | StoreUnavailable):
         return {"retry-after": str(error.seconds)}
     if isinstance(error, BackendDown):  # until somebody does something about it
         return {"x-should-retry": "false"}

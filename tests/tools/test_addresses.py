@@ -39,7 +39,8 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:
     "address",
     [
         "169.254.169.254", "fe80::1", "fd00:ec2::254", "0.0.0.0", "0.1.2.3", "::", "224.0.0.1", "ff02::1",
-        "255.255.255.255", "::ffff:169.254.169.254", "::ffff:0.0.0.0", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "::127.0.0.1",
+        "255.255.255.255", "::ffff:169.254.169.254", "::ffff:0.0.0.0", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1",
+        "::127.0.0.1",
     ],
 )  # fmt: skip
 def test_no_name_leads_to(address: str) -> None:
