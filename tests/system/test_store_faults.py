@@ -73,9 +73,8 @@ def test_fifty_submissions_at_once_with_one_key_are_one_run(side: FarSide, place
     body = submission(side, "look", "finish")
     with place.daemon() as proxy:
         with ThreadPoolExecutor(50) as clients:
-            ids = {
-                run["id"] for run in clients.map(lambda _: submit(proxy, body, **{"Idempotency-Key": "k"}), range(50))
-            }
+            sent = [clients.submit(submit, proxy, body, **{"Idempotency-Key": "k"}) for _ in range(50)]
+            ids = {each.result()["id"] for each in sent}
         (run_id,) = ids
         done = wait_until(proxy, run_id, "completed", "failed")
 
@@ -90,7 +89,8 @@ def test_cancels_that_race_each_other_and_the_end_of_a_run_leave_one_end(side: F
         runs = [submit(proxy, submission(side, "look", "finish"))["id"] for _ in range(4)]
         with ThreadPoolExecutor(16) as clients:
             urls = [f"{proxy.url}{RUNS}/{run_id}/cancel" for run_id in runs * 8]
-            answers = list(clients.map(lambda url: httpx.post(url, timeout=30), urls))
+            sent = [clients.submit(httpx.post, url, timeout=30) for url in urls]
+            answers = [each.result() for each in sent]
         done = [wait_until(proxy, run_id, "completed", "failed", "cancelled") for run_id in runs]
 
     assert {answer.status_code for answer in answers} <= {200, 409}
