@@ -59,6 +59,11 @@ def endless_strange_responses(_: int) -> None:
         write(b'{"jsonrpc":"2.0","id":123456789,"result":{}}\n' * 1000)
 
 
+def endless_errors(_: int) -> None:
+    while True:
+        sys.stderr.buffer.write(_MEGABYTE)
+
+
 def garbage(number: int) -> None:
     write(b"\xff\xfe no message\n\n{}\n[]\nnull\n")
     send_result(number, "after garbage")
@@ -115,7 +120,7 @@ def daemonize(number: int) -> None:
 TOOLS: dict[str, Callable[[int], None]] = {
     tool.__name__: tool
     for tool in (
-        hang, endless_line, endless_lines, endless_notifications, endless_strange_responses, garbage,
+        hang, endless_line, endless_lines, endless_notifications, endless_strange_responses, endless_errors, garbage,
         hundred_megabytes, deep, deep_enough_to_read, invalid_utf8, not_a_number, half_character, pid, daemonize,
     )
 }  # fmt: skip

@@ -293,3 +293,13 @@ def test_a_server_that_is_stopped_in_mid_stream_is_found_by_its_silence_and_repl
     assert after.status_code == 200
     assert has_ended(hung)
     assert len(fake.starts) == 2
+
+
+def test_a_server_without_the_memory_to_start_is_an_error_with_its_last_words(fake: Fake) -> None:
+    fake.behind('ulimit -v 12000; exec "$REAL" "$@"')
+
+    ended = command("check", "--gguf", str(fake.model), "--port", "0", "--llama-server", str(fake.path))
+
+    assert ended.code == 1
+    assert "could not be started: it ended with code" in ended.out
+    assert "Traceback" not in ended.out + ended.err
