@@ -131,7 +131,8 @@ def render(error: ForgeError) -> Rendered:
 
 
 def _headers_for(error: ForgeError) -> Mapping[str, str]:
-    if isinstance(error, Overloaded | BackendLost | BackendNotReady | ModelNotLoaded | MemoryFull):
+    waits = Overloaded | BackendLost | BackendNotReady | ModelNotLoaded | MemoryFull | StoreUnavailable
+    if isinstance(error, waits):
         return {"retry-after": str(error.seconds)}
     if isinstance(error, BackendDown):  # until somebody does something about it
         return {"x-should-retry": "false"}

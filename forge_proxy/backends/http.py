@@ -16,6 +16,7 @@ from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import aiohttp
+from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from forge_proxy.core.errors import BackendBroke, BackendTimeout, BackendUnreachable
@@ -94,13 +95,18 @@ def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
 class AioHttp:
     """`HttpClient` on aiohttp. Made inside a running event loop; `close` it."""
 
-    def __init__(self, *, connect_seconds: float, silence_seconds: float) -> None:
+    def __init__(
+        self, *, connect_seconds: float, silence_seconds: float, resolver: AbstractResolver | None = None
+    ) -> None:
+        """`resolver` looks up hosts; by default the operating system does."""
         self._connect = connect_seconds
         self._silence = silence_seconds
         self._unbounded = self._timeout(None)
         # llama.cpp closes an idle connection after 5 s: ours are let go before that.
-        self._kept = _session(aiohttp.TCPConnector(limit=0, keepalive_timeout=4, socket_factory=_new_socket))
-        self._fresh = _session(aiohttp.TCPConnector(limit=0, force_close=True))
+        self._kept = _session(
+            aiohttp.TCPConnector(limit=0, keepalive_timeout=4, socket_factory=_new_socket, resolver=resolver)
+        )
+        self._fresh = _session(aiohttp.TCPConnector(limit=0, force_close=True, resolver=resolver))
 
     async def close(self) -> None:
         """Close all connections."""

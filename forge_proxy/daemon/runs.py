@@ -27,6 +27,7 @@ from forge_proxy.store.config import sqlite_file
 from forge_proxy.tools.config import ByHttp, ByMcp, Execution
 from forge_proxy.tools.errors import ToolServerUnusable
 from forge_proxy.tools.ports import SystemClock
+from forge_proxy.tools.resolver import CheckedResolver
 from forge_proxy.tools.toolbox import Toolbox
 from forge_proxy.workflows.runs.documents import Failure, read_outcome
 from forge_proxy.workflows.runs.driving import Means
@@ -64,7 +65,11 @@ async def build_runs(settings: Settings, engine: Engine, observe: Observer) -> A
             observe(RunStranded(run_id, "an error inside forge-proxy", error))
 
     async with AsyncExitStack() as closing:
-        http = AioHttp(connect_seconds=settings.backend.connect_seconds, silence_seconds=_LONGEST_SILENCE)
+        http = AioHttp(
+            connect_seconds=settings.backend.connect_seconds,
+            silence_seconds=_LONGEST_SILENCE,
+            resolver=CheckedResolver(settings.tools.callbacks.allow),
+        )
         closing.push_async_callback(http.close)
         toolbox = await closing.enter_async_context(Toolbox(settings.tools, http, SystemClock(), observe))
         means = Means(engine, OwnTools(ToolServers(toolbox)), stranded)

@@ -8,6 +8,7 @@ the process, however it ends: there is nothing to expire, and no clock to trust 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,18 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from forge_proxy.store.config import sqlite_file
-from forge_proxy.workflows.runs.errors import StoreTaken
+from forge_proxy.workflows.runs.errors import StoreTaken, StoreUnavailable
 
 _LOCK = 0x666F7267
 """Of PostgreSQL's advisory locks, which are numbers, the one that is ours: "forg"."""
 _BUSY_SECONDS = 5.0
 """How long SQLite waits for other programs that look into its file."""
+_QUEUE_SECONDS = 10.0
+"""How long a request waits for a connection: while another program holds the file, each before it waits in its turn."""
 _CONNECT_SECONDS = 10.0
 """How long a PostgreSQL may take to let us in: requests wait for it."""
 _READERS = 4
+_LOG = logging.getLogger(__name__)
 
 
 class Databases:
@@ -40,6 +44,8 @@ class Databases:
             self.writer, self.readers = _postgres(url, 1), _postgres(url, _READERS)
             event.listen(self.writer.sync_engine, "connect", _lock_postgres)
         self._held = -1
+        self._identities: dict[Path, tuple[int, int]] = {}
+        self._is_reported = False
 
     def take(self) -> None:
         """Hold the lock of a file. Raises `StoreTaken` or `OSError`."""
@@ -55,6 +61,27 @@ class Databases:
             raise StoreTaken(str(self._file)) from exc
         self._held = held
         os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # prompts are nobody else's
+        self._identities = {path: _identity(path) for path in (self._file, beside)}
+
+    def check(self) -> None:
+        """Raise `StoreUnavailable` if a file is not the one that was opened.
+
+        A deleted file can be written for as long as it is open, and is gone with the daemon. A new one is not made in
+        its place: runs that were there would be missing from it.
+        """
+        for path, identity in self._identities.items():
+            try:
+                found = _identity(path)
+            except OSError:
+                found = None
+            if found != identity:
+                what = "was deleted" if found is None else "was replaced by another file"
+                why = f"{path} {what} while it was in use; move it back, or restart the daemon"
+                if not self._is_reported:
+                    self._is_reported = True
+                    _LOG.error("%s", why, extra={"said": {"event": "store lost", "error": why}})
+                raise StoreUnavailable(why)
+        self._is_reported = False
 
     async def close(self) -> None:
         """Close all of them, and let the lock go."""
@@ -65,13 +92,22 @@ class Databases:
             self._held = -1
 
 
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
 def _postgres(url: str, size: int) -> AsyncEngine:
     connecting = {"timeout": _CONNECT_SECONDS}
-    return create_async_engine(url, pool_size=size, max_overflow=0, pool_pre_ping=True, connect_args=connecting)
+    return create_async_engine(
+        url, pool_size=size, max_overflow=0, pool_timeout=_QUEUE_SECONDS, pool_pre_ping=True, connect_args=connecting
+    )
 
 
 def _sqlite(url: str, begin: str, size: int) -> AsyncEngine:
-    engine = create_async_engine(url, pool_size=size, max_overflow=0, connect_args={"timeout": _BUSY_SECONDS})
+    engine = create_async_engine(
+        url, pool_size=size, max_overflow=0, pool_timeout=_QUEUE_SECONDS, connect_args={"timeout": _BUSY_SECONDS}
+    )
 
     @event.listens_for(engine.sync_engine, "connect")
     def connected(connection: DBAPIConnection, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]

@@ -95,6 +95,7 @@ class StoredRuns:
 
     async def delete(self, run_id: str) -> None:
         """See the port."""
+        _check_id(run_id)
         async with self._write() as connection:
             done = await connection.execute(delete(RUNS).where(RUNS.c.id == run_id))
         if done.rowcount == 0:
@@ -105,6 +106,7 @@ class StoredRuns:
         await self._databases.close()
 
     async def _one(self, columns: list[Any], run_id: str) -> Sequence[Any]:
+        _check_id(run_id)
         async with self._read() as connection:
             row = (await connection.execute(select(*columns).where(RUNS.c.id == run_id))).one_or_none()
         if row is None:
@@ -113,11 +115,13 @@ class StoredRuns:
 
     @asynccontextmanager
     async def _write(self) -> AsyncGenerator[AsyncConnection]:
+        self._databases.check()
         async with _transaction(self._databases.writer) as connection:
             yield connection
 
     @asynccontextmanager
     async def _read(self) -> AsyncGenerator[AsyncConnection]:
+        self._databases.check()
         async with _transaction(self._databases.readers) as connection:
             yield connection
 
@@ -138,6 +142,12 @@ def words_of(error: Exception) -> str:
     """What went wrong, without statements and their values: those are prompts."""
     cause = getattr(error, "orig", None) or error
     return f"{type(cause).__name__}: {str(cause).splitlines()[0] if str(cause) else 'no reason given'}"
+
+
+def _check_id(run_id: str) -> None:
+    """Raise `RunNotFound` for what no run is called: PostgreSQL takes no NUL, and calls that an error of its own."""
+    if not run_id.isprintable():
+        raise RunNotFound(run_id)
 
 
 def _rows(run_id: str, events: Sequence[RunEvent]) -> list[dict[str, Any]]:

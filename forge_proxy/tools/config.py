@@ -115,6 +115,12 @@ class McpConfig(BaseModel):
     timeout_seconds: float = Field(
         default=60, gt=0, le=3600, description="How long one call may take, where a tool does not say."
     )
+    max_answer_kb: int = Field(
+        default=4096,
+        ge=1,
+        description="Largest message of a server, in kilobytes of 1,024 bytes; also what it may send within a minute"
+        " without being asked. A server that sends more is ended and started again.",
+    )
 
 
 class ToolSettings(BaseModel):

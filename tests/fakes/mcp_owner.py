@@ -1,4 +1,7 @@
-"""A program that has started an MCP server, as the daemon does. It says the pids of what was started, and waits."""
+"""A program that has started an MCP server, as the daemon does. It says the pids of what was started, and waits.
+
+Its arguments are the server's module, the tool that tells the pids, and the server's arguments.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,12 @@ from forge_proxy.tools.mcp.servers import McpServers
 
 
 async def main() -> None:
-    command = McpServerConfig(command=sys.executable, args=("-m", "tests.fakes.mcp_server", sys.argv[1]))
+    module, tool, *words = sys.argv[1:]
+    command = McpServerConfig(command=sys.executable, args=("-m", module, *words))
     async with McpServers(McpConfig(servers={"here": command}), lambda _: None) as servers:
-        outcome = await servers.execute(ByMcp(server="here"), ToolCall.of("pids"), "key")
-        print(json.dumps({"event": "started", "pids": outcome.value["result"]}), flush=True)  # noqa: T201
+        outcome = await servers.execute(ByMcp(server="here"), ToolCall.of(tool), "key")
+        pids = outcome.value["result"] if isinstance(outcome.value, dict) else [int(outcome.text)]
+        print(json.dumps({"event": "started", "pids": pids}), flush=True)  # noqa: T201
         await asyncio.to_thread(sys.stdin.read)
 
 

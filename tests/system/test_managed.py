@@ -263,3 +263,43 @@ def test_a_taken_port_a_missing_model_and_a_missing_program_are_named(fake: Fake
     assert "backend.llama_server.binary /nowhere/llama-server is not there" in program.err
     assert "backend.llama_server.extra: -c is set by forge-proxy: set backend.llama_server.context" in flag.err
     assert fake.starts == []
+
+
+@both
+def test_a_request_to_a_server_that_hangs_is_answered_by_the_next_one(fake: Fake, stream: bool) -> None:
+    with over(fake, env={"FORGE_PROXY_BACKEND__SILENCE_SECONDS": "1"}) as proxy:
+        hung = fake.pid
+        os.kill(hung, signal.SIGSTOP)
+
+        answer = httpx.post(proxy.url + PATH, json=ask("says", stream=stream), timeout=120)
+        proxy.wait_for("model server", state="starting", detail="it answered nothing any more and was killed")
+
+    assert answer.status_code == 200
+    assert has_ended(hung)
+    assert len(fake.starts) == 2
+
+
+def test_a_server_that_is_stopped_in_mid_stream_is_found_by_its_silence_and_replaced(fake: Fake) -> None:
+    with over(fake, env={"FORGE_PROXY_BACKEND__SILENCE_SECONDS": "1"}) as proxy:
+        hung = fake.pid
+        with httpx.stream("POST", proxy.url + PATH, json=ask("stalls", stream=True), timeout=120) as response:
+            lines = response.iter_lines()
+            assert any("one" in line for line in lines)
+            os.kill(hung, signal.SIGSTOP)
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(lines)
+        after = httpx.post(proxy.url + PATH, json=ask("says"), timeout=120)
+
+    assert after.status_code == 200
+    assert has_ended(hung)
+    assert len(fake.starts) == 2
+
+
+def test_a_server_without_the_memory_to_start_is_an_error_with_its_last_words(fake: Fake) -> None:
+    fake.behind('ulimit -v 12000; exec "$REAL" "$@"')
+
+    ended = command("check", "--gguf", str(fake.model), "--port", "0", "--llama-server", str(fake.path))
+
+    assert ended.code == 1
+    assert "could not be started: it ended with code" in ended.out
+    assert "Traceback" not in ended.out + ended.err

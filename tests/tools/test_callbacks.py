@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import hmac
 import json
@@ -23,6 +24,7 @@ from forge_proxy.tools.config import ByHttp, CallbackConfig
 from tests.fakes.processes import closed_port
 
 SECRET = "a secret of the tests"
+BOMB = gzip.compress(b" " * 50_000_000)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CALL = ToolCall("weather", '{"city": "Oslo"}', "call_1")
 
@@ -164,6 +166,17 @@ async def test_an_answer_is_an_outcome_at_once(answer: web.Response, outcome: To
         (answers([1]), "and is of type array"),
         (web.Response(body=b'{"output": 1', content_type="application/json"), "is no valid JSON"),
         (web.Response(body=b'{"output": NaN}', content_type="application/json"), "is no valid JSON"),
+        (web.Response(body=b'{"output": 1e999}', content_type="application/json"), "is no valid JSON"),
+        (web.Response(body=b'{"output": "\\ud83d"}', content_type="application/json"), "is no valid JSON"),
+        (
+            web.Response(body=b'{"output": ' + b"[" * 10_000 + b"]" * 10_000 + b"}", content_type="application/json"),
+            "is no valid JSON",
+        ),
+        (
+            web.Response(body=b'{"output": ' + b"[" * 400 + b"]" * 400 + b"}", content_type="application/json"),
+            "cannot be written as JSON",
+        ),
+        (web.Response(body=BOMB, headers={"Content-Encoding": "gzip", "Content-Type": "text/plain"}), "is larger than"),
         (web.Response(body=b"\xff", content_type="text/plain"), "is no UTF-8 text"),
         (web.Response(text="<p>sunny", content_type="text/html"), "answered with text/html"),
     ],

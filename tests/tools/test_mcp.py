@@ -247,7 +247,7 @@ async def test_nothing_of_a_program_is_left_when_the_context_is(kind: str) -> No
 
 @pytest.mark.parametrize("kind", ["stdio", "stubborn"])
 def test_nothing_of_a_program_is_left_when_its_owner_is_killed(kind: str) -> None:
-    owner = Process("tests.fakes.mcp_owner", kind)
+    owner = Process("tests.fakes.mcp_owner", PROGRAM, "pids", kind)
     pids = owner.wait_for("started")["pids"]
 
     owner.send_signal(signal.SIGKILL)

@@ -77,6 +77,20 @@ def test_not_listed(url: str) -> None:
         "https:///tools.example.com/",
         "https://*.corp.example/",
         "https://tools%2eexample.com/",
+        "http://2130706433/",
+        "http://127.1/",
+        "http://127.0.0.01/",
+        "http://0177.0.0.1/",
+        "http://0x7f000001/",
+        "http://a.0x7f/",
+        "http://tools.example.127/",
+        "http://0.0.0.0/",
+        "http://[::]/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://[::ffff:7f00:1]/",
+        "http://[fe80::1%25eth0]/",
+        "http://[:::]/",
+        "http://224.0.0.1/",
     ],
 )
 def test_what_two_parsers_might_read_differently_is_no_url(url: str) -> None:
@@ -94,6 +108,8 @@ def test_what_two_parsers_might_read_differently_is_no_url(url: str) -> None:
         ("https://tools.example.com/weather", "expected an origin such as"),
         ("https://key@tools.example.com", "expected an origin such as"),
         ("https://*.com", "is too wide"),
+        ("http://2130706433:9000", "expected an origin such as"),
+        ("http://0.0.0.0:9000", "expected an origin such as"),
     ],
 )
 def test_an_entry_that_is_none(entry: str, why: str) -> None:

@@ -6,15 +6,13 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from forge_proxy.backends.llama_server.log_tail import LogTail
+from forge_proxy.processes.supervision import supervised
 
-_LAUNCHER = Path(__file__).with_name("launcher.py")
 _PIECE = 64 * 1024
 _DYING_SECONDS = 30.0
 _OF_ITSELF = ("ASSERT", "out of memory", "OutOfDeviceMemory", "failed to allocate", "CUDA error")
@@ -33,6 +31,7 @@ class ServerProcess:
         self._log = log
         self._reading = asyncio.create_task(self._read())
         self._ending = asyncio.create_task(self._end())
+        self._why_killed = ""
         self.pid = 0
         """The server's own, not the launcher's."""
 
@@ -42,7 +41,7 @@ class ServerProcess:
         # A session of its own: Ctrl-C in the terminal is for us, and the server ends after the last answer has left.
         try:
             launcher = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), *command,
+                *supervised(command),
                 stdin=PIPE, stdout=PIPE, stderr=PIPE, env=dict(environment), start_new_session=True,
             )  # fmt: skip
         except OSError as exc:  # no memory or no file handle left for a process
@@ -70,6 +69,8 @@ class ServerProcess:
         While `loading` the first error is the cause. Later its errors may be of other requests and quote them, which
         health checks and our log must not: of those only the ones that are of its own state are told.
         """
+        if self._why_killed:
+            return self._why_killed
         code = self._launcher.returncode or 0
         if code == -signal.SIGKILL:  # by somebody else, so its log does not tell why
             return "it was killed by SIGKILL (out of memory?)"
@@ -91,10 +92,11 @@ class ServerProcess:
                 await self.ended()
         await self.kill()
 
-    async def kill(self) -> None:
-        """End it now, and all it has started. One that even so does not end, in its driver perhaps, is left to the
-        launcher, which goes on killing it.
+    async def kill(self, why: str = "") -> None:
+        """End it now, and all it has started; `why` is how it ended then. One that even so does not end, in its driver
+        perhaps, is left to the launcher, which goes on killing it.
         """
+        self._why_killed = self._why_killed or why
         assert self._launcher.stdin is not None  # noqa: S101  # it is a pipe
         self._launcher.stdin.close()
         with suppress(TimeoutError):

@@ -53,13 +53,17 @@ class Run:
     """Whether it is being stopped by us."""
 
     async def is_over(self) -> bool:
-        """Whether it has ended; asked when a connection to it broke."""
+        """Whether it has ended; asked when a connection to it broke, or was silent for too long. One that hangs is
+        killed, to be started again as after a crash: it would keep each request waiting as long as this one.
+        """
         if self.halting:
             return True
         if (await self.server.health()).status == "down":  # it listens no more: its end is about to be noticed
             with suppress(TimeoutError):
                 async with asyncio.timeout(_NOTICED_WITHIN):
                     await self.process.ended()
+            if not self.process.has_ended and (await self.server.health()).status == "down":
+                await self.process.kill("it answered nothing any more and was killed")
         return self.process.has_ended
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from forge_proxy.core.chat import ToolSpec
@@ -19,6 +20,10 @@ def outcome_of(result: CallToolResult) -> ToolOutcome:
         return ToolOutcome.failed(text or "the tool failed and did not say why")
     if result.structured_content is None:
         return told(text)
+    try:
+        json.dumps(result.structured_content, allow_nan=False)
+    except ValueError:  # the package's parser takes NaN and Infinity, which no JSON has
+        return ToolOutcome.failed("the server's response is no valid JSON, or nested too deeply")
     structured = told(result.structured_content)
     return ToolOutcome(text or structured.text, value=result.structured_content)
 

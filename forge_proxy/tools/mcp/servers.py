@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
+from weakref import WeakValueDictionary
 
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.errors import ForgeError
@@ -17,7 +18,7 @@ from forge_proxy.engine.ports import Observer
 from forge_proxy.tools.config import ByMcp, McpConfig, McpServerConfig, McpUrl
 from forge_proxy.tools.errors import NotAllowed, SessionEnded, ToolServerUnusable
 from forge_proxy.tools.mcp.results import outcome_of, spec_of
-from forge_proxy.tools.origins import is_listed, origin_of
+from forge_proxy.tools.origins import is_listed, origin_of, plain
 
 if TYPE_CHECKING:
     from forge_proxy.tools.mcp.session import Session
@@ -36,7 +37,8 @@ class McpServers:
         self._config = config
         self._observe = observe
         self._sessions: dict[str | McpUrl, Session] = {}
-        self._opening = asyncio.Lock()
+        self._opening: WeakValueDictionary[str | McpUrl, asyncio.Lock] = WeakValueDictionary()
+        """For each server one: what takes its time with one is not waited for by calls of another."""
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -46,8 +48,7 @@ class McpServers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closed = True
-        async with self._opening:
-            await asyncio.gather(*(session.close() for session in self._sessions.values()))
+        await asyncio.gather(*(session.close() for session in self._sessions.values()))
 
     def check(self, server: str | McpUrl) -> None:
         """Raise `NotAllowed` for a server that is not to be used."""
@@ -95,9 +96,8 @@ class McpServers:
     async def _session(self, server: str | McpUrl) -> Session:
         """The one that there is, or a new one, which may not be connected yet."""
         settings = self._settings_of(server)
-        async with self._opening:
-            if self._closed:
-                raise ToolServerUnusable(_name_of(server), "forge-proxy is stopping")
+        opening = self._opening.setdefault(server, asyncio.Lock())
+        async with opening:
             session = self._sessions.get(server)
             if session is not None and not session.is_over:
                 return session
@@ -107,10 +107,14 @@ class McpServers:
                 await self._make_room()
             # In a thread: it takes a third of a second, once.
             await asyncio.to_thread(import_module, "forge_proxy.tools.mcp.session")
+            from forge_proxy.tools.mcp.connection import Bounds
             from forge_proxy.tools.mcp.session import Session
 
-            session = Session(_name_of(server), settings, self._config.connect_seconds)
-            self._sessions[server] = session
+            if self._closed:
+                raise ToolServerUnusable(_name_of(server), "forge-proxy is stopping")
+            is_wide = isinstance(server, McpUrl) and not is_listed(server.url, plain(self._config.allow))
+            bounds = Bounds(self._config.connect_seconds, 1024 * self._config.max_answer_kb, is_wide)
+            session = self._sessions[server] = Session(_name_of(server), settings, bounds)
             return session
 
     async def _make_room(self) -> None:

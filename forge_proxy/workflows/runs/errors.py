@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from forge_proxy.core.errors import ForgeError
 
+_SHOWN = 80
+"""Characters of an id that a message quotes: it may be anything that a URL can hold."""
+
 
 class RunNotFound(ForgeError):
     """There is no run with that id, or not any more."""
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"no run {run_id!r} here")
+        shown = run_id if len(run_id) <= _SHOWN else f"{run_id[:_SHOWN]}…"
+        super().__init__(f"no run {shown!r} here")
 
 
 class RunConflict(ForgeError):
@@ -18,6 +22,9 @@ class RunConflict(ForgeError):
 
 class StoreUnavailable(ForgeError):
     """What is stored cannot be read or written now. The message says why, and holds nothing that is stored."""
+
+    seconds = 5
+    """After which a request may be sent again."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the store of runs cannot be used: {why}")

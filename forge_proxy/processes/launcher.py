@@ -1,11 +1,14 @@
-"""Stands between the daemon and a model server, so that nothing of the server outlives the daemon.
+"""Stands between the daemon and a server that it started, so that nothing of the server outlives the daemon.
 
 Run as a program by its path, with `python -I -S`: it imports nothing but a little of the standard library. Its
-arguments are the daemon's pid and the server's command line.
+arguments are the daemon's pid, the lifeline (`stdin`, or the number of a descriptor) and the server's command line.
 
-When its stdin ends, which kill -9 of the daemon brings about as well, it kills the server and all that the server has
-started, a wrapper script's children among them. When the server ends it kills what is left and ends the same way, by
-the same signal or with the same code. It says one JSON line on stdout: `{"pid": …}`, or `{"error": …}`.
+When the lifeline ends, which kill -9 of the daemon brings about as well, it kills the server and all that the server
+has started, on Linux also processes that have left the group and the session. When the server ends it kills what is
+left and ends the same way, by the same signal or with the same code.
+
+With `stdin` the server has none, and its stdout is its stderr; the launcher prints one JSON line on its own stdout:
+`{"pid": …}`, or `{"error": …}`. With a descriptor, stdin and stdout are the server's, and an error is a line on stderr.
 """
 
 from __future__ import annotations
@@ -29,19 +32,26 @@ _LINUX = sys.platform == "linux"
 
 def main() -> None:
     """Start the server, wait for its end or the daemon's."""
-    daemon, *command = sys.argv[1:]
+    daemon, lifeline, *command = sys.argv[1:]
+    owns_stdio = lifeline == "stdin"
     # What the daemon sends is meant for the server, and goes to the whole group. Not ignored: that is inherited.
     signal.signal(signal.SIGTERM, _leave_it_to_the_server)
     if _LINUX:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     failed, fails = os.pipe()  # closed by a server that has been started
+    if not owns_stdio:
+        os.set_inheritable(int(lifeline), False)
     server = os.fork()
     if server == 0:
-        _become(command, fails)
+        _become(command, fails, has_stdio=not owns_stdio)
     os.close(fails)
     error = os.read(failed, 1000)
-    _say({"error": error.decode()} if error else {"pid": server})
-    threading.Thread(target=_end_with, args=(int(daemon),), daemon=True).start()
+    if owns_stdio:
+        _say({"error": error.decode()} if error else {"pid": server})
+    else:
+        _leave_stdio_to_the_server(error)
+    watched = 0 if owns_stdio else int(lifeline)
+    threading.Thread(target=_end_with, args=(int(daemon), watched), daemon=True).start()
     status = _wait_for(server)
     _kill_all()
     _end_like(status)
@@ -51,14 +61,23 @@ def _leave_it_to_the_server(_: int, __: object) -> None:
     pass
 
 
-def _become(command: list[str], fails: int) -> None:
+def _leave_stdio_to_the_server(error: bytes) -> None:
+    """Whoever waits for the end of its stdin or stdout waits for the server alone."""
+    if error:
+        os.write(2, error + b"\n")
+    os.close(0)
+    os.close(1)
+
+
+def _become(command: list[str], fails: int, *, has_stdio: bool) -> None:
     """In the child: the server itself."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if _LINUX:  # should somebody kill the launcher, the server dies too
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
-    os.dup2(2, 1)
+    if not has_stdio:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 0)
+        os.dup2(2, 1)
     try:
         os.execvp(command[0], command)  # noqa: S606  # no shell is wanted
     except OSError as exc:
@@ -66,9 +85,9 @@ def _become(command: list[str], fails: int) -> None:
     os._exit(127)
 
 
-def _end_with(daemon: int) -> None:
+def _end_with(daemon: int, lifeline: int) -> None:
     """Kill everything when the daemon is gone, or closes the pipe to have it so."""
-    while os.getppid() == daemon and os.read(0, 1000):
+    while os.getppid() == daemon and os.read(lifeline, 1000):
         pass
     _kill_all()
     if not _LINUX:

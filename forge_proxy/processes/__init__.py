@@ -1,0 +1,1 @@
+"""Starts programs so that nothing of them outlives the daemon."""

@@ -1,0 +1,50 @@
+"""How much an MCP server may send. No I/O, no clock."""
+
+from __future__ import annotations
+
+import re
+
+_SECONDS = 60.0
+_CHECKED_FROM = 256 * 1024
+_MOST_VALUES = 100_000
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_STRUCTURE = (b",", b"[", b"{")
+
+
+class Flood(Exception):
+    """A server sent more than it may. The message says what."""
+
+
+class Allowance:
+    """What a server may send without being asked, such as notifications: `limit` bytes within a minute."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._spent = 0.0
+        self._at = 0.0
+
+    def spend(self, size: int, now: float) -> None:
+        """Count bytes. `now` is in seconds. Raises `Flood`."""
+        self._spent = max(0.0, self._spent - (now - self._at) * self._limit / _SECONDS) + size
+        self._at = now
+        if self._spent > self._limit:
+            raise Flood(f"it sent more than {self._limit // 1024} KB within a minute that nobody asked for")
+
+
+def check_values(text: bytes) -> None:
+    """Raise `Flood` for JSON with so many values that parsing it would block the event loop.
+
+    A megabyte of text in one string is parsed in a millisecond, a megabyte of empty lists in a hundred.
+    """
+    if len(text) < _CHECKED_FROM:
+        return
+    count = at = 0
+    for string in _STRING.finditer(text):
+        count += sum(text.count(sign, at, string.start()) for sign in _STRUCTURE)
+        if count > _MOST_VALUES:
+            break
+        at = string.end()
+    else:
+        count += sum(text.count(sign, at) for sign in _STRUCTURE)
+    if count > _MOST_VALUES:
+        raise Flood(f"it sent a message of more than {_MOST_VALUES:,} values")

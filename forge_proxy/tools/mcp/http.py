@@ -1,0 +1,109 @@
+"""HTTP for sessions with MCP servers, with bounds for what they send and where they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+import httpx2
+
+from forge_proxy.tools.mcp.bounds import Allowance, Flood, check_values
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses of a host that may be called, by host and port. Raises `OSError`."""
+
+
+class Cut(httpx2.StreamError, httpx2.SSEError):
+    """A response was cut. Of both kinds: the package reports either one as the error of that one call."""
+
+    def __init__(self, why: str) -> None:
+        Exception.__init__(self, why)
+        self._request = None
+
+
+class BoundedTransport(httpx2.AsyncBaseTransport):
+    """Connects only to resolved addresses, and bounds responses: each to `limit` bytes, and streams that nobody asked
+    for to as much within a minute.
+    """
+
+    def __init__(self, limit: int, resolve: Resolve) -> None:
+        self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
+        self._limit = limit
+        self._resolve = resolve
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """See `httpx2.AsyncBaseTransport`."""
+        request.headers["Accept-Encoding"] = "identity"
+        response = await self._send(request)
+        encoding = response.headers.get("Content-Encoding", "identity")
+        if encoding.lower() != "identity":
+            await response.aclose()
+            raise httpx2.DecodingError(f"it sent {encoding}, which it was not asked for", request=request)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101  # of an asynchronous transport
+        is_whole = response.headers.get("Content-Type", "").lower().startswith("application/json")
+        response.stream = _BoundedStream(
+            response.stream, self._limit, is_asked=request.method == "POST", is_whole=is_whole
+        )
+        return response
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._inner.aclose()
+
+    async def _send(self, request: httpx2.Request) -> httpx2.Response:
+        """Send to the first address that takes the connection: what was checked is what is called."""
+        url = request.url
+        try:
+            addresses = await self._resolve(url.host, url.port or (443 if url.scheme == "https" else 80))
+        except OSError as error:
+            raise httpx2.ConnectError(str(error), request=request) from error
+        fault: httpx2.ConnectError | None = None
+        for address in addresses:
+            request.url = url.copy_with(host=address)
+            if url.scheme == "https":
+                request.extensions = {**request.extensions, "sni_hostname": url.host}
+            try:
+                return await self._inner.handle_async_request(request)
+            except httpx2.ConnectError as error:
+                fault = error
+            finally:
+                request.url = url
+        raise fault or httpx2.ConnectError("it has no address", request=request)
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    """The body of one response."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, limit: int, *, is_asked: bool, is_whole: bool) -> None:
+        self._inner = inner
+        self._limit = limit
+        self._is_asked = is_asked
+        self._is_whole = is_whole
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            if self._is_whole:
+                body = b"".join([piece async for piece in self._pieces()])
+                check_values(body)
+                yield body
+                return
+            async for piece in self._pieces():
+                yield piece
+                await asyncio.sleep(0)  # a connection that always has more would never let others run
+        except Flood as flood:
+            raise Cut(str(flood)) from flood
+
+    async def aclose(self) -> None:
+        """See `httpx2.AsyncByteStream`."""
+        await self._inner.aclose()
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        now = asyncio.get_running_loop().time
+        unasked, size = Allowance(self._limit), 0
+        async for piece in self._inner:
+            size += len(piece)
+            if not self._is_asked:
+                unasked.spend(len(piece), now())
+            elif size > self._limit:
+                raise Flood(f"it sent a response of more than {self._limit // 1024} KB")
+            yield piece

@@ -1,0 +1,143 @@
+"""An MCP server that is a program: started through the launcher, read within bounds, ended with all it has started."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+
+from forge_proxy.processes.supervision import supervised
+from forge_proxy.tools.config import McpServerConfig
+from forge_proxy.tools.mcp.bounds import Flood
+from forge_proxy.tools.mcp.incoming import Incoming
+from forge_proxy.tools.mcp.stderr import LastWords, opened_stderr
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
+_PIECE = 16 * 1024
+"""Bytes that are read, and parsed, before others have their turn: thousands of lines at most."""
+_POLITE_SECONDS = 2.0
+"""For each of the two ways in which a program is asked to end: its stdin ends, then SIGTERM."""
+_DYING_SECONDS = 10.0
+_CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
+
+
+class Program:
+    """The program of one session. Enter `running` once."""
+
+    def __init__(self, config: McpServerConfig, words: LastWords, limit: int) -> None:
+        self._config = config
+        self._words = words
+        self._incoming = Incoming(limit)
+        self._lifeline = -1
+        self._drained = asyncio.Event()
+        self.gone = asyncio.Event()
+        """Set when it sends nothing more."""
+        self.flood: Flood | None = None
+        """Why it was killed, if it sent more than it may."""
+
+    def kill(self) -> None:
+        """Kill it and all that it has started, at once."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[TransportStreams]:
+        """Start it, and end it at the end. Raises `OSError`."""
+        arriving, arrived = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        leaving, left = anyio.create_memory_object_stream[SessionMessage](0)
+        async with opened_stderr(self._words) as errors:
+            process = await self._start(errors.fileno())
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._read, process, arriving)
+                tasks.start_soon(self._write, process, left, arriving)
+                try:
+                    yield arrived, leaving
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        arrived.close()
+                        leaving.close()
+                        await self._stop(process)
+                    tasks.cancel_scope.cancel()
+
+    async def _start(self, errors: int) -> Process:
+        watched, self._lifeline = os.pipe()
+        try:
+            command = supervised([self._config.command or "", *self._config.args], watched)
+            environment = {name: value.get_secret_value() for name, value in self._config.env.items()}
+            return await asyncio.create_subprocess_exec(
+                *command, stdin=PIPE, stdout=PIPE, stderr=errors, pass_fds=(watched,), start_new_session=True,
+                env=get_default_environment() | environment, cwd=self._config.cwd,
+            )  # fmt: skip
+        except BaseException:
+            self.kill()
+            raise
+        finally:
+            os.close(watched)
+
+    async def _read(self, process: Process, arriving: ObjectSendStream[SessionMessage | Exception]) -> None:
+        assert process.stdout is not None  # noqa: S101  # it is a pipe
+        now = asyncio.get_running_loop().time
+        with suppress(*_CLOSED):  # the session is over; what still comes is read and dropped, so that it can end
+            async with arriving:
+                try:
+                    while piece := await process.stdout.read(_PIECE):
+                        for message in self._incoming.feed(piece, now()):
+                            await arriving.send(SessionMessage(message))
+                        await asyncio.sleep(0)  # a pipe that is always full would never let others run
+                except Flood as flood:
+                    self.flood = flood
+                    self.kill()
+        self.gone.set()
+        while await process.stdout.read(_PIECE):  # noqa: ASYNC110 - it does not wait, it lets others run
+            await asyncio.sleep(0)
+        self._drained.set()
+
+    async def _write(
+        self,
+        process: Process,
+        left: ObjectReceiveStream[SessionMessage],
+        arriving: ObjectSendStream[SessionMessage | Exception],
+    ) -> None:
+        assert process.stdin is not None  # noqa: S101  # it is a pipe
+        try:
+            async with left:
+                async for each in left:
+                    self._incoming.expect(each.message)
+                    text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    process.stdin.write(text.encode() + b"\n")
+                    await process.stdin.drain()
+        except OSError:  # it reads no more: whoever waits for a response would wait for ever
+            await arriving.aclose()
+
+    async def _stop(self, process: Process) -> None:
+        """Ask it to end, unless it is being killed; kill what is left."""
+        assert process.stdin is not None  # noqa: S101  # it is a pipe
+        process.stdin.close()
+        if self._lifeline >= 0 and not await _ends(process, _POLITE_SECONDS):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            await _ends(process, _POLITE_SECONDS)
+        self.kill()
+        if await _ends(process, _DYING_SECONDS):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DYING_SECONDS):
+                    await self._drained.wait()  # or its pipe would not be closed
+
+
+async def _ends(process: Process, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await process.wait()
+    return process.returncode is not None

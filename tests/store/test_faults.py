@@ -1,0 +1,150 @@
+"""A store whose file is lost, damaged, locked or full says so; it loses nothing silently and never hangs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import sqlite3
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from forge_proxy.store.opening import open_store
+from forge_proxy.store.runs import StoredRuns
+from forge_proxy.workflows.runs.errors import RunNotFound, StoreUnavailable
+from tests.contracts.test_store import event, place, run, store
+
+__all__ = ["place", "store"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+async def opened(file: Path) -> AsyncGenerator[StoredRuns]:
+    """A store in the file, with one run."""
+    found = await open_store(f"sqlite+aiosqlite:///{file}")
+    await found.create(run(), [event(1)], None)
+    yield found
+    await found.close()
+
+
+def move(file: Path, to: Path) -> None:
+    file.rename(to)
+
+
+def is_there(file: Path) -> bool:
+    return file.exists()
+
+
+def size_of(file: Path) -> int:
+    return file.stat().st_size
+
+
+@pytest.mark.parametrize("lost", ["runs.db", "runs.db.lock"])
+async def test_a_deleted_file_is_reported_once_and_nothing_is_stored_beside_it(
+    opened: StoredRuns, file: Path, lost: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = file.with_name("away")
+    move(file.with_name(lost), away)
+
+    with caplog.at_level(logging.ERROR, "forge_proxy.store"):
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable, match=f"{lost} was deleted while it was in use; move it back"):
+                await opened.get("run_1")
+            with pytest.raises(StoreUnavailable):
+                await opened.create(run("run_2"), [event(1)], None)
+
+    assert len(caplog.records) == 1
+    assert not is_there(file.with_name(lost))
+    move(away, file.with_name(lost))
+    assert (await opened.get("run_1")).id == "run_1"
+    with pytest.raises(RunNotFound):
+        await opened.get("run_2")
+
+
+async def test_a_file_in_the_place_of_the_one_that_was_opened_is_not_taken_for_it(
+    opened: StoredRuns, file: Path
+) -> None:
+    move(file, file.with_name("away"))
+    os.close(os.open(file, os.O_CREAT))
+
+    with pytest.raises(StoreUnavailable, match=r"runs\.db was replaced by another file"):
+        await opened.get("run_1")
+
+
+@pytest.mark.parametrize("damage", ["garbage", "cut"])
+async def test_a_damaged_file_is_an_error_of_the_store(opened: StoredRuns, file: Path, damage: str) -> None:
+    await opened.close()
+    damage_file(file, damage)
+
+    with pytest.raises(StoreUnavailable):
+        await read_again(file)
+
+
+def damage_file(file: Path, how: str) -> None:
+    data = file.read_bytes()
+    file.write_bytes(data[:4096] + os.urandom(len(data) - 4096) if how == "garbage" else data[:6000])
+
+
+async def read_again(file: Path) -> None:
+    again = await open_store(f"sqlite+aiosqlite:///{file}")
+    try:
+        await again.get("run_1")
+    finally:
+        await again.close()
+
+
+async def test_a_file_that_another_program_holds_is_read_and_not_waited_for_without_end(
+    opened: StoredRuns, file: Path
+) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        assert (await opened.get("run_1")).id == "run_1"
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="database is locked"):
+            await opened.create(run("run_2"), [event(1)], None)
+        assert time.monotonic() - began < 30
+        other.execute("ROLLBACK")
+
+    await opened.create(run("run_2"), [event(1)], None)
+
+
+@contextmanager
+def no_file_grows_beyond(size: int) -> Generator[None]:
+    """As on a disk that is full: what is written behind this many bytes of a file fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_on_a_full_disk_nothing_is_stored_by_halves_and_what_was_stored_is_read(
+    opened: StoredRuns, file: Path
+) -> None:
+    with no_file_grows_beyond(size_of(file.with_name("runs.db-wal"))):
+        with pytest.raises(StoreUnavailable):
+            await opened.create(run("run_2", submission="x" * 100_000), [event(1)], None)
+        assert (await opened.get("run_1")).id == "run_1"
+        with pytest.raises(RunNotFound):
+            await opened.get("run_2")
+
+    await opened.create(run("run_2"), [event(1)], None)
+    assert (await opened.get("run_2")).submission == run().submission
+
+
+@pytest.mark.parametrize("run_id", ["run_\0", "", "x" * 8000, "run_\ud83d", "\U0001f600", "run_%", "a'b\"", "\n"])
+async def test_no_run_has_an_odd_id(store: StoredRuns, run_id: str) -> None:
+    for asked in (store.get, store.head, store.delete):
+        with pytest.raises(RunNotFound) as caught:
+            await asked(run_id)
+        assert len(str(caught.value)) < 400

@@ -1,0 +1,25 @@
+"""A jump of the system's clock moves no bound: what waits or expires goes by a clock that only runs forward."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import forge_proxy
+
+_WALL_CLOCK = re.compile(r"\btime\.(?:time|time_ns|localtime|gmtime)\b|\bdatetime\.(?:now|utcnow|today)\b")
+_READ_BY_PEOPLE = {
+    "api/openai/live.py",  # `created` of an answer
+    "backends/llama_server/board.py",  # since when a state lasts
+    "cli/runs.py",  # times in a table
+    "daemon/runs.py",  # when a run was made and changed
+    "tools/ports.py",  # timestamps of signatures, and a Retry-After that is a date
+}
+
+
+def test_the_wall_clock_is_only_asked_for_what_people_read() -> None:
+    root = Path(forge_proxy.__file__).parent
+
+    found = {str(file.relative_to(root)) for file in root.rglob("*.py") if _WALL_CLOCK.search(file.read_text())}
+
+    assert found == _READ_BY_PEOPLE

@@ -1,0 +1,185 @@
+"""MCP servers that hang, flood, or send what nobody can use: the next call finds one that works."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import tracemalloc
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from pydantic import SecretStr
+
+from forge_proxy.core.messages import ToolCall
+from forge_proxy.core.workflow.run import ToolOutcome
+from forge_proxy.engine.events import Event
+from forge_proxy.tools.config import ByMcp, McpConfig, McpServerConfig
+from forge_proxy.tools.mcp.bounds import Allowance, Flood, check_values
+from forge_proxy.tools.mcp.servers import McpServers
+from tests.fakes.processes import Process, has_ended, until
+
+PROGRAM = "tests.fakes.hostile_mcp_server"
+LIMIT_KB = 256
+
+
+def ignore(_: Event) -> None:
+    """Nobody watches."""
+
+
+@asynccontextmanager
+async def started(limit_kb: int = LIMIT_KB) -> AsyncGenerator[McpServers]:
+    """Two programs, `here` and `there`."""
+    env = {"PYTHONPATH": SecretStr(os.pathsep.join(sys.path))}
+    program = McpServerConfig(command=sys.executable, args=("-m", PROGRAM), env=env)
+    config = McpConfig(servers={"here": program, "there": program}, max_answer_kb=limit_kb)
+    async with McpServers(config, ignore) as servers:
+        yield servers
+
+
+async def called(servers: McpServers, tool: str, server: str = "here", seconds: float = 60) -> ToolOutcome:
+    how = ByMcp(server=server, timeout_seconds=seconds)
+    return await servers.execute(how, ToolCall.of(tool, {}), "run-1/0/0")
+
+
+async def test_a_program_that_hangs_is_ended_and_the_next_call_starts_another() -> None:
+    async with started() as servers:
+        before = int((await called(servers, "pid")).text)
+        outcome = await called(servers, "hang", seconds=0.2)
+
+        after = int((await called(servers, "pid")).text)
+
+        assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s")
+        assert after != before
+        until(lambda: has_ended(before), "the program that hangs ends")
+
+
+async def test_a_program_that_was_stopped_is_replaced_as_well() -> None:
+    async with started() as servers:
+        before = int((await called(servers, "pid")).text)
+        os.kill(before, signal.SIGSTOP)
+        await called(servers, "garbage", seconds=0.2)
+
+        assert int((await called(servers, "pid")).text) != before
+        until(lambda: has_ended(before), "the program that was stopped ends")
+
+
+async def test_calls_that_wait_for_a_program_that_hangs_are_told_why_it_was_ended() -> None:
+    async with started() as servers:
+        await called(servers, "pid")
+        waiting = asyncio.create_task(called(servers, "hang"))
+        await asyncio.sleep(0)
+        await called(servers, "pid", seconds=0.2)
+
+        outcome = await waiting
+
+    assert outcome.text.startswith("[ToolError] the MCP server here cannot be used: it answered nothing within 5 s")
+
+
+async def test_while_one_program_hangs_another_is_called() -> None:
+    async with started() as servers:
+        await asyncio.gather(called(servers, "pid"), called(servers, "pid", "there"))
+        hanging = asyncio.create_task(called(servers, "hang"))
+
+        came = [await called(servers, "pid", "there") for _ in range(20)]
+
+        assert {outcome.status for outcome in came} == {"ok"}
+        assert not hanging.done()
+        hanging.cancel()
+
+
+@pytest.mark.parametrize(
+    ("tool", "why"),
+    [
+        ("endless_line", "it sent a message of more than 256 KB"),
+        ("hundred_megabytes", "it sent a message of more than 256 KB"),
+        ("endless_lines", "it sent more than 256 KB within a minute that nobody asked for"),
+        ("endless_notifications", "it sent more than 256 KB within a minute that nobody asked for"),
+        ("endless_strange_responses", "it sent more than 256 KB within a minute that nobody asked for"),
+    ],
+)
+async def test_a_program_that_floods_is_cut_and_replaced(tool: str, why: str) -> None:
+    async with started() as servers:
+        before = int((await called(servers, "pid")).text)
+        await called(servers, "pid", "there")
+        tracemalloc.start()
+        flooding = asyncio.create_task(called(servers, tool))
+
+        healthy = [await called(servers, "pid", "there") for _ in range(20)]
+        outcome = await flooding
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+
+        assert outcome.text.startswith(f"[ToolError] the MCP server here cannot be used: {why}")
+        assert {one.status for one in healthy} == {"ok"}
+        assert peak < 8 * 1024 * LIMIT_KB
+        assert int((await called(servers, "pid")).text) != before
+        until(lambda: has_ended(before), "the program that floods ends")
+
+
+@pytest.mark.parametrize("tool", ["deep", "invalid_utf8", "not_a_number", "half_character"])
+async def test_a_result_that_is_no_json_is_the_error_of_that_call_alone(tool: str) -> None:
+    async with started() as servers:
+        before = (await called(servers, "pid")).text
+
+        outcome = await called(servers, tool)
+
+        assert outcome.text == "[ToolError] the server's response is no valid JSON, or nested too deeply"
+        assert (await called(servers, "pid")).text == before
+
+
+async def test_garbage_between_messages_is_passed_over() -> None:
+    async with started() as servers:
+        assert (await called(servers, "garbage")).text == "after garbage"
+
+
+def test_a_large_text_is_no_flood() -> None:
+    check_values(b'{"a":"' + b'x,[{\\"' * 200_000 + b'"}')
+
+
+@pytest.mark.parametrize("text", [b"[" + b"[]," * 200_000 + b"0]", b'["",' * 120_000])
+def test_more_values_than_the_loop_has_time_for_are_a_flood(text: bytes) -> None:
+    with pytest.raises(Flood, match="more than 100,000 values"):
+        check_values(text)
+
+
+def test_what_nobody_asked_for_may_come_at_some_rate() -> None:
+    allowance = Allowance(6000)
+
+    for second in range(1000):
+        allowance.spend(100, float(second))
+
+    with pytest.raises(Flood):
+        allowance.spend(6000, 1000.0)
+
+
+async def test_a_process_that_a_program_has_daemonized_ends_with_it() -> None:
+    async with started() as servers:
+        outcome = await called(servers, "daemonize")
+        pid = int(outcome.text)
+        assert not has_ended(pid)
+        assert os.getsid(pid) == os.getpgid(pid) != os.getsid(0)
+
+    until(lambda: has_ended(pid), "the daemonized process ends")
+
+
+async def test_a_process_that_a_program_has_daemonized_ends_when_that_is_replaced() -> None:
+    async with started() as servers:
+        pid = int((await called(servers, "daemonize")).text)
+        await called(servers, "hang", seconds=0.2)
+        await called(servers, "pid")
+
+        until(lambda: has_ended(pid), "the daemonized process ends")
+
+
+def test_a_process_that_a_program_has_daemonized_ends_when_the_daemon_is_killed() -> None:
+    owner = Process("tests.fakes.mcp_owner", PROGRAM, "daemonize")
+    (pid,) = owner.wait_for("started")["pids"]
+    assert not has_ended(pid)
+
+    owner.send_signal(signal.SIGKILL)
+
+    owner.wait()
+    until(lambda: has_ended(pid), "the daemonized process ends")
