@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from json import loads
 from pathlib import Path
@@ -43,6 +44,8 @@ _OF_COMMANDS = {f"{PREFIX}URL", f"{PREFIX}KEY", VARIABLE}
 """Variables that tell commands where a daemon or the file is: no settings of one."""
 _SHOWN_TYPES = ("literal_error", "int_", "float_", "bool_", "finite_number", "greater_than", "less_than", "multiple_of")
 """Errors of numbers, switches and fixed words, which are not secret. Of any other only the setting is named."""
+_SHOWN = re.compile(r"-?\d{1,9}(?:\.\d{1,9})?|[A-Za-z_-]{1,12}")
+"""What of these is shown: a number or a short word, but no key that got into the wrong line."""
 
 
 _NOTHING: Mapping[str, str] = {}
@@ -207,7 +210,8 @@ def _in_words(error: Any, expanded: Mapping[str, str] = _NOTHING) -> str:  # pyd
     fault = f"{path}: {error['msg'].removeprefix('Value error, ')}"
     if path in expanded:
         return f"{fault} (the value of ${{env.{expanded[path]}}})"
-    return f"{fault} (got {error['input']!r})" if error["type"].startswith(_SHOWN_TYPES) else fault
+    is_shown = error["type"].startswith(_SHOWN_TYPES) and _SHOWN.fullmatch(str(error["input"]))
+    return f"{fault} (got {error['input']!r})" if is_shown else fault
 
 
 def _suggestion(name: str, known: list[str] | set[str]) -> str:

@@ -92,8 +92,8 @@ def _parse(path: Path, text: str) -> object:
         return yaml.load(text, _Loader)  # noqa: S506  # a safe one
     except yaml.YAMLError as exc:
         mark = getattr(exc, "problem_mark", None)
-        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise SettingsError(f"{path}{where}: {_describe(exc)}") from None  # its text quotes the lines
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise SettingsError(f"{path}: {where}{_describe(exc)}") from None  # its text quotes the lines
     except RecursionError:
         raise SettingsError(f"{path}: nested too deeply") from None
     except ValueError:  # a date or a number that there is not
