@@ -78,12 +78,14 @@ system-docker: $(VENV)/.developed  ## compose.yaml brought up for real; needs a 
 docker-base:                     ## as root, with debootstrap: a PYTHON_IMAGE called forge-base, where no registry is reached
 	tests/system/docker/base.sh forge-base
 
-$(BIN)/python:
+# Each step leaves a stamp once it is complete: the next make repeats a step that was interrupted.
+$(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "forge-proxy needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 run"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@# One that is complete, from before there was this stamp, stays.
+	test -e $(VENV)/.installed || { $(PYTHON) -m venv --clear $(VENV) && $(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'; }
+	@touch $@
 
-$(VENV)/.installed: pyproject.toml | $(BIN)/python
+$(VENV)/.installed: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m pip install --quiet --editable '.[embedded]'
 	@touch $@
 

@@ -12,13 +12,13 @@ from forge_proxy.api.admin.ports import Reloaded, WrongSettings
 from forge_proxy.api.auth import Door, read_keys
 from forge_proxy.api.config import ServerConfig, ServerConfigError
 from forge_proxy.api.origins import is_private
-from forge_proxy.backends.exchange import without_credentials
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.held import Held
 from forge_proxy.settings import Settings, SettingsError
+from forge_proxy.settings.masking import masked
 from forge_proxy.telemetry.systemd import Systemd
 
 _KEYS = ("api_keys", "api_keys_file", "admin_keys", "admin_keys_file", "allow_public_without_keys")
@@ -113,15 +113,6 @@ class Reloads:
             log.info("reloaded", applied=done.applied, needs_restart=done.needs_restart)
         finally:
             self._systemd.ready("the settings were read again")
-
-
-def masked(settings: Settings) -> JsonObject:
-    """The settings as JSON, without the secrets in them."""
-    shown = settings.model_dump(mode="json", by_alias=True)
-    for section, url in (("backend", settings.backend.url), ("store", settings.store.url)):
-        if url is not None:
-            shown[section]["url"] = without_credentials(url)
-    return shown
 
 
 def _with_keys_of(written: ServerConfig, held: ServerConfig) -> ServerConfig:

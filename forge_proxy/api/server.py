@@ -8,7 +8,7 @@ import socket
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from ipaddress import ip_address
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -24,6 +24,17 @@ from forge_proxy.core.errors import ForgeError
 
 class CannotListen(ForgeError):
     """The address to listen on cannot be had."""
+
+
+class PortTaken(CannotListen):
+    """Another program listens there. `owner` describes it if it is a forge-proxy."""
+
+    def __init__(self, host: str, port: int, owner: str = "") -> None:
+        used = f"port {port} on {host} is already in use"
+        if owner:
+            super().__init__(f"{used} by {owner}; stop it with `forge-proxy stop` or choose another with --port")
+        else:
+            super().__init__(f"{used}; stop the program that listens there or choose another with --port")
 
 
 class HttpServer(uvicorn.Server):
@@ -69,6 +80,24 @@ def listen(config: ServerConfig) -> socket.socket:
     Raises `CannotListen`, or `ServerConfigError` where other machines would reach a daemon that wants no keys.
     """
     host, port = config.host, config.port
+    family, kind, place = resolve_address(config)
+    listener = socket.socket(family, kind)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(place)
+        listener.listen(2048)
+    except OSError as exc:
+        listener.close()
+        if exc.errno == errno.EADDRINUSE:
+            raise PortTaken(host, port) from exc
+        raise CannotListen(f"cannot listen on {host}:{port}: {exc.strerror or exc}") from exc
+    listener.setblocking(False)
+    return listener
+
+
+def resolve_address(config: ServerConfig) -> tuple[socket.AddressFamily, socket.SocketKind, Any]:
+    """What to listen on. Raises as `listen`."""
+    host, port = config.host, config.port
     keys = read_keys(config)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -82,20 +111,7 @@ def listen(config: ServerConfig) -> socket.socket:
             "(FORGE_PROXY_SERVER__API_KEYS) or server.api_keys_file, or server.allow_public_without_keys: true "
             "(FORGE_PROXY_SERVER__ALLOW_PUBLIC_WITHOUT_KEYS=true) if something else keeps strangers out"
         )
-    listener = socket.socket(family, kind)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(place)
-        listener.listen(2048)
-    except OSError as exc:
-        listener.close()
-        if exc.errno == errno.EADDRINUSE:
-            raise CannotListen(
-                f"port {port} on {host} is taken; stop what listens there or choose another with --port"
-            ) from exc
-        raise CannotListen(f"cannot listen on {host}:{port}: {exc.strerror or exc}") from exc
-    listener.setblocking(False)
-    return listener
+    return family, kind, place
 
 
 def is_open_to_all(config: ServerConfig, listener: socket.socket) -> bool:

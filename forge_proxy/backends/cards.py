@@ -19,6 +19,10 @@ def state_folder(environment: Mapping[str, str]) -> Path:
     return (Path(told) if told.startswith("/") else Path.home() / ".local" / "state") / "forge-proxy"
 
 
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 class CardFile:
     """`CardStore` of one server, in the file that all share. What cannot be read or written is not kept."""
 
@@ -39,8 +43,9 @@ class CardFile:
         servers[self._server] = {**(cards if is_object(cards) else {}), card.model: card.as_json()}
         written = self._path.with_suffix(f".{os.getpid()}")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            written.write_bytes(orjson.dumps(servers, option=orjson.OPT_INDENT_2))
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(written, "wb", opener=_open_private) as file:  # a Path has no opener
+                file.write(orjson.dumps(servers, option=orjson.OPT_INDENT_2))
             written.replace(self._path)
         except OSError:  # a read-only home: it will be tested again
             with suppress(OSError):

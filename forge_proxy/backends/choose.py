@@ -13,6 +13,7 @@ from forge_proxy.backends.http import HttpClient
 from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.model_file import model_fault
 from forge_proxy.backends.llama_server.programs import TINY_MODEL, embedded, find_program, launch_spec
+from forge_proxy.backends.exchange import without_credentials
 from forge_proxy.backends.probe import LLAMA_SERVER, OLLAMA, find_server, identify
 
 _URLS: dict[Kind, str] = {
@@ -35,6 +36,11 @@ class Choice:
     launch: LaunchSpec | None = None
     specs: Mapping[str, LaunchSpec] = field(default_factory=dict[str, LaunchSpec])
     """How each of several models is served by one of ours; `launch` is the first of them."""
+
+    @property
+    def shown_url(self) -> str | None:
+        """The URL without a password, for messages and logs."""
+        return without_credentials(self.url) if self.url is not None else None
 
     @property
     def gguf(self) -> Path | None:
@@ -85,7 +91,9 @@ async def _at_url(config: BackendConfig, url: str, http: HttpClient) -> Choice:
         return Choice(config.kind, "its URL is named", url=url)
     kind = await identify(url, http)
     if kind == "forge-proxy":
-        raise BackendChoiceError(f"backend.url {url} is a forge-proxy itself; name the model server behind it")
+        raise BackendChoiceError(
+            f"backend.url {without_credentials(url)} is a forge-proxy itself; name the model server behind it"
+        )
     if kind is None:
         return Choice(
             "openai",

@@ -1,5 +1,38 @@
-"""The command line: serve, demo, check, rescue."""
+"""The command line: serve, demo, check, rescue, and the commands that ask a running daemon."""
 
-from forge_proxy.cli.app import main
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+_INTERRUPTED = 130
+
+
+def main() -> None:
+    """The entry point of the `forge-proxy` command. Its imports take most of a second, so they happen in here."""
+    _open_standard_streams()
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        if handler is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to clean up yet: end without a traceback
+        from forge_proxy.cli.app import run_app
+
+        signal.signal(signal.SIGINT, handler)
+        run_app()
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
+
+def _open_standard_streams() -> None:
+    """Replace standard streams that are closed; the next socket would get their number and the log its bytes."""
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115  # kept open
+
 
 __all__ = ["main"]

@@ -27,11 +27,14 @@ from forge_proxy.cli.options import (
     Model,
     Port,
     said_by,
+    settings_file,
 )
 from forge_proxy.cli.rescue import Finish, InputError
 from forge_proxy.cli.runs import runs as run_commands
+from forge_proxy.cli.stop import stop
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.settings import SettingsError, load, set_by_file
+from forge_proxy.telemetry.hangup import prepare_hangup
 
 FAILED = 1
 MISCONFIGURED = 2
@@ -74,19 +77,22 @@ def serve(
     ctx: Context = None,
 ) -> None:  # fmt: skip
     """Run the daemon."""
-    # A reload that is asked for before the daemon can hear of it waits; unheard, the signal would end the process.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    hangup = prepare_hangup()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the daemon handles it: there is nothing to clean up yet
     from forge_proxy import daemon  # the help text needs no web server
 
+    file = settings_file(config)
     said = said_by(host, port, backend, backend_url, gguf, model, llama_server, ctx)
     try:
-        daemon.run(lambda: load(config, said))
+        daemon.run(lambda: load(file, said), hangup, file)
     except BackendChoiceError as error:
-        if set_by_file(config, said, "backend"):
-            raise SettingsError(f"{config}: {error}") from error
+        if set_by_file(file, said, "backend"):
+            raise SettingsError(f"{file}: {error}") from error
         raise
 
 
+app.command()(stop)
 add_admin_commands(app)
 app.add_typer(config_commands)
 app.add_typer(run_commands)
@@ -113,7 +119,7 @@ def check(
 
     said = said_by(host, port, backend, backend_url, gguf, model, llama_server, ctx)
     tests = model is not None if self_test is None else self_test
-    if not run_check(load(config, said), self_test=tests):
+    if not run_check(load(settings_file(config), said), self_test=tests):
         raise typer.Exit(FAILED)
 
 
@@ -139,8 +145,8 @@ def version() -> None:
     print(__version__)
 
 
-def main() -> None:
-    """The entry point of the `forge-proxy` command."""
+def run_app() -> None:
+    """Run the command that the process was started with."""
     try:
         app()
     except (SettingsError, BackendChoiceError, ServerConfigError, InputError) as exc:

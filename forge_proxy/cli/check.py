@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 from rich.console import Console
 from rich.text import Text
 
 from forge_proxy import daemon
 from forge_proxy.api.auth import read_keys
-from forge_proxy.api.server import address, listen
+from forge_proxy.api.server import address
+from forge_proxy.backends.cards import state_folder
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.chat import ModelCard
 from forge_proxy.core.errors import BackendError, BackendFault, ForgeError
 from forge_proxy.engine.events import Event
 from forge_proxy.engine.ports import Backend
 from forge_proxy.settings import Settings
+from forge_proxy.settings.usable import refuse_unusable
 
 
 def run_check(settings: Settings, *, self_test: bool = False) -> bool:
@@ -31,6 +34,10 @@ async def _look(settings: Settings, *, self_test: bool) -> tuple[list[tuple[str,
     guardrails = settings.guardrails
     off = [name for name, on in guardrails.enabled.model_dump(by_alias=True).items() if not on]
     rows = [("guardrails", "all on" if not off else f"off: {', '.join(off)}")]
+    try:
+        refuse_unusable(settings)
+    except ForgeError as error:
+        return [*rows, ("settings", str(error)), ("result", "not ready")], False
     where, free = _try_address(settings)
     rows.insert(0, ("listen", where))
     try:
@@ -66,7 +73,7 @@ async def _list_models(backend: Backend) -> tuple[str, bool]:
 def _try_address(settings: Settings) -> tuple[str, bool]:
     server = settings.server
     try:
-        listen(server).close()
+        daemon.open_listener(server, state_folder(os.environ)).close()
         keys = len(read_keys(server))
     except ForgeError as error:
         return str(error), False

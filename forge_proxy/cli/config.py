@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json as jsonlib
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from forge_proxy.cli.admin import Key, Url
+from forge_proxy.cli.options import ConfigFile, settings_file
 from forge_proxy.cli.remote import DEFAULT_URL, Remote
 from forge_proxy.settings import Settings, load
 
 config = typer.Typer(name="config", no_args_is_help=True, help="The settings: show, schema, check.")
-
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="YAML file; config/forge-proxy.yaml documents each setting.")
-]
 
 
 @config.command("show")
@@ -28,9 +24,9 @@ def show_settings(
     key: Key = None,
 ) -> None:
     """All settings as file and environment make them, secrets masked."""
-    from forge_proxy.reload import masked  # the help text needs no web server
+    from forge_proxy.settings.masking import masked
 
-    settings = Remote(url, key).admin("GET", "config") if live else dict(masked(load(file, {})))
+    settings = Remote(url, key).admin("GET", "config") if live else dict(masked(load(settings_file(file), {})))
     if json:
         print(jsonlib.dumps(settings, indent=2))
     else:
@@ -47,6 +43,9 @@ def schema() -> None:
 
 @config.command()
 def check(file: ConfigFile = None) -> None:
-    """Whether the settings can be used; each fault on a line of its own, and exit code 2."""
-    load(file, {})
-    print(f"{file or 'the environment'}: the settings can be used")
+    """Check the settings as `serve` does; each fault on a line of its own, and exit code 2."""
+    from forge_proxy.settings.usable import refuse_unusable  # the help text needs no web server
+
+    found = settings_file(file)
+    refuse_unusable(load(found, {}))
+    print(f"{found or 'the environment'}: the settings can be used")

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from forge_proxy.backends.config import Kind
+from forge_proxy.settings.file import find_file
 
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="YAML file; config/forge-proxy.yaml documents each setting.")
+    Path | None,
+    typer.Option(
+        "--config",
+        help="Settings as YAML; default: the file that FORGE_PROXY_CONFIG names, else "
+        "~/.config/forge-proxy/config.yaml if it exists. config/forge-proxy.yaml documents each setting.",
+    ),
 ]
 Host = Annotated[str | None, typer.Option("--host", help="Address to listen on (127.0.0.1).")]
 Port = Annotated[int | None, typer.Option("--port", help="Port to listen on (8081).")]
@@ -27,6 +34,11 @@ Model = Annotated[
     str | None,
     typer.Option("--model", help="Stands in for names the server does not know; alone: an Ollama model."),
 ]
+
+
+def settings_file(named: Path | None) -> Path | None:
+    """The settings file that counts: the named one, or the one that is found."""
+    return find_file(named, os.environ)
 
 
 def said_by(

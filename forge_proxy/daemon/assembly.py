@@ -108,7 +108,7 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
         budgets = Budgets(backend, clock, observe, settings.budget, sizing, resizer, machine, own)
         sampling = Sampling(observe, read_recommendations(), settings.sampling, _own_sampling(settings))
         files = {name: str(spec.model) for name, spec in choice.specs.items()} or choice.gguf
-        cards = CardFile(state_folder(os.environ), choice.url or f"managed {files}")
+        cards = CardFile(state_folder(os.environ), choice.shown_url or f"managed {files}")
         engine = Engine(
             backend, clock, observe, config.model, thorough, admission, dialect, cards, budgets, sampling, catalog,
             settings.compaction,

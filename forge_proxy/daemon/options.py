@@ -107,7 +107,8 @@ def refuse_unheard(options: Mapping[str, Any], choice: Choice) -> None:
     for name in _OF_OUR_SERVER:
         if choice.launch is None and options.get(name) is not None:
             raise BackendChoiceError(
-                f"{name} is for a llama.cpp server that is started here, and the {choice.kind} at {choice.url} is not"
+                f"{name} is for a llama.cpp server that is started here, and the {choice.kind} at {choice.shown_url} "
+                "is not"
             )
     if choice.launch is None and choice.kind != "llama-server" and options.get("slot_id") is not None:
         raise BackendChoiceError(f"slot_id is for a llama.cpp server; {choice.kind} has no slots that can be chosen")

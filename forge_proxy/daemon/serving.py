@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from pathlib import Path
 
 import structlog
 import uvloop
 from structlog.typing import FilteringBoundLogger
 
+from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.connections import raise_descriptor_limit
-from forge_proxy.api.server import listen
-from forge_proxy.backends.choose import refuse_contradictions
+from forge_proxy.api.server import PortTaken, listen
+from forge_proxy.backends.cards import state_folder
+from forge_proxy.daemon.port_owner import find_daemon
 from forge_proxy.daemon.whole import build
 from forge_proxy.reload import Reloads
 from forge_proxy.settings import Settings
+from forge_proxy.settings.usable import refuse_unusable
 from forge_proxy.telemetry import logs
+from forge_proxy.telemetry.hangup import Hangup
+from forge_proxy.telemetry.running import registered, running_daemons
 from forge_proxy.telemetry.systemd import Systemd
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-async def serve(settings: Settings, listener: socket.socket, read: Callable[[], Settings]) -> None:
-    """Run the daemon as this process, until a signal ends it. Raises as `build`."""
-    logs.configure(settings.log)
+async def serve(
+    settings: Settings, listener: socket.socket, read: Callable[[], Settings], hangup: Hangup = "reload"
+) -> None:
+    """Run the daemon as this process, until a signal ends it. `hangup` is what SIGHUP does. Raises as `build`."""
     log: FilteringBoundLogger = structlog.get_logger()
     async with build(settings, listener, read, log) as daemon:
         systemd = Systemd()
@@ -41,8 +49,11 @@ async def serve(settings: Settings, listener: socket.socket, read: Callable[[], 
 
         for signum in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(signum, stop, signum)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloads.request)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # those from before this wait since the start
+        if hangup == "reload":
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloads.request)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # those from before this wait since the start
+        elif hangup == "stop":
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, stop, signal.SIGTERM)
         daemon.tell_address()
         systemd.ready(f"listening at {daemon.url}")
         watchdog = asyncio.create_task(_give_signs_of_life(systemd))
@@ -68,19 +79,38 @@ async def _give_signs_of_life(systemd: Systemd) -> None:
         await asyncio.sleep(systemd.watchdog_seconds)
 
 
-def run(read: Callable[[], Settings]) -> None:
-    """Run the daemon in this process, until a signal ends it. Raises as `read`, `listen` and `assemble`."""
+def run(read: Callable[[], Settings], hangup: Hangup = "reload", file: Path | None = None) -> None:
+    """Run the daemon in this process, until a signal ends it. `file` is what `read` reads, for the log.
+
+    Raises as `read`, `refuse_unusable`, `open_listener` and `assemble`.
+    """
     settings = read()
-    refuse_contradictions(settings.backend, settings.models)  # before anything is taken or started
+    refuse_unusable(settings)  # before anything is taken or started
+    state = state_folder(os.environ)
     raise_descriptor_limit()
-    listener = listen(settings.server)
+    listener = open_listener(settings.server, state)
 
     async def main() -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  # a coroutine runs in a task
-        for signum in STOP_SIGNALS:  # while a backend is being looked for; `serve` then has its own way to stop
+        # While a backend is being looked for; `serve` then has its own way to stop.
+        for signum in (*STOP_SIGNALS, *([signal.SIGHUP] if hangup == "stop" else [])):
             asyncio.get_running_loop().add_signal_handler(signum, task.cancel)
-        await serve(settings, listener, read)
+        log: FilteringBoundLogger = structlog.get_logger()
+        log.info("settings", file=str(file) if file else None)
+        with registered(state, listener.getsockname()[1]):
+            await serve(settings, listener, read, hangup)
 
-    with listener, suppress(asyncio.CancelledError), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
+    with closing(logs.configure(settings.log)), listener, suppress(asyncio.CancelledError):
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main())
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the loop's end set Python's handler, which prints a traceback
+
+
+def open_listener(server: ServerConfig, state: Path) -> socket.socket:
+    """`listen`; if the port is taken, the error says whether a forge-proxy has it."""
+    try:
+        return listen(server)
+    except PortTaken as error:
+        found = find_daemon(server.host, server.port, running_daemons(state))
+        raise PortTaken(server.host, server.port, found) from error

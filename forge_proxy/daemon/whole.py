@@ -129,7 +129,8 @@ async def build(
         url = parts.choice.url
         if url is not None and await leads_to(url, listener):
             raise BackendChoiceError(
-                f"backend.url {url} is where this daemon itself listens; name the model server or another --port"
+                f"backend.url {parts.choice.shown_url} is where this daemon itself listens; name the model server or "
+                "another --port"
             )
         tell_choice(parts.choice, settings, log)
         door, guardrails = Door(settings.server), Held(settings.guardrails)
@@ -144,7 +145,7 @@ def tell_choice(choice: Choice, settings: Settings, log: FilteringBoundLogger) -
     """Say which backend is used, and why."""
     model_file = str(choice.gguf) if choice.gguf else None
     listed = {"models": list(settings.models)} if settings.models else {}
-    log.info("backend", kind=choice.kind, url=choice.url, model_file=model_file, because=choice.because, **listed)
+    log.info("backend", kind=choice.kind, url=choice.shown_url, model_file=model_file, because=choice.because, **listed)
     if choice.gguf == TINY_MODEL:
         log.warning("test model", note="it understands a few phrases: for trying the daemon, not for work")
 

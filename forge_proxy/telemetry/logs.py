@@ -5,47 +5,42 @@ from __future__ import annotations
 import io
 import json
 import logging
-import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, cast
 
 import orjson
 import structlog
-from structlog.typing import EventDict, FilteringBoundLogger
+from structlog.typing import EventDict, FilteringBoundLogger, Processor
 from typing_extensions import Buffer
 
 from forge_proxy.engine.events import Event
 from forge_proxy.telemetry.config import LogConfig
 from forge_proxy.telemetry.lines import line_of
+from forge_proxy.telemetry.log_writer import LogWriter
 
 _OURS = "forge_proxy"
 
 
-def _as_json(said: EventDict, **_: object) -> bytes:
-    """The line of an event, also with a number that orjson does not write: a log line is never lost over a value."""
-    try:
-        return orjson.dumps(said, default=str)
-    except TypeError:
-        return json.dumps(said, default=str, ensure_ascii=False).encode("utf-8", "replace")
-
-
-def configure(config: LogConfig) -> None:
-    """Set up logging for the whole process."""
+def configure(config: LogConfig) -> LogWriter:
+    """Set up logging for the whole process. Closing what it returns writes the lines that still wait."""
     console = config.format == "console" or (config.format == "auto" and sys.stderr.isatty())
-    renderer = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer(_as_json)
+    # A traceback without local variables, which hold prompts and keys.
+    rendered = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    renderer = rendered if console else structlog.processors.JSONRenderer(_as_json)
     level = logging.getLevelNamesMapping()[config.level.upper()]
+    processors: list[Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        renderer,
+        _as_bytes,
+    ]
+    writer = LogWriter(sys.stderr.fileno(), lambda dropped: _dropped_line(processors, dropped))
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-            _as_bytes,
-        ],
+        processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", _Stderr())),
+        logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", _Stderr(writer))),
         cache_logger_on_first_use=True,
     )
     handler = _ToStructlog()
@@ -53,6 +48,15 @@ def configure(config: LogConfig) -> None:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(max(level, logging.WARNING))
+    return writer
+
+
+def _dropped_line(processors: Sequence[Processor], dropped: int) -> bytes:
+    """The line that reports dropped lines, as the other lines are rendered."""
+    line: Any = {"event": "log lines dropped", "count": dropped}
+    for process in processors:
+        line = process(None, "warning", line)
+    return line + b"\n"
 
 
 def inside_another_program() -> FilteringBoundLogger:
@@ -68,12 +72,16 @@ def _in_words(_: object, __: str, said: EventDict) -> str:
 
 
 class _Stderr(io.RawIOBase):
-    """Standard error, where a line that cannot be written is dropped: a full disk is no reason to fail a request."""
+    """Standard error as structlog writes to it: lines are handed to the writer's thread."""
+
+    def __init__(self, writer: LogWriter) -> None:
+        super().__init__()
+        self._writer = writer
 
     def write(self, data: Buffer, /) -> int:
-        with suppress(OSError):
-            os.write(sys.stderr.fileno(), data)
-        return memoryview(data).nbytes
+        line = bytes(data)
+        self._writer.write(line)
+        return len(line)
 
 
 def _as_json(fields: EventDict, default: Callable[[Any], Any] = repr) -> bytes:

@@ -24,9 +24,8 @@ def check_entry(entry: str) -> str:
     found = _ENTRY.fullmatch(entry)
     if found is None or not _is_port(found[4]) or not _is_plain_host(found[3]):
         raise ValueError(
-            f"expected an origin such as https://tools.example.com, http://127.0.0.1:9000 or https://*.example.com,"
-            f" not {entry!r}"
-        )
+            "expected an origin such as https://tools.example.com, http://127.0.0.1:9000 or https://*.example.com"
+        )  # without what was written: it may hold a password
     scheme, wildcard, host, port = found.groups()
     if wildcard and "." not in host:
         raise ValueError(f"{entry!r} is too wide: * stands for one label below a domain, as in https://*.example.com")

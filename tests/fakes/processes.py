@@ -23,6 +23,8 @@ JsonDict = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 _SECONDS = 30.0
 """The bound of every wait: far above what it takes, so that only what never happens fails."""
+_NO_FOLDER = "/dev/null/none"
+"""Not even root can make it."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def command(*words: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT,
     """Run `forge-proxy` with these words to its end."""
     done = subprocess.run(
         [sys.executable, "-m", "forge_proxy", *words],
-        cwd=cwd, env=_environment(env), input=stdin, capture_output=True, timeout=_SECONDS, check=False,
+        cwd=cwd, env=environment(env), input=stdin, capture_output=True, timeout=_SECONDS, check=False,
     )  # fmt: skip
     return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -51,8 +53,8 @@ class Process:
     ) -> None:
         self._popen = subprocess.Popen(
             [sys.executable, "-m", module, *words],
-            cwd=ROOT, env=_environment(env), stdout=subprocess.PIPE, stderr=stderr or subprocess.PIPE,
-            text=True,
+            cwd=ROOT, env=environment(env), stdout=subprocess.PIPE, stderr=stderr or subprocess.PIPE,
+            text=True, start_new_session=True,  # without the terminal of who runs the tests, whose SIGHUP means stop
         )  # fmt: skip
         self._changed = threading.Condition()
         self._lines: list[str] = []
@@ -208,11 +210,17 @@ def until(happened: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def _environment(added: Mapping[str, str] | None) -> dict[str, str]:
-    """The environment without settings of ours in it, and with these."""
+def free_port() -> int:
+    """A port that was free a moment ago, for a process that cannot report which one it took."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+def environment(added: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment without this user's settings and state, and with these variables."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FORGE_PROXY_")}
-    # What a daemon of this user's has found out about models is none of a test's.
-    return {**kept, "PYTHONUNBUFFERED": "1", "XDG_STATE_HOME": "/nonexistent", **(added or {})}
+    own = {"PYTHONUNBUFFERED": "1", "XDG_STATE_HOME": _NO_FOLDER, "XDG_CONFIG_HOME": _NO_FOLDER}
+    return {**kept, **own, **(added or {})}
 
 
 def _as_json(line: str) -> JsonDict:

@@ -201,7 +201,7 @@ def test_a_taken_port_is_named() -> None:
 
     assert ended.code == 1
     assert faults(ended) == [
-        f"port {port} on 127.0.0.1 is taken; stop what listens there or choose another with --port"
+        f"port {port} on 127.0.0.1 is already in use; stop the program that listens there or choose another with --port"
     ]
 
 
@@ -269,7 +269,7 @@ def test_check_fails_where_the_port_is_taken() -> None:
         ended = command("check", "--backend", "embedded", "--port", str(port))
 
     assert ended.code == 1
-    assert f"port {port} on 127.0.0.1 is taken" in ended.out
+    assert f"port {port} on 127.0.0.1 is already in use" in ended.out
 
 
 @pytest.mark.parametrize(("host", "url"), [("127.0.0.1", "http://127.0.0.1:80/v1"), ("::1", "http://[::1]:80/v1")])

@@ -82,4 +82,5 @@ def test_the_unit_gives_longer_to_stop_than_answers_may_take() -> None:
     settings = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and not line.startswith("#"))
 
     assert int(settings["TimeoutStopSec"]) > 20
-    assert settings["Type"] == "notify-reload"
+    assert settings["Type"] == "notify"  # which systemd 252 knows
+    assert settings["ExecReload"] == "/bin/kill -HUP $MAINPID"

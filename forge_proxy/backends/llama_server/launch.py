@@ -88,7 +88,7 @@ def refuse_our_flags(extra: Sequence[str]) -> None:
         # llama.cpp takes an underscore for a dash in a long flag.
         flag = word.replace("_", "-") if word.startswith("--") else word
         if instead := _OWNER.get(flag.partition("=")[0]):
-            raise FlagRefused(f"{word} is set by forge-proxy: {instead}")
+            raise FlagRefused(f"{word.partition('=')[0]} is set by forge-proxy: {instead}")
 
 
 def arguments(spec: LaunchSpec, port: int) -> tuple[str, ...]:

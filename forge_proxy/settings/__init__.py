@@ -1,19 +1,19 @@
 """All settings as one tree, made of the small sections that each package defines for itself.
 
 CLI over environment (`FORGE_PROXY_SERVER__PORT=9000`) over the YAML file over defaults. Unknown names are refused with
-a suggestion, in the file and in the environment.
+a suggestion, in the file and in the environment. No message shows a value that may be secret.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from json import loads
 from pathlib import Path
 from typing import Any, get_origin
 
-import yaml
 from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
@@ -29,9 +29,10 @@ from forge_proxy.backends.catalog import Models
 from forge_proxy.backends.config import BackendConfig
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.compaction.policy import CompactionPolicy
-from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import SamplingPolicy
+from forge_proxy.settings.errors import SettingsError as SettingsError
+from forge_proxy.settings.file import VARIABLE, SettingsFile, read_file
 from forge_proxy.store.config import StoreConfig
 from forge_proxy.telemetry.config import LogConfig
 from forge_proxy.tools.config import ToolSettings
@@ -39,12 +40,15 @@ from forge_proxy.workflows.runs.config import RunsConfig
 
 PREFIX = "FORGE_PROXY_"
 _NESTED = "__"
-_OF_COMMANDS = {f"{PREFIX}URL", f"{PREFIX}KEY"}
-"""Variables that say to commands where a daemon is: no settings of one."""
+_OF_COMMANDS = {f"{PREFIX}URL", f"{PREFIX}KEY", VARIABLE}
+"""Variables that tell commands where a daemon or the file is: no settings of one."""
+_SHOWN_TYPES = ("literal_error", "int_", "float_", "bool_", "finite_number", "greater_than", "less_than", "multiple_of")
+"""Errors of numbers, switches and fixed words, which are not secret. Of any other only the setting is named."""
+_SHOWN = re.compile(r"-?\d{1,9}(?:\.\d{1,9})?|[A-Za-z_-]{1,12}")
+"""What of these is shown: a number or a short word, but no key that got into the wrong line."""
 
 
-class SettingsError(ForgeError):
-    """The settings cannot be used; the message names the setting and says what to do, a line for each fault."""
+_NOTHING: Mapping[str, str] = {}
 
 
 class Settings(BaseSettings):
@@ -55,6 +59,7 @@ class Settings(BaseSettings):
         env_nested_delimiter=_NESTED,
         extra="forbid",
         frozen=True,
+        hide_input_in_errors=True,
         nested_model_default_partial_update=True,
     )
 
@@ -73,7 +78,8 @@ class Settings(BaseSettings):
 
 def load(file: Path | None, said: Mapping[str, Any]) -> Settings:
     """The settings from a YAML file, the environment and the command line (`said`, nested). Raises `SettingsError`."""
-    written = _read_file(file) if file else {}
+    read = read_file(file) if file else SettingsFile(Path(), {})
+    written = read.sections
 
     class Sourced(Settings):
         @classmethod
@@ -91,7 +97,7 @@ def load(file: Path | None, said: Mapping[str, Any]) -> Settings:
     try:
         return Sourced(**dict(said))
     except ValidationError as exc:
-        faults = [(error["loc"], _in_words(error)) for error in exc.errors()]
+        faults = [(error["loc"], _in_words(error, read.expanded)) for error in exc.errors()]
         raise SettingsError(
             "\n".join(f"{file}: {fault}" if _set_by(written, said, at) else fault for at, fault in faults)
         ) from exc
@@ -119,12 +125,12 @@ def given(values: Mapping[str, Any]) -> Settings:
     try:
         return Given(**dict(values))
     except ValidationError as exc:
-        raise SettingsError("\n".join(map(_in_words, exc.errors()))) from exc
+        raise SettingsError("\n".join(_in_words(error) for error in exc.errors())) from exc
 
 
 def set_by_file(file: Path | None, said: Mapping[str, Any], section: str) -> bool:
     """Whether it is the file alone that sets anything in a section."""
-    return file is not None and _set_by(_read_file(file), said, (section,))
+    return file is not None and _set_by(read_file(file).sections, said, (section,))
 
 
 def names(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
@@ -156,20 +162,6 @@ def _not_json() -> Iterator[str]:
         except ValueError:
             wanted = 'a JSON list, such as ["--mlock"]' if is_list else "a JSON object"
             yield f"{variable}: expected {wanted}{', or a variable for each setting' if is_section else ''}"
-
-
-def _read_file(file: Path) -> dict[str, Any]:
-    try:
-        written: object = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as exc:
-        raise SettingsError(f"{file}: {exc.strerror or exc}") from exc
-    except (yaml.YAMLError, UnicodeDecodeError) as exc:
-        raise SettingsError(f"{file}: not YAML: {' '.join(str(exc).split())}") from exc
-    if written is None:
-        return {}
-    if not isinstance(written, dict):
-        raise SettingsError(f"{file}: expected sections such as 'server:' and 'backend:'")
-    return {str(key): value for key, value in written.items() if value is not None}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
 def _set_by(written: Mapping[str, Any], said: Mapping[str, Any], at: Sequence[str | int]) -> bool:
@@ -209,14 +201,17 @@ def _variable(name: str) -> str:
     return PREFIX + name.replace(".", _NESTED).upper()
 
 
-def _in_words(error: Any) -> str:  # pydantic's own shape of an error
+def _in_words(error: Any, expanded: Mapping[str, str] = _NOTHING) -> str:  # pydantic's own shape of an error
     path = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         return f"{path}: no such setting{_suggestion(path, names())}"
     if error["type"] == "model_type":
         return f"{path}: expected a section with settings in it"
-    shown = "" if "_key" in path or path.startswith("tools.") else f" (got {error['input']!r})"
-    return f"{path}: {error['msg'].removeprefix('Value error, ')}{shown}"
+    fault = f"{path}: {error['msg'].removeprefix('Value error, ')}"
+    if path in expanded:
+        return f"{fault} (the value of ${{env.{expanded[path]}}})"
+    is_shown = error["type"].startswith(_SHOWN_TYPES) and _SHOWN.fullmatch(str(error["input"]))
+    return f"{fault} (got {error['input']!r})" if is_shown else fault
 
 
 def _suggestion(name: str, known: list[str] | set[str]) -> str:

@@ -1,0 +1,76 @@
+"""`forge-proxy stop`: ends a daemon that this user runs, and waits until its process has ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from forge_proxy.backends.cards import state_folder
+from forge_proxy.core.errors import ForgeError
+from forge_proxy.telemetry.running import RunningDaemon, is_running, running_daemons
+
+_LOOK_AGAIN_SECONDS = 0.05
+
+
+class CannotStop(ForgeError):
+    """There is no daemon to stop, there are several, or it does not end."""
+
+
+def stop(
+    port: Annotated[int | None, typer.Option("--port", help="The port of the daemon; needed if several run.")] = None,
+    seconds: Annotated[
+        float, typer.Option("--timeout", help="Seconds to wait until it has ended.", min=0, max=3600)
+    ] = 60,
+) -> None:
+    """Stop a daemon that this user runs on this machine. Responses that are running may end first."""
+    daemon = _choose(running_daemons(state_folder(os.environ)), port)
+    print(f"stopping forge-proxy {daemon.version} on port {daemon.port} (pid {daemon.pid})")
+    _signal(daemon)
+    until = time.monotonic() + seconds
+    while is_running(daemon):
+        if time.monotonic() > until:
+            raise CannotStop(
+                f"the daemon (pid {daemon.pid}) has not ended after {seconds:g} s; end it with: kill -9 {daemon.pid}"
+            )
+        time.sleep(_LOOK_AGAIN_SECONDS)
+    print("stopped")
+
+
+def _choose(running: Sequence[RunningDaemon], port: int | None) -> RunningDaemon:
+    """The daemon that is meant. Raises `CannotStop`."""
+    found = [daemon for daemon in running if port in (None, daemon.port)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ports = ", ".join(f"{daemon.port} (pid {daemon.pid})" for daemon in found)
+        raise CannotStop(f"several daemons run, on ports {ports}: choose one with --port")
+    where = "" if port is None else f" on port {port}"
+    others = f"; one runs on port {running[0].port}" if running else ""
+    raise CannotStop(
+        f"no forge-proxy of this user runs{where}{others}. One that systemd or a container runs is stopped there: "
+        "systemctl stop forge-proxy, docker compose stop"
+    )
+
+
+def _signal(daemon: RunningDaemon) -> None:
+    """Send SIGTERM to that very process: its id may be another one's by now. Raises `CannotStop`."""
+    try:
+        if sys.platform != "linux":
+            os.kill(daemon.pid, signal.SIGTERM)
+            return
+        descriptor = os.pidfd_open(daemon.pid)
+        try:
+            if is_running(daemon):  # so the descriptor is of the process that holds the lock
+                signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        finally:
+            os.close(descriptor)
+    except ProcessLookupError:
+        return
+    except PermissionError as exc:
+        raise CannotStop(f"not allowed to stop the daemon (pid {daemon.pid}): it runs as another user") from exc

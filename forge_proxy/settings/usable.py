@@ -1,0 +1,23 @@
+"""Refuses settings with which no daemon starts. `serve`, `check` and `config check` all ask here."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from forge_proxy.api.auth import Door
+from forge_proxy.api.server import resolve_address
+from forge_proxy.backends.choose import refuse_contradictions
+from forge_proxy.settings import Settings
+from forge_proxy.settings.errors import SettingsError
+from forge_proxy.store.config import POSTGRES
+
+
+def refuse_unusable(settings: Settings) -> None:
+    """Raise an error if a daemon with these settings would not start: `BackendChoiceError`, `ServerConfigError`,
+    `CannotListen` or `SettingsError`.
+    """
+    refuse_contradictions(settings.backend, settings.models)
+    resolve_address(settings.server)
+    Door(settings.server)  # reads the files of keys
+    if (settings.store.url or "").startswith(POSTGRES) and find_spec("asyncpg") is None:
+        raise SettingsError("store.url: PostgreSQL needs a driver: pip install 'forge-proxy[postgres]'")

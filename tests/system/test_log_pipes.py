@@ -1,0 +1,83 @@
+"""A daemon whose log goes nowhere answers all the same: a pipe that nobody reads, a closed one, a full disk."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from tests.fakes.processes import ROOT, Process, environment, free_port, until
+from tests.system.asking import PATH, ask
+
+_REQUESTS = 60
+"""A line of some 300 bytes each: several times what a pipe of one page takes."""
+
+
+@contextmanager
+def logging_to(descriptor: int | None, server: Process) -> Generator[str]:
+    """The root URL of a daemon that has this as its standard error, and the closed one as none."""
+    port = free_port()
+    words = [sys.executable, "-m", "forge_proxy", "serve", "--port", str(port), "--backend-url", server.url]
+    if descriptor is None:
+        words = ["/bin/sh", "-c", 'exec "$@" 1>&- 2>&-', "sh", *words]
+    process = subprocess.Popen(words, cwd=ROOT, env=environment(None), stdout=subprocess.DEVNULL, stderr=descriptor)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        until(lambda: is_up(url), "the daemon answers")
+        yield url
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def is_up(url: str) -> bool:
+    try:
+        return httpx.get(url + "/healthz", timeout=5).is_success
+    except httpx.TransportError:
+        return False
+
+
+def answers(url: str) -> int:
+    """How many of the requests are answered."""
+    with httpx.Client(base_url=url, timeout=10) as client:
+        return sum(client.post(PATH, json=ask("says")).status_code == 200 for _ in range(_REQUESTS))
+
+
+def test_a_pipe_that_nobody_reads_does_not_hold_requests(server: Process) -> None:
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    try:
+        with logging_to(writing, server) as url:
+            os.close(writing)
+
+            assert answers(url) == _REQUESTS
+    finally:
+        os.close(reading)
+
+
+def test_a_pipe_whose_reader_has_gone_does_not_fail_requests(server: Process) -> None:
+    reading, writing = os.pipe()
+    with logging_to(writing, server) as url:
+        os.close(writing)
+        os.close(reading)
+
+        assert answers(url) == _REQUESTS
+
+
+def test_a_full_disk_does_not_fail_requests(server: Process) -> None:
+    with Path("/dev/full").open("wb") as full, logging_to(full.fileno(), server) as url:
+        assert answers(url) == _REQUESTS
+
+
+def test_closed_standard_streams_do_not_fail_requests(server: Process) -> None:
+    with logging_to(None, server) as url:
+        assert answers(url) == _REQUESTS

@@ -1,0 +1,76 @@
+"""A daemon in a terminal ends with it; one without a terminal reads its settings again; under nohup nothing happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import IO
+
+from tests.fakes.processes import ROOT, Process, environment
+
+_OWN_TERMINAL = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(int(sys.argv[1]), termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "forge_proxy", *sys.argv[2:]])
+"""
+
+
+@contextmanager
+def in_terminal(*words: str) -> Generator[tuple[subprocess.Popen[str], int]]:
+    """`forge-proxy` with a controlling terminal of its own and its log in a pipe, and the terminal's other end."""
+    ours, its = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", _OWN_TERMINAL, str(its), *words],
+        cwd=ROOT, env=environment(), pass_fds=[its], stdin=its, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    os.close(its)
+    try:
+        yield process, ours
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_for(event: str, lines: IO[str] | None) -> None:
+    assert lines is not None
+    for line in lines:
+        if json.loads(line)["event"] == event:
+            return
+    raise AssertionError(f"never: {event}")
+
+
+def test_closing_the_terminal_stops_the_daemon(server: Process) -> None:
+    with in_terminal("serve", "--port", "0", "--backend-url", server.url) as (process, terminal):
+        wait_for("listening", process.stderr)
+
+        os.close(terminal)
+
+        wait_for("stopped", process.stderr)
+        assert process.wait(30) == 0
+
+
+def test_under_nohup_closing_the_terminal_changes_nothing(server: Process) -> None:
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which the process inherits, as from nohup
+    try:
+        with in_terminal("serve", "--port", "0", "--backend-url", server.url) as (process, terminal):
+            signal.signal(signal.SIGHUP, previous)
+            wait_for("listening", process.stderr)
+
+            os.close(terminal)
+            process.send_signal(signal.SIGHUP)
+            process.send_signal(signal.SIGTERM)
+
+            assert process.stderr is not None
+            rest = process.stderr.read()
+            assert process.wait(30) == 0
+    finally:
+        signal.signal(signal.SIGHUP, previous)
+    assert "reloaded" not in rest
+    assert "stopped" in rest
