@@ -8,87 +8,212 @@ from typing import TYPE_CHECKING, Any
 
 # isort: off
 if TYPE_CHECKING:
-    from forge_proxy.backends.config import BackendChoiceError as BackendChoiceError
-    from forge_proxy.core.budget import Budget as Budget, BudgetMode as BudgetMode
-    from forge_proxy.core.chat import ToolSpec as ToolSpec
+    from forge_proxy.api.config import ServerConfigError
+    from forge_proxy.api.server import CannotListen
+    from forge_proxy.backends.config import BackendChoiceError
+    from forge_proxy.backends.llama_server.orders import Overruled, SwitchFailed
+    from forge_proxy.backends.llama_server.run import CannotStart
+    from forge_proxy.core.budget import Budget, BudgetMode
+    from forge_proxy.core.chat import ToolSpec
     from forge_proxy.core.compaction import (
-        CompactStrategy as CompactStrategy,
-        NoCompact as NoCompact,
-        SlidingWindowCompact as SlidingWindowCompact,
-        TieredCompact as TieredCompact,
+        CompactStrategy,
+        NoCompact,
+        SlidingWindowCompact,
+        TieredCompact,
     )
     from forge_proxy.core.errors import (
-        BackendError as BackendError,
-        BackendFault as BackendFault,
-        BudgetResolutionError as BudgetResolutionError,
-        ContextBudgetExceeded as ContextBudgetExceeded,
-        ForgeError as ForgeError,
-        ThinkingNotSupportedError as ThinkingNotSupportedError,
+        BackendBroke,
+        BackendDown,
+        BackendError,
+        BackendFault,
+        BackendLost,
+        BackendNotReady,
+        BackendTimeout,
+        BackendUnreachable,
+        BudgetResolutionError,
+        BudgetUnchanged,
+        ContextBudgetExceeded,
+        ContextOverflow,
+        EmptyAnswer,
+        ForgeError,
+        InvalidRequest,
+        LimitTooLarge,
+        ModelNotLoaded,
+        Overloaded,
+        Refused,
+        ThinkingNotSupportedError,
+        ToolCallInvalid,
+        ToolChoiceUnsatisfied,
+        ToolsRefused,
+        UnknownModel,
+        UnreadCall,
     )
+    from forge_proxy.core.jsontypes import Json
     from forge_proxy.core.messages import (
-        Message as Message,
-        MessageMeta as MessageMeta,
-        MessageRole as MessageRole,
-        MessageType as MessageType,
-        ToolCall as ToolCall,
-        ToolCallInfo as ToolCallInfo,
+        Message,
+        MessageFormat,
+        MessageMeta,
+        MessageRole,
+        MessageType,
+        ToolCall,
+        ToolCallInfo,
     )
-    from forge_proxy.core.sampling import UnsupportedModelError as UnsupportedModelError
-    from forge_proxy.core.workflow.cancelled import WorkflowCancelledError as WorkflowCancelledError
+    from forge_proxy.core.sampling import UnsupportedModelError
+    from forge_proxy.core.workflow.cancelled import WorkflowCancelledError
     from forge_proxy.core.workflow.definition import (
-        Prerequisite as Prerequisite,
-        ToolDef as ToolDef,
-        Workflow as Workflow,
+        Prerequisite,
+        ToolDef,
+        Workflow,
     )
     from forge_proxy.core.workflow.errors import (
-        InvalidWorkflow as InvalidWorkflow,
-        MaxIterationsError as MaxIterationsError,
-        PrerequisiteError as PrerequisiteError,
-        StepEnforcementError as StepEnforcementError,
-        StreamError as StreamError,
-        ToolCallError as ToolCallError,
-        ToolExecutionError as ToolExecutionError,
-        ToolResolutionError as ToolResolutionError,
+        InvalidWorkflow,
+        MaxIterationsError,
+        PrerequisiteError,
+        StepEnforcementError,
+        StreamError,
+        ToolCallError,
+        ToolExecutionError,
+        ToolResolutionError,
     )
-    from forge_proxy.core.workflow.run import Limits as Limits, ToolOutcome as ToolOutcome
-    from forge_proxy.core.workflow.steps import Steps as Steps
-    from forge_proxy.daemon.proxy_server import ProxyServer as ProxyServer
-    from forge_proxy.daemon.setup import ReadyBackend as ReadyBackend, setup_backend as setup_backend
-    from forge_proxy.settings import Settings as Settings, SettingsError as SettingsError
+    from forge_proxy.core.workflow.run import Limits, ToolOutcome
+    from forge_proxy.core.workflow.steps import Steps
+    from forge_proxy.daemon.proxy_server import ProxyServer
+    from forge_proxy.daemon.setup import ReadyBackend, setup_backend
+    from forge_proxy.settings import Settings, SettingsError
     from forge_proxy.workflows.client import (
-        ChunkType as ChunkType,
-        LLMClient as LLMClient,
-        LLMResponse as LLMResponse,
-        StreamChunk as StreamChunk,
-        TextResponse as TextResponse,
+        ChunkType,
+        LLMClient,
+        LLMResponse,
+        StreamChunk,
+        TextResponse,
     )
     from forge_proxy.workflows.components import (
-        ErrorTracker as ErrorTracker,
-        Nudge as Nudge,
-        ResponseValidator as ResponseValidator,
-        StepCheck as StepCheck,
-        StepEnforcer as StepEnforcer,
-        StepTracker as StepTracker,
-        ValidationResult as ValidationResult,
+        ErrorTracker,
+        Nudge,
+        ResponseValidator,
+        StepCheck,
+        StepEnforcer,
+        StepTracker,
+        ValidationResult,
     )
-    from forge_proxy.workflows.context import CompactEvent as CompactEvent, ContextManager as ContextManager
-    from forge_proxy.workflows.engine_client import EngineClient as EngineClient
-    from forge_proxy.workflows.guardrails import Checked as Checked, Guardrails as Guardrails
-    from forge_proxy.workflows.respond import respond_tool as respond_tool
-    from forge_proxy.workflows.runner import WorkflowRunner as WorkflowRunner
-    from forge_proxy.workflows.slot_worker import SlotWorker as SlotWorker, WorkerStopped as WorkerStopped
+    from forge_proxy.workflows.context import CompactEvent, ContextManager
+    from forge_proxy.workflows.engine_client import EngineClient
+    from forge_proxy.workflows.guardrails import Checked, Guardrails
+    from forge_proxy.workflows.respond import respond_tool
+    from forge_proxy.workflows.runner import WorkflowRunner
+    from forge_proxy.workflows.slot_worker import SlotWorker, WorkerStopped
 # isort: on
+
+__all__ = [
+    "BackendBroke",
+    "BackendChoiceError",
+    "BackendDown",
+    "BackendError",
+    "BackendFault",
+    "BackendLost",
+    "BackendNotReady",
+    "BackendTimeout",
+    "BackendUnreachable",
+    "Budget",
+    "BudgetMode",
+    "BudgetResolutionError",
+    "BudgetUnchanged",
+    "CannotListen",
+    "CannotStart",
+    "Checked",
+    "ChunkType",
+    "CompactEvent",
+    "CompactStrategy",
+    "ContextBudgetExceeded",
+    "ContextManager",
+    "ContextOverflow",
+    "EmptyAnswer",
+    "EngineClient",
+    "ErrorTracker",
+    "ForgeError",
+    "Guardrails",
+    "InvalidRequest",
+    "InvalidWorkflow",
+    "Json",
+    "LLMClient",
+    "LLMResponse",
+    "LimitTooLarge",
+    "Limits",
+    "MaxIterationsError",
+    "Message",
+    "MessageFormat",
+    "MessageMeta",
+    "MessageRole",
+    "MessageType",
+    "ModelNotLoaded",
+    "NoCompact",
+    "Nudge",
+    "Overloaded",
+    "Overruled",
+    "Prerequisite",
+    "PrerequisiteError",
+    "ProxyServer",
+    "ReadyBackend",
+    "Refused",
+    "ResponseValidator",
+    "ServerConfigError",
+    "Settings",
+    "SettingsError",
+    "SlidingWindowCompact",
+    "SlotWorker",
+    "StepCheck",
+    "StepEnforcementError",
+    "StepEnforcer",
+    "StepTracker",
+    "Steps",
+    "StreamChunk",
+    "StreamError",
+    "SwitchFailed",
+    "TextResponse",
+    "ThinkingNotSupportedError",
+    "TieredCompact",
+    "ToolCall",
+    "ToolCallError",
+    "ToolCallInfo",
+    "ToolCallInvalid",
+    "ToolChoiceUnsatisfied",
+    "ToolDef",
+    "ToolExecutionError",
+    "ToolOutcome",
+    "ToolResolutionError",
+    "ToolSpec",
+    "ToolsRefused",
+    "UnknownModel",
+    "UnreadCall",
+    "UnsupportedModelError",
+    "ValidationResult",
+    "WorkerStopped",
+    "Workflow",
+    "WorkflowCancelledError",
+    "WorkflowRunner",
+    "__version__",
+    "respond_tool",
+    "setup_backend",
+]
 
 __version__ = "0.1.0"
 
 _NAMES = {
+    "api.config": "ServerConfigError",
+    "api.server": "CannotListen",
     "backends.config": "BackendChoiceError",
+    "backends.llama_server.orders": "Overruled SwitchFailed",
+    "backends.llama_server.run": "CannotStart",
     "core.budget": "Budget BudgetMode",
     "core.chat": "ToolSpec",
     "core.compaction": "CompactStrategy NoCompact SlidingWindowCompact TieredCompact",
-    "core.errors": "BackendError BackendFault BudgetResolutionError ContextBudgetExceeded ForgeError"
-    " ThinkingNotSupportedError",
-    "core.messages": "Message MessageMeta MessageRole MessageType ToolCall ToolCallInfo",
+    "core.errors": "BackendBroke BackendDown BackendError BackendFault BackendLost BackendNotReady BackendTimeout"
+    " BackendUnreachable BudgetResolutionError BudgetUnchanged ContextBudgetExceeded ContextOverflow"
+    " EmptyAnswer ForgeError InvalidRequest LimitTooLarge ModelNotLoaded Overloaded Refused"
+    " ThinkingNotSupportedError ToolCallInvalid ToolChoiceUnsatisfied ToolsRefused UnknownModel"
+    " UnreadCall",
+    "core.jsontypes": "Json",
+    "core.messages": "Message MessageFormat MessageMeta MessageRole MessageType ToolCall ToolCallInfo",
     "core.sampling": "UnsupportedModelError",
     "core.workflow.cancelled": "WorkflowCancelledError",
     "core.workflow.definition": "Prerequisite ToolDef Workflow",

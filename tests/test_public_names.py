@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import inspect
+import pkgutil
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import forge_proxy
+from forge_proxy.core.errors import ForgeError
 
 SOURCE = Path(forge_proxy.__file__ or "")
 
@@ -55,3 +62,56 @@ def test_workflows_with_a_client_of_ones_own_load_no_http() -> None:
     loaded = loaded_by("from forge_proxy import ContextManager, Guardrails, LLMClient, Workflow, WorkflowRunner")
 
     assert not loaded & {"aiohttp", "anthropic", "fastapi", "httpx", "starlette", "uvicorn"}
+
+
+NOT_MET_BY_PROGRAMS = (
+    "forge_proxy.api.admin",  # answered over HTTP
+    "forge_proxy.api.disconnect",
+    "forge_proxy.api.refusals",
+    "forge_proxy.cli",  # printed by the commands
+    "forge_proxy.evals",
+    "forge_proxy.tools",  # of runs, which are submitted over HTTP
+    "forge_proxy.workflows.runs",
+)
+"""The parts of the package whose errors no function of the Python API raises."""
+
+
+def errors() -> Iterator[type[ForgeError]]:
+    """The whole tree of errors."""
+    for module in pkgutil.walk_packages(forge_proxy.__path__, "forge_proxy."):
+        if not module.name.startswith("forge_proxy.store.migrations") and not module.name.endswith("__main__"):
+            import_module(module.name)
+    left = [ForgeError]
+    while left:
+        error = left.pop()
+        yield error
+        left += error.__subclasses__()
+
+
+def test_every_error_that_a_program_can_meet_is_exported() -> None:
+    met = [error for error in errors() if error.__module__.startswith("forge_proxy.")]
+    met = [error for error in met if not error.__module__.startswith(NOT_MET_BY_PROGRAMS)]
+
+    assert [error for error in met if getattr(forge_proxy, error.__name__, None) is not error] == []
+    assert len(met) > 30
+
+
+def documented(owner: object) -> Iterator[str]:
+    """The docstrings of a public object and of its public methods."""
+    yield inspect.getdoc(owner) or ""
+    for name, member in vars(owner).items() if inspect.isclass(owner) else ():
+        if not name.startswith("_"):
+            yield inspect.getdoc(member) or ""
+
+
+@pytest.mark.parametrize("name", sorted(set(forge_proxy.__all__) - {"Json", "LLMResponse", "MessageFormat"}))
+def test_errors_that_a_docstring_names_can_be_imported(name: str) -> None:
+    for text in documented(getattr(forge_proxy, name)):
+        for sentence in re.findall(r"[Rr]aises?\b(.*?)(?:\.\s|\.?$)", text, re.DOTALL):
+            for error in re.findall(r"`([A-Z]\w+)`", sentence):
+                assert error in forge_proxy.__all__ or hasattr(builtins, error), (name, sentence)
+
+
+def test_all_names_are_listed_for_star_imports() -> None:
+    assert set(forge_proxy.__all__) == set(typed_names()) | {"__version__"}
+    assert set(forge_proxy.__all__) <= set(dir(forge_proxy))

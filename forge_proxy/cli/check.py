@@ -12,6 +12,7 @@ from forge_proxy import daemon
 from forge_proxy.api.auth import read_keys
 from forge_proxy.api.server import address
 from forge_proxy.backends.cards import state_folder
+from forge_proxy.cli.connect.minimum import describe_small_windows
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.chat import ModelCard
 from forge_proxy.core.errors import BackendError, BackendFault, ForgeError
@@ -47,8 +48,10 @@ async def _look(settings: Settings, *, self_test: bool) -> tuple[list[tuple[str,
             rows.append(("because", parts.choice.because))
             health = await parts.backend.health()
             rows.append(("health", f"{health.status} {health.detail}".strip()))
-            models, answers = await _list_models(parts.backend)
+            models, answers, windows = await _list_models(parts.backend)
             rows.append(("models", models))
+            if small := describe_small_windows(windows):
+                rows.append(("window", small))
             good = health.status == "ok" and answers and free
             if self_test and good:
                 rows += _on_card(await parts.engine.test(await parts.engine.models.usual()))
@@ -60,14 +63,17 @@ async def _look(settings: Settings, *, self_test: bool) -> tuple[list[tuple[str,
         return rows, False
 
 
-async def _list_models(backend: Backend) -> tuple[str, bool]:
-    """The models in words, and whether a request would be let in: a server need not list its models for that."""
+async def _list_models(backend: Backend) -> tuple[str, bool, list[int | None]]:
+    """The models in words, whether a request would be let in (a server need not list its models for that), and the
+    models' windows.
+    """
     try:
-        return ", ".join(map(_in_words, await backend.models())) or "none", True
+        cards = await backend.models()
+        return ", ".join(map(_in_words, cards)) or "none", True, [card.window for card in cards]
     except BackendError as error:
-        return f"not known: {error}", error.status not in (401, 403)
+        return f"not known: {error}", error.status not in (401, 403), []
     except BackendFault as fault:
-        return f"not known: {fault}", False
+        return f"not known: {fault}", False, []
 
 
 def _try_address(settings: Settings) -> tuple[str, bool]:

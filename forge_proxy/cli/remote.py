@@ -130,7 +130,7 @@ def _words(said: Any, status: int) -> str:
     error = said.get("error") if isinstance(said, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if isinstance(error, dict) and "message" in error:
         message = str(error["message"])  # pyright: ignore[reportUnknownArgumentType]
-        if status == 401:  # the variable is for admin keys alone
-            message += "; give it with --key" + (" or FORGE_PROXY_KEY" if "admin_keys" in message else "")
+        if status == 401:
+            message += "; give it with --key or FORGE_PROXY_KEY"
         return message
     return f"the daemon answered {status}"

@@ -5,29 +5,26 @@ from __future__ import annotations
 import json as jsonlib
 import re
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
 from forge_proxy.cli.admin import AsJson, Asked, Key, OwnKey, OwnUrl, Url, asked_of
 from forge_proxy.cli.remote import DEFAULT_URL, SentEvent
+from forge_proxy.cli.run_files import NotASubmission, parse_outputs, read_outputs_file, read_submission_file
+from forge_proxy.cli.run_rows import describe_call, describe_event, describe_result, describe_time, run_rows
 from forge_proxy.cli.shown import show, show_rows
 from forge_proxy.core.errors import ForgeError
-from forge_proxy.core.jsontypes import DECODER, write
 
 _ENDED = ("completed", "failed", "cancelled")
-_SHOWN = 200
-"""Characters of a message that are shown of it; `--json` shows all."""
 
-runs = typer.Typer(name="runs", help="Workflows that the daemon drives: submit, watch, cancel, list.")
-RunId = Annotated[str, typer.Argument(metavar="ID", help="As `runs submit` and `runs list` print it.")]
-
-
-class NotASubmission(ForgeError):
-    """What is to be submitted cannot be read."""
+runs = typer.Typer(
+    name="runs", help="Workflows that the daemon executes: submit, watch, show, list, outputs, cancel, delete."
+)
+RunId = Annotated[str, typer.Argument(metavar="ID", help="The run, as 'runs submit' and 'runs list' print it.")]
 
 
 class RunDidNotComplete(ForgeError):
@@ -60,7 +57,7 @@ def submit(
     if once is not None and not re.fullmatch("[!-~]([ -~]{0,198}[!-~])?", once):
         raise NotASubmission("--once: expected up to 200 characters of ASCII, without space around them")
     headers = {"Idempotency-Key": once} if once is not None else {}
-    run = asked.remote.ask("POST", "/admin/v1/runs", _read(file), headers=headers)
+    run = asked.remote.ask("POST", "/admin/v1/runs", read_submission_file(file), headers=headers)
     if not follow:
         show(run, as_json=True) if asked.as_json else print(run["id"])
         return
@@ -79,11 +76,75 @@ def watch(context: typer.Context, run_id: RunId, url: OwnUrl = None, key: OwnKey
 def cancel(context: typer.Context, run_id: RunId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
     """Cancel a run. A tool that is executed now is waited for."""
     asked = asked_of(context, url, key, json)
-    run = asked.remote.admin("POST", f"runs/{run_id}/cancel")
+    run = asked.remote.admin("POST", f"{_path(run_id)}/cancel")
     if asked.as_json:
         show(run, as_json=True)
     else:
         print(run["status"] if run["status"] == "cancelled" else f"{run['status']}; it ends when its tool has")
+
+
+@runs.command("show")
+def show_run(
+    context: typer.Context, run_id: RunId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False
+) -> None:
+    """Show a run: its status, its steps, the calls it waits for, its result or error; --json has the messages too."""
+    asked = asked_of(context, url, key, json)
+    run = asked.remote.admin("GET", _path(run_id))
+    if asked.as_json:
+        show(run, as_json=True)
+    else:
+        show_rows(run_rows(run))
+
+
+@runs.command()
+def delete(context: typer.Context, run_id: RunId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
+    """Delete a run that has ended, with its messages and events."""
+    asked = asked_of(context, url, key, json)
+    deleted = asked.remote.admin("DELETE", _path(run_id))
+    if asked.as_json:
+        show(deleted, as_json=True)
+    else:
+        print(f"deleted {deleted['id']}")
+
+
+@runs.command()
+def outputs(
+    context: typer.Context,
+    run_id: RunId,
+    values: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="CALL=VALUE", help="The output of a call: JSON, or else text. Repeatable."),
+    ] = None,
+    error: Annotated[
+        list[str] | None,
+        typer.Option("--error", metavar="CALL=WHY", help="The tool failed; the model reads why. Repeatable."),
+    ] = None,
+    unresolved: Annotated[
+        list[str] | None,
+        typer.Option("--unresolved", metavar="CALL=WHY", help="The tool found nothing, which is no error. Repeatable."),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", help='JSON: {"outputs": [{"tool_call_id": …, "output": …}]}; - is stdin.')
+    ] = None,
+    url: OwnUrl = None,
+    key: OwnKey = None,
+    json: AsJson = False,
+) -> None:
+    """Send the outputs of calls that a run waits for; after the last one it continues."""
+    asked = asked_of(context, url, key, json)
+    sent = [
+        *parse_outputs(values or (), "output"),
+        *parse_outputs(error or (), "error"),
+        *parse_outputs(unresolved or (), "unresolved"),
+        *(read_outputs_file(file) if file is not None else ()),
+    ]
+    if not sent:
+        raise NotASubmission("name at least one output, as CALL=VALUE or with --file; 'runs show ID' lists the calls")
+    run = asked.remote.admin("POST", f"{_path(run_id)}/tool_outputs", {"outputs": sent})
+    if asked.as_json:
+        show(run, as_json=True)
+    else:
+        print(run["status"], *(f"\nwaits for {describe_call(call)}" for call in run["required_action"]), sep="")
 
 
 @runs.command("list")
@@ -105,77 +166,38 @@ def _list(asked: Asked, limit: int, status: str | None) -> None:
     if asked.as_json:
         show(said, as_json=True)
         return
-    rows = [(run["id"], f"{run['status']:<16}{_when(run['created_at'])}  {run['workflow']}") for run in said["data"]]
+    rows = [
+        (run["id"], f"{run['status']:<16}{describe_time(run['created_at'])}  {run['workflow']}") for run in said["data"]
+    ]
     show_rows(rows)
 
 
 def _watch(asked: Asked, run_id: str) -> None:
-    for event in asked.remote.events(f"runs/{run_id}/events", _ends):
-        print(jsonlib.dumps(asdict(event)) if asked.as_json else _line(event), flush=True)
+    for event in asked.remote.events(f"{_path(run_id)}/events", _ends):
+        print(jsonlib.dumps(asdict(event)) if asked.as_json else describe_event(event), flush=True)
         if event.type == "status" and event.data["status"] == "requires_action":
             _tell_what_it_waits_for(asked, run_id)
-    run = asked.remote.admin("GET", f"runs/{run_id}")
+    run = asked.remote.admin("GET", _path(run_id))
     if run["status"] != "completed":
         raise RunDidNotComplete(run["error"]["message"] if run["error"] else f"the run is {run['status']}")
     if not asked.as_json:
-        result = run["result"]["result"]
-        print(result if isinstance(result, str) else jsonlib.dumps(result, indent=2, ensure_ascii=False))
+        print(describe_result(run["result"]["result"]))
 
 
 def _tell_what_it_waits_for(asked: Asked, run_id: str) -> None:
     """Say whose turn it is, unless that is past: events are shown from the beginning."""
-    path = f"runs/{run_id}"
+    path = _path(run_id)
     if calls := asked.remote.admin("GET", path)["required_action"]:
         waits = ", ".join(f"{call['function']['name']} [{call['id']}]" for call in calls)
+        send = f"'forge-proxy runs outputs {run_id} CALL=VALUE …'"
         route = f"POST {asked.url.rstrip('/')}/admin/v1/{path}/tool_outputs"
-        print(f"forge-proxy: the run waits for the outputs of {waits}: {route}", file=sys.stderr, flush=True)
+        text = f"forge-proxy: the run waits for the outputs of {waits}; send them with {send} or {route}"
+        print(text, file=sys.stderr, flush=True)
+
+
+def _path(run_id: str) -> str:
+    return f"runs/{quote(run_id, safe='')}"
 
 
 def _ends(event: SentEvent) -> bool:
     return event.type == "status" and event.data["status"] in _ENDED
-
-
-def _line(event: SentEvent) -> str:
-    data = event.data
-    match event.type:
-        case "status":
-            calls = "".join(f"\n      {_call(call)}" for call in data.get("calls", ()))
-            words = data["status"] + (f": {data['error']}" if "error" in data else "") + calls
-        case "message":
-            calls = ", ".join(_call(call) for call in data.get("tool_calls", ()))
-            words = f"{data['type']}: {' '.join(filter(None, (_short(data['content']), calls)))}"
-        case "tool_started":
-            words = data["tool"]
-        case "tool_finished":
-            words = f"{data['tool']}: {data['status']}"
-        case _:
-            words = ", ".join(f"{name} {value}" for name, value in data.items())
-    return f"{event.id:>4}  {event.type:<14}{words}"
-
-
-def _call(call: dict[str, Any]) -> str:
-    return f"{call['function']['name']}({_short(call['function']['arguments'])}) [{call['id']}]"
-
-
-def _short(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= _SHOWN else f"{words[:_SHOWN]}…"
-
-
-def _when(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
-def _read(file: Path) -> dict[str, Any]:
-    name = "stdin" if str(file) == "-" else str(file)
-    try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-        said: Any = DECODER.decode(text)
-        write(said).encode()  # JSON can hold halves of characters, which no request can
-    except OSError as exc:
-        raise NotASubmission(f"{name}: {exc.strerror or exc}") from exc
-    except (ValueError, RecursionError) as exc:
-        raise NotASubmission(f"{name}: not JSON: {exc}") from exc
-    if not isinstance(said, dict):
-        raise NotASubmission(f"{name}: expected an object with workflow and user_message")
-    return said  # pyright: ignore[reportUnknownVariableType]

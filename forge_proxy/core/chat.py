@@ -6,9 +6,9 @@ fields, because what we do not own is passed on as it came.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from forge_proxy.core.dialect import AS_SENT, Dialect
 from forge_proxy.core.errors import InvalidRequest
@@ -29,7 +29,7 @@ class ToolSpec:
     description: str = ""
 
     @classmethod
-    def from_json_schema(cls, name: str, description: str, schema: JsonObject) -> ToolSpec:
+    def from_json_schema(cls, name: str, description: str, schema: Mapping[str, Any]) -> ToolSpec:
         """A tool whose arguments are the properties of a JSON Schema of type object. Raises `InvalidRequest`."""
         if not is_object(schema):
             raise InvalidRequest(f"{name}.parameters", f"expected a JSON Schema as a dict, got {type(schema).__name__}")

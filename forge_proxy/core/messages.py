@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from forge_proxy.core.jsontypes import Json, read_object, write
 
@@ -125,13 +125,13 @@ class Message:
         """The same, made in that iteration."""
         return replace(self, metadata=replace(self.metadata, step_index=step_index))
 
-    def to_api_dict(self, format: MessageFormat = "openai") -> dict[str, Json]:  # noqa: A002 - the seeds' name
+    def to_api_dict(self, format: MessageFormat = "openai") -> dict[str, Any]:  # noqa: A002 - the seeds' name
         """As a model server takes it, without the metadata.
 
         `openai` wants arguments as text, and calls matched by id; `ollama` wants them as an object. Both are told whose
         result it is: by the id alone some chat templates (Gemma's) cannot tell, and refuse.
         """
-        out: dict[str, Json] = {"role": self.role.value, "content": self.content}
+        out: dict[str, Any] = {"role": self.role.value, "content": self.content}
         if self.tool_calls:
             out["tool_calls"] = [_CALLS[format](call) for call in self.tool_calls]
         if self.tool_call_id is not None and format == "openai":

@@ -59,7 +59,10 @@ class LLMClient(Protocol):
     reaches the caller of the run as `BackendBroke`.
     """
 
-    api_format: MessageFormat
+    @property
+    def api_format(self) -> MessageFormat:
+        """The form of the messages. A plain attribute of the class or of the client will do."""
+        ...
 
     async def send(self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec] | None = None) -> LLMResponse:
         """The model's answer."""

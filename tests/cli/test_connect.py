@@ -1,17 +1,22 @@
-"""What clients are told, and how it is merged into files that are theirs."""
+"""What clients are configured with, and how it is merged into files that are theirs."""
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import tomllib
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 
-from forge_proxy.cli.connect.clients import CLIENTS, File, Setup, Target
-from forge_proxy.cli.connect.write import CannotWrite, as_text, write
+from forge_proxy.cli.connect.clients import CLIENTS, File, ServedModel, Setup, Target
+from forge_proxy.cli.connect.jsonc import read_jsonc
+from forge_proxy.cli.connect.text import as_text
+from forge_proxy.cli.connect.write import CannotWrite, restore, write
 
 TARGET = Target("http://127.0.0.1:8081", "sk-alice", "my-model", 32_768)
 READERS = {"json": json.loads, "yaml": yaml.safe_load, "toml": tomllib.loads}
@@ -44,11 +49,16 @@ def test_an_answer_leaves_room_for_the_prompt(window: int | None, output: int) -
     assert Target("http://x", "none", "m", window).output == output
 
 
-@pytest.mark.parametrize("client", ["codex", "claude"])
-def test_a_client_whose_route_is_not_served_yet_is_told_so(client: str) -> None:
-    (note,) = setup(client).notes
+def test_opencode_is_given_all_models_with_their_own_windows() -> None:
+    to = Target(TARGET.root, TARGET.key, "large", 65_536, (ServedModel("small", 4096), ServedModel("other", None)))
+    (file,) = setup("opencode", to).files
 
-    assert "does not serve /v1/" in note
+    assert file.values["model"] == "forge/large"
+    assert {name: one.get("limit") for name, one in file.values["provider"]["forge"]["models"].items()} == {
+        "large": {"context": 65_536, "output": 8192},
+        "small": {"context": 4096, "output": 1024},
+        "other": None,
+    }
 
 
 @pytest.mark.parametrize("client", ["opencode", "codex", "claude", "aider", "continue"])
@@ -56,12 +66,13 @@ def test_a_new_file_is_for_its_owner_alone_and_writing_twice_changes_nothing(cli
     for file in setup(client).files:
         path, backup = write(file, tmp_path)
         first = path.read_text()
-        again, second_backup = write(file, tmp_path)
+        again, second_copy = write(file, tmp_path)
 
         assert (backup, path.stat().st_mode & 0o777, again) == (None, 0o600, path)
         assert READERS[file.format](path.read_text()) == READERS[file.format](first) == file.values
-        assert second_backup is not None
-        assert second_backup.read_text() == first
+        assert path.read_text() == first
+        assert second_copy is None
+        assert [one.name for one in path.parent.iterdir() if "forge" in one.name] == []
 
 
 def merged(client: str, old: str, home: Path) -> tuple[str, str]:
@@ -147,3 +158,123 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     with pytest.raises(CannotWrite, match=r"config\.toml"):
         write(File("~/.codex/config.toml", "toml", {"a": 1}), tmp_path)
     assert os.listdir(tmp_path) == [".codex"]  # noqa: PTH208
+
+
+COMMENTED = """{
+  // my settings
+  "theme": "dark", /* not light */
+  "provider": {
+    "mine": {"npm": "x"}, // keep
+    "forge": {
+      "options": {"timeout": 5}, // mine
+    },
+  },
+  "model": "mine/a" // for now
+}
+"""
+
+
+def test_comments_of_json_are_kept_where_they_are(tmp_path: Path) -> None:
+    new, kept = merged("opencode", COMMENTED, tmp_path)
+
+    said = read_jsonc(new)
+    assert kept == COMMENTED
+    assert (said["theme"], said["provider"]["mine"], said["model"]) == ("dark", {"npm": "x"}, "forge/my-model")
+    assert said["provider"]["forge"]["options"]["baseURL"] == "http://127.0.0.1:8081/v1"
+    for line in ("  // my settings", '  "theme": "dark", /* not light */', '    "mine": {"npm": "x"}, // keep'):
+        assert line in new.splitlines()
+    assert '"model": "forge/my-model", // for now' in new
+
+
+def test_a_file_that_opencode_reads_under_its_other_name_is_the_one_that_is_edited(tmp_path: Path) -> None:
+    other = tmp_path / ".config/opencode/opencode.jsonc"
+    other.parent.mkdir(parents=True)
+    other.write_text("{}\n// mine\n")
+
+    path, copy = write(setup("opencode").files[0], tmp_path)
+
+    assert path == other
+    assert read_jsonc(other.read_text())["model"] == "forge/my-model"
+    assert copy is not None
+    assert other.read_text().endswith("// mine\n")
+
+
+def test_undo_restores_copies_one_by_one_until_there_is_none(tmp_path: Path) -> None:
+    file = setup("opencode").files[0]
+    path = tmp_path / ".config/opencode/opencode.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b'{"model": "mine"}\r\n')
+    path.chmod(0o640)
+
+    write(file, tmp_path)
+    between = path.read_text()
+    write(setup("opencode", Target(TARGET.root, "other", "m", None)).files[0], tmp_path)
+    seen: list[str] = []
+    while restore(file, tmp_path) is not None:
+        seen.append(path.read_text())
+
+    assert seen == [between, '{"model": "mine"}\n']
+    assert path.read_bytes() == b'{"model": "mine"}\r\n'
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+def test_a_link_stays_a_link_and_what_it_points_to_is_written(tmp_path: Path) -> None:
+    target, link = tmp_path / "dotfiles/opencode.json", tmp_path / ".config/opencode/opencode.json"
+    target.parent.mkdir()
+    link.parent.mkdir(parents=True)
+    target.write_text("{}")
+    link.symlink_to(target)
+
+    write(setup("opencode").files[0], tmp_path)
+
+    assert link.is_symlink()
+    assert json.loads(target.read_text())["model"] == "forge/my-model"
+    assert [one.name for one in target.parent.iterdir()] == [target.name]
+
+
+def test_a_read_only_file_is_left_as_it_is_without_a_copy(tmp_path: Path) -> None:
+    path = tmp_path / ".config/opencode/opencode.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    path.chmod(0o444)
+
+    with pytest.raises(CannotWrite, match="the file is read-only; it was left as it is"):
+        write(setup("opencode").files[0], tmp_path)
+
+    assert path.read_text() == "{}"
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+@contextmanager
+def no_file_larger_than(size: int) -> Generator[None]:
+    """A bound of the operating system on what this process writes: like a full disk, the rest of a write fails."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_that_is_full_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / ".config/opencode/opencode.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+
+    with no_file_larger_than(100), pytest.raises(CannotWrite, match=r"opencode\.json: .*left as it is"):
+        write(setup("opencode").files[0], tmp_path)
+
+    assert path.read_text() == "{}"
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+def test_a_file_that_is_no_text_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / ".config/opencode/opencode.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"\xff\xfe{}")
+
+    with pytest.raises(CannotWrite, match="not UTF-8 text"):
+        write(setup("opencode").files[0], tmp_path)
+
+    assert path.read_bytes() == b"\xff\xfe{}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from forge_proxy.cli.runs import NotASubmission, runs
+from forge_proxy.cli.run_files import NotASubmission
+from forge_proxy.cli.runs import runs
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,24 @@ from forge_proxy.cli.runs import NotASubmission, runs
 )
 def test_a_submission_that_cannot_be_sent_is_named(words: list[str], stdin: bytes, said: str) -> None:
     came = CliRunner().invoke(runs, ["submit", "-", "--url", "http://127.0.0.1:9", *words], input=stdin)
+
+    assert isinstance(came.exception, NotASubmission), came.exception
+    assert str(came.exception).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "said"),
+    [
+        ([], b"", "name at least one output, as CALL=VALUE or with --file; 'runs show ID' lists the calls"),
+        (["call_1"], b"", "call_1: expected CALL=VALUE"),
+        (["=x"], b"", "=x: expected CALL=VALUE"),
+        (["--error", "call_1"], b"", "call_1: expected CALL=VALUE"),
+        (["--file", "-"], b"{", "stdin: not JSON: "),
+        (["--file", "-"], b'{"output": []}', 'stdin: expected {"outputs": [{"tool_call_id"'),
+    ],
+)
+def test_outputs_that_cannot_be_sent_are_named(words: list[str], stdin: bytes, said: str) -> None:
+    came = CliRunner().invoke(runs, ["outputs", "run_1", "--url", "http://127.0.0.1:9", *words], input=stdin)
 
     assert isinstance(came.exception, NotASubmission), came.exception
     assert str(came.exception).startswith(said)

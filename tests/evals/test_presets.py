@@ -105,7 +105,7 @@ def _page(page: int) -> str:
 
 def _long(_: int) -> World:
     """Results of which few fit."""
-    schema: JsonObject = {"type": "object", "properties": {"page": {"type": "integer"}}}
+    schema: JsonObject = {"type": "object", "properties": {"page": {"type": "integer"}}, "required": ["page"]}
     tools = {
         "read": ToolDef(ToolSpec.from_json_schema("read", "reads", schema), _page),
         "finish": ToolDef(spec("finish", "ends"), lambda: "done"),

@@ -226,12 +226,16 @@ def test_settings_are_checked_and_described(tmp_path: Path) -> None:
 
 def test_a_client_is_written_its_file(running: Process, tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
-    written = command("connect", "codex", "--write", "--url", running.url, "--key", USER, env=home)
+    refused = command("connect", "codex", "--write", "--url", running.url, "--key", USER, env=home)
+    before = list(tmp_path.iterdir())
+    written = command("connect", "codex", "--write", "--force", "--url", running.url, "--key", USER, env=home)
     nothing = command("connect", "env", "--write", "--url", running.url, "--key", USER, env=home)
     unknown = command("connect", "openai", "--model", "other", "--url", running.url, "--key", USER, env=home)
 
+    assert (refused.code, before) == (1, [])
+    assert "does not serve /v1/responses" in refused.err
     assert (tmp_path / ".codex/config.toml").exists()
     assert f"export FORGE_API_KEY={USER}" in written.out
     assert "/v1/responses" in written.err
     assert (nothing.code, unknown.code) == (1, 1)
-    assert "there is: tiny-tools" in unknown.err
+    assert "serves: tiny-tools" in unknown.err

@@ -269,9 +269,47 @@ class TestCommands:
 
         (call,) = run["required_action"]
         route = f"POST {proxy.url}{RUNS}/{run['id']}/tool_outputs"
-        told = f"forge-proxy: the run waits for the outputs of ask [{call['id']}]: {route}"
+        send = f"'forge-proxy runs outputs {run['id']} CALL=VALUE …'"
+        told = f"forge-proxy: the run waits for the outputs of ask [{call['id']}]; send them with {send} or {route}"
         assert (posted.status_code, watching.wait()) == (200, 0)
         assert watching.printed.splitlines().count(told) == 1
+
+    def test_a_run_is_shown_given_its_output_and_deleted(self, side: FarSide, proxy: Process) -> None:
+        body = submission(side, "ask", "finish", by_caller=("ask",))
+        run_id = self.ask(proxy, "submit", "-", stdin=body).out.strip()
+        (call,) = wait_until(proxy, run_id, "requires_action")["required_action"]
+        waiting = self.ask(proxy, "show", run_id)
+        early = self.ask(proxy, "delete", run_id)
+        unknown = self.ask(proxy, "outputs", run_id, "call_of_nobody=1")
+        sent = self.ask(proxy, "outputs", run_id, f'{call["id"]}={{"n": 1}}', "--json")
+        wait_until(proxy, run_id, "completed")
+        shown, as_json = self.ask(proxy, "show", run_id), self.ask(proxy, "show", run_id, "--json")
+        deleted, gone = self.ask(proxy, "delete", run_id), self.ask(proxy, "show", run_id)
+
+        assert f'waits for   ask({{"n": 1}}) [{call["id"]}]' in waiting.out
+        assert (early.code, unknown.code) == (1, 1)
+        assert "outputs[0].tool_call_id: no call 'call_of_nobody'" in unknown.err
+        assert json.loads(sent.out)["id"] == run_id
+        rows = dict(line.split(maxsplit=1) for line in shown.out.splitlines())
+        assert (rows["status"], rows["done"], rows["pending"], rows["result"]) == (
+            "completed", "ask, finish", "none", "finish was done",
+        )  # fmt: skip
+        told = next(one for one in json.loads(as_json.out)["messages"] if one.get("tool_call_id") == call["id"])
+        assert told["content"] == '{"n":1}'
+        assert (deleted.out, gone.err) == (f"deleted {run_id}\n", f"forge-proxy: no run '{run_id}' here\n")
+
+    def test_outputs_come_from_a_file_too_and_say_that_a_tool_failed(self, side: FarSide, proxy: Process) -> None:
+        body = submission(side, "ask", "finish", by_caller=("ask",))
+        run_id = self.ask(proxy, "submit", "-", stdin=body).out.strip()
+        (call,) = wait_until(proxy, run_id, "requires_action")["required_action"]
+        failed = self.ask(proxy, "outputs", run_id, "--error", f"{call['id']}=no such file")
+        until(lambda: look(proxy, run_id)["required_action"] not in ([], [call]), "it is called again")
+        (again,) = look(proxy, run_id)["required_action"]
+        outputs = {"outputs": [{"tool_call_id": again["id"], "output": "fine"}]}
+        done = self.ask(proxy, "outputs", run_id, "--file", "-", stdin=outputs)
+
+        assert (failed.code, done.code) == (0, 0)
+        assert "no such file" in json.dumps(wait_until(proxy, run_id, "completed")["messages"])
 
     def test_what_is_wrong_with_a_submission_is_named(self, side: FarSide, proxy: Process, tmp_path: Path) -> None:
         missing = self.ask(proxy, "submit", str(tmp_path / "nowhere.json"))

@@ -242,7 +242,7 @@ def test_check_says_what_would_be_used() -> None:
 
     assert ended.code == 0
     rows = dict(line.split(maxsplit=1) for line in ended.out.splitlines())
-    assert list(rows) == ["listen", "guardrails", "backend", "because", "health", "models", "result"]
+    assert list(rows) == ["listen", "guardrails", "backend", "because", "health", "models", "window", "result"]
     assert rows["backend"].startswith("embedded at http://127.0.0.1:")
     assert rows["health"].strip() == "ok"
     assert rows["models"].strip() == "tiny-tools (2048 tokens)"

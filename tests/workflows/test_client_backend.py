@@ -49,7 +49,7 @@ def final(said: str) -> StreamChunk:
 
 
 def workflow(looked: list[int]) -> Workflow:
-    schema: dict[str, Json] = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    schema: dict[str, Json] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
     def note(n: int) -> None:
         looked.append(n)

@@ -1,4 +1,4 @@
-"""What each client has to be told, as values. Pure; where the files are and how they are merged is in `write.py`.
+"""What each client has to be configured with, as values. Pure; `write.py` finds the files and merges the values.
 
 The fields are those that the clients' own documentation names. `tests/harness` runs opencode and aider with fields of
 these kinds; the windows, and the other clients' files, have not been tried in the clients themselves.
@@ -12,18 +12,35 @@ from typing import Any, Literal
 
 JsonDict = dict[str, Any]
 _OUTPUT = 8192
-"""Tokens of an answer that a client may ask for, where the window is large enough for four times as many."""
-_NOT_SERVED = "forge-proxy does not serve {route} yet, which this client needs: with this it will get a 404 until then"
+"""Tokens of a response that a client may ask for, if the window is large enough for four times as many."""
+CHAT_COMPLETIONS = "/v1/chat/completions"
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model of the daemon. `window` is None if it is not known."""
+
+    name: str
+    window: int | None
+
+    @property
+    def output(self) -> int:
+        """Tokens that a response may have."""
+        return min(_OUTPUT, self.window // 4) if self.window else _OUTPUT
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The daemon as a client sees it. `root` is its URL without `/v1`; `window` None where it is not known."""
+    """The daemon as a client sees it. `root` is its URL without `/v1`; `window` is None if it is not known.
+
+    `others` are the models that are served beside `model`.
+    """
 
     root: str
     key: str
     model: str
     window: int | None
+    others: tuple[ServedModel, ...] = ()
 
     @property
     def base(self) -> str:
@@ -32,44 +49,60 @@ class Target:
 
     @property
     def output(self) -> int:
-        """Tokens that an answer may have."""
-        return min(_OUTPUT, self.window // 4) if self.window else _OUTPUT
+        """Tokens that a response may have."""
+        return self.models[0].output
+
+    @property
+    def models(self) -> tuple[ServedModel, ...]:
+        """All models, the chosen one first."""
+        return (ServedModel(self.model, self.window), *self.others)
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of the client. `values` are merged into what is there; of `lists` the entry of that name is replaced."""
+    """A file of the client. `values` are merged into what is there; in a list the entry of the same name is replaced.
+
+    `other_paths` are names under which the client reads the same file.
+    """
 
     path: str
     format: Literal["json", "yaml", "toml"]
     values: JsonDict
+    other_paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """All that a client has to be told."""
+    """All that a client has to be configured with. `route` is what it sends its requests to."""
 
     files: tuple[File, ...] = ()
     variables: dict[str, str] = field(default_factory=dict[str, str])
     run: str = ""
-    notes: tuple[str, ...] = ()
+    route: str = CHAT_COMPLETIONS
 
 
 def opencode(to: Target) -> Setup:
     """opencode, by chat completions."""
-    limit = {"limit": {"context": to.window, "output": to.output}} if to.window else {}
+    models = {
+        one.name: {
+            "name": one.name, **({"limit": {"context": one.window, "output": one.output}} if one.window else {}),
+        }
+        for one in to.models
+    }  # fmt: skip
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "name": "forge-proxy",
         "options": {"baseURL": to.base, "apiKey": to.key},
-        "models": {to.model: {"name": to.model, **limit}},
+        "models": models,
     }
     values = {
         "$schema": "https://opencode.ai/config.json",
         "model": f"forge/{to.model}",
         "provider": {"forge": provider},
     }
-    return Setup((File("~/.config/opencode/opencode.json", "json", values),), run="opencode")
+    folder = "~/.config/opencode"
+    file = File(f"{folder}/opencode.json", "json", values, (f"{folder}/opencode.jsonc",))
+    return Setup((file,), run="opencode")
 
 
 def codex(to: Target) -> Setup:
@@ -81,7 +114,7 @@ def codex(to: Target) -> Setup:
         (File("~/.codex/config.toml", "toml", values),),
         {"FORGE_API_KEY": to.key},
         "codex",
-        (_NOT_SERVED.format(route="/v1/responses"),),
+        "/v1/responses",
     )
 
 
@@ -100,7 +133,7 @@ def claude(to: Target) -> Setup:
         **window,
     }
     file = File("~/.claude/settings.json", "json", {"env": variables})
-    return Setup((file,), run=f"claude --model {to.model}", notes=(_NOT_SERVED.format(route="/v1/messages"),))
+    return Setup((file,), run=f"claude --model {to.model}", route="/v1/messages")
 
 
 def aider(to: Target) -> Setup:

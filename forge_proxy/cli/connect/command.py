@@ -1,4 +1,4 @@
-"""The command: asks the daemon for its model and window, prints what the client has to be told, or writes it."""
+"""The command: asks the daemon for its models and windows, and prints a client's configuration or writes it."""
 
 from __future__ import annotations
 
@@ -9,57 +9,145 @@ from typing import Annotated, Literal
 
 import typer
 
-from forge_proxy.cli.connect.clients import CLIENTS, Setup, Target
-from forge_proxy.cli.remote import DEFAULT_URL, NoDaemon, Remote
+from forge_proxy.cli.connect.address import default_url
+from forge_proxy.cli.connect.clients import CHAT_COMPLETIONS, CLIENTS, File, ServedModel, Setup, Target
+from forge_proxy.cli.connect.minimum import describe_small_window
+from forge_proxy.cli.remote import NoDaemon, RefusedByDaemon, Remote
 
 Client = Literal["opencode", "codex", "claude", "aider", "continue", "openai", "env"]
+_WRITES_ALL_MODELS = ("opencode",)
 
 
 def connect(
-    client: Annotated[Client, typer.Argument(help="Which client.")],
-    model: Annotated[str | None, typer.Option("--model", help="Which model, where several are served.")] = None,
-    write_it: Annotated[bool, typer.Option("--write", help="Write it into the client's own files.")] = False,
-    url: Annotated[str, typer.Option("--url", envvar="FORGE_PROXY_URL", help="Where the daemon is.")] = DEFAULT_URL,
-    key: Annotated[str | None, typer.Option("--key", help="One of server.api_keys, if there are any.")] = None,
+    context: typer.Context,
+    client: Annotated[Client, typer.Argument(help="The client to configure.")],
+    model: Annotated[
+        str | None, typer.Option("--model", help="The model to use; needed if the daemon serves several.")
+    ] = None,
+    write_it: Annotated[
+        bool, typer.Option("--write", help="Merge it into the client's own files, and keep a copy of them.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --write: also if the daemon does not serve what the client needs.")
+    ] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Restore the copy that the latest --write has kept; needs no daemon.")
+    ] = False,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            envvar="FORGE_PROXY_URL",
+            help="Address of the daemon; otherwise http://127.0.0.1 with the port that FORGE_PORT publishes, or 8081.",
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key", envvar="FORGE_PROXY_KEY", show_envvar=True, help="One of server.api_keys, if there are any."
+        ),
+    ] = None,
 ) -> None:
-    """Print a client's configuration for the running daemon: address, key, model and its true window."""
-    from forge_proxy.cli.connect.write import CannotWrite, write  # the help text needs no YAML
-
-    setup = CLIENTS[client](_target(Remote(url, key), key, model))
-    if write_it and not setup.files:
-        raise CannotWrite(f'{client} reads no file of its own: eval "$(forge-proxy connect {client})"')
+    """Print the configuration of a client for the running daemon: address, key, models and context windows."""
+    if undo:
+        _undo(client)
+        return
+    address = url or default_url(Path.cwd())
+    source = context.get_parameter_source("key")
+    if key and source is not None and source.name == "ENVIRONMENT" and _needs_no_key(Remote(address, None)):
+        key = None  # the variable may hold an admin key, which is nothing for a client's file
+    remote = Remote(address, key)
+    target = _target(client, remote, key, model)
+    setup = CLIENTS[client](target)
+    missing = _missing_route(remote, setup)
     if write_it:
-        for file in setup.files:
-            path, backup = write(file, Path.home())
-            print(f"wrote {path}{f'; what it held before is in {backup}' if backup else ''}")
+        _write(client, setup, None if force else missing)
     else:
         _print_files(setup)
     for name, value in setup.variables.items():
         print(f"export {name}={shlex.quote(value)}")
     if setup.run:
-        print(f"forge-proxy: then start it: {setup.run}", file=sys.stderr)  # not among what may be evaluated
-    for note in setup.notes:
-        print(f"forge-proxy: {note}", file=sys.stderr)
+        _note(f"then start it: {setup.run}")
+    if missing:
+        _note(missing)
+    if small := describe_small_window(client, target.window):
+        _note(small)
 
 
-def _target(remote: Remote, key: str | None, wanted: str | None) -> Target:
-    """The daemon's model and window. Raises `NoDaemon` or `RefusedByDaemon`."""
+def _note(text: str) -> None:
+    print(f"forge-proxy: {text}", file=sys.stderr)  # not in what may be evaluated
+
+
+def _target(client: str, remote: Remote, key: str | None, wanted: str | None) -> Target:
+    """The daemon's models and windows. Raises `NoDaemon` or `RefusedByDaemon`."""
     cards = {str(card["id"]): card for card in remote.ask("GET", "/v1/models").get("data", [])}
     named = {alias: card for card in cards.values() for alias in card.get("aliases") or ()} | cards
-    if wanted is None and len(cards) != 1:
-        raise NoDaemon(f"say which model with --model; there is: {', '.join(cards) or 'none'}")
+    takes_all = client in _WRITES_ALL_MODELS
+    if wanted is None and (not cards or (len(cards) > 1 and not takes_all)):
+        raise NoDaemon(f"choose a model with --model; the daemon serves: {', '.join(cards) or 'none'}")
     if wanted is not None and wanted not in named:
-        raise NoDaemon(f"no model {wanted!r} at {remote.root}; there is: {', '.join(named) or 'none'}")
+        raise NoDaemon(f"no model {wanted!r} at {remote.root}; the daemon serves: {', '.join(named) or 'none'}")
     name = wanted if wanted is not None else next(iter(cards))
-    return Target(remote.root, key or "none", name, named[name].get("max_model_len"))
+    if wanted is None and len(cards) > 1:
+        _note(f"{name} is the one to begin with; choose another with --model: {', '.join(cards)}")
+    others = tuple(
+        ServedModel(other, card.get("max_model_len")) for other, card in cards.items() if takes_all and other != name
+    )
+    return Target(remote.root, key or "none", name, named[name].get("max_model_len"), others)
+
+
+def _needs_no_key(remote: Remote) -> bool:
+    try:
+        remote.ask("GET", "/v1/models")
+    except RefusedByDaemon:
+        return False
+    return True
+
+
+def _missing_route(remote: Remote, setup: Setup) -> str | None:
+    """Says that the daemon does not serve what the client needs; None if it does. Raises `NoDaemon`."""
+    if setup.route == CHAT_COMPLETIONS or setup.route in remote.ask("GET", "/openapi.json").get("paths", {}):
+        return None
+    name = setup.run.partition(" ")[0]
+    return (
+        f"this forge-proxy does not serve {setup.route}, which {name} needs, so that each request of {name} would get "
+        "a 404; a later version will serve it"
+    )
+
+
+def _write(client: str, setup: Setup, missing: str | None) -> None:
+    from forge_proxy.cli.connect.write import CannotWrite, write  # the help text needs no YAML
+
+    if not setup.files:
+        raise CannotWrite(f'{client} reads no file of its own: eval "$(forge-proxy connect {client})"')
+    if missing:
+        raise CannotWrite(f"nothing was written: {missing}. --force writes the configuration anyway")
+    for file in setup.files:
+        path, copy = write(file, Path.home())
+        print(f"wrote {path}{f'; what it held before is in {copy} (--undo restores it)' if copy else ''}")
+        if copy is not None and file.format == "yaml" and "#" in copy.read_text(encoding="utf-8"):
+            _note(f"comments of {path} are in the copy only")
+
+
+def _undo(client: str) -> None:
+    from forge_proxy.cli.connect.write import CannotWrite, restore
+
+    files: tuple[File, ...] = CLIENTS[client](Target("", "", "", 1)).files
+    if not files:
+        raise CannotWrite(f"{client} reads no file of its own: there is nothing to restore")
+    restored = [path for file in files if (path := restore(file, Path.home())) is not None]
+    if not restored:
+        raise CannotWrite(f"no copy of {files[0].path} is kept: connect has not changed the file, or has created it")
+    for path in restored:
+        print(f"restored {path}")
 
 
 def _print_files(setup: Setup) -> None:
-    from forge_proxy.cli.connect.write import as_text
+    from forge_proxy.cli.connect.text import as_text
 
     for file in setup.files:
         if len(setup.files) > 1 or setup.variables:
             print(f"# {file.path}")
         print(as_text(file), end="")
     if len(setup.files) == 1:
-        print(f"forge-proxy: this belongs in {setup.files[0].path}; --write merges it into that file", file=sys.stderr)
+        _note(f"this belongs in {setup.files[0].path}; --write merges it into that file")

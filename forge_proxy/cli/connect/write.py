@@ -1,76 +1,109 @@
-"""A client's files: shown as text, or merged into what is there, with a copy of that beside it."""
+"""Merges values into a client's files, keeps a copy of what was there, and restores that copy."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import tempfile
 import tomllib
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
 
 from forge_proxy.cli.connect.clients import File, JsonDict
+from forge_proxy.cli.connect.jsonc import edit_jsonc, read_jsonc
+from forge_proxy.cli.connect.text import as_text, as_toml
 from forge_proxy.core.errors import ForgeError
 
 _TABLE = re.compile(r"^\s*\[", re.MULTILINE)
+_COPY = ".before-forge"
 
 
 class CannotWrite(ForgeError):
     """A client's file cannot be read, merged or written; it was left as it is."""
 
 
-def as_text(file: File, values: JsonDict | None = None) -> str:
-    """What the file holds."""
-    values = file.values if values is None else values
-    match file.format:
-        case "json":
-            return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
-        case "yaml":
-            return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
-        case "toml":
-            return _as_toml(values)
-
-
 def write(file: File, home: Path) -> tuple[Path, Path | None]:
-    """Merge into the file below `home`; says which it was, and where what it held before is kept.
+    """Merge into the file below `home`. Returns its path, and that of the copy of what it held before: None for a file
+    that is new or already holds the values.
 
     Raises `CannotWrite`.
     """
-    path = home / file.path.removeprefix("~/")
-    try:
-        old = path.read_text(encoding="utf-8") if path.exists() else None
-        new = as_text(file) if old is None else _merged(file, old)
-        backup = None
+    path = path_of(file, home)
+    with _faults_named(path):
+        old = path.read_bytes().decode() if path.exists() else None
+        new = as_text(file) if old is None else _merge_text(file, old)
+        if new == old:
+            return path, None
+        copy = None
         if old is not None:
-            backup = _free_name(path)
-            backup.write_text(old, encoding="utf-8")
-            backup.chmod(path.stat().st_mode & 0o777)
-        _replace(path, new)
-    except (OSError, UnicodeDecodeError) as exc:
-        raise CannotWrite(f"{path}: {(exc.strerror if isinstance(exc, OSError) else None) or exc}") from exc
+            copy = path.with_name(f"{path.name}{_COPY}{max(_numbers_of_copies(path), default=-1) + 1 or ''}")
+            _replace(copy, old, path.stat().st_mode & 0o777)
+        try:
+            _replace(path, new)
+        except OSError:
+            if copy is not None:
+                copy.unlink(missing_ok=True)
+            raise
+        return path, copy
+
+
+def restore(file: File, home: Path) -> Path | None:
+    """Put the latest copy back in the place of the file; the copy is then gone. None if no copy is kept.
+
+    Raises `CannotWrite`.
+    """
+    path = path_of(file, home)
+    with _faults_named(path):
+        numbers = _numbers_of_copies(path)
+        if not numbers:
+            return None
+        copy = path.with_name(f"{path.name}{_COPY}{max(numbers) or ''}")
+        _replace(path, copy.read_bytes().decode(), copy.stat().st_mode & 0o777)
+        copy.unlink()
+    return path
+
+
+def path_of(file: File, home: Path) -> Path:
+    """Where the file is: under the first of its names that exists, else under its usual one."""
+    names = [home / name.removeprefix("~/") for name in (file.path, *file.other_paths)]
+    return next((path for path in names if path.exists() or _numbers_of_copies(path)), names[0])
+
+
+@contextmanager
+def _faults_named(path: Path) -> Generator[None]:
+    try:
+        yield
+    except UnicodeDecodeError as exc:
+        raise CannotWrite(f"{path}: not UTF-8 text; it was left as it is") from exc
+    except OSError as exc:
+        raise CannotWrite(f"{path}: {exc.strerror or exc}; it was left as it is") from exc
     except (ValueError, yaml.YAMLError) as exc:
         raise CannotWrite(f"{path} cannot be merged into ({' '.join(str(exc).split())}); it was left as it is") from exc
-    return path, backup
 
 
-def _merged(file: File, old: str) -> str:
+def _merge_text(file: File, old: str) -> str:
     if file.format == "toml":
-        return _merged_toml(old, file.values)
-    held: Any = yaml.safe_load(old) if file.format == "yaml" else json.loads(old or "{}")
-    if held is None:
-        held = {}
-    if not isinstance(held, dict):
+        return _merge_toml(old, file.values)
+    found: Any = yaml.safe_load(old) if file.format == "yaml" else read_jsonc(old)
+    if found is None:
+        found = {}
+    if not isinstance(found, dict):
         raise ValueError("it holds no object")  # noqa: TRY004  one kind of fault with those of the parsers
-    return as_text(file, _merge(cast("JsonDict", held), file.values))
+    merged = _merge(cast("JsonDict", found), file.values)
+    if merged == found:
+        return old
+    return edit_jsonc(old, merged) if file.format == "json" else as_text(file, merged)
 
 
-def _merge(held: JsonDict, ours: JsonDict) -> JsonDict:
-    """What is held, with ours in it: objects are merged, in lists the entry of the same name is replaced."""
-    merged = dict(held)
+def _merge(found: JsonDict, ours: JsonDict) -> JsonDict:
+    """What was found, with our values in it: objects are merged, in lists the entry of the same name is replaced."""
+    merged = dict(found)
     for key, value in ours.items():
-        there = held.get(key)
+        there = found.get(key)
         if isinstance(value, dict) and isinstance(there, dict):
             merged[key] = _merge(cast("JsonDict", there), cast("JsonDict", value))
         elif isinstance(value, list) and isinstance(there, list):
@@ -84,9 +117,10 @@ def _merge(held: JsonDict, ours: JsonDict) -> JsonDict:
     return merged
 
 
-def _merged_toml(old: str, ours: JsonDict) -> str:
+def _merge_toml(old: str, ours: JsonDict) -> str:
     """The text with our keys before its first table, and our tables at its end. Comments stay where they are."""
-    tomllib.loads(old)
+    if _merge(found := tomllib.loads(old), ours) == found:
+        return old
     simple = {key: value for key, value in ours.items() if not isinstance(value, dict)}
     first = _TABLE.search(old)
     head, rest = (old[: first.start()], old[first.start() :]) if first else (old, "")
@@ -94,8 +128,8 @@ def _merged_toml(old: str, ours: JsonDict) -> str:
         head = re.sub(rf"^\s*{re.escape(key)}\s*=.*\n?", "", head, flags=re.MULTILINE)
     for table in _tables(ours):
         rest = re.sub(rf"^\s*\[{re.escape(table)}\][^\n]*\n(?:(?!\s*\[)[^\n]*\n?)*", "", rest, flags=re.MULTILINE)
-    tables = _as_toml({key: value for key, value in ours.items() if key not in simple})
-    merged = f"{_as_toml(simple)}{head}{rest.rstrip()}\n\n{tables}".lstrip("\n")
+    tables = as_toml({key: value for key, value in ours.items() if key not in simple})
+    merged = f"{as_toml(simple)}{head}{rest.rstrip()}\n\n{tables}".lstrip("\n")
     tomllib.loads(merged)  # a key of several lines was cut in two
     return merged
 
@@ -106,27 +140,34 @@ def _tables(values: JsonDict) -> list[str]:
     ]
 
 
-def _as_toml(values: JsonDict) -> str:
-    """Keys and values, then tables of tables: as deep as Codex has them."""
-    lines = [f"{key} = {json.dumps(value)}" for key, value in values.items() if not isinstance(value, dict)]
-    for key, value in values.items():
-        if isinstance(value, dict):
-            for name, table in cast("dict[str, JsonDict]", value).items():
-                lines += ["", f"[{key}.{name}]", *(f"{one} = {json.dumps(inner)}" for one, inner in table.items())]
-    return "\n".join(lines).lstrip("\n") + "\n" if lines else ""
+def _numbers_of_copies(path: Path) -> list[int]:
+    """The numbers of the copies that are kept of a file; the first one has none, which is 0 here."""
+    pattern = re.compile(rf"{re.escape(path.name + _COPY)}(\d*)")
+    names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    return [int(found[1] or 0) for name in names if (found := pattern.fullmatch(name))]
 
 
-def _free_name(path: Path) -> Path:
-    names = (path.with_name(f"{path.name}.before-forge{number or ''}") for number in range(1000))
-    return next(name for name in names if not name.exists())
+def _replace(path: Path, text: str, mode: int | None = None) -> None:
+    """Replace a file as a whole, or leave it as it is. A link stays one: what it points to is replaced.
 
-
-def _replace(path: Path, text: str) -> None:
-    """Write beside it first: what is there is replaced as a whole. A new file is for its owner alone: it has a key."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.touch(mode=0o600)
-    beside.write_text(text, encoding="utf-8")
-    beside.chmod(mode)
-    beside.replace(path)
+    A new file is readable for its owner only, since it has a key in it. Raises `OSError`.
+    """
+    target = path.resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    there = target.stat() if target.exists() else None
+    if there is not None and not there.st_mode & 0o222:
+        raise PermissionError(None, "the file is read-only")
+    if mode is None:
+        mode = there.st_mode & 0o777 if there is not None else 0o600
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    beside = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        beside.chmod(mode)
+        beside.replace(target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.guardrails.schema import compiled, flaw_in
 from forge_proxy.core.jsontypes import JsonObject, is_object
 from forge_proxy.core.workflow.errors import InvalidWorkflow
+from forge_proxy.core.workflow.signatures import find_signature_fault
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -58,13 +59,32 @@ class ToolDef:
         """The name it is called by."""
         return self.spec.name
 
+    @classmethod
+    def from_function(
+        cls,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        prerequisites: Sequence[str | Mapping[str, str] | Prerequisite] = (),
+    ) -> ToolDef:
+        """A tool that is a Python function: its schema comes from the type hints, its description and those of its
+        parameters from the docstring (Google's, NumPy's or Sphinx' style) or `Annotated[…, Field(description=…)]`.
 
-@dataclass(frozen=True, slots=True)
+        The function gets its arguments in the types of its hints: models, dataclasses, enums. It may be async, and a
+        bound method. Raises `InvalidWorkflow`, which names the parameter, for one that a model cannot give.
+        """
+        from forge_proxy.core.workflow.function_tool import derive_tool  # with its docstring parser
+
+        return cls(*derive_tool(function, name, description), prerequisites)
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Workflow:
     """What is to be done, with which tools. Raises `InvalidWorkflow` when it contradicts itself.
 
-    `tools` are keyed by their names. `required_steps` have to succeed before a terminal tool may be called, in any
-    order. `system_prompt_template` may hold `{placeholders}`; other braces are left alone.
+    `tools` are a list, or a dict by their names. `required_steps` have to succeed before a terminal tool may be called,
+    in any order. `system_prompt_template` may hold `{placeholders}`; other braces are left alone.
     """
 
     name: str
@@ -77,12 +97,29 @@ class Workflow:
     prerequisites: Mapping[str, tuple[Prerequisite, ...]] = field(init=False)
     """By the name of the tool that has them."""
 
-    def __post_init__(self) -> None:
-        ends = (self.terminal_tool,) if isinstance(self.terminal_tool, str) else tuple(self.terminal_tool)
-        object.__setattr__(self, "terminal_tools", frozenset(ends))
-        if isinstance(self.required_steps, str):
-            raise InvalidWorkflow("required_steps", f"expected a list, as [{self.required_steps!r}]")
-        object.__setattr__(self, "required_steps", tuple(self.required_steps))
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        tools: Mapping[str, ToolDef] | Iterable[ToolDef],
+        required_steps: Sequence[str],
+        terminal_tool: str | Sequence[str],
+        system_prompt_template: str,
+    ) -> None:
+        ends = (terminal_tool,) if isinstance(terminal_tool, str) else tuple(terminal_tool)
+        if isinstance(required_steps, str):
+            raise InvalidWorkflow("required_steps", f"expected a list, as [{required_steps!r}]")
+        values = {
+            "name": name,
+            "description": description,
+            "tools": _by_name(tools),
+            "required_steps": tuple(required_steps),
+            "terminal_tool": terminal_tool,
+            "system_prompt_template": system_prompt_template,
+            "terminal_tools": frozenset(ends),
+        }
+        for field_name, value in values.items():
+            object.__setattr__(self, field_name, value)
         _check_tools(self.tools)
         _check_names("required_steps", self.required_steps, self.tools)
         _check_names("terminal_tool", ends, self.tools)
@@ -139,6 +176,28 @@ class Workflow:
             yield name, tuple(needed)
 
 
+def _by_name(tools: Mapping[str, ToolDef] | Iterable[ToolDef]) -> Mapping[str, ToolDef]:
+    """The tools by their names. Raises `InvalidWorkflow` for two of one name, and for what is no tool."""
+    if isinstance(tools, Mapping):
+        named = cast("Mapping[str, ToolDef]", tools)
+        for key, tool in named.items():
+            _check_type(f"tools.{key}", tool)
+        return named
+    found: dict[str, ToolDef] = {}
+    for place, tool in enumerate(tools):
+        _check_type(f"tools[{place}]", tool)
+        if tool.name in found:
+            raise InvalidWorkflow(f"tools[{place}]", f"tools[{[*found].index(tool.name)}] is called {tool.name!r} too")
+        found[tool.name] = tool
+    return found
+
+
+def _check_type(at: str, tool: object) -> None:
+    if not isinstance(tool, ToolDef):
+        how = "; make one with ToolDef.from_function" if callable(tool) else ""
+        raise InvalidWorkflow(at, f"expected a ToolDef, got {type(tool).__name__}{how}")
+
+
 def _check_tools(tools: Mapping[str, ToolDef]) -> None:
     if not tools:
         raise InvalidWorkflow("tools", "a workflow needs at least one tool")
@@ -153,6 +212,8 @@ def _check_tools(tools: Mapping[str, ToolDef]) -> None:
         function: object = tool.callable
         if function is not None and not callable(function):
             raise InvalidWorkflow(f"tools.{key}.callable", f"expected a function, got {type(function).__name__}")
+        if tool.callable is not None and (fault := find_signature_fault(tool.spec, tool.callable)):
+            raise InvalidWorkflow(f"tools.{key}.callable", fault)
 
 
 def _check_names(at: str, names: Sequence[str], tools: Mapping[str, ToolDef]) -> None:

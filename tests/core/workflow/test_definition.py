@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,3 +100,90 @@ def test_a_placeholder_may_have_any_name_and_its_value_is_text() -> None:
     for value in (5, None):
         with pytest.raises(InvalidWorkflow, match=rf"prompt_vars\.self: expected text, got {value}"):
             flow.build_system_prompt(self=value)  # pyright: ignore[reportArgumentType]
+
+
+def test_tools_are_a_list_or_a_dict_by_name() -> None:
+    tools = [tool("look"), tool("finish")]
+
+    listed = Workflow("w", "", tools, [], "finish", "")
+    named = Workflow("w", "", {each.name: each for each in tools}, [], "finish", "")
+
+    assert listed == named
+    assert listed.tool_names == ("look", "finish")
+    assert replace(listed, required_steps=["look"]).required_steps == ("look",)
+
+
+def look() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("tools", "said"),
+    [
+        ([], "tools: a workflow needs at least one tool"),
+        ([tool("a"), tool("b"), tool("a")], "tools[2]: tools[0] is called 'a' too"),
+        ([tool("a"), look], "tools[1]: expected a ToolDef, got function; make one with ToolDef.from_function"),
+        ({"a": look}, "tools.a: expected a ToolDef, got function"),
+        (["a"], "tools[0]: expected a ToolDef, got str"),
+    ],
+)
+def test_a_wrong_list_of_tools_is_named_by_its_place(tools: Any, said: str) -> None:
+    with pytest.raises(InvalidWorkflow) as caught:
+        Workflow("w", "", tools, [], "finish", "")
+
+    assert str(caught.value).startswith(said)
+
+
+def no_argument() -> None: ...
+def path(path: str) -> None: ...
+def position(path: str, /) -> None: ...
+def more(path: str, mode: str) -> None: ...
+def optional(path: str, mode: str = "r") -> None: ...
+def anything(**arguments: str) -> None: ...
+
+
+REQUIRED: dict[str, Json] = {**PATH, "required": ["path"]}
+
+
+@pytest.mark.parametrize(
+    ("function", "schema", "said"),
+    [
+        (
+            no_argument,
+            REQUIRED,
+            "the schema has an argument 'path', which no_argument() -> 'None' does not take by name",
+        ),
+        (position, REQUIRED, "the schema has an argument 'path', which position(path: 'str', /)"),
+        (more, REQUIRED, "needs 'mode', which the schema does not have as an argument"),
+        (path, PATH, "needs 'path', which the schema does not require: add it to its required, or give"),
+    ],
+)
+def test_a_function_that_does_not_take_what_its_schema_names_is_refused(
+    function: Callable[..., Any], schema: dict[str, Json], said: str
+) -> None:
+    wrong = ToolDef(ToolSpec.from_json_schema("a", "", schema), function)
+
+    with pytest.raises(InvalidWorkflow) as caught:
+        workflow([wrong])
+
+    assert str(caught.value).startswith("tools.a.callable: ")
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("function", "schema"),
+    [
+        (path, REQUIRED),
+        (optional, REQUIRED),
+        (optional, PATH | {"required": ["path"]}),
+        (anything, REQUIRED),
+        (anything, PATH),
+        (more, {"type": "object"}),
+        (max, REQUIRED),  # nobody can read its signature
+    ],
+)
+def test_a_function_that_takes_what_its_schema_names_is_fine(
+    function: Callable[..., Any], schema: dict[str, Json]
+) -> None:
+    right = ToolDef(ToolSpec.from_json_schema("a", "", schema), function)
+
+    assert workflow([right]).tool_names == ("a", "finish")

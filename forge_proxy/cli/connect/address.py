@@ -1,0 +1,33 @@
+"""The address of a daemon that compose.yaml publishes: the port may be set by a variable or by `.env`."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from forge_proxy.cli.remote import DEFAULT_URL
+
+_VARIABLE = "FORGE_PORT"
+_COMPOSE_FILES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
+
+
+def default_url(folder: Path) -> str:
+    """The daemon's usual address, with the port that compose publishes if `FORGE_PORT` is set or `.env` in the folder
+    of a compose file that names it has it.
+    """
+    port = os.environ.get(_VARIABLE) or _port_in_env_file(folder)
+    return f"http://127.0.0.1:{port}" if port and port.isascii() and port.isdigit() else DEFAULT_URL
+
+
+def _port_in_env_file(folder: Path) -> str | None:
+    try:
+        files = [folder / name for name in _COMPOSE_FILES if (folder / name).is_file()]
+        if not any(f"${{{_VARIABLE}" in file.read_text(encoding="utf-8") for file in files):
+            return None
+        found = re.findall(
+            rf"^\s*(?:export\s+)?{_VARIABLE}=[\"']?(\d+)", (folder / ".env").read_text("utf-8"), re.MULTILINE
+        )
+    except (OSError, UnicodeDecodeError):
+        return None
+    return found[-1] if found else None

@@ -1,0 +1,32 @@
+"""A client's file as text, in the three formats that clients read. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import cast
+
+import yaml
+
+from forge_proxy.cli.connect.clients import File, JsonDict
+
+
+def as_text(file: File, values: JsonDict | None = None) -> str:
+    """The text of a file with these values; its own if none are given."""
+    values = file.values if values is None else values
+    match file.format:
+        case "json":
+            return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+        case "yaml":
+            return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+        case "toml":
+            return as_toml(values)
+
+
+def as_toml(values: JsonDict) -> str:
+    """Keys and values, then tables of tables: as deep as Codex has them."""
+    lines = [f"{key} = {json.dumps(value)}" for key, value in values.items() if not isinstance(value, dict)]
+    for key, value in values.items():
+        if isinstance(value, dict):
+            for name, table in cast("dict[str, JsonDict]", value).items():
+                lines += ["", f"[{key}.{name}]", *(f"{one} = {json.dumps(inner)}" for one, inner in table.items())]
+    return "\n".join(lines).lstrip("\n") + "\n" if lines else ""
