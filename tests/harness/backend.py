@@ -69,7 +69,7 @@ class ScriptedModel:
     def _ask(self, move: Move, body: JsonDict) -> Ask:
         times = self._times.get(repr(move), 0)
         self._times[repr(move)] = times + 1
-        has_results = any(message["role"] == "tool" for message in body["messages"])
+        has_results = bool(self._task.results(body))
         answered = [call for key, call in self._calls.items() if has_results and key != repr(move)]
         if isinstance(move, Call):
             self._calls[repr(move)] = move

@@ -98,6 +98,7 @@ FAULTS = (
         "cut JSON",
         "arguments that end too soon",
         _instead(lambda call: _with_arguments(call, json.dumps(call.args)[:-3])),
+        is_plain=True,
     ),
     Fault(
         "Python arguments", "arguments in single quotes", _instead(lambda call: _with_arguments(call, repr(call.args)))

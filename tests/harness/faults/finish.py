@@ -32,7 +32,7 @@ FAULTS = (
         first_call(lambda _, ask: _complete_with_length(ask)),
     ),
     Fault("length, cut text", "text cut by the limit, with `length`", first(_cut_text), is_plain=True),
-    Fault("length, cut call", "arguments cut by the limit, with `length`", first_call(_cut_call)),
+    Fault("length, cut call", "arguments cut by the limit, with `length`", first_call(_cut_call), is_plain=True),
     Fault(
         "content filter",
         "nothing, with `content_filter`",
