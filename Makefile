@@ -48,7 +48,7 @@ tiny-model: $(VENV)/.developed   ## the embedded test model made anew in build/t
 	$(BIN)/python -m pip install --quiet --group tiny-model
 	$(BIN)/python -m tests.tiny_model.make
 
-harness: $(VENV)/.developed      ## real clients from PyPI and npm, ARGS="--only aider"
+harness: $(VENV)/.developed      ## real clients from PyPI and npm, ARGS="--only aider --faults transport"
 	$(BIN)/python -m tests.harness $(ARGS)
 
 system-llama: $(VENV)/.developed $(LLAMA)/llama-server  ## faults of a real llama-server, built from PyPI in some 10 minutes, once

@@ -15,13 +15,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.harness.cell import ended_before
 from tests.harness.client import Client
 from tests.harness.clients import CLIENTS
 from tests.harness.fault import Fault
 from tests.harness.faults import FAULTS, GROUPS
 from tests.harness.packages import NotInstalled
 from tests.harness.results import commit, kept
-from tests.harness.run_cells import run_cells
+from tests.harness.run_cells import Cell, run_cells
 from tests.harness.table import document, list_worse, render_groups
 
 
@@ -37,11 +38,14 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _leave)
     absent = install(clients)
     present = [client for client in clients if client.name not in absent]
-    cells = [(client, fault) for client in present for fault in faults]
-    if options.missing or options.resume:
-        before = kept()
-        known = {cell for cell in before if options.missing or before[cell].commit == commit()}
-        cells = [(client, fault) for client, fault in cells if (client.name, fault.name) not in known]
+    before = kept()
+    cells: list[Cell] = []
+    for client, fault in ((client, fault) for client in present for fault in faults):
+        known = before.get((client.name, fault.name))
+        if known and (options.missing or (options.resume and known.commit == commit())):
+            continue
+        direct = ended_before(known, client.package.version()) if known and options.reuse_direct else None
+        cells.append((client, fault, direct))
     results = run_cells(cells, options.jobs, options.keep)
     print(f"\n{render_groups([client.name for client in clients], faults, results, absent)}\n")
     if options.write:
@@ -87,6 +91,11 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--missing", action="store_true", help="only what was never run")
     parser.add_argument("--resume", action="store_true", help="only what was not run with this commit")
+    parser.add_argument(
+        "--reuse-direct",
+        action="store_true",
+        help="only through the daemon, if the same client was run without it before",
+    )
     parser.add_argument("--jobs", type=int, default=2, help="how many clients run at a time (2)")
     parser.add_argument("--write", type=Path, help="also write the latest of all runs to this file")
     parser.add_argument("--keep", type=Path, help="a folder for what was asked, said and printed in failed cells")

@@ -91,16 +91,31 @@ class Both:
         )
 
 
-def do_both(client: Client, fault: Fault, lane: Lane) -> Both:
-    """Let an installed client do its task twice; if it failed with a used daemon, once more with another one."""
+def do_both(client: Client, fault: Fault, lane: Lane, direct: Ended | None = None) -> Both:
+    """Let an installed client do its task twice, or only through us if the end without us is known.
+
+    What failed with a daemon that was used before, or only took longer, is done again with another daemon, and only that
+    counts.
+    """
     was_used = lane.has_daemon
-    both = _do_both(client, fault, lane)
-    if not both.passed and was_used:
+    direct = direct or do_task(client, fault, lane, through_daemon=False)
+    both = Both(client, fault, direct, do_task(client, fault, lane, through_daemon=True))
+    if not both.passed and (was_used or both.direct.word == both.guarded.word):
         lane.end_daemon()
-        both = _do_both(client, fault, lane)
+        direct = do_task(client, fault, lane, through_daemon=False)
+        both = Both(client, fault, direct, do_task(client, fault, lane, through_daemon=True))
     if fault.is_remembered or not both.passed:
         lane.end_daemon()
     return both
+
+
+def ended_before(result: Result, version: str) -> Ended | None:
+    """The end without us as it was kept; None if it is another version's or was kept without what is needed."""
+    if result.version != version or not result.seconds[0]:
+        return None
+    lacks = None if result.direct == "done" else "as before"
+    code = {"done": 0, "silent": 0, "error": 1, "hangs": None}[result.direct]
+    return Ended(lacks, int(result.occasion), Ran(code, ""), [], result.seconds[0])
 
 
 def do_task(client: Client, fault: Fault, lane: Lane, *, through_daemon: bool) -> Ended:
@@ -118,11 +133,6 @@ def do_task(client: Client, fault: Fault, lane: Lane, *, through_daemon: bool) -
             ran = run(client.start(place), home, work, SECONDS)
             seconds = time.monotonic() - begun
         return Ended(task.lacks(ran.printed), model.made, ran, _readable(model.exchanges), seconds)
-
-
-def _do_both(client: Client, fault: Fault, lane: Lane) -> Both:
-    direct = do_task(client, fault, lane, through_daemon=False)
-    return Both(client, fault, direct, do_task(client, fault, lane, through_daemon=True))
 
 
 def _readable(exchanges: Sequence[Exchange]) -> list[JsonDict]:

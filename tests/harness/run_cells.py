@@ -11,15 +11,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
+from typing import TypeAlias
 
-from tests.harness.cell import Both, do_both
+from tests.harness.cell import Both, Ended, do_both
 from tests.harness.client import Client
 from tests.harness.fault import Fault
 from tests.harness.lane import Lane
 from tests.harness.results import Result, Results, keep
 
+Cell: TypeAlias = tuple[Client, Fault, Ended | None]
+"""A client, a fault, and how the client ends without the daemon if that is known."""
 
-def run_cells(cells: Sequence[tuple[Client, Fault]], jobs: int, folder: Path | None) -> Results:
+
+def run_cells(cells: Sequence[Cell], jobs: int, folder: Path | None) -> Results:
     """Run them on as many lanes as `jobs`. What cannot be run is no result."""
     with ExitStack() as stack:
         running = _Running(len(cells), folder)
@@ -27,10 +31,10 @@ def run_cells(cells: Sequence[tuple[Client, Fault]], jobs: int, folder: Path | N
         for _ in range(jobs):
             lanes.put(stack.enter_context(Lane()))
 
-        def run_cell(client: Client, fault: Fault) -> None:
+        def run_cell(client: Client, fault: Fault, direct: Ended | None) -> None:
             lane = lanes.get()
             try:
-                running.add(do_both(client, fault, lane))
+                running.add(do_both(client, fault, lane, direct))
             except AssertionError as exc:  # the daemon did not start
                 running.report_not_run(client, fault, exc)
                 lane.end_daemon()

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from tests.fakes.processes import Process
 from tests.fakes.says import Said
 from tests.harness.backend import ScriptedModel
-from tests.harness.cell import Both, Ended, do_task
-from tests.harness.client import Client
+from tests.harness.cell import Both, Ended, do_both, do_task, ended_before
+from tests.harness.client import Client, Place
 from tests.harness.faults import FAULTS
 from tests.harness.lane import Lane
 from tests.harness.mistakes import MISTAKES
 from tests.harness.packages import NODE
 from tests.harness.results import Result
 from tests.harness.running import Command, Ran, run
-from tests.harness.table import render
+from tests.harness.table import list_worse, render
 from tests.harness.tasks import EditFile, ExtractTwo, JsonDict, ReadThenWrite, Task
 
+PROPERTIES: JsonDict = {"filePath": {}, "content": {}, "limit": {"type": "integer"}}
 TOOLS: list[JsonDict] = [
-    {"type": "function", "function": {"name": name, "parameters": {"properties": {"filePath": {}, "content": {}}}}}
+    {"type": "function", "function": {"name": name, "parameters": {"properties": PROPERTIES}}}
     for name in ("read", "write")
 ]
 
@@ -115,3 +121,66 @@ def test_the_same_end_much_later_is_worse(seconds: float, passed: bool) -> None:
 def ended(word: str) -> Ended:
     code = {"done": 0, "silent": 0, "error": 1, "hangs": None}[word]
     return Ended(None if word == "done" else "hello.py not read", 1, Ran(code, ""), [])
+
+
+class FakeDaemons:
+    """In place of daemons, which take seconds to start: the scripted server itself."""
+
+    started = 0
+
+    @contextmanager
+    def start(self, *options: str) -> Generator[Process]:
+        self.started += 1
+        yield cast("Process", SimpleNamespace(url=options[-1]))
+
+
+def test_cells_share_a_daemon_until_it_may_remember_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    daemons = FakeDaemons()
+    monkeypatch.setattr("tests.harness.lane.daemon", daemons.start)
+    with Lane() as lane:
+        for fault, known in (("401", 1), ("silence", 2), ("silence", 2), ("401", 2), ("silence", 3)):
+            do_both(client("false"), FAULTS[fault], lane)
+            assert daemons.started == known
+
+
+def test_a_failure_with_a_used_daemon_counts_only_if_another_daemon_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    urls: list[str] = []
+
+    def start(place: Place) -> Command:
+        urls.append(place.url)
+        return Command(("sleep", "600") if len(urls) == 4 else ("false",))
+
+    monkeypatch.setattr("tests.harness.cell.SECONDS", 2.0)
+    monkeypatch.setattr("tests.harness.lane.daemon", FakeDaemons().start)
+    with Lane() as lane:
+        ends = [do_both(Client("client", NODE, start), FAULTS["silence"], lane).passed for _ in range(2)]
+
+    assert (ends, len(urls)) == ([True, True], 6)
+
+
+def test_what_only_took_longer_is_done_again_before_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter((0.0, 40.0, 0.0, 1.0))
+
+    def later(*_: object, **__: object) -> Ended:
+        return replace(ended("done"), seconds=next(seconds))
+
+    monkeypatch.setattr("tests.harness.cell.do_task", later)
+
+    with Lane() as lane:
+        assert do_both(client(), FAULTS["401"], lane).passed
+
+
+def test_an_end_without_the_daemon_is_known_from_an_earlier_run_of_the_same_version() -> None:
+    kept = Result("c", "401", "error", "done", True, True, None, "c 1", "2026-01-01", seconds=(3.0, 4.0))
+    known = ended_before(kept, "c 1")
+
+    assert known is not None
+    assert (known.word, known.made, known.seconds) == ("error", 1, 3.0)
+    assert ended_before(kept, "c 2") is None
+
+
+def test_the_list_of_worse_cells_names_each_with_what_is_worse() -> None:
+    result = Result("c", "401", "done", "done", True, True, None, "c 1", "2026-01-01")
+
+    assert list_worse([result]) == "Worse than without the proxy: none."
+    assert "- c, 401: 40 s longer; done." in list_worse([result, replace(result, worse="40 s longer", passed=False)])
