@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 _HEAD = {"id": "chatcmpl-scripted", "created": 1700000000, "model": "scripted"}
@@ -25,7 +25,9 @@ class Said:
     piece: int = 3
     """Characters of text in one delta."""
     events: list[dict[str, Any]] | None = None
-    """The stream's events in place of those that the fields above make."""
+    """The stream's events in place of those that the fields above make; the first is the whole response."""
+    breaks_off: bool = False
+    """Whether the connection ends before the response is complete: no finish reason comes, and no end."""
 
     @property
     def _finish(self) -> str:
@@ -37,6 +39,10 @@ class Said:
 
     def as_whole(self) -> bytes:
         """The answer to a request without `stream`."""
+        if self.events is not None:
+            return json.dumps(self.events[0]).encode()
+        if self.breaks_off:
+            return replace(self, breaks_off=False).as_whole()[:-20]
         message: dict[str, Any] = {"role": "assistant", "content": self.text}
         if self.reasoning is not None:
             message["reasoning_content"] = self.reasoning
@@ -48,6 +54,8 @@ class Said:
     def as_stream(self) -> bytes:
         """The answer to a request with `stream`, as llama-server cuts it."""
         chunks = self.as_chunks() if self.events is None else self.events
+        if self.breaks_off:
+            return b"".join(as_event(chunk) for chunk in chunks[:-2])  # without the finish reason and the usage
         return b"".join(as_event(chunk) for chunk in chunks) + DONE
 
     def as_chunks(self) -> list[dict[str, Any]]:
