@@ -10,8 +10,8 @@ from tests.harness.fault import Ask, Fault, first, first_call, right
 from tests.harness.tasks import Call
 
 
-def _complete_with_length(ask: Ask) -> Said:
-    return replace(right(ask.move), finish="length")
+def _complete_with_length(ask: Ask) -> Said | None:
+    return replace(right(ask.move), finish="length") if isinstance(ask.move, Call) else None
 
 
 def _cut_text(ask: Ask) -> Said:
@@ -28,8 +28,8 @@ def _cut_call(call: Call, _ask: Ask) -> Said:
 FAULTS = (
     Fault(
         "length, complete call",
-        "a complete, valid call with `length`",
-        first_call(lambda _, ask: _complete_with_length(ask)),
+        "each call is complete and valid, with `length`",
+        _complete_with_length,
     ),
     Fault("length, cut text", "text cut by the limit, with `length`", first(_cut_text), is_plain=True),
     Fault("length, cut call", "arguments cut by the limit, with `length`", first_call(_cut_call), is_plain=True),
