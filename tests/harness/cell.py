@@ -94,8 +94,7 @@ class Both:
 def do_both(client: Client, fault: Fault, lane: Lane, direct: Ended | None = None) -> Both:
     """Let an installed client do its task twice, or only through us if the end without us is known.
 
-    What failed with a daemon that was used before, or only took longer, is done again with another daemon, and only that
-    counts.
+    What failed with a daemon that was used before, or only took longer, is done again with another daemon: that counts.
     """
     was_used = lane.has_daemon
     direct = direct or do_task(client, fault, lane, through_daemon=False)

@@ -72,6 +72,7 @@ FAULTS = (
         "cut in arguments",
         "the connection is closed in the middle of a call's arguments",
         send=breaks_off(at=_is_arguments),
+        is_plain=True,
     ),
     Fault("error first", 'the only event is `data: {"error": …}`', send=_error_first, is_plain=True),
     Fault(
@@ -85,6 +86,7 @@ FAULTS = (
         "error in arguments",
         '`data: {"error": …}` in the middle of a call\'s arguments',
         send=breaks_off(at=_is_arguments, then=_ERROR),
+        is_plain=True,
     ),
     Fault(
         "plain error",
