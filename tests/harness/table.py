@@ -15,16 +15,15 @@ from tests.harness.results import Result, Results
 _HEAD = """\
 # Real clients, mistaken models
 
-What `make harness` found with forge-proxy {version} (commit {commits}), Python {python} and {node}; run {dates}.
-Written by `make harness ARGS="--write docs/harness.md"`.
+What `make harness` found with forge-proxy {version} (commit {commits}), Python {python} and {node}; run
+{dates}. Written by `make harness ARGS="--write docs/harness.md"`.
 
 Each client from PyPI or npm does one task by itself: read a file and write another with its own tools, and say that it
-is done (aider, which offers no tools, edits one file; instructor makes two extractions). The task is done when its
-effects are there: the file, both results in what the model was sent, the answer on the screen. The bare SDKs run in the
-plain loop of their documentation, which stops at a call it cannot run. The model and its server are scripted. In the
-first answer at each point of the conversation, the last one included, is the fault that heads the column:
-
-{sentences}
+is done (aider, which offers no tools, edits one file; instructor makes two extractions; mini-swe-agent has only a
+shell). The task is done when its effects are there: the file, both results in what the model was sent, the answer on
+the screen. The bare SDKs run in the plain loop of their documentation, which stops at a call it cannot run. The model
+and its server are scripted. In the first answer at each point of the conversation, the last one included, is the fault
+that heads the column; some faults are habits of a server and are in every answer.
 
 Asked once more, whatever the correction is, the model does the right thing: this shows what clients and proxy do about
 faults, not how well models take correction. Each cell is *without the proxy* → *through it*:
@@ -83,7 +82,6 @@ def document(clients: Sequence[str], results: Results, absent: Mapping[str, str]
         python=platform.python_version(),
         node=NODE.version(),
         dates=f"on {dates[0]}" if len(dates) == 1 else f"between {dates[0]} and {dates[-1]}",
-        sentences="\n".join(f"- {_sentence(group)}" for group in GROUPS.values()),
         versions=", ".join(dict.fromkeys(cell.version for cell in cells)),
         seconds=SECONDS,
         longer=LONGER,
@@ -95,13 +93,18 @@ def document(clients: Sequence[str], results: Results, absent: Mapping[str, str]
     not_done = [cell for cell in occasions if cell.guarded != "done"]
     lines = [f"- {cell.client}, {cell.mistake}: {cell}; {cell.lacks}." for cell in not_done]
     lines += [f"- {client} could not be installed: {why}." for client, why in absent.items()]
-    tables = render_groups(clients, FAULTS.values(), results, absent)
     ends = ["## Not done through the proxy", "", *lines] if lines else []
-    return "\n".join([f"{head}{sums}", "", list_worse(cells).rstrip(), "", tables, "", *ends]).rstrip() + "\n"
+    sections = _sections(clients, results, absent)
+    return "\n".join([f"{head}{sums}", "", list_worse(cells).rstrip(), "", *sections, *ends]).rstrip() + "\n"
 
 
-def _sentence(group: Sequence[Fault]) -> str:
-    return "; ".join(f"`{fault.name}`: {fault.sentence}" for fault in group) + "."
+def _sections(clients: Sequence[str], results: Results, absent: Mapping[str, str]) -> list[str]:
+    """For each group what its faults are, and its table."""
+    lines: list[str] = []
+    for group, faults in GROUPS.items():
+        lines += [f"## {group.capitalize()}", "", *(f"- `{fault.name}`: {fault.sentence}." for fault in faults)]
+        lines += ["", render(clients, [fault.name for fault in faults], results, absent), ""]
+    return lines
 
 
 def _row(fields: Sequence[str]) -> str:

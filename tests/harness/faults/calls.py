@@ -110,10 +110,10 @@ FAULTS = (
         "a parameter that the tool does not have",
         _instead(lambda call: _with_args(call, reason="none")),
     ),
-    Fault("object arguments", "arguments as an object, not a string", say=always, send=in_calls(_as_object)),
+    Fault("object arguments", "each time, arguments as an object, not a string", say=always, send=in_calls(_as_object)),
     Fault("wrong case", "the tool's name in capitals", _renamed(str.upper)),
     Fault("prefixed name", "`functions.` before the tool's name", _renamed("functions.{}".format)),
-    Fault("no id", "calls with an empty id", say=always, send=_with_id("")),
+    Fault("no id", "each time, calls with an empty id", say=always, send=_with_id("")),
     Fault("same id", "two calls with the same id", first_call(_parallel), _with_id("call_1")),
     Fault(
         "tool_call tags",
@@ -144,7 +144,7 @@ FAULTS = (
         f"an argument nested {DEEP} levels deep",
         _instead(lambda call: _with_args(call, **{next(iter(call.args)): _nested()})),
     ),
-    Fault("deep response", f"a field of the response nested {DEEP} levels deep", say=always, send=_deep_field),
+    Fault("deep response", f"each time, a field nested {DEEP} levels deep", say=always, send=_deep_field),
     Fault("loop", f"the same call {REPEATS} times after it was answered", _in_a_loop),
     Fault("repeats when retried", "after its last answer the first call again, for ever", _again, is_plain=True),
 )

@@ -45,10 +45,10 @@ _PLAIN_ERROR = b'event: error\ndata: {"message": "the slot failed"}\n\n'
 _with_text = first(_text_before)
 
 FAULTS = (
-    Fault("no content type", "the right response has no Content-Type", always, with_head(kind=None)),
-    Fault("text/plain", "the right response has the Content-Type text/plain", always, with_head(kind="text/plain")),
-    Fault("JSON to stream", "a request for a stream gets a whole response", always, _json_to_stream),
-    Fault("stream to whole", "a request for a whole response gets a stream", always, _stream_to_whole),
+    Fault("no content type", "no response has a Content-Type", always, with_head(kind=None)),
+    Fault("text/plain", "every response has the Content-Type text/plain", always, with_head(kind="text/plain")),
+    Fault("JSON to stream", "every request for a stream gets a whole response", always, _json_to_stream),
+    Fault("stream to whole", "every request for a whole response gets a stream", always, _stream_to_whole),
     Fault(
         "silence",
         f"{SILENCE:.0f} seconds of silence after the first head",
