@@ -1,8 +1,9 @@
-"""What the cells came to, kept under .harness/ from run to run: all take half an hour, one client a few minutes."""
+"""What the cells came to, kept under .harness/ from run to run: all take hours, one client some minutes."""
 
 from __future__ import annotations
 
 import datetime
+import fcntl
 import json
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -69,10 +70,12 @@ def kept() -> Results:
 
 def keep(results: Iterable[Result]) -> Results:
     """Keep these in place of earlier ones; all that are kept now."""
-    now = {**kept(), **_by_cell(results)}
-    written = _FILE.with_suffix(".new")
-    written.write_text(json.dumps([asdict(result) for result in now.values()], indent=1))
-    written.replace(_FILE)  # whole or not at all, also if this is ended meanwhile
+    with _FILE.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several may run at a time
+        now = {**kept(), **_by_cell(results)}
+        written = _FILE.with_suffix(".new")
+        written.write_text(json.dumps([asdict(result) for result in now.values()], indent=1))
+        written.replace(_FILE)  # whole or not at all, also if this is ended meanwhile
     return now
 
 

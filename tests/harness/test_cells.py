@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +21,7 @@ from tests.harness.faults import FAULTS
 from tests.harness.lane import Lane
 from tests.harness.mistakes import MISTAKES
 from tests.harness.packages import NODE
-from tests.harness.results import Result
+from tests.harness.results import Result, keep, kept
 from tests.harness.running import Command, Ran, run
 from tests.harness.table import list_worse, render
 from tests.harness.tasks import EditFile, ExtractTwo, JsonDict, ReadThenWrite, Task
@@ -177,6 +178,32 @@ def test_an_end_without_the_daemon_is_known_from_an_earlier_run_of_the_same_vers
     assert known is not None
     assert (known.word, known.made, known.seconds) == ("error", 1, 3.0)
     assert ended_before(kept, "c 2") is None
+
+
+def test_results_are_kept_beside_earlier_ones_and_in_place_of_older_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.harness.results._FILE", tmp_path / "results.json")
+    older: JsonDict = {
+        "client": "c",
+        "mistake": "text",
+        "direct": "done",
+        "guarded": "done",
+        "occasion": True,
+        "passed": True,
+    }
+    (tmp_path / "results.json").write_text(
+        json.dumps([{**older, "lacks": None, "version": "c 1", "date": "2026-01-01"}])
+    )
+    new = Result("c", "401", "done", "done", True, True, None, "c 1", "2026-01-02", "abc", None, (1.0, 2.0))
+
+    keep([new])
+    keep([replace(new, guarded="error")])
+
+    assert [(cell.mistake, cell.guarded, cell.seconds) for cell in kept().values()] == [
+        ("text", "done", (0.0, 0.0)),
+        ("401", "error", (1.0, 2.0)),
+    ]
 
 
 def test_the_list_of_worse_cells_names_each_with_what_is_worse() -> None:
