@@ -48,7 +48,7 @@ tiny-model: $(VENV)/.developed   ## the embedded test model made anew in build/t
 	$(BIN)/python -m pip install --quiet --group tiny-model
 	$(BIN)/python -m tests.tiny_model.make
 
-harness: $(VENV)/.developed      ## real clients from PyPI and npm, ARGS="--only aider"
+harness: $(VENV)/.developed      ## real clients from PyPI and npm, ARGS="--only aider --faults transport"
 	$(BIN)/python -m tests.harness $(ARGS)
 
 attack: $(VENV)/.developed       ## hostile clients, model servers and tools against a daemon on loopback, ARGS="--only backend"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 _HEAD = {"id": "chatcmpl-scripted", "created": 1700000000, "model": "scripted"}
+DONE = b"data: [DONE]\n\n"
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,13 @@ class Said:
 
     def as_stream(self) -> bytes:
         """The answer to a request with `stream`, as llama-server cuts it."""
-        if self.events is not None:
-            return (
-                b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in self.events)
-                + b"data: [DONE]\n\n"
-            )
+        chunks = self.as_chunks() if self.events is None else self.events
+        if self.breaks_off:
+            return b"".join(as_event(chunk) for chunk in chunks[:-2])  # without the finish reason and the usage
+        return b"".join(as_event(chunk) for chunk in chunks) + DONE
+
+    def as_chunks(self) -> list[dict[str, Any]]:
+        """The chunks of the stream, one for each event but the last."""
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
         deltas += [{"reasoning_content": part} for part in _parts(self.reasoning or "", self.piece)]
         deltas += [{"content": part} for part in _parts(self.text or "", self.piece)]
@@ -64,12 +67,10 @@ class Said:
             deltas.append({"tool_calls": [{"index": index, **self._call(index, name, "")}]})
             parts = _parts(arguments, self.piece)
             deltas += [{"tool_calls": [{"index": index, "function": {"arguments": part}}]} for part in parts]
-        events = [_event(choices=[{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
-        if self.breaks_off:
-            return b"".join(events)
-        events.append(_event(choices=[{"index": 0, "delta": {}, "finish_reason": self._finish}]))
-        events.append(_event(choices=[], usage=self._usage))
-        return b"".join(events) + b"data: [DONE]\n\n"
+        chunks = [_chunk(choices=[{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
+        chunks.append(_chunk(choices=[{"index": 0, "delta": {}, "finish_reason": self._finish}]))
+        chunks.append(_chunk(choices=[], usage=self._usage))
+        return chunks
 
     def _call(self, index: int, name: str, arguments: str) -> dict[str, Any]:
         function = {"name": name, "arguments": arguments}
@@ -81,8 +82,13 @@ def respond(message: str) -> Said:
     return Said(calls=(("respond", json.dumps({"message": message})),))
 
 
-def _event(**fields: Any) -> bytes:
-    return b"data: " + json.dumps({**_HEAD, "object": "chat.completion.chunk", **fields}).encode() + b"\n\n"
+def as_event(chunk: dict[str, Any]) -> bytes:
+    """The event that carries this chunk."""
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+def _chunk(**fields: Any) -> dict[str, Any]:
+    return {**_HEAD, "object": "chat.completion.chunk", **fields}
 
 
 def _parts(text: str, length: int) -> list[str]:

@@ -1,117 +1,77 @@
-"""A model server whose model makes one mistake at each point of a conversation: the far side while a client works."""
+"""The model of a scripted server: what is the right answer at each point of a conversation, and where the fault is."""
 
 from __future__ import annotations
 
-import json
-import sys
 import threading
-from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, replace
 
 from tests.fakes.says import Said
-from tests.harness.mistakes import PLAIN, REPEATED_ID, mistaken, right
-from tests.harness.tasks import Call, JsonDict, Task
+from tests.harness.fault import Ask, Fault, right
+from tests.harness.mistakes import REPEATED_ID
+from tests.harness.response import JsonDict, Response, send
+from tests.harness.tasks import Call, Move, Task
 
 MODEL = "scripted"
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+@dataclass(frozen=True)
+class Exchange:
+    """A request's body, what the model said to it, and the response that was written."""
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # a client that was ended leaves its connections
-            super().handle_error(request, client_address)  # pyright: ignore[reportArgumentType]
+    asked: JsonDict
+    said: Said
+    response: Response
 
 
 class ScriptedModel:
-    """Does a client's `task`, with `mistake` in the first answer at each point of it; `url` is without `/v1`.
+    """Does a client's `task`, with `fault` in it; `made` says how often there was an occasion for the fault."""
 
-    `made` says how often the mistake was made, `exchanges` what was asked and what was said.
-    """
-
-    def __init__(self, task: Task, mistake: str) -> None:
-        self.exchanges: list[tuple[JsonDict, Said]] = []
+    def __init__(self, task: Task, fault: Fault) -> None:
+        self.exchanges: list[Exchange] = []
+        self.made = 0
         self._task = task
-        self._mistake = mistake
-        self._mistaken: set[str] = set()
+        self._fault = fault
+        self._times: dict[str, int] = {}
+        self._calls: dict[str, Call] = {}
         self._one_at_a_time = threading.Lock()
-        self._server = _Server(("127.0.0.1", 0), self._handler())
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
 
-    def __enter__(self) -> ScriptedModel:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def made(self) -> int:
-        return len(self._mistaken)
-
-    def say(self, body: JsonDict) -> Said:
-        """The model's next answer."""
+    def answer(self, body: JsonDict) -> Exchange:
+        """The next answer."""
         with self._one_at_a_time:
-            said = self._next(body)
-            if self._mistake != REPEATED_ID:
-                said = replace(said, ids=f"call_{len(self.exchanges)}_")
-            self.exchanges.append((body, said))
-            return said
+            said, response = self._next(body, ids=f"call_{len(self.exchanges)}_")
+            self.exchanges.append(Exchange(body, said, response))
+            return self.exchanges[-1]
 
-    def _next(self, body: JsonDict) -> Said:
+    def _next(self, body: JsonDict, ids: str) -> tuple[Said, Response]:
+        stream = bool(body.get("stream"))
         move = self._task.next_move(body)
         if move is None:
-            return Said(text="A title")
+            return (title := Said(text="A title")), send(title, stream)
+        ask = self._ask(self._with_respond(move, body), body)
+        changes = {} if self._fault.name == REPEATED_ID else {"ids": ids}
+        wrong = self._fault.say(ask)
+        if wrong is not None:
+            wrong = replace(wrong, **changes)
+            response = self._fault.send(wrong, stream)
+            if response is not None:
+                self.made += 1
+                return wrong, response
+        said = replace(right(ask.move), **changes)
+        return said, send(said, stream)
+
+    def _with_respond(self, move: Move, body: JsonDict) -> Move:
+        """The last answer as a call, if the daemon offers its tool for that."""
         offered = {tool["function"]["name"] for tool in body.get("tools") or []}
-        if isinstance(move, str) and "respond" in offered and self._mistake != PLAIN:
-            move = Call("respond", {"message": move})
-        wrong = None if repr(move) in self._mistaken else mistaken(self._mistake, move, self.made)
-        if wrong is None:
-            return right(move)
-        self._mistaken.add(repr(move))
-        return wrong
+        if isinstance(move, str) and "respond" in offered and not self._fault.is_plain:
+            return Call("respond", {"message": move})
+        return move
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        model = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class names it so
-                return
-
-            def do_GET(self) -> None:
-                if self.path.endswith("/models"):
-                    self._send_json(200, {"object": "list", "data": [{"id": MODEL, "object": "model"}]})
-                else:
-                    self._send_json(404, {"error": {"code": 404, "message": "not found", "type": "not_found"}})
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                said = model.say(body)
-                if said.status != 200:
-                    self._send_json(said.status, said.body)
-                elif body.get("stream"):
-                    self._send_events(said)
-                else:
-                    self._send_json(200, json.loads(said.as_whole()))
-
-            def _send_json(self, status: int, body: JsonDict) -> None:
-                data = json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def _send_events(self, said: Said) -> None:
-                self.send_response(200)
-                self.send_header("Content-Type", "text/event-stream")
-                self.send_header("Transfer-Encoding", "chunked")
-                self.end_headers()
-                for event in said.as_stream().split(b"\n\n")[:-1]:
-                    self.wfile.write(b"%x\r\n%s\n\n\r\n" % (len(event) + 2, event))
-                self.wfile.write(b"0\r\n\r\n")
-
-        return Handler
+    def _ask(self, move: Move, body: JsonDict) -> Ask:
+        times = self._times.get(repr(move), 0)
+        self._times[repr(move)] = times + 1
+        has_results = bool(self._task.results(body))
+        answered = [call for key, call in self._calls.items() if has_results and key != repr(move)]
+        if isinstance(move, Call):
+            self._calls[repr(move)] = move
+        tools = [tool["function"] for tool in body.get("tools") or []]
+        return Ask(move, times, self.made, answered, tools)

@@ -1,34 +1,39 @@
-"""One cell of the table: a client does its task once, with a model that makes one mistake, directly or through us."""
+"""One cell of the table: a client does its task once, with a model or server at fault, directly or through us."""
 
 from __future__ import annotations
 
 import json
 import tempfile
-from contextlib import ExitStack
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.fakes.processes import daemon
-from tests.harness.backend import ScriptedModel
+from tests.harness.backend import Exchange, ScriptedModel
 from tests.harness.client import Client, Place
-from tests.harness.mistakes import PLAIN, RIGHT
-from tests.harness.results import Result, today
+from tests.harness.fault import Fault
+from tests.harness.lane import Lane
+from tests.harness.results import Result, commit, today
 from tests.harness.running import Ran, run
 from tests.harness.tasks import JsonDict
 
 SECONDS = 120.0
 """How long a client may take: many times what it needs, its own retries included."""
+LONGER = 30.0
+"""Seconds more through the daemon that are worse than an end that comes at once."""
+_BEST_FIRST = ("done", "error", "silent", "hangs")
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a client ended. `lacks` says what of its task was not done, `made` how often the mistake was made."""
+    """How a client ended. `lacks` says what of its task was not done, `made` how often the fault was made."""
 
     lacks: str | None
     made: int
     ran: Ran
     exchanges: list[JsonDict]
     """What the model server was asked and what it said."""
+    seconds: float = 0.0
 
     @property
     def word(self) -> str:
@@ -45,21 +50,34 @@ class Both:
     """A cell: the same without us and through us."""
 
     client: Client
-    mistake: str
+    fault: Fault
     direct: Ended
     guarded: Ended
 
     @property
+    def worse(self) -> str | None:
+        """What is worse through us; None if nothing is."""
+        if _BEST_FIRST.index(self.guarded.word) > _BEST_FIRST.index(self.direct.word):
+            return f"{self.direct.word} → {self.guarded.word}"
+        longer = self.guarded.seconds - self.direct.seconds
+        return f"{longer:.0f} s longer" if longer > LONGER else None
+
+    @property
     def passed(self) -> bool:
-        """Whether the task was done through us; of a client that offers no tools, whether we spoiled nothing."""
-        return self.guarded.lacks is None or (not self.client.offers_tools and self.direct.word == self.guarded.word)
+        """Whether it went no worse through us, and the task was done if the fault is one that has to be made good.
+
+        A client that offers no tools passes through us unchanged, with the same end.
+        """
+        is_done = self.guarded.lacks is None
+        is_same = not self.client.offers_tools and self.direct.word == self.guarded.word
+        return self.worse is None and (is_done or is_same or not self.fault.must_be_done)
 
     def result(self) -> Result:
         """What is kept of it."""
-        made = self.direct.made or self.guarded.made or self.mistake in (RIGHT, PLAIN)
+        made = self.direct.made or self.guarded.made or self.fault.has_occasion
         return Result(
             client=self.client.name,
-            mistake=self.mistake,
+            mistake=self.fault.name,
             direct=self.direct.word,
             guarded=self.guarded.word,
             occasion=bool(made),
@@ -67,32 +85,62 @@ class Both:
             lacks=self.guarded.lacks,
             version=self.client.package.version(),
             date=today(),
+            commit=commit(),
+            worse=self.worse,
+            seconds=(round(self.direct.seconds, 1), round(self.guarded.seconds, 1)),
         )
 
 
-def do_both(client: Client, mistake: str) -> Both:
-    """Let an installed client do its task twice."""
-    direct = do_task(client, mistake, through_daemon=False)
-    return Both(client, mistake, direct, do_task(client, mistake, through_daemon=True))
+def do_both(client: Client, fault: Fault, lane: Lane, direct: Ended | None = None) -> Both:
+    """Let an installed client do its task twice, or only through us if the end without us is known.
+
+    What failed with a daemon that was used before, or only took longer, is done again with another daemon: that counts.
+    """
+    was_used = lane.has_daemon
+    direct = direct or do_task(client, fault, lane, through_daemon=False)
+    both = Both(client, fault, direct, do_task(client, fault, lane, through_daemon=True))
+    if not both.passed and (was_used or both.direct.word == both.guarded.word):
+        lane.end_daemon()
+        direct = do_task(client, fault, lane, through_daemon=False)
+        both = Both(client, fault, direct, do_task(client, fault, lane, through_daemon=True))
+    if fault.is_remembered or not both.passed:
+        lane.end_daemon()
+    return both
 
 
-def do_task(client: Client, mistake: str, *, through_daemon: bool) -> Ended:
+def ended_before(result: Result, version: str) -> Ended | None:
+    """The end without us as it was kept; None if it is another version's or was kept without what is needed."""
+    if result.version != version or not result.seconds[0]:
+        return None
+    lacks = None if result.direct == "done" else "as before"
+    code = {"done": 0, "silent": 0, "error": 1, "hangs": None}[result.direct]
+    return Ended(lacks, int(result.occasion), Ran(code, ""), [], result.seconds[0])
+
+
+def do_task(client: Client, fault: Fault, lane: Lane, *, through_daemon: bool) -> Ended:
     """Let an installed client do its task."""
-    with ExitStack() as stack:
-        home = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+    url = lane.daemon_url() if through_daemon else lane.server.url
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        home = Path(folder)
         work = home / "work"
         work.mkdir()
         task = client.task(work)
         task.prepare()
-        model = stack.enter_context(ScriptedModel(task, mistake))
-        url = model.url
-        if through_daemon:
-            url = stack.enter_context(daemon("--backend", "openai", "--backend-url", model.url)).url
-        place = Place(home, work, task.prompt, f"{url}/v1")
-        ran = run(client.start(place), home, work, SECONDS)
-        said = [{"asked": body, "said": _as_json(said.as_whole(), said.status)} for body, said in model.exchanges]
-        return Ended(task.lacks(ran.printed), model.made, ran, said)
+        with lane.server.serving(ScriptedModel(task, fault)) as model:
+            place = Place(home, work, task.prompt, f"{url}/v1")
+            begun = time.monotonic()
+            ran = run(client.start(place), home, work, SECONDS)
+            seconds = time.monotonic() - begun
+        return Ended(task.lacks(ran.printed), model.made, ran, _readable(model.exchanges), seconds)
 
 
-def _as_json(whole: bytes, status: int) -> JsonDict:
-    return json.loads(whole) if status == 200 else {"status": status}
+def _readable(exchanges: Sequence[Exchange]) -> list[JsonDict]:
+    return [
+        {
+            "asked": exchange.asked,
+            "said": json.loads(exchange.said.as_whole()) if exchange.said.status == 200 else exchange.said.status,
+            "status": exchange.response.status,
+            "sent": b"".join(exchange.response.pieces).decode(errors="replace")[:100_000],
+        }
+        for exchange in exchanges
+    ]

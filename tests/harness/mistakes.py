@@ -9,18 +9,15 @@ import json
 from collections.abc import Callable
 
 from tests.fakes.says import Said
-from tests.harness.tasks import Call, Move
+from tests.harness.fault import Fault, first, first_call, right
+from tests.harness.response import JsonDict
+from tests.harness.tasks import Call
 
 RIGHT = "none"
 PLAIN = "plain answer"
 """The last answer is text, whatever tool is offered for it and however often it is asked for."""
 REPEATED_ID = "repeated id"
 """Each answer counts its calls anew, as some servers do; otherwise every id is a new one."""
-
-
-def right(move: Move) -> Said:
-    """The move, as it should be said."""
-    return Said(text=move) if isinstance(move, str) else Said(calls=((move.tool, json.dumps(move.args)),))
 
 
 def _text(call: Call, _: int) -> Said:
@@ -59,26 +56,44 @@ def _no_arguments(call: Call, _: int) -> Said:
     return Said(calls=((call.tool, "{}"),))
 
 
-_IN_CALLS: dict[str, Callable[[Call, int], Said]] = {
-    "text": _text,
-    "markup": _markup,
-    "unknown name": _unknown_name,
-    "broken JSON": _broken_json,
-    "wrong type": _wrong_type,
-    "no arguments": _no_arguments,
-    REPEATED_ID: lambda call, _: right(call),
-}
-_IN_ANYTHING = {
-    "empty": Said(text=""),
-    "500": Said(status=500, body={"error": {"code": 500, "message": "out of memory", "type": "server_error"}}),
-}
-MISTAKES = (RIGHT, PLAIN, *_IN_CALLS, *_IN_ANYTHING)
+def _in_calls(name: str, sentence: str, say: Callable[[Call, int], Said]) -> Fault:
+    return Fault(name, sentence, first_call(lambda call, ask: say(call, ask.index)), must_be_done=True)
 
 
-def mistaken(mistake: str, move: Move, index: int) -> Said | None:
-    """The move with this mistake in it, made for the `index`th time; None where it cannot be made."""
-    if mistake in _IN_ANYTHING:
-        return _IN_ANYTHING[mistake]
-    if mistake in (RIGHT, PLAIN) or isinstance(move, str):
-        return None
-    return _IN_CALLS[mistake](move, index)
+def _in_anything(name: str, sentence: str, said: Said) -> Fault:
+    return Fault(name, sentence, first(lambda _: said), must_be_done=True)
+
+
+_FAILED: JsonDict = {"error": {"code": 500, "message": "out of memory", "type": "server_error"}}
+
+FAULTS = (
+    Fault(
+        RIGHT,
+        "no mistake; if the proxy offers its tool for plain-text responses, the last answer takes it",
+        lambda _: None,
+        must_be_done=True,
+        has_occasion=True,
+    ),
+    Fault(
+        PLAIN,
+        "no mistake either; the last answer is plain text, also if it is retried",
+        lambda _: None,
+        must_be_done=True,
+        has_occasion=True,
+        is_plain=True,
+    ),
+    _in_calls("text", "it says what it will do in place of the call", _text),
+    _in_calls("markup", "it writes the call as text, each time in another form", _markup),
+    _in_calls("unknown name", "it calls a tool that is not offered", _unknown_name),
+    _in_calls("broken JSON", "arguments or markup that cannot be repaired", _broken_json),
+    _in_calls("wrong type", "an object for a string", _wrong_type),
+    _in_calls("no arguments", "a call with no arguments", _no_arguments),
+    _in_calls(
+        REPEATED_ID,
+        "every answer numbers its calls from the same id on, as some servers do",
+        lambda call, _: right(call),
+    ),
+    _in_anything("empty", "it says nothing", Said(text="")),
+    _in_anything("500", "the server fails", Said(status=500, body=_FAILED)),
+)
+MISTAKES = tuple(fault.name for fault in FAULTS)

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2] / ".harness"
@@ -47,9 +48,7 @@ class Venv:
     def version(self) -> str:
         """The installed version of the client."""
         name = self.packages[0].partition("[")[0].partition(">")[0]
-        ask = f"import importlib.metadata as m; print(m.version({name!r}))"
-        done = subprocess.run([self.python, "-c", ask], capture_output=True, text=True, check=True)
-        return f"{name} {done.stdout.strip()}"
+        return f"{name} {_version_in(self.python, name)}"
 
 
 @dataclass(frozen=True)
@@ -106,3 +105,9 @@ def _once(folder: Path, packages: tuple[str, ...], path: str, *commands: tuple[s
             if done.returncode:
                 raise NotInstalled((done.stderr.strip() or done.stdout.strip()).splitlines()[-1])
         mark.write_text(repr(packages))
+
+
+@cache
+def _version_in(python: Path, name: str) -> str:
+    ask = f"import importlib.metadata as m; print(m.version({name!r}))"
+    return subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()

@@ -1,12 +1,15 @@
-"""What the cells came to, kept under .harness/ from run to run: all take half an hour, one client a few minutes."""
+"""What the cells came to, kept under .harness/ from run to run: all take hours, one client some minutes."""
 
 from __future__ import annotations
 
 import datetime
+import fcntl
 import json
+import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TypeAlias
+from functools import cache
+from typing import Any, TypeAlias
 
 from tests.harness.packages import ROOT
 
@@ -27,6 +30,12 @@ class Result:
     version: str
     """The client's package and version."""
     date: str
+    commit: str = ""
+    """The code that was run."""
+    worse: str | None = None
+    """What was worse through us than without us."""
+    seconds: tuple[float, float] = (0.0, 0.0)
+    """How long both ways took."""
 
     def __str__(self) -> str:
         return f"{self.direct} → {self.guarded}" if self.occasion or not self.passed else "–"
@@ -41,18 +50,38 @@ def today() -> str:
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
+@cache
+def commit() -> str:
+    """The commit of the code that is run, with `+` if files differ from it; empty if there is none."""
+    git = ("git", "-C", str(ROOT.parent))
+    at = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    changed = subprocess.run(
+        [*git, "status", "--porcelain", "forge_proxy"], capture_output=True, text=True, check=False
+    )
+    return at.stdout.strip() + ("+" if changed.stdout else "")
+
+
 def kept() -> Results:
     """The latest result of each cell that was ever run."""
     if not _FILE.exists():
         return {}
-    return _by_cell(Result(**fields) for fields in json.loads(_FILE.read_text()))
+    return _by_cell(_read(fields) for fields in json.loads(_FILE.read_text()))
 
 
 def keep(results: Iterable[Result]) -> Results:
     """Keep these in place of earlier ones; all that are kept now."""
-    now = {**kept(), **_by_cell(results)}
-    _FILE.write_text(json.dumps([asdict(result) for result in now.values()], indent=1))
+    with _FILE.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several may run at a time
+        now = {**kept(), **_by_cell(results)}
+        written = _FILE.with_suffix(".new")
+        written.write_text(json.dumps([asdict(result) for result in now.values()], indent=1))
+        written.replace(_FILE)  # whole or not at all, also if this is ended meanwhile
     return now
+
+
+def _read(fields: dict[str, Any]) -> Result:
+    direct, guarded = fields.pop("seconds", (0.0, 0.0))
+    return Result(**fields, seconds=(direct, guarded))
 
 
 def _by_cell(results: Iterable[Result]) -> Results:

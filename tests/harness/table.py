@@ -3,44 +3,61 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import forge_proxy
-from tests.harness.cell import SECONDS
+from tests.harness.cell import LONGER, SECONDS
+from tests.harness.fault import Fault
+from tests.harness.faults import FAULTS, GROUPS
 from tests.harness.packages import NODE
-from tests.harness.results import Results
+from tests.harness.results import Result, Results
 
 _HEAD = """\
 # Real clients, mistaken models
 
-What `make harness` found with forge-proxy {version}, Python {python} and {node}; run {dates}.
-Written by `make harness ARGS="--write docs/harness.md"`.
+What `make harness` found with forge-proxy {version} (commit {commits}), Python {python} and {node}; run
+{dates}. Written by `make harness ARGS="--write docs/harness.md"`.
 
 Each client from PyPI or npm does one task by itself: read a file and write another with its own tools, and say that it
-is done (aider, which offers no tools, edits one file; instructor makes two extractions). The task is done when its
-effects are there: the file, both results in what the model was sent, the answer on the screen. The bare SDKs run in the
-plain loop of their documentation, which stops at a call it cannot run. The model is scripted. In its first answer at
-each point of the conversation, the last one included, it makes the mistake that heads the column:
+is done (aider, which offers no tools, edits one file; instructor makes two extractions; mini-swe-agent has only a
+shell). The task is done when its effects are there: the file, both results in what the model was sent, the answer on
+the screen. The bare SDKs run in the plain loop of their documentation, which stops at a call it cannot run. The model
+and its server are scripted. In the first answer at each point of the conversation, the last one included, is the fault
+that heads the column; some faults are habits of a server and are in every answer.
 
-- `none`: no mistake; where the proxy offers its tool for answers in words, the last answer takes it. `plain answer`: no
-  mistake either; the last answer is plain text, also when it is asked for again.
-- `text`: it says what it will do in place of the call. `markup`: it writes the call as text, each time in another form.
-- `unknown name`, `wrong type`, `no arguments`: it calls so. `broken JSON`: arguments or markup that cannot be mended.
-- `repeated id`: every answer numbers its calls from the same id on, as some servers do.
-- `empty`: it says nothing. `500`: the server fails.
-
-Asked once more, whatever it is told, it does the right thing: this shows what clients and proxy do about mistakes, not
-how well models take correction. Each cell is *without the proxy* → *through it*:
+Asked once more, whatever the correction is, the model does the right thing: this shows what clients and proxy do about
+faults, not how well models take correction. Each cell is *without the proxy* → *through it*:
 
 - `done`: the task was done.
 - `silent`: it was not, and the client ended without an error, as if it were.
 - `error`: it was not, and the client ended with an error.
 - `hangs`: the client was not at its end after {seconds:.0f} seconds.
+- *Worse* is done → not done, error → silent, an end → hangs, and {longer:.0f} seconds more than without the proxy.
 - `–`: the client gives no occasion for the mistake. An empty cell was not run.
 
 Versions: {versions}.
 
 """
+
+
+def render_groups(clients: Sequence[str], faults: Iterable[Fault], results: Results, absent: Mapping[str, str]) -> str:
+    """A table for each group that has some of these faults."""
+    names = [fault.name for fault in faults]
+    tables = {group: [fault.name for fault in of_group if fault.name in names] for group, of_group in GROUPS.items()}
+    return "\n\n".join(
+        f"## {group.capitalize()}\n\n{render(clients, columns, results, absent)}"
+        for group, columns in tables.items()
+        if columns
+    )
+
+
+def list_worse(results: Iterable[Result]) -> str:
+    """The cells that were worse through the daemon."""
+    worse = [result for result in results if result.worse]
+    lines = [f"- {cell.client}, {cell.mistake}: {cell.worse}; {cell.lacks or 'done'}." for cell in worse]
+    return "\n".join(
+        ["Worse than without the proxy:", "", *lines, ""] if worse else ["Worse than without the proxy: none."]
+    )
 
 
 def render(clients: Sequence[str], mistakes: Sequence[str], results: Results, absent: Mapping[str, str]) -> str:
@@ -55,26 +72,39 @@ def render(clients: Sequence[str], mistakes: Sequence[str], results: Results, ab
     return "\n".join(lines)
 
 
-def document(clients: Sequence[str], mistakes: Sequence[str], results: Results, absent: Mapping[str, str]) -> str:
-    """What is written to a file: what was run when, the table, what it adds up to, and what did not go well."""
-    cells = [results[client, mistake] for client in clients for mistake in mistakes if (client, mistake) in results]
+def document(clients: Sequence[str], results: Results, absent: Mapping[str, str]) -> str:
+    """What is written to a file: what was run when, the tables, what they add up to, and what did not go well."""
+    cells = [results[client, fault] for client in clients for fault in FAULTS if (client, fault) in results]
     dates = sorted({cell.date for cell in cells})
     head = _HEAD.format(
         version=forge_proxy.__version__,
+        commits=", ".join(sorted({cell.commit for cell in cells if cell.commit})) or "unknown",
         python=platform.python_version(),
         node=NODE.version(),
         dates=f"on {dates[0]}" if len(dates) == 1 else f"between {dates[0]} and {dates[-1]}",
         versions=", ".join(dict.fromkeys(cell.version for cell in cells)),
         seconds=SECONDS,
+        longer=LONGER,
     )
     occasions = [cell for cell in cells if str(cell) != "–"]
     direct = sum(cell.direct == "done" for cell in occasions)
     guarded = sum(cell.guarded == "done" for cell in occasions)
-    lines = ["", "", f"Of {len(occasions)} tasks, {direct} were done without the proxy and {guarded} through it."]
+    sums = f"Of {len(occasions)} tasks, {direct} were done without the proxy and {guarded} through it."
     not_done = [cell for cell in occasions if cell.guarded != "done"]
-    lines += ["", *(f"- {cell.client}, {cell.mistake}, through the proxy: {cell.lacks}." for cell in not_done)]
+    lines = [f"- {cell.client}, {cell.mistake}: {cell}; {cell.lacks}." for cell in not_done]
     lines += [f"- {client} could not be installed: {why}." for client, why in absent.items()]
-    return head + render(clients, mistakes, results, absent) + "\n".join(lines).rstrip() + "\n"
+    ends = ["## Not done through the proxy", "", *lines] if lines else []
+    sections = _sections(clients, results, absent)
+    return "\n".join([f"{head}{sums}", "", list_worse(cells).rstrip(), "", *sections, *ends]).rstrip() + "\n"
+
+
+def _sections(clients: Sequence[str], results: Results, absent: Mapping[str, str]) -> list[str]:
+    """For each group what its faults are, and its table."""
+    lines: list[str] = []
+    for group, faults in GROUPS.items():
+        lines += [f"## {group.capitalize()}", "", *(f"- `{fault.name}`: {fault.sentence}." for fault in faults)]
+        lines += ["", render(clients, [fault.name for fault in faults], results, absent), ""]
+    return lines
 
 
 def _row(fields: Sequence[str]) -> str:

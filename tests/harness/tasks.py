@@ -41,6 +41,10 @@ class Task(ABC):
     def next_move(self, body: JsonDict) -> Move | None:
         """The right answer to this request; None for one that is beside the task, such as for a title."""
 
+    def results(self, body: JsonDict) -> list[JsonDict]:
+        """The results of calls in this request."""
+        return [message for message in body["messages"] if message["role"] == "tool"]
+
     @abstractmethod
     def lacks(self, printed: str) -> str | None:
         """What of the task was not done when the client had ended; None when all of it was."""
@@ -62,18 +66,29 @@ class ReadThenWrite(Task):
         (self.work / "hello.py").write_text(f'print("{self.greeting}")\n')
 
     def next_move(self, body: JsonDict) -> Move | None:
-        tools: dict[str, JsonDict] = {tool["function"]["name"]: tool["function"] for tool in body.get("tools") or []}
-        reader, writer = (next((name for name in tools if name in (verb, f"{verb}_file")), None) for verb in _VERBS)
-        if reader is None or writer is None:
+        calls = self._calls({tool["function"]["name"]: tool["function"] for tool in body.get("tools") or []})
+        if calls is None:
             return None
-        results = [message for message in body["messages"] if message["role"] == "tool"]
+        read, write = calls
+        results = self.results(body)
         if not any(self.greeting in json.dumps(result["content"]) for result in results):
-            return Call(reader, {_path_of(tools[reader]): str(self.work / "hello.py")})
+            return read
         self._read = True
         if not self._written():
-            path = _path_of(tools[writer])
-            return Call(writer, {path: str(self.work / "greeting.txt"), "content": self.greeting})
+            return write
         self._reported = self._reported or len(results) > 1
+        return self._last_move()
+
+    def _calls(self, tools: dict[str, JsonDict]) -> tuple[Call, Call] | None:
+        """The calls that read and write with these tools; None if there are no such tools."""
+        reader, writer = (next((name for name in tools if _means(name, verb)), None) for verb in _VERBS)
+        if reader is None or writer is None:
+            return None
+        read = Call(reader, {_path_of(tools[reader]): str(self.work / "hello.py")})
+        path = _path_of(tools[writer])
+        return read, Call(writer, {path: str(self.work / "greeting.txt"), "content": self.greeting})
+
+    def _last_move(self) -> Move:
         return self.answer
 
     def lacks(self, printed: str) -> str | None:
@@ -88,6 +103,42 @@ class ReadThenWrite(Task):
     def _written(self) -> bool:
         file = self.work / "greeting.txt"
         return file.exists() and file.read_text().strip() == self.greeting
+
+
+class ReadThenWriteByShell(ReadThenWrite):
+    """The same with the only tool `bash`, which also ends the task: a client that takes no answer in plain text."""
+
+    def _calls(self, tools: dict[str, JsonDict]) -> tuple[Call, Call] | None:
+        if "bash" not in tools:
+            return None
+        read, written = self.work / "hello.py", self.work / "greeting.txt"
+        return self._bash(f"cat {read}"), self._bash(f"echo '{self.greeting}' > {written}; echo written")
+
+    def _last_move(self) -> Move:
+        return self._bash(f"echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo '{self.answer}'")
+
+    def _bash(self, command: str) -> Call:
+        return Call("bash", {"command": command})
+
+
+class ReadThenWriteByEditor(ReadThenWrite):
+    """The same with a tool that reads several files and one that edits a file or makes it."""
+
+    def _calls(self, tools: dict[str, JsonDict]) -> tuple[Call, Call] | None:
+        if not {"read_files", "editor"} <= tools.keys():
+            return None
+        read = Call("read_files", {"files": [{"path": str(self.work / "hello.py")}]})
+        return read, Call("editor", {"path": str(self.work / "greeting.txt"), "new_text": self.greeting})
+
+
+class ReadThenWriteThenFinalAnswer(ReadThenWrite):
+    """The same by a client that ends with its tool `final_answer`, and reports results as messages of the user."""
+
+    def results(self, body: JsonDict) -> list[JsonDict]:
+        return [message for message in body["messages"][2:] if message["role"] == "user"]
+
+    def _last_move(self) -> Move:
+        return Call("final_answer", {"answer": self.answer})
 
 
 class ExtractTwo(Task):
@@ -126,6 +177,10 @@ class EditFile(Task):
 
 
 _VERBS = ("read", "write")
+
+
+def _means(name: str, verb: str) -> bool:
+    return name.lower() in (verb, f"{verb}_file")
 
 
 def _path_of(function: JsonDict) -> str:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from tests.fakes.processes import Process
+from tests.fakes.says import Said
 from tests.harness.backend import ScriptedModel
-from tests.harness.cell import Both, Ended, do_task
-from tests.harness.client import Client
+from tests.harness.cell import Both, Ended, do_both, do_task, ended_before
+from tests.harness.client import Client, Place
+from tests.harness.faults import FAULTS
+from tests.harness.lane import Lane
 from tests.harness.mistakes import MISTAKES
 from tests.harness.packages import NODE
-from tests.harness.results import Result
+from tests.harness.results import Result, keep, kept
 from tests.harness.running import Command, Ran, run
-from tests.harness.table import render
+from tests.harness.table import list_worse, render
 from tests.harness.tasks import EditFile, ExtractTwo, JsonDict, ReadThenWrite, Task
 
+PROPERTIES: JsonDict = {"filePath": {}, "content": {}, "limit": {"type": "integer"}}
 TOOLS: list[JsonDict] = [
-    {"type": "function", "function": {"name": name, "parameters": {"properties": {"filePath": {}, "content": {}}}}}
+    {"type": "function", "function": {"name": name, "parameters": {"properties": PROPERTIES}}}
     for name in ("read", "write")
 ]
 
@@ -29,7 +39,8 @@ def client(*words: str, task: type[Task] = ReadThenWrite) -> Client:
 
 @pytest.mark.parametrize("task", [ReadThenWrite, ExtractTwo, EditFile])
 def test_a_client_that_only_says_that_it_is_done_has_not_done_it(task: type[Task]) -> None:
-    ended = do_task(client("echo", ReadThenWrite.answer, task=task), "none", through_daemon=False)
+    with Lane() as lane:
+        ended = do_task(client("echo", ReadThenWrite.answer, task=task), FAULTS["none"], lane, through_daemon=False)
 
     assert ended.lacks is not None
     assert ended.word == "silent"
@@ -39,24 +50,23 @@ def test_a_client_that_does_not_end_is_ended(tmp_path: Path) -> None:
     assert run(Command(("sh", "-c", "sleep 600 & wait")), tmp_path, tmp_path, 0.1).code is None
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_at_each_point_the_second_answer_is_right(tmp_path: Path, mistake: str) -> None:
+@pytest.mark.parametrize("name", MISTAKES)
+def test_at_each_point_the_second_answer_is_right(tmp_path: Path, name: str) -> None:
     task = ReadThenWrite(tmp_path)
     task.prepare()
     messages: list[JsonDict] = [{"role": "user", "content": task.prompt}]
-    with ScriptedModel(task, mistake) as model:
-        model.say({"messages": messages, "tools": TOOLS})
-        assert model.say({"messages": messages, "tools": TOOLS}).calls == (
-            ("read", f'{{"filePath": "{tmp_path / "hello.py"}"}}'),
-        )
-        messages.append({"role": "tool", "content": (tmp_path / "hello.py").read_text()})
-        model.say({"messages": messages, "tools": TOOLS})
-        assert model.say({"messages": messages, "tools": TOOLS}).calls[0][0] == "write"
-        (tmp_path / "greeting.txt").write_text(task.greeting)
-        messages.append({"role": "tool", "content": "written"})
-        model.say({"messages": messages, "tools": TOOLS})
-        assert model.say({"messages": messages, "tools": TOOLS}).text == task.answer
+    model = ScriptedModel(task, FAULTS[name])
 
+    def answer_twice() -> Said:
+        model.answer({"messages": messages, "tools": TOOLS})
+        return model.answer({"messages": messages, "tools": TOOLS}).said
+
+    assert answer_twice().calls == (("read", f'{{"filePath": "{tmp_path / "hello.py"}"}}'),)
+    messages.append({"role": "tool", "content": (tmp_path / "hello.py").read_text()})
+    assert answer_twice().calls[0][0] == "write"
+    (tmp_path / "greeting.txt").write_text(task.greeting)
+    messages.append({"role": "tool", "content": "written"})
+    assert answer_twice().text == task.answer
     assert task.lacks(task.answer) is None
     assert task.lacks("something else") == "answer not shown"
 
@@ -80,6 +90,124 @@ def test_a_table_tells_what_was_done_what_could_not_be_what_is_absent_and_what_w
 
 @pytest.mark.parametrize(("offers_tools", "passed"), [(True, False), (False, True)])
 def test_what_passes_through_us_has_to_end_as_without_us_and_the_rest_well(offers_tools: bool, passed: bool) -> None:
-    silent = Ended("hello.py not read", 1, Ran(0, ""), [])
+    silent = ended("silent")
 
-    assert Both(replace(client(), offers_tools=offers_tools), "empty", silent, silent).passed is passed
+    assert Both(replace(client(), offers_tools=offers_tools), FAULTS["empty"], silent, silent).passed is passed
+
+
+@pytest.mark.parametrize(
+    ("direct", "guarded", "worse"),
+    [
+        ("done", "done", False),
+        ("done", "error", True),
+        ("done", "silent", True),
+        ("error", "silent", True),
+        ("error", "hangs", True),
+        ("silent", "error", False),
+        ("silent", "silent", False),
+        ("hangs", "done", False),
+    ],
+)
+def test_an_end_that_says_less_or_comes_later_is_worse(direct: str, guarded: str, worse: bool) -> None:
+    both = Both(client(), FAULTS["401"], ended(direct), ended(guarded))
+
+    assert (both.worse is not None, both.passed) == (worse, not worse)
+
+
+@pytest.mark.parametrize(("seconds", "passed"), [(29.0, True), (31.0, False)])
+def test_the_same_end_much_later_is_worse(seconds: float, passed: bool) -> None:
+    assert Both(client(), FAULTS["401"], ended("done"), replace(ended("done"), seconds=seconds)).passed is passed
+
+
+def ended(word: str) -> Ended:
+    code = {"done": 0, "silent": 0, "error": 1, "hangs": None}[word]
+    return Ended(None if word == "done" else "hello.py not read", 1, Ran(code, ""), [])
+
+
+class FakeDaemons:
+    """In place of daemons, which take seconds to start: the scripted server itself."""
+
+    started = 0
+
+    @contextmanager
+    def start(self, *options: str) -> Generator[Process]:
+        self.started += 1
+        yield cast("Process", SimpleNamespace(url=options[-1]))
+
+
+def test_cells_share_a_daemon_until_it_may_remember_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    daemons = FakeDaemons()
+    monkeypatch.setattr("tests.harness.lane.daemon", daemons.start)
+    with Lane() as lane:
+        for fault, known in (("401", 1), ("silence", 2), ("silence", 2), ("401", 2), ("silence", 3)):
+            do_both(client("false"), FAULTS[fault], lane)
+            assert daemons.started == known
+
+
+def test_a_failure_with_a_used_daemon_counts_only_if_another_daemon_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    urls: list[str] = []
+
+    def start(place: Place) -> Command:
+        urls.append(place.url)
+        return Command(("sleep", "600") if len(urls) == 4 else ("false",))
+
+    monkeypatch.setattr("tests.harness.cell.SECONDS", 2.0)
+    monkeypatch.setattr("tests.harness.lane.daemon", FakeDaemons().start)
+    with Lane() as lane:
+        ends = [do_both(Client("client", NODE, start), FAULTS["silence"], lane).passed for _ in range(2)]
+
+    assert (ends, len(urls)) == ([True, True], 6)
+
+
+def test_what_only_took_longer_is_done_again_before_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter((0.0, 40.0, 0.0, 1.0))
+
+    def later(*_: object, **__: object) -> Ended:
+        return replace(ended("done"), seconds=next(seconds))
+
+    monkeypatch.setattr("tests.harness.cell.do_task", later)
+
+    with Lane() as lane:
+        assert do_both(client(), FAULTS["401"], lane).passed
+
+
+def test_an_end_without_the_daemon_is_known_from_an_earlier_run_of_the_same_version() -> None:
+    kept = Result("c", "401", "error", "done", True, True, None, "c 1", "2026-01-01", seconds=(3.0, 4.0))
+    known = ended_before(kept, "c 1")
+
+    assert known is not None
+    assert (known.word, known.made, known.seconds) == ("error", 1, 3.0)
+    assert ended_before(kept, "c 2") is None
+
+
+def test_results_are_kept_beside_earlier_ones_and_in_place_of_older_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.harness.results._FILE", tmp_path / "results.json")
+    older: JsonDict = {
+        "client": "c",
+        "mistake": "text",
+        "direct": "done",
+        "guarded": "done",
+        "occasion": True,
+        "passed": True,
+    }
+    (tmp_path / "results.json").write_text(
+        json.dumps([{**older, "lacks": None, "version": "c 1", "date": "2026-01-01"}])
+    )
+    new = Result("c", "401", "done", "done", True, True, None, "c 1", "2026-01-02", "abc", None, (1.0, 2.0))
+
+    keep([new])
+    keep([replace(new, guarded="error")])
+
+    assert [(cell.mistake, cell.guarded, cell.seconds) for cell in kept().values()] == [
+        ("text", "done", (0.0, 0.0)),
+        ("401", "error", (1.0, 2.0)),
+    ]
+
+
+def test_the_list_of_worse_cells_names_each_with_what_is_worse() -> None:
+    result = Result("c", "401", "done", "done", True, True, None, "c 1", "2026-01-01")
+
+    assert list_worse([result]) == "Worse than without the proxy: none."
+    assert "- c, 401: 40 s longer; done." in list_worse([result, replace(result, worse="40 s longer", passed=False)])

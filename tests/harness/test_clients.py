@@ -7,15 +7,18 @@ import pytest
 from tests.harness.cell import do_both
 from tests.harness.client import Client
 from tests.harness.clients import CLIENTS
-from tests.harness.mistakes import MISTAKES
+from tests.harness.fault import Fault
+from tests.harness.faults import FAULTS
+from tests.harness.lane import Lane
 
 
 @pytest.mark.harness
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda fault: fault.name)
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
-def test_a_client_does_its_task_whatever_its_model_gets_wrong(client: Client, mistake: str) -> None:
+def test_a_client_does_its_task_no_worse_than_without_us(client: Client, fault: Fault) -> None:
     client.package.install()
 
-    both = do_both(client, mistake)
+    with Lane() as lane:
+        both = do_both(client, fault, lane)
 
     assert both.passed, f"{both.direct.word} → {both.guarded.word}: {both.guarded.lacks}\n{both.guarded.ran.printed}"

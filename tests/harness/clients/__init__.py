@@ -5,9 +5,13 @@ from __future__ import annotations
 from tests.harness.client import Client
 from tests.harness.clients import (
     aider,
+    cline,
+    continue_cli,
     instructor,
     langgraph,
     litellm,
+    llm,
+    mini_swe_agent,
     openai_agents,
     openai_node,
     openai_python,
@@ -15,6 +19,7 @@ from tests.harness.clients import (
     pi,
     pydantic_ai,
     qwen_code,
+    smolagents,
 )
 
 CLIENTS: tuple[Client, ...] = (
@@ -29,4 +34,9 @@ CLIENTS: tuple[Client, ...] = (
     *opencode.ROWS,
     *qwen_code.ROWS,
     *pi.ROWS,
+    *cline.ROWS,
+    *continue_cli.ROWS,
+    *llm.ROWS,
+    *smolagents.ROWS,
+    *mini_swe_agent.ROWS,
 )

@@ -1,0 +1,45 @@
+"""A lane: a scripted server and a daemon before it, which do one cell after another.
+
+A daemon costs more than most cells do. What one cell leaves in it must not be seen in the next one, so a fault that the
+daemon may remember is the last of its daemon.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from tests.fakes.processes import daemon
+from tests.harness.server import ScriptedServer
+
+
+class Lane:
+    """Where cells run, one at a time; the daemon is started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._daemon = ExitStack()
+        self._daemon_url: str | None = None
+        self.server = self._stack.enter_context(ScriptedServer())
+        self._stack.callback(self.end_daemon)
+
+    def __enter__(self) -> Lane:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def has_daemon(self) -> bool:
+        return self._daemon_url is not None
+
+    def daemon_url(self) -> str:
+        """The daemon's root, without `/v1`."""
+        if self._daemon_url is None:
+            process = daemon("--backend", "openai", "--backend-url", self.server.url)
+            self._daemon_url = self._daemon.enter_context(process).url
+        return self._daemon_url
+
+    def end_daemon(self) -> None:
+        """The next cell gets another one."""
+        self._daemon_url = None
+        self._daemon.close()
