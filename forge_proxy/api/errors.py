@@ -131,8 +131,7 @@ def render(error: ForgeError) -> Rendered:
 
 
 def _headers_for(error: ForgeError) -> Mapping[str, str]:
-    waits = Overloaded | BackendLost | BackendNotReady | ModelNotLoaded | MemoryFull | StoreUnavailable
-    if isinstance(error, waits):
+    if isinstance(error, Overloaded | BackendLost | BackendNotReady | ModelNotLoaded | MemoryFull | StoreUnavailable):
         return {"retry-after": str(error.seconds)}
     if isinstance(error, BackendDown):  # until somebody does something about it
         return {"x-should-retry": "false"}

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from forge_proxy.backends.catalog import ModelEntry, catalog_of, launch_specs, refuse_wrong_models
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig, Kind
+from forge_proxy.backends.exchange import without_credentials
 from forge_proxy.backends.http import HttpClient
 from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.model_file import model_fault
 from forge_proxy.backends.llama_server.programs import TINY_MODEL, embedded, find_program, launch_spec
-from forge_proxy.backends.exchange import without_credentials
 from forge_proxy.backends.probe import LLAMA_SERVER, OLLAMA, find_server, identify
 
 _URLS: dict[Kind, str] = {

@@ -16,7 +16,7 @@ from forge_proxy.core.compaction import Plan
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow
 from forge_proxy.core.estimate import Calibration, estimate_tokens
-from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_object
+from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_integer, is_object
 from forge_proxy.engine.budgets import Budgets, prompt_of
 from forge_proxy.engine.events import Compacted
 from forge_proxy.engine.ports import Observer

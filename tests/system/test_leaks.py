@@ -9,6 +9,7 @@ import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -74,12 +75,12 @@ def abort(proxy: Process, number: int) -> None:
 
 def test_two_thousand_aborted_requests_leave_nothing_behind() -> None:
     with model_server(slots=8) as server, daemon("--backend-url", server.url) as proxy, ThreadPoolExecutor(16) as pool:
-        for _ in pool.map(lambda number: abort(proxy, number), range(200)):  # what is loaded and kept once
+        for _ in pool.map(partial(abort, proxy), range(200)):  # what is loaded and kept once
             pass
         until(lambda: busy(proxy) == (0, 0), "no request is left")
         before = descriptors(proxy.pid), megabytes(proxy.pid)
 
-        for _ in pool.map(lambda number: abort(proxy, number), range(ABORTED)):
+        for _ in pool.map(partial(abort, proxy), range(ABORTED)):
             pass
 
         until(lambda: busy(proxy) == (0, 0), "no request is left")

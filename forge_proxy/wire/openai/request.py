@@ -29,6 +29,7 @@ _KNOWN_ROLES = frozenset(ROLES + _TEMPLATE_ROLES)
 """The roles above, and those that chat templates of published models know besides them (Llama, GLM, Granite)."""
 _MAX_LISTED_NAMES = 20
 
+
 def read_body(raw: bytes | bytearray) -> JsonObject:
     """The JSON object of a request body. Raises `InvalidRequest` or `OutOfMemory`."""
     try:
