@@ -32,7 +32,7 @@ _ADDED = 16
 
 
 def read_answer(raw: bytes, *, verbatim: bool = False) -> dict[str, Json]:
-    """The JSON object of an answer, or of a part of one. Raises `UnreadableAnswer`, also for an error, or `OutOfMemory`;
+    """The JSON object of an answer, or of a part of one. Raises `OutOfMemory` or `UnreadableAnswer`, also for an error;
     `NestedTooDeeply` for what could not be written, unless it is passed on `verbatim`.
     """
     try:
