@@ -75,8 +75,7 @@ def unexpected_status(url: str, status: int, headers: Mapping[str, str]) -> Unex
     if status == OK or 400 <= status < 600:
         return None
     if 300 <= status < 400:
-        where = headers.get("location")
-        to = f" to {without_credentials(urljoin(url, where))}" if where else ""
+        to = _redirected_to(url, headers.get("location"))
         return UnexpectedStatus(url, status, f"a redirect{to}, which is not followed; set backend.url to the address")
     if status < 300:
         return UnexpectedStatus(url, status, "an answer was expected, which has the status 200")
@@ -92,6 +91,14 @@ def unreadable(url: str, fault: UnreadableAnswer | TooLarge, limit: int) -> Back
             return ResponseTooDeep(url)
         case _:
             return BackendBroke(url, str(fault))
+
+
+def _redirected_to(url: str, where: str | None) -> str:
+    """Where a redirect leads, for its message; nothing if it does not say so in a way that can be read."""
+    try:
+        return f" to {without_credentials(urljoin(url, where))}" if where else ""
+    except ValueError:
+        return ""
 
 
 def _host_of(netloc: str) -> str:

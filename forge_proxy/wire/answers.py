@@ -32,8 +32,8 @@ _ADDED = 16
 
 
 def read_answer(raw: bytes, *, verbatim: bool = False) -> dict[str, Json]:
-    """The JSON object of an answer, or of a part of one. Raises `UnreadableAnswer`, also for an error, `OutOfMemory`,
-    or `NestedTooDeeply` for what could not be written, unless it is passed on `verbatim`.
+    """The JSON object of an answer, or of a part of one. Raises `OutOfMemory` or `UnreadableAnswer`, also for an error;
+    `NestedTooDeeply` for what could not be written, unless it is passed on `verbatim`.
     """
     try:
         value: Json = orjson.loads(raw)

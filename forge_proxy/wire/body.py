@@ -20,8 +20,8 @@ _LARGE = 1024 * 1024
 """Bytes of an event beyond which it is counted what it takes once it is parsed."""
 _OBJECT, _ITEM = 200, 60
 """Bytes that an object or array, and an item of one, take in Python beside their text."""
-_CHOICE, _CALL = 2_000, 1_000
-"""Bytes that putting together a choice, and a call, takes beside its text."""
+_CHOICE, _CALL, _FIELD = 2_000, 1_000, 200
+"""Bytes that putting together a choice, a call or another field takes beside its text."""
 
 
 def form_of(body: bytes | bytearray) -> Literal["events", "json", "other"] | None:
@@ -86,7 +86,7 @@ class HeldSize:
         for name in chunk.head:
             if name not in self._names:
                 self._names.add(name)
-                size += _written({name: chunk.head[name]})
+                size += _FIELD + _written({name: chunk.head[name]})
         self.bytes += size
 
     def _new(self, cost: int, choice: int, call: int | None = None) -> int:
@@ -97,4 +97,7 @@ class HeldSize:
 
 
 def _written(fields: JsonObject) -> int:
-    return len(orjson.dumps(fields))
+    try:
+        return len(orjson.dumps(fields))
+    except TypeError:  # nested too deeply to be written: passed on as it came, and counted as a body
+        return 0
