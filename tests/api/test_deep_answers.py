@@ -1,0 +1,86 @@
+"""Arguments that are nested too deeply are a fault of the model: retried, then a 502, never a 500 or a 400."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.core.jsontypes import DEEPEST, is_nested_too_deeply
+from tests.api.test_mistakes import ASK, PARIS, RIGHT, WEATHER
+from tests.fakes.says import Said
+from tests.fakes.scripted import JsonDict, chat
+
+FREE: JsonDict = {"type": "function", "function": {"name": "free", "parameters": {"type": "object"}}}
+BODY: JsonDict = {**ASK, "tools": [WEATHER, FREE]}
+DEPTHS = (DEEPEST + 1, 260, 900, 1_100, 10_000)
+both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+def nested(depth: int, kind: str) -> str:
+    return "[" * depth + "]" * depth if kind == "lists" else '{"a":' * depth + "1" + "}" * depth
+
+
+def said(form: str, deep: str) -> Said:
+    match form:
+        case "any arguments":
+            return Said(calls=(("free", f'{{"x": {deep}}}'),))
+        case "beside a value that is mended":
+            return Said(calls=(("get_weather", f'{{"city": "P", "days": "3", "x": {deep}}}'),))
+        case "in place of a text":
+            return Said(calls=(("get_weather", f'{{"city": {deep}, "days": 3}}'),))
+        case "with an escape":
+            return Said(calls=(("free", f'{{"x": {deep}, "y": "\\u00e9"}}'),))
+        case _:
+            return Said(calls=(("nonsense", f'{{"x": {deep}}}'),))
+
+
+FORMS = ("any arguments", "beside a value that is mended", "in place of a text", "with an escape", "of an unknown tool")
+
+
+@both
+@pytest.mark.parametrize("kind", ["lists", "objects"])
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("form", FORMS)
+async def test_arguments_nested_too_deeply_are_retried(form: str, depth: int, kind: str, stream: bool) -> None:
+    answer = await chat([said(form, nested(depth, kind)), RIGHT], BODY, stream=stream)
+
+    assert (answer.status, answer.calls, answer.attempts) == (200, [("get_weather", PARIS)], 2)
+    assert len(json.dumps(answer.asked[1])) < len(json.dumps(answer.asked[0])) + 3_000
+
+
+@pytest.mark.parametrize("exhausted", ["deliver", "error"])
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("form", FORMS)
+async def test_arguments_that_stay_nested_too_deeply_are_a_502(form: str, depth: int, exhausted: str) -> None:
+    policy = GuardPolicy.model_validate({"on_exhausted": exhausted})
+
+    answer = await chat([said(form, nested(depth, "lists"))] * 4, BODY, policy=policy)
+
+    assert (answer.status, answer.error and answer.error["code"]) == (502, "tool_call_invalid")
+    assert len(answer.asked) == 4
+
+
+@both
+async def test_arguments_that_are_nested_less_deeply_arrive_as_they_are(stream: bool) -> None:
+    deep = f'{{"x": {nested(DEEPEST - 1, "lists")}}}'
+
+    answer = await chat([Said(calls=(("free", deep),))], BODY, stream=stream)
+
+    assert (answer.calls, answer.outcome) == ([("free", json.loads(deep))], "clean")
+
+
+@pytest.mark.parametrize(
+    ("text", "deep"),
+    [
+        ("[" * 201, True),
+        ("[" * 200 + "]" * 200, False),
+        ("[]" * 5_000, False),
+        (json.dumps({"code": "[" * 5_000}), False),
+        (json.dumps({"code": '"\\' + "[{" * 500}), False),
+        ('"' + '\\"[' * 50_000, False),
+    ],
+)
+def test_only_levels_outside_of_texts_count(text: str, deep: bool) -> None:
+    assert is_nested_too_deeply(text) is deep
