@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from forge_proxy.core.errors import EmptyAnswer, ForgeError, ToolCallInvalid, ToolChoiceUnsatisfied
 from forge_proxy.core.guardrails.check import check
-from forge_proxy.core.guardrails.cut import cut_notice
+from forge_proxy.core.guardrails.cut import LOOP_NOTICE, cut_notice
 from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.nudges import Problem, say_about_calls, say_about_text
 from forge_proxy.core.guardrails.reading import Reading, read
@@ -217,6 +217,8 @@ def _judge_loop(case: _Case) -> Verdict:
     if turn.first_text is not None:  # which was whole
         return replace(case, reply=replace(case.reply, finish="stop")).give_up(Fault.LOOP, turn.first_text, ())
     calls = turn.last_calls if turn.policy.on_exhausted == "deliver" and not text.strip() else ()
+    if not (text.strip() or case.left.strip() or calls):
+        return case.give_up(Fault.LOOP, case.left + LOOP_NOTICE, ())
     return case.give_up(Fault.LOOP, _own(case.reply, text), calls)
 
 
