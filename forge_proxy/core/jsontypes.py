@@ -89,6 +89,31 @@ def read_object(text: str) -> dict[str, Json] | None:
     return read[0]
 
 
+DEEPEST = 200
+"""Levels of nesting that are passed on. orjson, which writes what is sent, has 254 of them, some taken by what is
+around; servers and clients have limits of their own.
+"""
+_NESTING = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
+
+
+def is_nested_too_deeply(text: str) -> bool:
+    """Whether JSON text has more than `DEEPEST` levels, as far as it can be read. Takes time linear in its length."""
+    if text.count("[") + text.count("{") <= DEEPEST:
+        return False
+    depth = 0
+    for found in _NESTING.finditer(text):
+        match found.group()[0]:
+            case "[" | "{":
+                depth += 1
+                if depth > DEEPEST:
+                    return True
+            case "]" | "}":
+                depth -= 1
+            case _:
+                pass  # text, in which brackets mean nothing
+    return False
+
+
 def write(value: Json) -> str:
     """JSON text of a value, integers of any length."""
     return json.dumps(value, ensure_ascii=False)

@@ -1,72 +1,86 @@
-"""An answer that is nested too deeply to be passed on: a fault of the model, and retried like one."""
+"""Arguments that are nested too deeply are a fault of the model: retried, then a 502, never a 500 or a 400."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
-from forge_proxy.core.chat import ModelCall
-from forge_proxy.wire.ollama.call import Terms, encode_call
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.core.jsontypes import DEEPEST, is_nested_too_deeply
+from tests.api.test_mistakes import ASK, PARIS, RIGHT, WEATHER
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict, chat
 
-TOOL: JsonDict = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-BODY: JsonDict = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [TOOL]}
+FREE: JsonDict = {"type": "function", "function": {"name": "free", "parameters": {"type": "object"}}}
+BODY: JsonDict = {**ASK, "tools": [WEATHER, FREE]}
+DEPTHS = (DEEPEST + 1, 260, 900, 1_100, 10_000)
 both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
-def nested(depth: int) -> Any:
-    value: Any = 1
-    for _ in range(depth):
-        value = [value]
-    return value
+def nested(depth: int, kind: str) -> str:
+    return "[" * depth + "]" * depth if kind == "lists" else '{"a":' * depth + "1" + "}" * depth
 
 
-def deep(depth: int) -> Said:
-    delta = {"role": "assistant", "content": "hi", "annotations": nested(depth)}
-    return Said(events=[{"choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}]}])
+def said(form: str, deep: str) -> Said:
+    match form:
+        case "any arguments":
+            return Said(calls=(("free", f'{{"x": {deep}}}'),))
+        case "beside a value that is mended":
+            return Said(calls=(("get_weather", f'{{"city": "P", "days": "3", "x": {deep}}}'),))
+        case "in place of a text":
+            return Said(calls=(("get_weather", f'{{"city": {deep}, "days": 3}}'),))
+        case "with an escape":
+            return Said(calls=(("free", f'{{"x": {deep}, "y": "\\u00e9"}}'),))
+        case _:
+            return Said(calls=(("nonsense", f'{{"x": {deep}}}'),))
+
+
+FORMS = ("any arguments", "beside a value that is mended", "in place of a text", "with an escape", "of an unknown tool")
 
 
 @both
-async def test_it_is_retried(stream: bool) -> None:
-    answer = await chat([deep(300), Said(calls=(("f", "{}"),))], BODY, stream=stream)
+@pytest.mark.parametrize("kind", ["lists", "objects"])
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("form", FORMS)
+async def test_arguments_nested_too_deeply_are_retried(form: str, depth: int, kind: str, stream: bool) -> None:
+    answer = await chat([said(form, nested(depth, kind)), RIGHT], BODY, stream=stream)
 
-    assert (answer.status, answer.calls, answer.attempts) == (200, [("f", {})], 2)
+    assert (answer.status, answer.calls, answer.attempts) == (200, [("get_weather", PARIS)], 2)
+    assert len(json.dumps(answer.asked[1])) < len(json.dumps(answer.asked[0])) + 3_000
+
+
+@pytest.mark.parametrize("exhausted", ["deliver", "error"])
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("form", FORMS)
+async def test_arguments_that_stay_nested_too_deeply_are_a_502(form: str, depth: int, exhausted: str) -> None:
+    policy = GuardPolicy.model_validate({"on_exhausted": exhausted})
+
+    answer = await chat([said(form, nested(depth, "lists"))] * 4, BODY, policy=policy)
+
+    assert (answer.status, answer.error and answer.error["code"]) == (502, "tool_call_invalid")
+    assert len(answer.asked) == 4
 
 
 @both
-@pytest.mark.parametrize("depth", [260, 900])
-async def test_it_is_a_502_once_the_retries_are_spent(stream: bool, depth: int) -> None:
-    answer = await chat([deep(depth)] * 8, BODY, stream=stream)
+async def test_arguments_that_are_nested_less_deeply_arrive_as_they_are(stream: bool) -> None:
+    deep = f'{{"x": {nested(DEEPEST - 1, "lists")}}}'
 
-    assert answer.status == 502
-    assert answer.error
-    assert answer.error["code"] == "response_too_deep"
+    answer = await chat([Said(calls=(("free", deep),))], BODY, stream=stream)
 
-
-async def test_what_is_only_passed_on_may_be_as_deep_as_it_likes() -> None:
-    answer = await chat([deep(900)], {**BODY, "model": "scripted", "tools": []}, stream=True)
-
-    assert (answer.status, answer.text) == (200, "hi")
+    assert (answer.calls, answer.outcome) == ([("free", json.loads(deep))], "clean")
 
 
-async def test_a_body_of_the_client_that_is_too_deep_stays_its_own_fault() -> None:
-    answer = await chat([], {**BODY, "metadata": nested(400)})
-
-    assert answer.status == 400
-    assert answer.error
-    assert answer.error["type"] == "invalid_request_error"
-
-
-async def test_an_ollama_gets_arguments_that_are_too_deep_for_an_object_as_their_text() -> None:
-    arguments = json.dumps({"a": nested(600)})
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
-    told = [*BODY["messages"], {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c"}]
-    request = decode_request({**BODY, "messages": told})
-
-    said = encode_call(ModelCall(request, stream=True), Terms(), None)
-
-    assert json.loads(json.dumps(said))["messages"][1]["tool_calls"][0]["function"]["arguments"] == {"_raw": arguments}
+@pytest.mark.parametrize(
+    ("text", "deep"),
+    [
+        ("[" * 201, True),
+        ("[" * 200 + "]" * 200, False),
+        ("[]" * 5_000, False),
+        (json.dumps({"code": "[" * 5_000}), False),
+        (json.dumps({"code": '"\\' + "[{" * 500}), False),
+        ('"' + '\\"[' * 50_000, False),
+    ],
+)
+def test_only_levels_outside_of_texts_count(text: str, deep: bool) -> None:
+    assert is_nested_too_deeply(text) is deep

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forge_proxy.core.guardrails import GuardPolicy, Switches
+from forge_proxy.core.guardrails.cut import LOOP_NOTICE
 from forge_proxy.engine.events import Event, Looped
 from tests.api.test_cuts import same
 from tests.api.test_mistakes import ASK, PARIS_TEXT, both
@@ -77,7 +78,7 @@ async def test_reasoning_that_loops_is_asked_again(stream: bool) -> None:
 async def test_reasoning_that_loops_again_is_no_answer_and_says_so(stream: bool) -> None:
     answer = await chat([Said(reasoning=LOOPING, piece=50)] * 2, ASK, stream=stream)
 
-    assert (answer.text, answer.finish, answer.outcome) == (None, "length", "exhausted")
+    assert (answer.text, answer.finish, answer.outcome) == (LOOP_NOTICE, "length", "exhausted")
     assert answer.marks == "loop in reasoning: 30 characters again and again from 12 to 10240"
 
 

@@ -8,6 +8,7 @@ import httpx
 import openai
 import pytest
 
+from forge_proxy.core.guardrails.cut import LOOP_NOTICE
 from tests.fakes.processes import Process, until
 from tests.system.asking import PATH, TOOL, ask
 
@@ -15,7 +16,7 @@ ROUND = "round "
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("model", "text"), [("loops", ROUND * 2), ("loops-in-thought", None)])
+@pytest.mark.parametrize(("model", "text"), [("loops", ROUND * 2), ("loops-in-thought", LOOP_NOTICE)])
 def test_a_generation_that_loops_is_stopped_twice_and_then_told_as_cut(
     server: Process, proxy: Process, model: str, text: str | None, stream: bool
 ) -> None:

@@ -10,18 +10,29 @@ from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.guardrails.schema import faults_in, satisfies, surplus_in
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Mark
-from forge_proxy.core.jsontypes import Json, write
+from forge_proxy.core.jsontypes import DEEPEST, Json, is_nested_too_deeply, write
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.names import resolve_name
 
+_TOO_DEEP = f"arguments: nested more than {DEEPEST} levels deep"
 Checked = tuple[ToolCall, tuple[Mark, ...]]
 
 
 def check(turn: Turn, call: ToolCall) -> Checked | Problem:
     """The call as it may go out, with what was mended; or what is wrong with it.
 
-    The arguments' text stays as the model wrote it unless a value had to be mended.
+    The arguments' text stays as the model wrote it unless a value had to be mended. Arguments nested too deeply
+    are the model's fault: no later turn of the conversation could be sent with them.
     """
+    if is_nested_too_deeply(call.arguments):
+        return Problem(Fault.MALFORMED, call, (_TOO_DEEP,))
+    checked = _checked(turn, call)
+    if not isinstance(checked, Problem) and is_nested_too_deeply(checked[0].arguments):
+        return Problem(Fault.MALFORMED, call, (_TOO_DEEP,))
+    return checked
+
+
+def _checked(turn: Turn, call: ToolCall) -> Checked | Problem:
     name = resolve_name(call.tool, turn.known_names)
     tool = turn.tool(name) if name else None
     if tool is None:

@@ -20,6 +20,8 @@ _HALF_OPENER = re.compile(
 """An opener that ends in the middle, once it cannot be much else: `<tool`, not `<t`."""
 _KEYS = "|".join(NAME_KEYS)
 _LONGEST_NAME = 64
+LOOP_NOTICE = "The model was stopped because its reasoning only repeated itself; it gave no answer."
+"""What the client reads if there is no text because of a loop: the finish reason is `length` then, too."""
 
 
 def find_begun_call(text: str, names: Sequence[str]) -> int | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from forge_proxy.core.errors import EmptyAnswer, ForgeError, ToolCallInvalid, ToolChoiceUnsatisfied
 from forge_proxy.core.guardrails.check import check
-from forge_proxy.core.guardrails.cut import cut_notice
+from forge_proxy.core.guardrails.cut import LOOP_NOTICE, cut_notice
 from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.nudges import Problem, say_about_calls, say_about_text
 from forge_proxy.core.guardrails.reading import Reading, read
@@ -16,6 +16,7 @@ from forge_proxy.core.guardrails.repeats import all_repeat
 from forge_proxy.core.guardrails.respond import MessageDecoder, message_of
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Mark, Retry, Settled, Verdict
+from forge_proxy.core.jsontypes import is_nested_too_deeply
 from forge_proxy.core.messages import Message, ToolCall
 from forge_proxy.core.names import resolve_name
 from forge_proxy.core.stream import Reply
@@ -151,7 +152,8 @@ def _judge_calls(case: _Case, said: str | None) -> Verdict:
     if turn.policy.on_exhausted == "error":
         return case.give_up(fault, None, (), invalid)
     # What is no JSON object is no call, so it goes out as the words it is.
-    words = "\n".join(_written(call) for call in reading.calls if call.args() is None)
+    unread = [call for call in reading.calls if call.args() is None and not is_nested_too_deeply(call.arguments)]
+    words = "\n".join(map(_written, unread))
     # Those that are right go out as they were mended, the others as they are.
     right = {call.id: call for call in good}
     calls = tuple(right.get(call.id, call) for call in deliverable)
@@ -215,6 +217,8 @@ def _judge_loop(case: _Case) -> Verdict:
     if turn.first_text is not None:  # which was whole
         return replace(case, reply=replace(case.reply, finish="stop")).give_up(Fault.LOOP, turn.first_text, ())
     calls = turn.last_calls if turn.policy.on_exhausted == "deliver" and not text.strip() else ()
+    if not (text.strip() or case.left.strip() or calls):
+        return case.give_up(Fault.LOOP, case.left + LOOP_NOTICE, ())
     return case.give_up(Fault.LOOP, _own(case.reply, text), calls)
 
 
@@ -280,9 +284,12 @@ def _split(turn: Turn, reading: Reading, reply: Reply) -> tuple[str | None, tupl
 
 
 def _real(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
-    """The calls that a caller may see: not those of our own tool, nor those whose arguments are no JSON object."""
+    """The calls that a client may see: not those of our own tool, nor those whose arguments are no JSON object, or are
+    nested so deeply that the next turn could not be sent with them.
+    """
     ours = turn.respond.name if turn.respond else None
-    return tuple(call for call in calls if call.tool != ours and call.args() is not None)
+    readable = [call for call in calls if call.tool != ours and not is_nested_too_deeply(call.arguments)]
+    return tuple(call for call in readable if call.args() is not None)
 
 
 def _deliverable(turn: Turn, reading: Reading) -> tuple[ToolCall, ...]:
@@ -326,15 +333,16 @@ def _corrections(turn: Turn, reading: Reading, problems: tuple[Problem, ...]) ->
 
     A model server that puts earlier calls into its template has to parse them, and fails on arguments it cannot read.
     """
-    if all(call.args() is not None for call in reading.calls):
+    if all(call.args() is not None and not is_nested_too_deeply(call.arguments) for call in reading.calls):
         return say_about_calls(turn, reading.text, reading.calls, problems)
     written = "\n".join(_written(call) for call in reading.calls)
     return say_about_text(turn, Fault.MALFORMED, _joined("", reading.text, written) or written)
 
 
 def _written(call: ToolCall) -> str:
-    """A call as text, for where it cannot be told as a call."""
-    return f"{call.tool}{call.arguments}"
+    """A call as text, for where it cannot be told as a call; only its beginning if it is nested too deeply."""
+    deep = is_nested_too_deeply(call.arguments)
+    return f"{call.tool}{call.arguments[:_RUN_ON] if deep else call.arguments}"
 
 
 def _joined(left: str, text: str, said: str | None) -> str | None:

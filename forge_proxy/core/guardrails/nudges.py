@@ -34,7 +34,7 @@ class Wording:
 _TYPE = "(?:string|integer|number|boolean|array|object|null)"
 _STATED = re.compile(
     rf"(?P<place>`[^`]*`(?:, `[^`]*`)*|arguments)(?::? )"
-    rf"(?P<rule>required, missing|no such parameter|are not a JSON object"
+    rf"(?P<rule>required, missing|no such parameter|are not a JSON object|nested more than \d+ levels deep"
     rf"|expected {_TYPE}(?: or {_TYPE})*(?=, got|\Z))?"
 )
 """What of a reason holds no value of the model's."""

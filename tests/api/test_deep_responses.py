@@ -1,0 +1,72 @@
+"""An answer that is nested too deeply to be passed on: a fault of the model, and retried like one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from forge_proxy.core.chat import ModelCall
+from forge_proxy.wire.ollama.call import Terms, encode_call
+from forge_proxy.wire.openai.request import decode_request
+from tests.fakes.says import Said
+from tests.fakes.scripted import JsonDict, chat
+
+TOOL: JsonDict = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+BODY: JsonDict = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [TOOL]}
+both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def deep(depth: int) -> Said:
+    delta = {"role": "assistant", "content": "hi", "annotations": nested(depth)}
+    return Said(events=[{"choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}]}])
+
+
+@both
+async def test_it_is_retried(stream: bool) -> None:
+    answer = await chat([deep(300), Said(calls=(("f", "{}"),))], BODY, stream=stream)
+
+    assert (answer.status, answer.calls, answer.attempts) == (200, [("f", {})], 2)
+
+
+@both
+@pytest.mark.parametrize("depth", [260, 900])
+async def test_it_is_a_502_once_the_retries_are_spent(stream: bool, depth: int) -> None:
+    answer = await chat([deep(depth)] * 8, BODY, stream=stream)
+
+    assert answer.status == 502
+    assert answer.error
+    assert answer.error["code"] == "response_too_deep"
+
+
+async def test_what_is_only_passed_on_may_be_as_deep_as_it_likes() -> None:
+    answer = await chat([deep(900)], {**BODY, "model": "scripted", "tools": []}, stream=True)
+
+    assert (answer.status, answer.text) == (200, "hi")
+
+
+async def test_a_body_of_the_client_that_is_too_deep_stays_its_own_fault() -> None:
+    answer = await chat([], {**BODY, "metadata": nested(400)})
+
+    assert answer.status == 400
+    assert answer.error
+    assert answer.error["type"] == "invalid_request_error"
+
+
+async def test_an_ollama_gets_arguments_that_are_too_deep_for_an_object_as_their_text() -> None:
+    arguments = json.dumps({"a": nested(600)})
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    told = [*BODY["messages"], {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c"}]
+    request = decode_request({**BODY, "messages": told})
+
+    said = encode_call(ModelCall(request, stream=True), Terms(), None)
+
+    assert json.loads(json.dumps(said))["messages"][1]["tool_calls"][0]["function"]["arguments"] == {"_raw": arguments}
