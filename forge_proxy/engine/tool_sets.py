@@ -1,13 +1,30 @@
-"""Which tools cannot be guarded fully, said once and not with every request that brings the same tools again."""
+"""The schemas of a request's tools: compiled a few at a time; and which of them cannot be used, which is reported once
+and not with every request that brings the same tools again.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
+from collections.abc import Sequence
 
+from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.guardrails import Turn
-from forge_proxy.core.guardrails.schema import uncheckable
+from forge_proxy.core.guardrails.schema import compiled, uncheckable
 
 _REMEMBERED = 256
+_AT_ONCE = 32
+"""Schemas that are compiled before others have the event loop: each takes a tenth of a millisecond."""
+
+
+async def compile_schemas(tools: Sequence[ToolSpec]) -> None:
+    """Compile the schemas of many tools in slices; they are kept, and found there when they are used."""
+    if len(tools) <= _AT_ONCE:
+        return
+    for place, tool in enumerate(tools):
+        compiled(tool.parameters)
+        if place % _AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 class ToolSets:

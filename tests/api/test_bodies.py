@@ -20,12 +20,13 @@ from forge_proxy.api.app import create_app
 from forge_proxy.api.bodies import MAX_VALUES, LargeResponse, find_contents
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.openai_compatible import OpenAICompatible
-from forge_proxy.core.chat import ModelCall, ModelCard
+from forge_proxy.core.chat import ModelCall, ModelCard, ToolSpec
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.health import Health
 from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.memory import MEGABYTE, MemoryBudget
+from forge_proxy.engine.tool_sets import compile_schemas
 from forge_proxy.wire.openai.call import encode_call
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock
@@ -226,3 +227,30 @@ async def test_a_whole_answer_of_several_megabytes_arrives() -> None:
     answer = await ask(message("x"), MemoryBudget(100 * MEGABYTE), [Said("y" * 3 * MEGABYTE)])
 
     assert answer.json()["choices"][0]["message"]["content"] == "y" * 3 * MEGABYTE
+
+
+async def test_hundreds_of_schemas_are_compiled_in_slices() -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    tools = tuple(ToolSpec(f"tool_{n}", {"type": "object", "title": f"slices {n}"}) for n in range(512))
+    beside = asyncio.create_task(others())
+    await compile_schemas(tools)
+    beside.cancel()
+
+    assert turns >= 512 // 32 - 1
+
+
+async def test_a_lack_of_memory_is_a_503(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise orjson.JSONDecodeError("Not enough memory to allocate buffer for parsing", "", 0)
+
+    monkeypatch.setattr("forge_proxy.wire.openai.request.orjson.loads", fail)
+    answer = await ask(message("x"), MemoryBudget(100 * MEGABYTE))
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "memory_full")

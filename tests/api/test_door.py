@@ -78,7 +78,8 @@ async def test_a_401_says_what_to_send_and_shows_no_key() -> None:
         ("/nowhere", False),
         ("/healthz/", False),
         ("/healthz/../v1/models", False),
-        ("//healthz", False),
+        ("/%2Fhealthz", False),
+        ("/", True),
     ],
 )
 async def test_every_route_needs_a_key_but_those_for_health(path: str, open_to_all: bool) -> None:

@@ -82,7 +82,7 @@ def with_length(body: bytes, *headers: str) -> bytes:
         (with_length(BODY[:-1] + b',"max_tokens":' + b"9" * 5000 + b"}"), 400, "not valid JSON"),
         (with_length(b'{"a":"b"}'), 400, "messages"),
         (with_length(json.dumps(ask("says", tools=[TOOL], n=10**9)).encode()), 400, "expected at most 128"),
-        (with_length(json.dumps(ask("says", tools=[TOOL] * 30_000)).encode()), 400, "at most 1024 tools"),
+        (with_length(json.dumps(ask("says", tools=[TOOL] * 30_000)).encode()), 400, "at most 512 tools"),
         (with_length(b'{"messages":[' + b"[]," * 400_000 + b"[]]}"), 413, "JSON values"),
         (with_length(BODY, "x-forge-guardrails: \xe9,rescue=of"), 400, "guardrail"),
     ],
