@@ -114,9 +114,10 @@ class Compiled:
 def compiled(schema: Schema) -> Compiled | None:
     """The compiled schema; None for one that cannot be compiled, which then allows any object."""
     try:
-        return _compile(orjson.dumps(schema).decode())
+        text = orjson.dumps(schema).decode()
     except TypeError:  # nested too deeply, or with numbers that are too large
         return None
+    return _compile(text)
 
 
 def flaw_in(schema: Schema) -> str | None:

@@ -338,18 +338,14 @@ def test_alternatives_that_multiply_with_the_depth_of_a_value_are_not_tried() ->
 
 
 def test_a_recursive_schema_whose_alternatives_exclude_each_other_is_checked_at_any_depth() -> None:
+    operators: list[Json] = [
+        {"type": "object", "properties": {key: {"$ref": "#/$defs/e"}}, "required": [key]}
+        for key in ("not", "all", "some")
+    ]
     expression: JsonObject = {
         "type": "object",
         "properties": {"where": {"$ref": "#/$defs/e"}},
-        "$defs": {
-            "e": {
-                "anyOf": [
-                    {"type": "object", "properties": {key: {"$ref": "#/$defs/e"}}, "required": [key]}
-                    for key in ("not", "all", "some")
-                ]
-                + [{"type": "string"}]
-            }
-        },
+        "$defs": {"e": {"anyOf": [*operators, {"type": "string"}]}},
     }
     right: Json = "a"
     wrong: Json = 7
@@ -362,7 +358,8 @@ def test_a_recursive_schema_whose_alternatives_exclude_each_other_is_checked_at_
 
 def test_of_very_much_that_is_wrong_the_first_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     schema: JsonObject = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}}
-    args: JsonObject = {"a": ["x"] * 150_000}
+    items: list[Json] = ["x"] * 150_000
+    args: JsonObject = {"a": items}
     known = compiled(schema)
     assert known
     monkeypatch.setattr(known, "whole", NeverLists(known.whole))
