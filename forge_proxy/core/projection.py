@@ -12,6 +12,7 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
 _DEEPEST = 10
 """Levels of nesting; below them anything goes. Grammars of deeper schemas fail in some builds of llama.cpp."""
+_MOST_VALUES = 10_000
 _LARGEST = 2000
 """Parts of one schema; references to references could make any number of them."""
 
@@ -97,6 +98,8 @@ class _Projection:
 def _values(schema: JsonObject) -> list[Json]:
     """The values that are allowed, null aside; none where there are others than texts, numbers and booleans."""
     said = [schema["const"]] if "const" in schema else schema.get("enum")
+    if is_list(said) and len(said) > _MOST_VALUES:
+        return []
     values: list[Json] = [value for value in said if value is not None] if is_list(said) else []
     return values if all(isinstance(value, str | int | float) for value in values) else []
 

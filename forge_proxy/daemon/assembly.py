@@ -25,6 +25,7 @@ from forge_proxy.backends.sampling import read_recommendations
 from forge_proxy.core.budget import Sizing
 from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.dialect import Dialect
+from forge_proxy.core.guardrails.self_check import check_guardrails
 from forge_proxy.core.scheduling import Schedule
 from forge_proxy.daemon.catalog_server import CatalogServer, Fit
 from forge_proxy.daemon.own_server import OwnServer
@@ -71,7 +72,10 @@ class Assembled:
 
 @asynccontextmanager
 async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Assembled]:
-    """Choose a backend, build the engine over it, and stop both at the end. Raises `BackendChoiceError`."""
+    """Choose a backend, build the engine over it, and stop both at the end. Raises `BackendChoiceError`
+    or `GuardrailsBroken`.
+    """
+    check_guardrails()
     config = settings.backend
     clock: Clock = MonotonicClock()
     async with AsyncExitStack() as closing:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow, UnreadCall
@@ -19,6 +19,7 @@ from forge_proxy.engine.accommodate import Accommodating
 from forge_proxy.engine.attempt import Attempt, Settlement
 from forge_proxy.engine.events import AskedAnew, Compacted, Looped, Retried
 from forge_proxy.engine.fitting import Fitting
+from forge_proxy.engine.pacing import Pace, Turns, pieces_of
 from forge_proxy.engine.ports import Observer, ThoroughReader
 from forge_proxy.engine.readings import readings_of
 from forge_proxy.engine.report import cut_name
@@ -38,6 +39,7 @@ class Means:
     text_answers: TextAnswers
     thorough: ThoroughReader | None
     observe: Observer
+    turns: Turns = field(default_factory=Turns)
 
 
 class Losses:
@@ -101,6 +103,7 @@ class Asking:
         call: ModelCall = self.call(turn)
         verdict: Retry | Settlement | None = None
         while verdict is None:
+            pace = Pace(self._means.turns)
             attempt = self._latest = Attempt(turn, self._request.choices, after=self._latest)
             try:
                 call, compacted = await fitting.admit(call, turn.request_id)
@@ -109,11 +112,13 @@ class Asking:
                     yield compacted
                 async with aclosing(self._means.backend.stream(call)) as chunks:
                     async for chunk in chunks:
-                        out = attempt.take(chunk)
                         if self._raw:
                             yield chunk
-                        elif out is not None:
-                            yield out
+                        for piece in pieces_of(chunk):
+                            out = attempt.take(piece)
+                            if out is not None and not self._raw:
+                                yield out
+                            await pace.keep(piece)
                         if attempt.is_over:
                             break
                 fitting.saw(call, attempt.usage)

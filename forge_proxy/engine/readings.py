@@ -1,4 +1,4 @@
-"""What the replies of an attempt hold: read lightly here, and away from the event loop where that is not enough."""
+"""What the replies of an attempt hold: read here, or away from the event loop if that may take long."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from collections.abc import Sequence
 
 from forge_proxy.core.guardrails.reading import Reading, read
 from forge_proxy.core.guardrails.turn import Turn
+from forge_proxy.core.rescue.work import estimate_work
 from forge_proxy.core.stream import Reply
 from forge_proxy.engine.ports import ThoroughReader
 
 _LONG = 200_000
-"""Characters of one reply that are read here: a few milliseconds for what is well formed, 50 at the very worst."""
+"""Characters of one reply that are read here."""
+_WORK = 50_000
+"""Microseconds of estimated work that are done here. The estimate is at least twice what it takes."""
+_MOST_WORK = 100_000
+"""The same where nobody else can do it: beyond it the text is delivered as it is."""
 
 
 async def readings_of(turn: Turn, replies: Sequence[Reply], thorough: ThoroughReader | None) -> list[Reading]:
     """A reading of each reply. The light one stands where a thorough one is not needed, or cannot be had."""
-    if thorough is None:
-        return [read(turn, reply) for reply in replies]
-    light = [None if _is_long(reply) else read(turn, reply) for reply in replies]
-    readings = [reading for reading in light if reading and not reading.unread]
+    light = [None if _is_heavy(reply) else read(turn, reply) for reply in replies]
+    readings = [reading for reading in light if reading and not (thorough and reading.unread)]
     if len(readings) == len(replies):  # nearly always; a task for each request would cost more than the rest of this
         return readings
     async with asyncio.TaskGroup() as group:
@@ -30,12 +33,26 @@ async def readings_of(turn: Turn, replies: Sequence[Reply], thorough: ThoroughRe
     return [task.result() for task in tasks]
 
 
-def _is_long(reply: Reply) -> bool:
+def _is_heavy(reply: Reply) -> bool:
     length = len(reply.text or "") + len(reply.reasoning or "") + sum(len(call.arguments) for call in reply.calls)
-    return length > _LONG
+    return length > _LONG or _work_in(reply) > _WORK
 
 
-async def _reading_of(turn: Turn, reply: Reply, thorough: ThoroughReader, light: Reading | None) -> Reading:
-    if light and not light.unread:
+def _work_in(reply: Reply) -> int:
+    return estimate_work(reply.text or "") + estimate_work(reply.reasoning or "")
+
+
+async def _reading_of(turn: Turn, reply: Reply, thorough: ThoroughReader | None, light: Reading | None) -> Reading:
+    if light and not (thorough and light.unread):
         return light
-    return await thorough.read(turn, reply) or light or read(turn, reply)
+    if thorough is None:  # no process to give it to; a thread leaves the event loop its share
+        return await asyncio.to_thread(read, turn, reply)
+    return await thorough.read(turn, reply) or light or _read_at_most(turn, reply)
+
+
+def _read_at_most(turn: Turn, reply: Reply) -> Reading:
+    """What can be read without holding up the event loop: else the text as it is, and no call that stands in it."""
+    if _work_in(reply) <= _MOST_WORK:
+        return read(turn, reply)
+    text = reply.text or ""
+    return Reading(text, reply.calls, written=text)

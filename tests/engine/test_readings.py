@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 
 import pytest
@@ -74,6 +75,29 @@ async def test_the_light_reading_stands_where_there_is_no_other(thorough: Knows 
     found = await readings_of(turn(), [Reply(text="broken")], thorough)
 
     assert found == [Reading("broken", (), unread=True)]
+
+
+async def test_a_text_with_many_openers_is_not_read_here_and_stays_text_where_nobody_can_read_it() -> None:
+    thorough = Knows(FOUND)
+    reply = Reply(text="<|1 " * 20_000, calls=(ToolCall("get_weather", "{}"),))
+
+    assert await readings_of(turn(), [reply], thorough) == [FOUND]
+    assert await readings_of(turn(), [reply], Knows(None)) == [
+        Reading(reply.text or "", reply.calls, written=reply.text or "")
+    ]
+
+
+async def test_without_processes_a_text_with_many_openers_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    def light(turn: Turn, reply: Reply) -> Reading:
+        threads.append(threading.current_thread())
+        return FOUND
+
+    monkeypatch.setattr(readings, "read", light)
+
+    assert await readings_of(turn(), [Reply(text="<|1 " * 20_000)], None) == [FOUND]
+    assert threading.main_thread() not in threads
 
 
 def turn() -> Turn:

@@ -25,6 +25,8 @@ _TEXT_ONLY = frozenset({"string", "null"})
 _MAX_DEPTH = 32
 _MAX_CHANGES = 16
 _MAX_TRIALS = 1000
+_MAX_PARTS = 4000
+"""Parts of the arguments that are looked at, each of which takes some 6 µs; the others stay as they are."""
 _WORK = 20_000_000
 """Characters that are validated on trial, all in all: long arguments get fewer trials."""
 
@@ -54,6 +56,7 @@ class _Mender:
         self._known = known
         self._shape = Shape(known.root)
         self._views: dict[tuple[int, ...], View] = {}
+        self._parts_left = _MAX_PARTS
         self._trials = trials
         """What is left of the alternatives that may be tried."""
 
@@ -69,7 +72,8 @@ class _Mender:
 
     def _mend(self, schemas: tuple[Json, ...], value: Json, path: Path) -> Mended:
         """The value as its schemas want it; the very same if it fits, or if nothing that is known makes it fit."""
-        if len(path) <= _MAX_DEPTH and not self._fits(schemas, value):
+        self._parts_left -= 1
+        if self._parts_left >= 0 and len(path) <= _MAX_DEPTH and not self._fits(schemas, value):
             kinds = self._shape.kinds(schemas)
             for candidate, changes in self._candidates(kinds, self._view(schemas), value, path):
                 if self._fits(schemas, candidate):

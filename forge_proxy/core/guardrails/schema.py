@@ -6,7 +6,6 @@ Schemas are compiled once and kept. References to other places are never fetched
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -14,11 +13,27 @@ from urllib.parse import quote
 import jsonschema_rs
 import orjson
 
+from forge_proxy.core.bounded_cache import BoundedCache
 from forge_proxy.core.chat import Schema, ToolSpec
 from forge_proxy.core.guardrails.reasons import reasons_for
+from forge_proxy.core.guardrails.schema_cost import SchemaCost
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 
 _MAX_ERRORS = 8
+_KEPT = 16_000_000
+"""Characters of schemas that are kept compiled; what is compiled takes some ten times as many bytes."""
+_OVERHEAD = 500
+_LARGEST = 1_000_000
+"""Characters of one schema: a larger one takes too long to compile, and any object is taken for its arguments."""
+_MAX_PARTS = 256
+"""Parts of one schema that are compiled by themselves: each takes as much memory as all that it refers to."""
+_MAX_OF_PATH = 2_000
+_MAX_STEPS = 200_000
+"""Steps of a check: some 10 ms."""
+_MAX_EXPLAINED = 1_000
+"""Steps of a check whose faults are all listed, each of which takes up to 30 µs."""
+_MAX_UNCHECKED = 1_000
+"""Tools of one request whose schemas are compiled before one of them is called."""
 _VALUES = frozenset({"const", "default", "enum", "examples"})
 """Keywords whose values are no schemas, so that null is a value there."""
 # Look-around in a pattern needs the second engine, whose steps are limited instead of its time being linear.
@@ -31,6 +46,8 @@ class Validator(Protocol):
     """The part of a compiled schema that is used here."""
 
     def is_valid(self, instance: Any) -> bool: ...  # the compiled schema takes any JSON value
+
+    def validate(self, instance: Any) -> None: ...
 
     def iter_errors(self, instance: Any) -> Iterable[jsonschema_rs.ValidationError]: ...
 
@@ -47,15 +64,36 @@ class Compiled:
         self._places: dict[int, str] | None = None
         self._parts: dict[int, Validator | None] = {}
         self._registry: jsonschema_rs.Registry | None = None
+        self._cost = SchemaCost(root)
+
+    @property
+    def has_alternatives(self) -> bool:
+        """Whether one part of a value may be checked against several schemas."""
+        return self._cost.has_unions
+
+    def can_check(self, value: Json) -> bool:
+        """Whether a check of the value ends soon. A value for which it does not is taken as it is, like one whose
+        schema cannot be compiled: alternatives inside alternatives multiply.
+        """
+        return self._cost.of_path <= _MAX_OF_PATH or self._cost.of_value(value) <= _MAX_STEPS
+
+    def can_explain(self, value: Json) -> bool:
+        """Whether all that is wrong with a value can be listed soon."""
+        of_path = self._cost.of_path
+        if of_path <= _MAX_EXPLAINED and not _is_larger(value, _MAX_EXPLAINED // of_path):
+            return True
+        return self._cost.of_value(value) <= _MAX_EXPLAINED
 
     def fits(self, part: Json, value: Json) -> bool:
         """Whether `value` satisfies `part`, which is a schema somewhere inside the root: that very object."""
         if not is_object(part):
             return part is True
         if id(part) not in self._parts:
+            if len(self._parts) == _MAX_PARTS:
+                return False
             self._parts[id(part)] = self.whole if part is self.root else self._compile_part(part)
         check = self._parts[id(part)]
-        return check is not None and _is_valid(check, value)
+        return check is not None and self.can_check(value) and _is_valid(check, value)
 
     def _compile_part(self, part: Json) -> Validator | None:
         if self._places is None:
@@ -76,9 +114,10 @@ class Compiled:
 def compiled(schema: Schema) -> Compiled | None:
     """The compiled schema; None for one that cannot be compiled, which then allows any object."""
     try:
-        return _compile(orjson.dumps(schema).decode())
+        text = orjson.dumps(schema).decode()
     except TypeError:  # nested too deeply, or with numbers that are too large
         return None
+    return _compile(text)
 
 
 def flaw_in(schema: Schema) -> str | None:
@@ -100,8 +139,17 @@ def validator(schema: Schema) -> Validator | None:
     return known.whole if known else None
 
 
-@lru_cache(maxsize=512)
+_cache: BoundedCache[str, Compiled | None] = BoundedCache(_KEPT)
+
+
 def _compile(text: str) -> Compiled | None:
+    """The compiled schema of this JSON text; kept, since an agent offers the same tools with every request."""
+    if len(text) > _LARGEST:
+        return None
+    return _cache.get(text, len(text) + _OVERHEAD, lambda: _compile_anew(text))
+
+
+def _compile_anew(text: str) -> Compiled | None:
     sent = orjson.loads(text)
     for schema in (sent, _without_nulls(sent)):
         for options in _PATTERNS:
@@ -146,14 +194,16 @@ def _places_in(root: Json) -> dict[int, str]:
 
 
 def uncheckable(tools: Iterable[ToolSpec]) -> tuple[str, ...]:
-    """The names of the tools whose schema cannot be compiled: any object is taken for their arguments."""
-    return tuple(tool.name for tool in tools if validator(tool.parameters) is None)
+    """The names of the tools whose schema cannot be compiled: any object is taken for their arguments. Of very many
+    tools only the first are looked at.
+    """
+    return tuple(tool.name for tool in islice(tools, _MAX_UNCHECKED) if validator(tool.parameters) is None)
 
 
 def satisfies(schema: Schema, args: JsonObject) -> bool:
-    """Whether nothing is wrong with `args`."""
-    check = validator(schema)
-    return check is None or _is_valid(check, args)
+    """Whether nothing is wrong with `args`, or their check would take too long: see `can_check`."""
+    known = compiled(schema)
+    return known is None or not known.can_check(args) or _is_valid(known.whole, args)
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -192,6 +242,35 @@ def surplus_in(schema: Schema, args: JsonObject) -> tuple[str, ...]:
 
 
 def _errors(schema: Schema, args: JsonObject) -> Iterable[jsonschema_rs.ValidationError]:
-    """What is wrong, one by one. Raises `ValueError` for arguments that cannot be checked: nested too deeply, say."""
-    check = validator(schema)
-    return () if check is None or check.is_valid(args) else check.iter_errors(args)
+    """What is wrong, one by one; of much, the first. Raises `ValueError` for arguments that cannot be checked: nested
+    too deeply, say.
+    """
+    known = compiled(schema)
+    if known is None or not known.can_check(args) or known.whole.is_valid(args):
+        return ()
+    return known.whole.iter_errors(args) if known.can_explain(args) else _first_error(known, args)
+
+
+def _first_error(known: Compiled, args: JsonObject) -> Iterable[jsonschema_rs.ValidationError]:
+    """One thing that is wrong, for arguments with so many parts that to list all would take long.
+
+    Raises `ValueError` where even that would: an alternative is explained by all that is wrong with it.
+    """
+    if known.has_alternatives:
+        raise ValueError("they break the schema, and are too large to say where")
+    try:
+        known.whole.validate(args)
+    except jsonschema_rs.ValidationError as error:
+        return (error,)
+    return ()
+
+
+def _is_larger(value: Json, limit: int) -> bool:
+    """Whether a value has more parts than that."""
+    pending, parts = [value], 0
+    while pending and parts <= limit:
+        part = pending.pop()
+        inner = part.values() if is_object(part) else part if is_list(part) else ()
+        parts += 1 + len(inner)
+        pending += islice((one for one in inner if is_object(one) or is_list(one)), limit)
+    return parts > limit

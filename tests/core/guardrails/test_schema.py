@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import jsonschema_rs
 import pytest
 from hypothesis import given
 
 from forge_proxy.core.chat import Schema, ToolSpec
+from forge_proxy.core.guardrails import schema as schema_module
+from forge_proxy.core.guardrails.coerce import coerce_args
 from forge_proxy.core.guardrails.schema import (
+    Validator,
     compiled,
     faults_in,
     matches,
@@ -282,3 +286,113 @@ def test_no_schema_makes_the_check_raise(schema: dict[str, Json], value: Json) -
 
     assert isinstance(faults_in(whole, {"a": value, "b": value}), tuple)
     assert isinstance(surplus_in(whole, {"a": value, "b": value}), tuple)
+
+
+def overlapping(levels: int, keyword: str = "anyOf") -> JsonObject:
+    """A schema in which each level has the next one twice: 2^levels ways to the last."""
+    chain: dict[str, Json] = {
+        f"d{level}": {keyword: [{"$ref": f"#/$defs/d{level + 1}"}, {"$ref": f"#/$defs/d{level + 1}"}]}
+        for level in range(levels)
+    }
+    chain[f"d{levels}"] = {"type": "string"}
+    return {"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "required": ["a"], "$defs": chain}
+
+
+NODE: JsonObject = {
+    "type": "object",
+    "properties": {"a": {"$ref": "#/$defs/node"}},
+    "$defs": {
+        "node": {
+            "oneOf": [
+                {"type": "object", "properties": {"x": {"$ref": "#/$defs/node"}}, "required": ["x"]},
+                {"type": "object", "properties": {"x": {"$ref": "#/$defs/node"}, "y": {"type": "string"}}},
+                {"type": "string"},
+            ]
+        }
+    },
+}
+
+
+def nested(levels: int) -> JsonObject:
+    value: Json = 1
+    for _ in range(levels):
+        value = {"x": value}
+    return {"a": value}
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf"])
+def test_alternatives_that_multiply_are_not_tried(keyword: str) -> None:
+    schema = overlapping(60, keyword)  # 2^60 steps would not end
+
+    assert satisfies(schema, {"a": 1})
+    assert faults_in(schema, {"a": 1}) == ()
+    assert surplus_in(schema, {"a": 1}) == ()
+    assert coerce_args(schema, {"a": 1}) == ({"a": 1}, ())
+
+
+def test_alternatives_that_multiply_with_the_depth_of_a_value_are_not_tried() -> None:
+    assert satisfies(NODE, nested(60))
+    assert faults_in(NODE, nested(60)) == ()
+    assert not satisfies(NODE, nested(3))
+    assert faults_in(NODE, nested(1)) != ()
+
+
+def test_a_recursive_schema_whose_alternatives_exclude_each_other_is_checked_at_any_depth() -> None:
+    operators: list[Json] = [
+        {"type": "object", "properties": {key: {"$ref": "#/$defs/e"}}, "required": [key]}
+        for key in ("not", "all", "some")
+    ]
+    expression: JsonObject = {
+        "type": "object",
+        "properties": {"where": {"$ref": "#/$defs/e"}},
+        "$defs": {"e": {"anyOf": [*operators, {"type": "string"}]}},
+    }
+    right: Json = "a"
+    wrong: Json = 7
+    for _ in range(30):
+        right, wrong = {"not": right}, {"not": wrong}
+
+    assert satisfies(expression, {"where": right})
+    assert not satisfies(expression, {"where": wrong})
+
+
+def test_of_very_much_that_is_wrong_the_first_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema: JsonObject = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}}
+    items: list[Json] = ["x"] * 150_000
+    args: JsonObject = {"a": items}
+    known = compiled(schema)
+    assert known
+    monkeypatch.setattr(known, "whole", NeverLists(known.whole))
+
+    assert faults_in(schema, args) == ('`a[0]`: expected integer, got "x"',)
+
+
+class NeverLists:
+    """A compiled schema that is never asked for all that is wrong."""
+
+    def __init__(self, inner: Validator) -> None:
+        self._inner = inner
+
+    def is_valid(self, instance: Json) -> bool:
+        return self._inner.is_valid(instance)
+
+    def validate(self, instance: Json) -> None:
+        self._inner.validate(instance)
+
+    def iter_errors(self, instance: Json) -> list[jsonschema_rs.ValidationError]:
+        raise AssertionError("all faults are listed")
+
+
+def test_a_schema_of_megabytes_is_not_compiled() -> None:
+    options: list[Json] = [*map(str, range(250_000))]
+
+    assert compiled({"type": "object", "properties": {"a": {"enum": options}}}) is None
+
+
+def test_of_very_many_tools_only_the_first_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Schema] = []
+    monkeypatch.setattr(schema_module, "validator", seen.append)
+
+    uncheckable(ToolSpec(f"t{number}", {"title": str(number)}) for number in range(30_000))
+
+    assert len(seen) == 1_000

@@ -1,0 +1,193 @@
+"""How many steps the check of a value against a JSON Schema may take: alternatives inside alternatives multiply.
+
+Called by `schema` before a value is checked. The steps are counted without checking, each part of the schema once for
+each part of the value, so that to count them is cheap where to check the value is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import unquote
+
+from forge_proxy.core.jsontypes import Json, is_list, is_object
+
+ENDLESS = 10**9
+"""More steps than anybody waits for."""
+_MAX_VISITS = 20_000
+"""Pairs of a schema and a value that are counted: some 20 ms of work."""
+_DEPTH = 40
+_IN_PLACE = ("not", "if", "then", "else")
+_IN_PLACE_LISTS = ("anyOf", "oneOf", "allOf")
+_OF_ANY_MEMBER = ("additionalProperties", "unevaluatedProperties", "propertyNames")
+_OF_ANY_ITEM = ("additionalItems", "unevaluatedItems", "contains")
+
+
+class _TooMany(Exception):
+    """Too much to count; never leaves this module."""
+
+
+class SchemaCost:
+    """Counts the steps of one schema."""
+
+    def __init__(self, root: Json) -> None:
+        self._root = root
+        self._named: dict[str, Json] | None = None
+        self.has_unions = False
+        """Whether the schema has alternatives, as far as was looked."""
+        self.of_path = self._count_path()
+        """Steps for one path from the top of any value to a part of it; `ENDLESS` for more than can be counted."""
+
+    def of_value(self, value: Json) -> int:
+        """Steps for this value at most; `ENDLESS` for more than can be counted."""
+        try:
+            return _Count(self).of(self._root, value)
+        except (_TooMany, RecursionError):
+            return ENDLESS
+
+    def in_place(self, schema: dict[str, Json]) -> Iterator[Json]:
+        """The schemas that are applied to the same value. Raises `_TooMany` for a reference that leads nowhere."""
+        for key in _IN_PLACE:
+            if key in schema:
+                yield schema[key]
+        for key in _IN_PLACE_LISTS:
+            if is_list(several := schema.get(key)):
+                self.has_unions = self.has_unions or key != "allOf"
+                yield from several
+        if is_object(dependent := schema.get("dependentSchemas") or schema.get("dependencies")):
+            yield from dependent.values()
+        for key in ("$ref", "$dynamicRef", "$recursiveRef"):
+            if isinstance(reference := schema.get(key), str):
+                yield self._resolve(reference)
+
+    def _count_path(self) -> int:
+        try:
+            return _PathCount(self).of(self._root, _DEPTH)
+        except (_TooMany, RecursionError):
+            return ENDLESS
+
+    def _resolve(self, reference: str) -> Json:
+        if reference in ("#", ""):
+            return self._root
+        if not reference.startswith("#/"):
+            if self._named is None:
+                self._named = dict(_names_in(self._root))
+            if reference not in self._named:
+                raise _TooMany
+            return self._named[reference]
+        found = self._root
+        for step in unquote(reference[2:]).split("/"):
+            name = step.replace("~1", "/").replace("~0", "~")
+            if is_object(found) and name in found:
+                found = found[name]
+            elif is_list(found) and name.isdecimal() and len(name) < 6 and int(name) < len(found):
+                found = found[int(name)]
+            else:
+                raise _TooMany
+        return found
+
+
+class _Visits:
+    """Counts what is counted, up to a limit."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_VISITS
+
+    def take(self) -> None:
+        """One more. Raises `_TooMany`."""
+        self._left -= 1
+        if self._left < 0:
+            raise _TooMany
+
+
+class _PathCount:
+    """Counts the steps along the path that takes the most."""
+
+    def __init__(self, cost: SchemaCost) -> None:
+        self._cost = cost
+        self._visits = _Visits()
+        self._known: dict[tuple[int, int], int] = {}
+
+    def of(self, schema: Json, depth: int) -> int:
+        """Steps below this schema, in a value with so many levels."""
+        if not is_object(schema) or depth == 0:
+            return 1
+        key = (id(schema), depth)
+        if key in self._known:
+            return self._known[key]
+        self._visits.take()
+        self._known[key] = 1  # for where it is met inside itself
+        steps = 1 + sum(self.of(inner, depth) for inner in self._cost.in_place(schema))
+        for group in _parts(schema):
+            steps += max((self.of(inner, depth - 1) for inner in group), default=0)
+        self._known[key] = min(steps, ENDLESS)
+        return self._known[key]
+
+
+class _Count:
+    """Counts the steps for one value."""
+
+    def __init__(self, cost: SchemaCost) -> None:
+        self._cost = cost
+        self._visits = _Visits()
+        self._known: dict[tuple[int, int], int] = {}
+
+    def of(self, schema: Json, value: Json) -> int:
+        """Steps for this value and all that is inside it."""
+        if not is_object(schema):
+            return 1
+        key = (id(schema), id(value))
+        if key in self._known:
+            return self._known[key]
+        self._visits.take()
+        self._known[key] = 1
+        steps = 1 + sum(self.of(inner, value) for inner in self._cost.in_place(schema))
+        if is_object(value):
+            steps += self._of_members(schema, value)
+        elif is_list(value):
+            steps += self._of_items(schema, value)
+        self._known[key] = min(steps, ENDLESS)
+        return self._known[key]
+
+    def _of_members(self, schema: dict[str, Json], value: dict[str, Json]) -> int:
+        described = schema.get("properties")
+        patterns = schema.get("patternProperties")
+        anywhere = [schema[key] for key in _OF_ANY_MEMBER if key in schema]
+        anywhere += patterns.values() if is_object(patterns) else ()
+        steps = 0
+        for name, part in value.items():
+            if is_object(described) and name in described:
+                steps += self.of(described[name], part)
+            steps += sum(self.of(inner, part) for inner in anywhere)
+        return steps
+
+    def _of_items(self, schema: dict[str, Json], value: list[Json]) -> int:
+        items = schema.get("items")
+        first = items if is_list(items) else schema.get("prefixItems")
+        rest = [schema[key] for key in _OF_ANY_ITEM if key in schema] + ([] if is_list(items) else [items])
+        steps = sum(self.of(inner, part) for inner, part in zip(first, value, strict=False)) if is_list(first) else 0
+        return steps + sum(self.of(inner, part) for inner in rest for part in value)
+
+
+def _parts(schema: dict[str, Json]) -> Iterator[list[Json]]:
+    """The schemas of the parts of a value, those together of which one part meets one."""
+    for key in ("properties", "patternProperties"):
+        if is_object(members := schema.get(key)):
+            yield [*members.values()]
+    for key in ("items", "prefixItems"):
+        yield [*several] if is_list(several := schema.get(key)) else [several]
+    for key in (*_OF_ANY_MEMBER, *_OF_ANY_ITEM):
+        yield [schema.get(key)]
+
+
+def _names_in(root: Json) -> Iterator[tuple[str, Json]]:
+    """The parts of the schema that have a name of their own, by what refers to them."""
+    pending = [root]
+    while pending:
+        part = pending.pop()
+        if is_object(part):
+            for key, mark in (("$anchor", "#"), ("$dynamicAnchor", "#"), ("$id", ""), ("id", "")):
+                if isinstance(name := part.get(key), str):
+                    yield f"{mark}{name}", part
+            pending += part.values()
+        elif is_list(part):
+            pending += part

@@ -1,0 +1,54 @@
+"""A guardrail that does not work with the installed libraries is found at start-up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from forge_proxy.core.bounded_cache import BoundedCache
+from forge_proxy.core.errors import GuardrailsBroken
+from forge_proxy.core.guardrails import schema as schema_module
+from forge_proxy.core.guardrails.schema import Compiled
+from forge_proxy.core.guardrails.self_check import check_guardrails
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_compiled_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema_module, "_cache", BoundedCache[str, Compiled | None](0))
+
+
+def test_the_installed_libraries_work() -> None:
+    check_guardrails()
+
+
+def test_a_library_without_a_needed_option_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def validator_for(schema: object, **options: object) -> None:
+        raise TypeError("validator_for() got an unexpected keyword argument 'offline'")
+
+    monkeypatch.setattr(jsonschema_rs, "validator_for", validator_for)
+
+    with pytest.raises(GuardrailsBroken, match="offline") as raised:
+        check_guardrails()
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_a_library_that_says_the_same_of_every_call_is_found(answer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Same:
+        def is_valid(self, instance: object) -> bool:
+            return answer
+
+        def validate(self, instance: object) -> None: ...
+
+        def iter_errors(self, instance: object) -> list[Any]:
+            return []
+
+    def validator_for(schema: object, **options: object) -> Same:
+        return Same()
+
+    monkeypatch.setattr(jsonschema_rs, "validator_for", validator_for)
+
+    with pytest.raises(GuardrailsBroken):
+        check_guardrails()
