@@ -9,7 +9,6 @@ import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -73,15 +72,18 @@ def abort(proxy: Process, number: int) -> None:
             connection.recv(1)
 
 
+def abort_all(pool: ThreadPoolExecutor, proxy: Process, count: int) -> None:
+    for leaving in [pool.submit(abort, proxy, number) for number in range(count)]:
+        leaving.result()
+
+
 def test_two_thousand_aborted_requests_leave_nothing_behind() -> None:
     with model_server(slots=8) as server, daemon("--backend-url", server.url) as proxy, ThreadPoolExecutor(16) as pool:
-        for _ in pool.map(partial(abort, proxy), range(200)):  # what is loaded and kept once
-            pass
+        abort_all(pool, proxy, 200)  # what is loaded once is kept
         until(lambda: busy(proxy) == (0, 0), "no request is left")
         before = descriptors(proxy.pid), megabytes(proxy.pid)
 
-        for _ in pool.map(partial(abort, proxy), range(ABORTED)):
-            pass
+        abort_all(pool, proxy, ABORTED)
 
         until(lambda: busy(proxy) == (0, 0), "no request is left")
         until(lambda: descriptors(proxy.pid) <= before[0] + 8, "the connections are closed")

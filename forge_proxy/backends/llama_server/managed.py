@@ -9,7 +9,7 @@ from forge_proxy.backends.llama_server.manager import ServerManager
 from forge_proxy.backends.llama_server.run import Run
 from forge_proxy.backends.llama_server.status import COMING
 from forge_proxy.core.chat import ModelCall, ModelCard, window_of
-from forge_proxy.core.errors import BackendError, BackendFault, BackendLost, BackendNotReady
+from forge_proxy.core.errors import BackendError, BackendFault, BackendLost, BackendNotReady, BackendTimeout
 from forge_proxy.core.health import Health
 from forge_proxy.core.stream import Chunk
 
@@ -107,7 +107,7 @@ async def _raise_if_lost(run: Run, fault: BackendFault) -> None:
     if isinstance(fault, BackendError):
         if fault.status < 500 or not (run.halting or run.process.has_ended):
             return
-    elif not await run.is_over():
+    elif not await run.is_over(silent=isinstance(fault, BackendTimeout)):
         return
     cause = "it was stopped" if run.halting else run.process.end_in_words(loading=False)
     raise BackendLost(fault.url, cause, _COME_AGAIN) from fault

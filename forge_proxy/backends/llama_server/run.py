@@ -52,9 +52,11 @@ class Run:
     halting: bool = field(default=False)
     """Whether it is being stopped by us."""
 
-    async def is_over(self) -> bool:
-        """Whether it has ended; asked when a connection to it broke, or was silent for too long. One that hangs is
-        killed, to be started again as after a crash: it would keep each request waiting as long as this one.
+    async def is_over(self, *, silent: bool = False) -> bool:
+        """Whether it has ended; asked when a connection to it broke.
+
+        One that was `silent` for as long as is allowed, and does not tell its health either, hangs. It is killed, to be
+        started again as after a crash: it would keep each request waiting as long as this one.
         """
         if self.halting:
             return True
@@ -62,7 +64,7 @@ class Run:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_NOTICED_WITHIN):
                     await self.process.ended()
-            if not self.process.has_ended and (await self.server.health()).status == "down":
+            if silent and not self.process.has_ended and (await self.server.health()).status == "down":
                 await self.process.kill("it answered nothing any more and was killed")
         return self.process.has_ended
 
