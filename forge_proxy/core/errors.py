@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,12 +63,15 @@ class Overloaded(ForgeError):
         return str(self)
 
 
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
+
+
 class BackendFault(ForgeError):
-    """The model server, or the way to it, failed. `url` names the server."""
+    """The model server, or the way to it, failed. `url` names the server. User and password of a URL are removed."""
 
     def __init__(self, message: str, *, url: str) -> None:
-        super().__init__(message)
-        self.url = url
+        super().__init__(_CREDENTIALS.sub("", message))
+        self.url = _CREDENTIALS.sub("", url)
 
     @property
     def summary(self) -> str:
