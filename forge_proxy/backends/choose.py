@@ -14,7 +14,7 @@ from forge_proxy.backends.http import HttpClient
 from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.model_file import model_fault
 from forge_proxy.backends.llama_server.programs import TINY_MODEL, embedded, find_program, launch_spec
-from forge_proxy.backends.probe import LLAMA_SERVER, OLLAMA, find_server, identify
+from forge_proxy.backends.probe import LLAMA_SERVER, OLLAMA, ServerKind, find_server, identify
 
 _URLS: dict[Kind, str] = {
     "llama-server": LLAMA_SERVER,
@@ -87,9 +87,10 @@ def _with_test_model(config: BackendConfig, because: str) -> Choice:
 
 
 async def _at_url(config: BackendConfig, url: str, http: HttpClient) -> Choice:
-    if config.kind is not None:
-        return Choice(config.kind, "its URL is named", url=url)
     kind = await identify(url, http)
+    if config.kind is not None and kind != "forge-proxy":
+        _refuse_other_kind(config.kind, kind, url)
+        return Choice(config.kind, "its URL is named", url=url)
     if kind == "forge-proxy":
         raise BackendChoiceError(
             f"backend.url {without_credentials(url)} is a forge-proxy itself; name the model server behind it"
@@ -101,6 +102,16 @@ async def _at_url(config: BackendConfig, url: str, http: HttpClient) -> Choice:
             url=url,
         )
     return Choice(kind, f"its URL is named and {kind} answers there", url=url)
+
+
+def _refuse_other_kind(named: Kind, found: ServerKind | None, url: str) -> None:
+    """Raise `BackendChoiceError` if another kind of server answers than the one that is named."""
+    told_apart = ("llama-server", "ollama")
+    if named in told_apart and found in told_apart and found != named:
+        raise BackendChoiceError(
+            f"backend.kind is {named}, but a server of kind {found} answers at {without_credentials(url)}; "
+            f"use --backend {found}"
+        )
 
 
 def refuse_contradictions(config: BackendConfig, models: Mapping[str, ModelEntry] = _NO_MODELS) -> None:

@@ -42,6 +42,25 @@ def _read_off(value: object) -> object:
 Kind = Literal["embedded", "openai", "llama-server", "llamafile", "ollama", "anthropic"]
 
 
+_INSTEAD: dict[str, Kind] = {
+    **dict.fromkeys(("vllm", "sglang", "lmstudio", "lm-studio", "litellm", "localai", "tgi", "openrouter"), "openai"),
+    **dict.fromkeys(("llama.cpp", "llamacpp", "llama-cpp", "llama_server"), "llama-server"),
+    "claude": "anthropic",
+}
+
+
+def hint_kind(name: str) -> str:
+    """What to write for a server that is no kind of its own; empty if it is not known."""
+    instead = _INSTEAD.get(name.lower())
+    return f"{name} is not a kind of backend; use {instead}" if instead else ""
+
+
+def _check_kind(kind: object) -> object:
+    if isinstance(kind, str) and (hint := hint_kind(kind)):
+        raise ValueError(hint)
+    return kind
+
+
 def _check_extra(extra: list[str]) -> list[str]:
     refuse_our_flags(extra)
     return extra
@@ -163,7 +182,7 @@ class BackendConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Kind | None = Field(
+    kind: Annotated[Kind | None, BeforeValidator(_check_kind)] = Field(
         default=None, description="Its kind; found out when a url, gguf or model is named without it."
     )
     url: Annotated[str, AfterValidator(_check_url)] | None = Field(

@@ -26,6 +26,7 @@ from forge_proxy.cli.options import (
     LlamaServer,
     Model,
     Port,
+    read_settings,
     said_by,
     settings_file,
 )
@@ -33,7 +34,7 @@ from forge_proxy.cli.rescue import Finish, InputError
 from forge_proxy.cli.runs import runs as run_commands
 from forge_proxy.cli.stop import stop
 from forge_proxy.core.errors import ForgeError
-from forge_proxy.settings import SettingsError, load, set_by_file
+from forge_proxy.settings import SettingsError, set_by_file
 from forge_proxy.telemetry.hangup import prepare_hangup
 
 FAILED = 1
@@ -85,7 +86,7 @@ def serve(
     file = settings_file(config)
     said = said_by(host, port, backend, backend_url, gguf, model, llama_server, ctx)
     try:
-        daemon.run(lambda: load(file, said), hangup, file)
+        daemon.run(lambda: read_settings(file, said), hangup, file)
     except BackendChoiceError as error:
         if set_by_file(file, said, "backend"):
             raise SettingsError(f"{file}: {error}") from error
@@ -93,6 +94,14 @@ def serve(
 
 
 app.command()(stop)
+
+
+@app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def start() -> None:
+    """A word that other daemons have for it."""
+    raise InputError("no such command: start; run the daemon with `forge-proxy serve`")
+
+
 add_admin_commands(app)
 app.add_typer(config_commands)
 app.add_typer(run_commands)
@@ -119,7 +128,7 @@ def check(
 
     said = said_by(host, port, backend, backend_url, gguf, model, llama_server, ctx)
     tests = model is not None if self_test is None else self_test
-    if not run_check(load(settings_file(config), said), self_test=tests):
+    if not run_check(read_settings(settings_file(config), said), self_test=tests):
         raise typer.Exit(FAILED)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
-from forge_proxy.backends.config import Kind
+from forge_proxy.backends.config import BackendChoiceError, Kind, hint_kind
+from forge_proxy.settings import Settings, load
 from forge_proxy.settings.file import find_file
 
 ConfigFile = Annotated[
@@ -21,8 +22,23 @@ ConfigFile = Annotated[
 ]
 Host = Annotated[str | None, typer.Option("--host", help="Address to listen on (127.0.0.1).")]
 Port = Annotated[int | None, typer.Option("--port", help="Port to listen on (8081).")]
+
+
+def _read_kind(word: str) -> str:
+    kinds = get_args(Kind)
+    if word not in kinds:
+        raise typer.BadParameter(hint_kind(word) or f"{word!r} is not one of {', '.join(kinds)}")
+    return word
+
+
 BackendKind = Annotated[
-    Kind | None, typer.Option("--backend", help="Kind of model server; 'openai' is any compatible one.")
+    Kind | None,
+    typer.Option(
+        "--backend",
+        parser=_read_kind,
+        metavar=f"[{'|'.join(get_args(Kind))}]",
+        help="Kind of model server; 'openai' is any compatible one.",
+    ),
 ]
 BackendUrl = Annotated[str | None, typer.Option("--backend-url", help="Base URL of a running model server.")]
 Gguf = Annotated[Path | None, typer.Option("--gguf", help="Model file, for a server that is started for it.")]
@@ -39,6 +55,17 @@ Model = Annotated[
 def settings_file(named: Path | None) -> Path | None:
     """The settings file that counts: the named one, or the one that is found."""
     return find_file(named, os.environ)
+
+
+def read_settings(file: Path | None, said: dict[str, Any]) -> Settings:
+    """`load`, which refuses an option that means nothing to the backend that the file names. Raises like `said_by`."""
+    settings = load(file, said)
+    if "context" in said.get("backend", {}).get("llama_server", {}) and settings.backend.url is not None:
+        raise BackendChoiceError(
+            "--ctx is for a llama.cpp server that forge-proxy starts, and the file names a running one, "
+            "which has its window: backend.url"
+        )
+    return settings
 
 
 def said_by(
@@ -59,6 +86,10 @@ def said_by(
         backend = {**replaced, **({"model": model} if model is not None else {})}
     else:
         backend = {"model": model} if model is not None else {}
+    if context is not None and (url is not None or kind in ("openai", "ollama", "anthropic")):
+        raise BackendChoiceError(
+            "--ctx is for a llama.cpp server that forge-proxy starts (--gguf); one that runs already has its window"
+        )
     ours = {"binary": llama_server, "context": context}
     if started := {key: value for key, value in ours.items() if value is not None}:
         backend["llama_server"] = started

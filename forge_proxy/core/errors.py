@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -76,15 +77,18 @@ class Overloaded(ForgeError):
         return str(self)
 
 
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
+
+
 class BackendFault(ForgeError):
-    """The model server, or the way to it, failed. `url` names the server."""
+    """The model server, or the way to it, failed. `url` names the server. User and password of a URL are removed."""
 
     is_passing: bool = False
     """Whether the same request, sent again at once, may well be answered: the response was lost on its way."""
 
     def __init__(self, message: str, *, url: str) -> None:
-        super().__init__(message)
-        self.url = url
+        super().__init__(_CREDENTIALS.sub("", message))
+        self.url = _CREDENTIALS.sub("", url)
 
     @property
     def summary(self) -> str:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.manager import ServerManager
+from forge_proxy.backends.llama_server.status import describe_stopped
 from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.errors import BackendDown, UnknownModel
 from forge_proxy.daemon.own_server import OwnServer
@@ -42,7 +43,7 @@ class CatalogServer(OwnServer):
         """Serve this model, inside of an exchange. Raises `BackendFault`, with the one before served on if possible."""
         if self._is_stopped:
             kind = self._specs[model].program.kind
-            raise BackendDown(kind, f"{kind} has been stopped")
+            raise BackendDown(kind, describe_stopped(kind))
         try:
             await self._fit(model, lambda tokens: self._ensure(model, tokens))
         finally:

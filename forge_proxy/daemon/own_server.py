@@ -66,7 +66,8 @@ class OwnServer:
         """Somebody wants it stopped. Raises `BackendDown`."""
         now = self._manager.status()
         if now.state == "stopped":
-            raise BackendDown(now.spec.program.kind, f"{now.spec.program.kind} has been stopped; start it first")
+            kind = now.spec.program.kind
+            raise BackendDown(kind, llama.describe_stopped(kind))
 
     async def _exchange(self, work: Callable[[], Awaitable[object]]) -> None:
         await self._switching.switch(work, drain_seconds=self._drain)

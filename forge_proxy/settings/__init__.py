@@ -208,6 +208,8 @@ def _in_words(error: Any, expanded: Mapping[str, str] = _NOTHING) -> str:  # pyd
     if error["type"] == "model_type":
         return f"{path}: expected a section with settings in it"
     fault = f"{path}: {error['msg'].removeprefix('Value error, ')}"
+    if error["type"] in ("bool_parsing", "bool_type"):
+        fault = f"{path}: expected on or off"
     if path in expanded:
         return f"{fault} (the value of ${{env.{expanded[path]}}})"
     is_shown = error["type"].startswith(_SHOWN_TYPES) and _SHOWN.fullmatch(str(error["input"]))

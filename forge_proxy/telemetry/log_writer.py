@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-_LIMIT = 4 * 1024 * 1024
+LIMIT = 4 * 1024 * 1024
 """Bytes of lines that wait: some 15,000 requests."""
 _CLOSE_SECONDS = 2.0
 
@@ -19,7 +19,7 @@ _CLOSE_SECONDS = 2.0
 class LogWriter:
     """The queue and its thread. `describe_dropped` renders the line that reports how many lines were dropped."""
 
-    def __init__(self, descriptor: int, describe_dropped: Callable[[int], bytes], limit: int = _LIMIT) -> None:
+    def __init__(self, descriptor: int, describe_dropped: Callable[[int], bytes], limit: int = LIMIT) -> None:
         self._descriptor = descriptor
         self._describe_dropped = describe_dropped
         self._limit = limit

@@ -44,3 +44,8 @@ def test_docker_waits_longer_for_a_proxy_than_it_drains(name: str) -> None:
 def test_what_a_proxy_keeps_outlives_its_container(name: str) -> None:
     assert "state:/state/forge-proxy" in SERVICES[name]["volumes"]
     assert SERVICES[name]["read_only"]
+
+
+@pytest.mark.parametrize("name", [name for name, one in SERVICES.items() if "/models/" in str(one.get("command"))])
+def test_what_needs_a_model_file_is_not_restarted_for_ever_without_it(name: str) -> None:
+    assert SERVICES[name]["restart"] == "on-failure:5"

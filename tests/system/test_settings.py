@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 
 from forge_proxy import __version__
 from forge_proxy.api.server import address
-from tests.fakes.processes import Ended, closed_port, command, daemon, model_server
+from forge_proxy.backends.llama_server.programs import TINY_MODEL
+from tests.fakes.processes import Ended, closed_port, command, daemon, model_server, ollama_server
 
 
 def faults(ended: Ended) -> list[str]:
@@ -41,6 +43,8 @@ def written(folder: Path, text: str) -> str:
         ("backend: embedded", "backend: expected a section with settings in it"),
         ("backend: {kind: lama-server}", "backend.kind: "),
         ("backend: {slots: many}", "backend.slots: "),
+        ("backend: {kind: vllm}", "backend.kind: vllm is not a kind of backend; use openai"),
+        ("guardrails: {enabled: {rescue: of}}", "guardrails.enabled.rescue: expected on or off (got 'of')"),
         ("backend: {slots: 0}", "backend.slots: "),
         ("backend: {url: 'localhost:8080'}", "backend.url: expected a URL such as http://127.0.0.1:8080"),
         ("just words", "expected sections such as 'server:'"),
@@ -150,6 +154,8 @@ def test_a_wrong_variable_is_named(variable: str, value: str, said: str) -> None
         (["--backend", "openai"], "needs --backend-url"),
         (["--backend", "anthropic"], "needs backend.api_key"),
         (["--port", "70000"], "server.port"),
+        (["--ctx", "4096", "--backend-url", "http://127.0.0.1:9"], "--ctx is for a llama.cpp server that forge-proxy"),
+        (["--gguf", str(TINY_MODEL), "--llama-server", "/bin/ls"], "/bin/ls is no llama-server: it says 'ls"),
         (["--backend-url", "localhost:8080"], "backend.url: expected a URL such as http://127.0.0.1:8080"),
         (["--backend-url", "http://127.0.0.1:80800"], "backend.url: expected a URL such as http://127.0.0.1:8080"),
     ],
@@ -164,7 +170,12 @@ def test_wrong_or_contradicting_options_are_said_so(options: list[str], said: st
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [(["--backend", "lama"], "'lama'"), (["--port", "many"], "--port"), (["--prot", "1"], "--prot")],
+    [
+        (["--backend", "vllm"], "vllm is not a kind of backend; use openai"),
+        (["--backend", "lama"], "'lama'"),
+        (["--port", "many"], "--port"),
+        (["--prot", "1"], "--prot"),
+    ],
 )
 def test_an_option_that_cannot_be_read_is_named(options: list[str], said: str) -> None:
     ended = command("serve", *options)
@@ -300,3 +311,53 @@ def test_the_whole_endpoint_is_taken_for_the_base_url() -> None:
 
     assert ended.code == 1
     assert "is a forge-proxy itself" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("yaml", "said"),
+    [
+        ("server: {api_keys_file: none.txt}", "server.api_keys_file none.txt: No such file or directory"),
+        ("server: {admin_keys_file: none.txt}", "server.admin_keys_file none.txt: No such file or directory"),
+        ("server: {host: 0.0.0.0}", "server.host 0.0.0.0 is reached by other machines, and callers need no key"),
+        ("backend: {kind: openai}", "the openai backend needs --backend-url"),
+        ("server: {port: 0, port: 1}", "line 1, column 19: port is set twice"),
+        ("server: {api_keys: ['${KEY}']}", "server.api_keys.0: ${KEY} is not expanded here; write ${env.KEY}"),
+        ("server: {api_keys: ['${env.NO_KEY}']}", "server.api_keys.0: the environment variable NO_KEY is not set"),
+    ],
+)
+def test_what_serve_refuses_config_check_refuses_in_the_same_words(tmp_path: Path, yaml: str, said: str) -> None:
+    file = written(tmp_path, yaml)
+
+    served, checked = command("serve", "--config", file), command("config", "check", "--config", file)
+
+    assert (served.code, checked.code) == (2, 2)
+    assert said in served.err
+    assert faults(checked)[0].removeprefix(f"{file}: ") == faults(served)[0].removeprefix(f"{file}: ")
+
+
+def test_the_file_that_the_environment_names_is_read_and_logged(tmp_path: Path) -> None:
+    file = written(tmp_path, "server: {drain_seconds: 3}")
+    with model_server() as server, daemon("--backend-url", server.url, env={"FORGE_PROXY_CONFIG": file}) as process:
+        told = process.wait_for("settings")
+        process.send_signal(signal.SIGTERM)
+        stopping = process.wait_for("stopping")
+
+    assert told["file"] == file
+    assert stopping["answers_may_take"] == 3
+
+
+def test_another_kind_than_the_one_that_answers_is_refused() -> None:
+    with ollama_server("qwen3") as server:
+        ended = command("serve", "--port", "0", "--backend", "llama-server", "--backend-url", server.url)
+
+    assert ended.code == 2
+    (fault,) = faults(ended)
+    assert fault == (
+        f"backend.kind is llama-server, but a server of kind ollama answers at {server.url}; use --backend ollama"
+    )
+
+
+def test_start_is_answered_with_serve() -> None:
+    ended = command("start", "--port", "0")
+
+    assert (ended.code, faults(ended)) == (2, ["no such command: start; run the daemon with `forge-proxy serve`"])

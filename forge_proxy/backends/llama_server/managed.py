@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from forge_proxy.backends.llama_server.manager import ServerManager
 from forge_proxy.backends.llama_server.run import Run
-from forge_proxy.backends.llama_server.status import COMING
+from forge_proxy.backends.llama_server.status import COMING, describe_stopped
 from forge_proxy.core.chat import ModelCall, ModelCard, window_of
 from forge_proxy.core.errors import BackendError, BackendFault, BackendLost, BackendNotReady, BackendTimeout
 from forge_proxy.core.health import Health
@@ -95,7 +95,7 @@ class ManagedLlama:
         if status.state == "asleep":
             return Health("ok", "asleep; the next request wakes it")
         if status.state == "stopped":
-            return Health("down", f"{status.spec.program.kind} has been stopped")
+            return Health("down", describe_stopped(status.spec.program.kind))
         return Health("down", status.last_error or status.state)
 
     def _refuse_other(self, run: Run, call: ModelCall) -> None:

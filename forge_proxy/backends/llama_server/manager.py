@@ -19,7 +19,7 @@ from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.orders import Done, Overruled, SwitchFailed, Verb
 from forge_proxy.backends.llama_server.owner import Owner
 from forge_proxy.backends.llama_server.run import Run
-from forge_proxy.backends.llama_server.status import ServerStatus
+from forge_proxy.backends.llama_server.status import ServerStatus, describe_stopped
 from forge_proxy.core.errors import BackendDown, BackendNotReady
 from forge_proxy.engine.ports import Clock, Observer
 
@@ -113,7 +113,7 @@ class ServerManager:
             case "asleep":
                 raise BackendDown(name, f"{name} is asleep")
             case "stopped":
-                raise BackendDown(name, f"{name} has been stopped")
+                raise BackendDown(name, describe_stopped(name))
             case "failed" | "crash-loop":
                 raise BackendDown(name, status.last_error or "")
             case "starting" | "loading" | "draining":

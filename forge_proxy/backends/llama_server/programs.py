@@ -27,6 +27,7 @@ def find_program(config: BackendConfig, model: Path) -> tuple[Program, str]:
     kind, named = config.kind, config.llama_server.binary
     if named is not None:
         path = _named(named)
+        _refuse_other_program(path)
         found: ProgramKind = "llamafile" if kind == "llamafile" or _is_llamafile(path) else "llama-server"
         return _program(found, path), f"a model file is named, and its server: {path}"
     if kind in (None, "llama-server") and (on_path := shutil.which("llama-server")):
@@ -83,6 +84,14 @@ def _named(named: Path) -> Path:
     raise BackendChoiceError(f"backend.llama_server.binary {named} {why}")
 
 
+def _refuse_other_program(path: Path) -> None:
+    """Raise `BackendChoiceError` if a program says what it is, and that is no llama.cpp."""
+    said = _said_version((str(path),)) if not _is_llamafile(path) else b""
+    if said and not re.search(rb"version: \d|llama|build", said, re.IGNORECASE):
+        first = said.splitlines()[0].decode("utf-8", "replace")[:80]
+        raise BackendChoiceError(f"backend.llama_server.binary {path} is no llama-server: it says {first!r}")
+
+
 def _llamafile_beside(model: Path) -> Path | None:
     beside = sorted(path for path in model.absolute().parent.glob("*llamafile*") if path.suffix != ".gguf")
     return next((path for path in beside if path.is_file() and os.access(path, os.X_OK)), None)
@@ -102,6 +111,12 @@ def _program(kind: ProgramKind, path: Path) -> Program:
 
 def _version(command: tuple[str, ...]) -> tuple[int, ...]:
     """What a llamafile says it is; empty where it does not say."""
+    found = re.search(rb"v?(\d+)\.(\d+)(?:\.(\d+))?", _said_version(command))
+    return tuple(int(part) for part in found.groups(b"0")) if found else ()
+
+
+def _said_version(command: tuple[str, ...]) -> bytes:
+    """What a program prints for `--version`; empty if it cannot be run or does not end."""
     try:
         said = subprocess.run(  # noqa: S603  # named by the user, or beside his model
             [*command, "--version"],
@@ -111,6 +126,5 @@ def _version(command: tuple[str, ...]) -> tuple[int, ...]:
             stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return ()
-    found = re.search(rb"v?(\d+)\.(\d+)(?:\.(\d+))?", said.stdout + said.stderr)
-    return tuple(int(part) for part in found.groups(b"0")) if found else ()
+        return b""
+    return said.stdout + said.stderr

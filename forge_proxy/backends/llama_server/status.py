@@ -12,6 +12,11 @@ COMING: frozenset[State] = frozenset({"starting", "loading", "draining"})
 """States that end by themselves: a request waits."""
 
 
+def describe_stopped(kind: str) -> str:
+    """Why a server that was stopped on purpose answers no request, and what to do."""
+    return f"{kind} has been stopped; start it with `forge-proxy backend start`"
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How a load gets on. `said` is the last line of its log; `read` and `resident` are bytes."""

@@ -1,0 +1,51 @@
+"""docs/operations.md: its examples work, and what it says of files and commands holds."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from forge_proxy.api.config import ServerConfig
+from forge_proxy.settings import load
+from forge_proxy.store.opening import open_store
+from forge_proxy.store.tables import METADATA
+from forge_proxy.telemetry import log_writer
+from tests.docs.guides import GUIDES, blocks
+
+TEXT = (GUIDES / "operations.md").read_text()
+
+
+def test_the_example_of_settings_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEAM_KEY", "sk-team")
+    monkeypatch.setenv("SERVER_KEY", "sk-server")
+    file = tmp_path / "config.yaml"
+    file.write_text(blocks(TEXT, "yaml")[0])
+
+    settings = load(file, {})
+
+    assert [key.get_secret_value() for key in settings.server.api_keys] == ["sk-team"]
+    assert settings.backend.api_key is not None
+    assert settings.backend.api_key.get_secret_value() == "sk-server"
+
+
+def test_the_numbers_are_those_of_the_code() -> None:
+    assert f"`server.drain_seconds` ({ServerConfig().drain_seconds})" in TEXT
+    assert f"up to {log_writer.LIMIT >> 20} MB of lines wait" in TEXT
+
+
+async def test_a_backup_of_an_open_store_is_a_whole_store(tmp_path: Path) -> None:
+    store = await open_store(f"sqlite+aiosqlite:///{tmp_path / 'runs.db'}")
+    with sqlite3.connect(tmp_path / "runs.db") as source, sqlite3.connect(tmp_path / "backup.db") as target:
+        source.backup(target)  # what `.backup` of the sqlite3 program does
+    source.close()
+    target.close()
+    await store.close()
+
+    restored = await open_store(f"sqlite+aiosqlite:///{tmp_path / 'backup.db'}")
+    await restored.close()
+    with sqlite3.connect(tmp_path / "backup.db") as copy:
+        tables = {name for (name,) in copy.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    copy.close()
+    assert set(METADATA.tables) <= tables
