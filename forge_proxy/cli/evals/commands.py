@@ -176,18 +176,23 @@ def report(
 
 @evals.command()
 def compare(
-    first: Annotated[str, typer.Argument(metavar="A", help="A results file, or a preset, model, surface or key.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="A preset, model, surface or key; or a results file.")],
     second: Annotated[str, typer.Argument(metavar="B", help="The same.")],
-    results: Annotated[Path, typer.Option("--results", help="Where the latter are looked for.")] = DEFAULT_FILE,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help=f"The results file that has the presets or models ({DEFAULT_FILE})."),
+    ] = None,
+    results: Annotated[Path | None, typer.Option("--results", help="The same as FILE.")] = None,
     surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,
     model: Models = None,
 ) -> None:  # fmt: skip
     """Compare two configurations run for run: differences with intervals, and McNemar's test."""
-    from forge_proxy.cli.evals.shown import presets_of, show_comparison
+    from forge_proxy.cli.evals.shown import presets_of, results_file, show_comparison
     from forge_proxy.evals.reports.lines import Choice
 
+    where = results_file((first, second), file, results) or DEFAULT_FILE
     choice = Choice(presets_of(ablation), surface or (), model or (), scenario or (), tags or (), partial=True)
-    show_comparison(first, second, results, choice)
+    show_comparison(first, second, where, choice)
 
 
 @evals.command("list")
