@@ -16,14 +16,14 @@ from forge_proxy.core.budget import LARGEST, SMALLEST
 from forge_proxy.core.guardrails.policy import SWITCHES
 from forge_proxy.core.jsontypes import Json, is_list, is_object
 
-Url = Annotated[str, typer.Option("--url", envvar="FORGE_PROXY_URL", help="Where the daemon is.")]
+Url = Annotated[str, typer.Option("--url", envvar="FORGE_PROXY_URL", help="Address of the daemon.")]
 Key = Annotated[
     str | None, typer.Option("--key", envvar="FORGE_PROXY_KEY", show_envvar=True, help="One of server.admin_keys.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the daemon's answer as JSON.")]
 
 # Of a command inside a group: what is not said there is said to the group, or by a variable.
-OwnUrl = Annotated[str | None, typer.Option("--url", help="Where the daemon is.")]
+OwnUrl = Annotated[str | None, typer.Option("--url", help="Address of the daemon.")]
 OwnKey = Annotated[str | None, typer.Option("--key", help="One of server.admin_keys.")]
 
 _WORDS: dict[str, Any] = {"on": True, "true": True, "off": False, "false": False}
@@ -53,7 +53,7 @@ def add_admin_commands(app: typer.Typer) -> None:
 
 
 def status(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> None:
-    """A running daemon at a glance: backend, budget, queue, guardrails, machine."""
+    """Show a running daemon: backend, budget, queue, guardrails, hardware."""
     said = Remote(url, key).admin("GET", "status")
     if json:
         show(said, as_json=True)
@@ -62,7 +62,7 @@ def status(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> Non
 
 
 def models(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> None:
-    """The models of a running daemon, each with its budget."""
+    """List the models of a running daemon, each with its budget."""
     said = Remote(url, key).admin("GET", "models")
     if json:
         show(said, as_json=True)
@@ -71,14 +71,14 @@ def models(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> Non
 
 
 def reload(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> None:
-    """Have a running daemon read its settings again."""
+    """Reload the settings of a running daemon."""
     show(Remote(url, key).admin("POST", "reload"), as_json=json)
 
 
-budget = typer.Typer(name="budget", help="How much context requests have; 'budget set forge-fast' changes it.")
+budget = typer.Typer(name="budget", help="The context budget of requests: show, set.")
 backend = typer.Typer(name="backend", help="The model server: show, start, stop, restart, model, logs.")
-compaction = typer.Typer(name="compaction", help="How long histories are shortened: show, set, preview.")
-guardrails = typer.Typer(name="guardrails", help="The guardrails; 'guardrails set rescue=off' changes them.")
+compaction = typer.Typer(name="compaction", help="How long histories are compacted: show, set, preview.")
+guardrails = typer.Typer(name="guardrails", help="The guardrails: show, set.")
 
 
 @budget.callback(invoke_without_command=True)
@@ -100,7 +100,7 @@ def _show(  # pyright: ignore[reportUnusedFunction]
 def _show_it(  # pyright: ignore[reportUnusedFunction]
     context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False
 ) -> None:
-    """How it is now; the same without a command."""
+    """Show the current values; the default command."""
     assert context.parent is not None  # noqa: S101  # it is in a group
     asked = asked_of(context, url, key, json)
     show(asked.remote.admin("GET", str(context.parent.info_name)), as_json=asked.as_json)
@@ -110,15 +110,15 @@ def _show_it(  # pyright: ignore[reportUnusedFunction]
 def set_budget(
     context: typer.Context,
     mode: Annotated[str, typer.Argument(help="backend, manual, forge-full or forge-fast.")],
-    tokens: Annotated[int | None, typer.Option("--tokens", help="With manual: how many.")] = None,
+    tokens: Annotated[int | None, typer.Option("--tokens", help="The number of tokens, with manual.")] = None,
     overflow: Annotated[
-        str | None, typer.Option("--overflow", help="What is over it: reject, forward or compact.")
+        str | None, typer.Option("--overflow", help="What to do with longer prompts: reject, forward or compact.")
     ] = None,
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,
 ) -> None:
-    """Switch to another budget; running answers end with the old one."""
+    """Switch to another budget; running requests finish with the old one."""
     asked = asked_of(context, url, key, json)
     change = {"mode": mode, "tokens": tokens, "overflow": overflow}
     body = {name: value for name, value in change.items() if value is not None}
@@ -127,19 +127,19 @@ def set_budget(
 
 @backend.command()
 def start(context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
-    """Start it."""
+    """Start the model server."""
     _do(asked_of(context, url, key, json), "start")
 
 
 @backend.command()
 def stop(context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
-    """Stop it, when the answers that are under way have ended."""
+    """Stop the model server once its running requests have finished."""
     _do(asked_of(context, url, key, json), "stop")
 
 
 @backend.command()
 def restart(context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
-    """Stop and start it; requests that come meanwhile wait."""
+    """Restart the model server; new requests wait meanwhile."""
     _do(asked_of(context, url, key, json), "restart")
 
 
@@ -158,12 +158,12 @@ def model(
 @backend.command()
 def logs(
     context: typer.Context,
-    lines: Annotated[int, typer.Option("--lines", "-n", help="How many.")] = 100,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="The number of lines.")] = 100,
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,
 ) -> None:
-    """What it wrote."""
+    """Show the latest log lines of the model server."""
     asked = asked_of(context, url, key, json)
     said = asked.remote.admin("GET", "backend/logs", lines=lines)
     if asked.as_json:
@@ -175,12 +175,12 @@ def logs(
 @guardrails.command("set")
 def set_guardrails(
     context: typer.Context,
-    changes: Annotated[list[str], typer.Argument(help="As rescue=off, max_retries=1 or text_answers=accept.")],
+    changes: Annotated[list[str], typer.Argument(help="Such as rescue=off, max_retries=1 or text_answers=accept.")],
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,
 ) -> None:
-    """Change some of them, from the next request on."""
+    """Change guardrails, from the next request on."""
     asked = asked_of(context, url, key, json)
     body: dict[str, Any] = {}
     for name, word in map(_change, changes):
@@ -195,12 +195,12 @@ def set_guardrails(
 @compaction.command("set")
 def set_compaction(
     context: typer.Context,
-    changes: Annotated[list[str], typer.Argument(help="As strategy=sliding, threshold=0.6 or keep_recent=3.")],
+    changes: Annotated[list[str], typer.Argument(help="Such as strategy=sliding, threshold=0.6 or keep_recent=3.")],
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,
 ) -> None:
-    """Change some of it, from the next request on."""
+    """Change the compaction, from the next request on."""
     asked = asked_of(context, url, key, json)
     policy = asked.remote.admin("GET", "compaction")["policy"]
     show(asked.remote.admin("PUT", "compaction", {**policy, **dict(map(_change, changes))}), as_json=asked.as_json)
@@ -209,15 +209,17 @@ def set_compaction(
 @compaction.command()
 def preview(
     context: typer.Context,
-    file: Annotated[typer.FileText, typer.Argument(help="A recorded request, or its messages; - is stdin.")],
+    file: Annotated[
+        typer.FileText, typer.Argument(help="JSON file with a chat completion request, or its messages; - is stdin.")
+    ],
     budget_tokens: Annotated[
-        int | None, typer.Option("--budget", min=SMALLEST, max=LARGEST, help="Tokens, in place of the model's.")
+        int | None, typer.Option("--budget", min=SMALLEST, max=LARGEST, help="Tokens, instead of the model's budget.")
     ] = None,
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,
 ) -> None:
-    """What each phase would cut of a history, and why."""
+    """Show what each phase of compaction would remove from a history, and why."""
     asked = asked_of(context, url, key, json)
     body = preview_body(file.read(), budget_tokens)
     said = asked.remote.admin("POST", "compaction/preview", body)

@@ -41,14 +41,19 @@ BackendKind = Annotated[
     ),
 ]
 BackendUrl = Annotated[str | None, typer.Option("--backend-url", help="Base URL of a running model server.")]
-Gguf = Annotated[Path | None, typer.Option("--gguf", help="Model file, for a server that is started for it.")]
-LlamaServer = Annotated[
-    Path | None, typer.Option("--llama-server", help="The llama-server or llamafile to start, if not the one found.")
+Gguf = Annotated[
+    Path | None, typer.Option("--gguf", help="Model file (GGUF); the daemon starts a model server for it.")
 ]
-Context = Annotated[int | None, typer.Option("--ctx", help="Tokens of context for each slot of a server of ours.")]
+LlamaServer = Annotated[
+    Path | None,
+    typer.Option("--llama-server", help="The llama-server or llamafile to start, instead of the one on PATH."),
+]
+Context = Annotated[
+    int | None, typer.Option("--ctx", help="Tokens of context for each slot of a managed model server.")
+]
 Model = Annotated[
     str | None,
-    typer.Option("--model", help="Stands in for names the server does not know; alone: an Ollama model."),
+    typer.Option("--model", help="The model for names that the server does not know; alone, an Ollama model."),
 ]
 
 

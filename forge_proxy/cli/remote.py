@@ -1,7 +1,8 @@
-"""The daemon that runs, asked over HTTP by the commands that look at it or change it."""
+"""The running daemon, asked over HTTP by the commands that look at it or change it."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import time
@@ -20,6 +21,8 @@ _SILENCE = 120.0
 _PATIENCE = 60.0
 """Seconds for which a daemon may be away whose events are read."""
 _AGAIN_AFTER = 1.0
+_MAY_BE_ANOTHER = (401, 403, 404, 405, 501)
+"""What servers answer to a route that they do not have, or to a key that is not theirs."""
 
 
 class NoDaemon(ForgeError):
@@ -68,10 +71,10 @@ class Remote:
         except (httpx.TransportError, httpx.InvalidURL) as exc:
             raise self._no_daemon(exc) from exc
         except ValueError as exc:
-            raise NoDaemon(f"what answers at {self.root} is no forge-proxy with an admin API") from exc
+            raise self._other_server() or self._no_admin_api() from exc
         if answer.is_success and isinstance(said, dict):
             return said  # pyright: ignore[reportUnknownVariableType]
-        raise RefusedByDaemon(_words(said, answer.status_code))
+        raise self._refusal(said, answer.status_code)
 
     def events(self, path: str, is_last: Callable[[SentEvent], bool]) -> Generator[SentEvent]:
         """The server-sent events of a route of the admin API up to the last one, through restarts of the daemon. Raises
@@ -88,7 +91,7 @@ class Remote:
                 with httpx.stream("GET", f"{self.root}/admin/v1/{path}", headers=headers, timeout=timeout) as answer:
                     if not answer.is_success:
                         answer.read()
-                        raise RefusedByDaemon(_words(_json_of(answer.text), answer.status_code))
+                        raise self._refusal(_json_of(answer.text), answer.status_code)
                     for event in read_events(answer.iter_lines()):
                         away_since = math.inf
                         yield event
@@ -99,6 +102,35 @@ class Remote:
             if not is_last(event):
                 away_since = min(away_since, time.monotonic())
                 time.sleep(_AGAIN_AFTER)
+
+    def _refusal(self, said: Any, status: int) -> ForgeError:
+        """The daemon's refusal, unless some other server does not know the route or the key."""
+        other = self._other_server() if status in _MAY_BE_ANOTHER else None
+        return other or RefusedByDaemon(_words(said, status))
+
+    def _other_server(self) -> NoDaemon | None:
+        """Says which server it is that answers; None for a forge-proxy."""
+        from forge_proxy.backends.http import AioHttp
+        from forge_proxy.backends.probe import identify
+
+        async def ask() -> str | None:
+            http = AioHttp(connect_seconds=_CONNECT_SECONDS, silence_seconds=_CONNECT_SECONDS)
+            try:
+                return await identify(self.root, http)
+            finally:
+                await http.close()
+
+        kind = asyncio.run(ask())
+        if kind in (None, "forge-proxy"):
+            return None
+        what = {"llama-server": "a llama-server", "ollama": "an Ollama"}.get(str(kind), "some other server")
+        return NoDaemon(
+            f"what answers at {self.root} is {what}, not a forge-proxy; give the address of the daemon with --url or "
+            "FORGE_PROXY_URL"
+        )
+
+    def _no_admin_api(self) -> NoDaemon:
+        return NoDaemon(f"what answers at {self.root} is no forge-proxy with an admin API")
 
     def _no_daemon(self, exc: Exception) -> NoDaemon:
         return NoDaemon(

@@ -43,16 +43,19 @@ def _group(  # pyright: ignore[reportUnusedFunction]
 @runs.command()
 def submit(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="JSON: the workflow and what it is about; - is stdin.")],
-    follow: Annotated[bool, typer.Option("--watch", help="Show what happens until it ends.")] = False,
+    file: Annotated[Path, typer.Argument(help="JSON file with the workflow and the user's message; - is stdin.")],
+    follow: Annotated[bool, typer.Option("--watch", help="Print its events until it ends.")] = False,
     once: Annotated[
-        str | None, typer.Option("--once", metavar="KEY", help="With the same key it is submitted no second time.")
+        str | None,
+        typer.Option(
+            "--once", metavar="KEY", help="Idempotency key: a second submission with it returns the first run."
+        ),
     ] = None,
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,
 ) -> None:
-    """Submit a run. Its id is printed; it goes on whether anybody watches or not."""
+    """Submit a run and print its id; it continues whether or not it is watched."""
     asked = asked_of(context, url, key, json)
     if once is not None and not re.fullmatch("[!-~]([ -~]{0,198}[!-~])?", once):
         raise NotASubmission("--once: expected up to 200 characters of ASCII, without space around them")
@@ -68,13 +71,13 @@ def submit(
 
 @runs.command()
 def watch(context: typer.Context, run_id: RunId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
-    """Show what has happened, and what happens until the run ends. Exit code 1 where it does not complete."""
+    """Print the events of a run until it ends. Exit code 1 if it does not complete."""
     _watch(asked_of(context, url, key, json), run_id)
 
 
 @runs.command()
 def cancel(context: typer.Context, run_id: RunId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
-    """Cancel a run. A tool that is executed now is waited for."""
+    """Cancel a run; a tool that is being executed finishes first."""
     asked = asked_of(context, url, key, json)
     run = asked.remote.admin("POST", f"{_path(run_id)}/cancel")
     if asked.as_json:
@@ -150,13 +153,13 @@ def outputs(
 @runs.command("list")
 def list_runs(
     context: typer.Context,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many, the newest first.")] = 20,
-    status: Annotated[str | None, typer.Option("--status", help="Only those in this state.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="The number of runs.")] = 20,
+    status: Annotated[str | None, typer.Option("--status", help="Only runs with this status.")] = None,
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,
 ) -> None:
-    """The runs, newest first."""
+    """List the runs, newest first."""
     _list(asked_of(context, url, key, json), limit, status)
 
 

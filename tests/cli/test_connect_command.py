@@ -28,14 +28,23 @@ def stand_in(
 ) -> Generator[str]:
     """A daemon's list of models and its description, at the URL that is yielded."""
     models = {"data": [{"id": name, "max_model_len": window} for name, window in windows.items()]}
-    pages: dict[str, Any] = {"/v1/models": models, "/openapi.json": {"paths": {route: {} for route in routes}}}
+    pages: dict[str, Any] = {
+        "/v1/models": models,
+        "/openapi.json": {"paths": {route: {} for route in routes}},
+        "/health": {},
+    }
 
     class Daemon(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            allowed = key is None or self.path == "/openapi.json" or self.headers["authorization"] == f"Bearer {key}"
+            allowed = (
+                key is None
+                or self.path in ("/openapi.json", "/health")
+                or self.headers["authorization"] == f"Bearer {key}"
+            )
             body = json.dumps(pages[self.path] if allowed else {"error": {"message": "a key"}}).encode()
             self.send_response(200 if allowed else 401)
             self.send_header("content-length", str(len(body)))
+            self.send_header("x-forge-proxy", "1")
             self.end_headers()
             self.wfile.write(body)
 
@@ -45,9 +54,11 @@ def stand_in(
     with ThreadingHTTPServer(("127.0.0.1", 0), Daemon) as server:
         serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         serving.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        serving.join()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            serving.join()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from forge_proxy.backends.catalog import ModelEntry
+from forge_proxy.cli.connect.minimum import MINIMUM_WINDOW
 from forge_proxy.settings import Settings, load, names
 from tests.docs import guides
 from tests.fakes.processes import daemon
@@ -161,3 +162,10 @@ def test_every_setting_is_described() -> None:
     ours += " tools callbacks mcp runs store"
 
     assert set(undescribed(Settings.model_json_schema())) <= {*ours.split()}
+
+
+def test_the_clients_minimum_windows_are_those_that_connect_names() -> None:
+    rows = re.findall(r"^\| ([\w ]+?) \d[\d.]* \| \d+ kB \| ([\d,]+) \|$", README, re.MULTILINE)
+    names = {"Claude Code": "claude"}
+
+    assert {names.get(name, name.lower()): int(tokens.replace(",", "")) for name, tokens in rows} == MINIMUM_WINDOW

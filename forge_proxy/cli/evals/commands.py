@@ -17,40 +17,48 @@ _RUNS, _QUICK_RUNS = 10, 25
 evals = typer.Typer(name="eval", no_args_is_help=True, help="Measure a model: with guardrails, and without.")
 
 Surfaces = Annotated[
-    list[str] | None, typer.Option("--surface", help="runner (our own loop) or proxy (a harness' loop); several.")
+    list[str] | None,
+    typer.Option("--surface", help="runner (the daemon's own loop) or proxy (a client's loop). Repeatable."),
 ]
 Ablations = Annotated[
     list[str] | None,
-    typer.Option("--ablation", help="A preset (see 'forge-proxy eval list'), or all; several."),
+    typer.Option("--ablation", help="A preset (see 'forge-proxy eval list'), or all. Repeatable."),
 ]
-Scenarios = Annotated[list[str] | None, typer.Option("--scenario", help="Only this scenario; several.")]
-Tags = Annotated[list[str] | None, typer.Option("--tags", help="Only scenarios with this tag; several.")]
+Scenarios = Annotated[list[str] | None, typer.Option("--scenario", help="Only this scenario. Repeatable.")]
+Tags = Annotated[list[str] | None, typer.Option("--tags", help="Only scenarios with this tag. Repeatable.")]
 Runs = Annotated[int, typer.Option("--runs", min=1, help="Runs of each scenario under each preset.")]
-Models = Annotated[list[str] | None, typer.Option("--model", help="Only this model; several.")]
-Stream = Annotated[bool, typer.Option("--stream", help="Have the answers streamed.")]
+Models = Annotated[list[str] | None, typer.Option("--model", help="Only this model. Repeatable.")]
+Stream = Annotated[bool, typer.Option("--stream", help="Stream the responses.")]
 Think = Annotated[
-    bool | None, typer.Option("--think/--no-think", help="Whether the model thinks; left to the model otherwise.")
+    bool | None, typer.Option("--think/--no-think", help="Switch reasoning on or off; otherwise the model decides.")
 ]
 AnyTool = Annotated[
     bool,
-    typer.Option("--any-tool", help="Demand a call with each request (tool_choice: required)."),
+    typer.Option("--any-tool", help="Require a tool call in each request (tool_choice: required)."),
 ]
-Compaction = Annotated[Strategy, typer.Option("--compact-strategy", help="How long histories are shortened.")]
+Compaction = Annotated[Strategy, typer.Option("--compact-strategy", help="How long histories are compacted.")]
 Budget = Annotated[
-    int | None, typer.Option("--budget", min=256, help="Tokens of context of a run, in place of the scenarios' own.")
+    int | None, typer.Option("--budget", min=256, help="Tokens of context of a run, instead of the scenarios' own.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Of the first run; each run after it has the next one.")]
-Temperature = Annotated[float | None, typer.Option("--temperature", min=0, help="Of all requests.")]
-MaxTokens = Annotated[int | None, typer.Option("--max-tokens", min=1, help="Tokens of an answer, at most.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the first run; each later run has the next one.")]
+Temperature = Annotated[float | None, typer.Option("--temperature", min=0, help="Temperature of all requests.")]
+MaxTokens = Annotated[int | None, typer.Option("--max-tokens", min=1, help="Maximum tokens of a response.")]
 Parallel = Annotated[
-    int | None, typer.Option("--parallel", min=1, help="Runs at a time; the model server's slots otherwise.")
+    int | None,
+    typer.Option("--parallel", min=1, help="Runs at a time; otherwise one for each slot of the model server."),
 ]
-Out = Annotated[Path | None, typer.Option("--out", help=f"Results file, which is gone on with ({DEFAULT_FILE}).")]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Tell of each run.")]
-ListOnly = Annotated[bool, typer.Option("--list-only", help="Two short lines for each configuration, and no table.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", help=f"Results file; an existing one is continued ({DEFAULT_FILE}).")
+]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Print each run.")]
+ListOnly = Annotated[
+    bool, typer.Option("--list-only", help="Print two short lines for each configuration instead of a table.")
+]
 
 
-Includes = Annotated[bool, typer.Option("--include-partial", help="Configurations too whose runs are not all made.")]
+Includes = Annotated[
+    bool, typer.Option("--include-partial", help="Include configurations whose runs are not complete.")
+]
 
 
 @evals.command()
@@ -67,17 +75,17 @@ def run(
     parallel: Parallel = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help=f"Results file, which is gone on with ({DEFAULT_FILE}; none with --quick)."),
+        typer.Option("--out", help=f"Results file; an existing one is continued ({DEFAULT_FILE}; none with --quick)."),
     ] = None,
     verbose: Verbose = False, list_only: ListOnly = False,
     probe: Annotated[
-        bool, typer.Option("--probe", help="Only say how much context the model has, and how many slots.")
+        bool, typer.Option("--probe", help="Only print how much context the model has, and how many slots.")
     ] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="The embedded test model, bare and reforged, in under three minutes.")
     ] = False,
 ) -> None:  # fmt: skip
-    """Run scenarios on one model. What the results file holds already is not run again."""
+    """Run scenarios on one model. Runs that are already in the results file are not repeated."""
     from forge_proxy.cli.evals import run as running  # the help text needs no web server
     from forge_proxy.settings import load
 
@@ -139,11 +147,11 @@ def report(
     list_only: ListOnly = False, include_partial: Includes = False,
     surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,
     model: Models = None,
-    progress: Annotated[bool, typer.Option("--progress", help="Only how far each configuration has come.")] = False,
-    html: Annotated[Path | None, typer.Option("--html", help="Write a page that needs nothing but itself.")] = None,
+    progress: Annotated[bool, typer.Option("--progress", help="Only print each configuration's progress.")] = False,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a self-contained HTML page.")] = None,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Write Markdown.")] = None,
     price: Annotated[
-        str | None, typer.Option(metavar="READ/WRITTEN", help="Of a million tokens, as 1/5: then runs have a cost.")
+        str | None, typer.Option(metavar="READ/WRITTEN", help="Price of a million input and output tokens: 1/5.")
     ] = None,
 ) -> None:  # fmt: skip
     """Print results, and write them as HTML or Markdown."""
@@ -176,26 +184,31 @@ def report(
 
 @evals.command()
 def compare(
-    first: Annotated[str, typer.Argument(metavar="A", help="A results file, or a preset, model, surface or key.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="A preset, model, surface or key; or a results file.")],
     second: Annotated[str, typer.Argument(metavar="B", help="The same.")],
-    results: Annotated[Path, typer.Option("--results", help="Where the latter are looked for.")] = DEFAULT_FILE,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help=f"The results file that has the presets or models ({DEFAULT_FILE})."),
+    ] = None,
+    results: Annotated[Path | None, typer.Option("--results", help="The same as FILE.")] = None,
     surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,
     model: Models = None,
 ) -> None:  # fmt: skip
     """Compare two configurations run for run: differences with intervals, and McNemar's test."""
-    from forge_proxy.cli.evals.shown import presets_of, show_comparison
+    from forge_proxy.cli.evals.shown import presets_of, results_file, show_comparison
     from forge_proxy.evals.reports.lines import Choice
 
+    where = results_file((first, second), file, results) or DEFAULT_FILE
     choice = Choice(presets_of(ablation), surface or (), model or (), scenario or (), tags or (), partial=True)
-    show_comparison(first, second, results, choice)
+    show_comparison(first, second, where, choice)
 
 
 @evals.command("list")
 def list_scenarios(
     scenario: Scenarios = None, tags: Tags = None,
-    list_only: Annotated[bool, typer.Option("--list-only", help="The scenarios' names alone.")] = False,
+    list_only: Annotated[bool, typer.Option("--list-only", help="Only the names of the scenarios.")] = False,
 ) -> None:  # fmt: skip
-    """The scenarios and the presets; with --list-only the scenarios' names alone."""
+    """List the scenarios and the presets."""
     from forge_proxy.cli.evals.shown import show_scenarios
     from forge_proxy.evals.scenarios import find
 

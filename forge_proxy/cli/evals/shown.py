@@ -68,6 +68,20 @@ def write_report(lines: Sequence[Line], html: Path | None, markdown: Path | None
         print(f"written: {file}")
 
 
+def results_file(sides: Sequence[str], file: Path | None, named: Path | None) -> Path | None:
+    """The file that presets and models are looked for in, as FILE or as --results; None if neither was given.
+
+    Raises `InvalidRequest` for both, and for a file that stands before what is compared.
+    """
+    if file is None or named is None:
+        given = file or named
+        misplaced = [side for side in sides if Path(side).is_file()]
+        if file is not None and not file.is_file() and misplaced:
+            raise InvalidRequest("FILE", f"no results file {file}; the order is: eval compare A B {misplaced[0]}")
+        return given
+    raise InvalidRequest("--results", f"there is a FILE already, {file}: leave out one of them")
+
+
 def show_comparison(first: str, second: str, results: Path, choice: Choice) -> None:
     """Compare two configurations: each is a results file, or a preset, model, surface or key in the results.
 

@@ -109,6 +109,30 @@ def test_two_presets_are_compared(results: Path) -> None:
     assert said[-1].split()[:6] == ["all", "2", "0", "%", "100", "%"]
 
 
+def test_the_results_file_comes_last_or_as_an_option(results: Path) -> None:
+    named = typed("compare", "bare", "reforged", "--model", "tiny", "--results", str(results))
+
+    assert typed("compare", "bare", "reforged", str(results), "--model", "tiny") == named
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["{file}", "bare", "reforged"], "FILE: no results file reforged; the order is: eval compare A B {file}"),
+        (
+            ["bare", "reforged", "{file}", "--results", "{file}"],
+            "--results: there is a FILE already, {file}: leave out",
+        ),
+        (["bare", "reforged", "nowhere.jsonl"], "nowhere.jsonl: "),
+    ],
+)
+def test_a_results_file_in_the_wrong_place_is_named(words: list[str], said: str, results: Path) -> None:
+    with pytest.raises(ForgeError) as caught:
+        typed("compare", *(word.format(file=results) for word in words))
+
+    assert str(caught.value).startswith(said.format(file=results))
+
+
 def test_two_files_are_compared(results: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text(unfinished("reforged", run=1).model_dump_json() + "\n")

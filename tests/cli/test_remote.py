@@ -1,0 +1,69 @@
+"""What answers at an address that is no daemon's is named."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from typer.testing import CliRunner
+
+from forge_proxy.cli.app import app
+from tests.fakes.llama_cpp import llama_cpp
+from tests.fakes.processes import command, ollama_server
+
+
+@contextmanager
+def some_server() -> Generator[str]:
+    """A server that has nothing."""
+
+    class Server(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the library's name
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+def test_the_status_of_a_llama_server_says_that_it_is_one() -> None:
+    with llama_cpp("its-own") as url:
+        ended = command("status", "--url", url)
+
+    assert ended.code == 1
+    assert ended.err.startswith(f"forge-proxy: what answers at {url} is a llama-server, not a forge-proxy; give the")
+
+
+def test_the_status_of_an_ollama_says_that_it_is_one() -> None:
+    with ollama_server("qwen3:8b") as ollama:
+        ended = command("status", "--url", f"{ollama.url}/v1")
+
+    assert ended.code == 1
+    assert ended.err.startswith(f"forge-proxy: what answers at {ollama.url} is an Ollama, not a forge-proxy; give the")
+
+
+@pytest.mark.parametrize("words", [("status",), ("runs", "watch", "run_1"), ("budget", "set", "backend")])
+def test_any_other_server_is_said_not_to_be_a_daemon(words: tuple[str, ...]) -> None:
+    with some_server() as url:
+        ended = command(*words, "--url", url)
+
+    assert ended.code == 1
+    assert ended.err.startswith(f"forge-proxy: what answers at {url} is some other server, not a forge-proxy")
+
+
+@pytest.mark.parametrize(
+    ("words", "nearest"),
+    [("conect", "connect"), ("runs sumbit", "submit"), ("eval comapre", "compare"), ("backend restrat", "restart")],
+)
+def test_an_unknown_command_suggests_the_nearest(words: str, nearest: str) -> None:
+    done = CliRunner().invoke(app, words.split())
+
+    assert done.exit_code == 2
+    assert f"Did you mean '{nearest}'" in done.stderr
