@@ -67,3 +67,8 @@ class Fault:
     """Whether the cell counts although nothing was wrong."""
     is_remembered: bool = False
     """Whether the daemon may remember it, so that what runs next needs another daemon."""
+
+
+def habit(name: str, sentence: str, send_changed: Send) -> Fault:
+    """What a server does with every right answer. A client of the daemon never sees it, so the task has to be done."""
+    return Fault(name, sentence, always, send_changed, must_be_done=True)

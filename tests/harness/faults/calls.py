@@ -144,7 +144,7 @@ FAULTS = (
         f"an argument nested {DEEP} levels deep",
         _instead(lambda call: _with_args(call, **{next(iter(call.args)): _nested()})),
     ),
-    Fault("deep response", f"each time, a field nested {DEEP} levels deep", say=always, send=_deep_field),
+    Fault("deep response", f"a field of the response nested {DEEP} levels deep", send=_deep_field),
     Fault("loop", f"the same call {REPEATS} times after it was answered", _in_a_loop),
     Fault("repeats when retried", "after its last answer the first call again, for ever", _again, is_plain=True),
 )

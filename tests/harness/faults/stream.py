@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.fakes.says import DONE
-from tests.harness.fault import Fault, always
+from tests.harness.fault import habit
 from tests.harness.response import JsonDict, deltas_of, in_chunks, in_pieces
 
 
@@ -87,21 +87,20 @@ def _calls_of(chunks: Sequence[JsonDict]) -> list[JsonDict]:
 
 
 FAULTS = (
-    Fault("no role", "no chunk has a role", always, in_chunks(_without_role)),
-    Fault("no index", "the pieces of a call have no index", always, in_chunks(_without_index)),
-    Fault("index from 1", "the calls are counted from 1", always, in_chunks(_index_from_one)),
-    Fault("split name", "the tool's name comes in two chunks", always, in_chunks(_split_name)),
-    Fault("repeated name", "each piece of a call repeats its id and name", always, in_chunks(_repeat_name)),
-    Fault("no usage", "no chunk has the usage", always, in_chunks(_without_usage)),
-    Fault("empty chunk", "the first chunk has no choices", always, in_chunks(_empty_first)),
-    Fault("null fields", "fields without a value are null", always, in_chunks(_null_fields)),
-    Fault("CRLF", "lines end with CR LF", always, in_pieces(_with_crlf)),
-    Fault("one write", "the whole stream comes in one write", always, in_pieces(_in_one)),
-    Fault(
+    habit("no role", "no chunk has a role", in_chunks(_without_role)),
+    habit("no index", "the pieces of a call have no index", in_chunks(_without_index)),
+    habit("index from 1", "the calls are counted from 1", in_chunks(_index_from_one)),
+    habit("split name", "the tool's name comes in two chunks", in_chunks(_split_name)),
+    habit("repeated name", "each piece of a call repeats its id and name", in_chunks(_repeat_name)),
+    habit("no usage", "no chunk has the usage", in_chunks(_without_usage)),
+    habit("empty chunk", "the first chunk has no choices", in_chunks(_empty_first)),
+    habit("null fields", "fields without a value are null", in_chunks(_null_fields)),
+    habit("CRLF", "lines end with CR LF", in_pieces(_with_crlf)),
+    habit("one write", "the whole stream comes in one write", in_pieces(_in_one)),
+    habit(
         "no DONE",
         "the stream ends without `[DONE]`",
-        always,
         in_pieces(_without_done),
     ),
-    Fault("no finish", "no chunk has a finish reason", always, in_chunks(_without_finish)),
+    habit("no finish", "no chunk has a finish reason", in_chunks(_without_finish)),
 )

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from tests.fakes.says import Said
-from tests.harness.fault import Ask, Fault, always, first, right
+from tests.harness.fault import Ask, Fault, first, habit, right
 from tests.harness.response import ERROR, EVENTS, JSON, JsonDict, Response, breaks_off, send, send_status, with_head
 from tests.harness.tasks import Call
 
@@ -45,10 +45,10 @@ _PLAIN_ERROR = b'event: error\ndata: {"message": "the slot failed"}\n\n'
 _with_text = first(_text_before)
 
 FAULTS = (
-    Fault("no content type", "no response has a Content-Type", always, with_head(kind=None)),
-    Fault("text/plain", "every response has the Content-Type text/plain", always, with_head(kind="text/plain")),
-    Fault("JSON to stream", "every request for a stream gets a whole response", always, _json_to_stream),
-    Fault("stream to whole", "every request for a whole response gets a stream", always, _stream_to_whole),
+    habit("no content type", "no response has a Content-Type", with_head(kind=None)),
+    habit("text/plain", "every response has the Content-Type text/plain", with_head(kind="text/plain")),
+    habit("JSON to stream", "every request for a stream gets a whole response", _json_to_stream),
+    habit("stream to whole", "every request for a whole response gets a stream", _stream_to_whole),
     Fault(
         "silence",
         f"{SILENCE:.0f} seconds of silence after the first head",
