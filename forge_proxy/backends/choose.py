@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from forge_proxy.backends.catalog import ModelEntry, catalog_of, launch_specs, refuse_wrong_models
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig, Kind
@@ -123,6 +124,8 @@ def refuse_contradictions(config: BackendConfig, models: Mapping[str, ModelEntry
         raise BackendChoiceError(
             "backend.gguf and backend.url exclude each other: a running server has its model already"
         )
+    if config.api_key is not None and config.url is not None and "@" in urlsplit(config.url).netloc:
+        raise BackendChoiceError("backend.url holds a user name, and backend.api_key is set: only one can be sent")
     if kind == "embedded" and config.url is not None:
         raise BackendChoiceError("backend.url names a running server; leave it out for the embedded backend")
     if config.gguf is not None and kind not in (None, *_OURS):

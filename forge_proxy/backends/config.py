@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 from forge_proxy.backends.llama_server.launch import CacheType, refuse_our_flags
 from forge_proxy.core.dialect import Reasoning, ToolMode
@@ -236,13 +236,6 @@ class BackendConfig(BaseModel):
     llama_server: LlamaServerConfig = Field(default_factory=LlamaServerConfig)
     llama_cpp: LlamaCppConfig = Field(default_factory=LlamaCppConfig)
     ollama: OllamaConfig = Field(default_factory=OllamaConfig)
-
-    @model_validator(mode="after")
-    def _check_credentials(self) -> Self:
-        """Both would be the same header."""
-        if self.api_key is not None and self.url is not None and "@" in urlsplit(self.url).netloc:
-            raise ValueError("url holds a user name, and api_key is set: only one can be sent, leave one out")
-        return self
 
     @property
     def max_response(self) -> int:

@@ -64,7 +64,11 @@ async def test_a_body_of_the_client_that_is_too_deep_stays_its_own_fault() -> No
 async def test_an_ollama_gets_arguments_that_are_too_deep_for_an_object_as_their_text() -> None:
     arguments = json.dumps({"a": nested(600)})
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
-    told = [*BODY["messages"], {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c"}]
+    told: list[Any] = [
+        *BODY["messages"],
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c"},
+    ]
     body: JsonDict = {**BODY, "messages": told}
     request = decode_request(body)
 
