@@ -469,7 +469,7 @@ async def test_json_that_could_not_be_read_again_is_refused_with_the_field() -> 
 
 
 async def test_arguments_that_could_not_be_read_again_are_the_calls_error() -> None:
-    deep = Said(calls=(("finish", f'{{"a": {json.dumps(_nested(210))}}}'),))
+    deep = Said(calls=(("finish", f'{{"a": {json.dumps(_nested(150))}}}'),))
     async with world(deep, FINISH) as client:
         submitted = (await client.post(RUNS, json=run())).json()
         done = await watched(client, submitted["id"])
