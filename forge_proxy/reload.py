@@ -91,7 +91,9 @@ class Reloads:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def request(self) -> None:
-        """Called by the event loop."""
+        """Called by the event loop. One that waits already reads what is written by then, so there is one at most."""
+        if len(self._tasks) > 1:
+            return
         task = asyncio.create_task(self._reload())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

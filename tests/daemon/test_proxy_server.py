@@ -109,7 +109,7 @@ async def test_a_port_that_is_taken_is_an_error_at_the_start() -> None:
         taken.listen()
         proxy = ProxyServer(backend="embedded", port=taken.getsockname()[1])
 
-        with pytest.raises(CannotListen, match="is taken"):
+        with pytest.raises(CannotListen, match="is already in use"):
             await proxy.start()
 
     await proxy.start()  # it is free by now
