@@ -94,11 +94,15 @@ CUT = {
 
 
 @pytest.mark.parametrize(("said", "what"), CUT.values(), ids=CUT.keys())
-async def test_a_call_cut_by_the_clients_limit_is_reported_in_the_text(said: Said, what: str) -> None:
-    answer = await both_ways([said], {**ASK, **LIMITED})
+async def test_a_call_cut_by_the_clients_limit_is_retried_within_it_and_then_reported(said: Said, what: str) -> None:
+    mended = await both_ways([said, RIGHT], {**ASK, **LIMITED})
+    answer = await both_ways([said, said], {**ASK, **LIMITED})
 
+    assert (mended.calls, mended.attempts) == ([("get_weather", PARIS)], 2)
+    assert [asked["max_tokens"] for asked in mended.asked] == [LIMITED["max_tokens"]] * 2
+    assert "shorter call" in str(mended.asked[1]["messages"][-1])
     assert (answer.text, answer.calls) == (f"The model's {what} was cut off at {OF_CLIENT}", [])
-    assert (answer.finish, answer.outcome, answer.attempts) == ("length", "exhausted", 1)
+    assert (answer.finish, answer.outcome, answer.attempts) == ("length", "exhausted", 2)
     assert "cut off at the token limit" in (answer.marks or "")
 
 
@@ -132,7 +136,7 @@ async def test_a_demanded_call_that_stays_cut_is_an_error_that_names_the_limit(
 async def test_text_before_a_call_that_was_cut_is_kept_without_the_markup(begun: str, accepts: str) -> None:
     policy = GuardPolicy.model_validate({"text_answers": accepts})
 
-    answer = await both_ways([written(f"Let me see.\n{begun}")], {**ASK, **LIMITED}, policy)
+    answer = await both_ways([written(f"Let me see.\n{begun}")] * 2, {**ASK, **LIMITED}, policy)
 
     assert answer.text is not None
     assert re.match(r"Let me see\.\n+The model's (tool call|call of get_weather) was cut off", answer.text)
@@ -163,7 +167,7 @@ async def test_text_that_begins_no_call_is_delivered_as_it_is(text: str) -> None
     ids=["begun", "begun in text", "without a message", "before a call that was cut"],
 )
 async def test_a_message_of_the_respond_tool_is_text_that_was_cut(said: Said, text: str) -> None:
-    answer = await both_ways([said], {**ASK, **LIMITED})
+    answer = await both_ways([said] * 2, {**ASK, **LIMITED})
 
     assert (answer.text, answer.calls, answer.finish) == (text, [], "length")
 
@@ -223,7 +227,8 @@ async def test_a_complete_first_text_is_delivered_if_its_retry_is_cut() -> None:
     assert (answer.text, answer.finish, answer.calls) == ("It is sunny.", "stop", [])
 
 
-UNFINISHED = re.compile(r"(?:<tool_call>|<tool\w*|\[TOOL_CALLS?\]?|<function=?\w*)\s*\Z")
+# A line break ends what might have become a tag: `<tool` before one is text.
+UNFINISHED = re.compile(r"(?:<tool_call>\s*|\[TOOL_CALLS\]\s*|<tool\w*|\[TOOL_CALLS?|<function=?\w*)\Z")
 
 
 def _without_end(text: str) -> str:

@@ -117,6 +117,14 @@ async def test_the_respond_tool_becomes_text_and_is_never_seen(stream: bool) -> 
 
 
 @both
+@pytest.mark.parametrize("name", ["RESPOND", "Respond", "functions.respond", "respond.respond"])
+async def test_the_respond_tool_by_another_spelling_becomes_text_too(name: str, stream: bool) -> None:
+    answer = await chat([Said(calls=((name, '{"message": "It is sunny."}'),))], ASK, stream=stream)
+
+    assert (answer.text, answer.calls, answer.finish, answer.attempts) == ("It is sunny.", [], "stop", 1)
+
+
+@both
 async def test_a_callers_own_respond_tool_is_left_alone(stream: bool) -> None:
     own: JsonDict = {"type": "function", "function": {"name": "respond", "parameters": {"type": "object"}}}
     said = Said(calls=(("respond", '{"message": "mine"}'),))

@@ -233,19 +233,27 @@ def _give_up_empty(case: _Case) -> Verdict:
 
 
 def _judge_cut(case: _Case) -> Verdict:
-    """A response that ended at the token limit inside a call, or before any text: retried once unless the limit was the
-    client's own.
+    """A response that ended at the token limit inside a call, or before any text: retried once.
+
+    Without a limit of the client's the retry gets more room. Within that limit only a shorter call helps, so the model
+    is told; a client that gets the cut call itself does the same, and one that gets a text ends.
     """
     turn = case.turn
     if turn.demands_call:
         return case.retry(Fault.CUT, ()) or case.give_up(Fault.CUT, None, (), _unsatisfied(case))
-    if turn.limit is None and turn.cut_retries_left > 0:
-        retry = case.retry(Fault.CUT, ())
+    if turn.cut_retries_left > 0 and (turn.limit is None or case.reading.cut is not None):
+        retry = case.retry(Fault.CUT, () if turn.limit is None else _ask_for_less(case))
         if retry:
             return retry
     if turn.first_text is not None and not case.left:  # which was complete
         return replace(case, reply=replace(case.reply, finish="stop")).give_up(Fault.CUT, turn.first_text, ())
     return _give_up_cut(case, None)
+
+
+def _ask_for_less(case: _Case) -> tuple[Message, ...]:
+    """The beginning of the response that was cut, and the correction."""
+    written = "".join(map(_written, case.reply.calls))
+    return say_about_text(case.turn, Fault.CUT, f"{case.reply.text or ''}{written}"[:_RUN_ON])
 
 
 def _give_up_cut(case: _Case, said: str | None) -> GiveUp:
@@ -270,7 +278,7 @@ def _split(turn: Turn, reading: Reading, reply: Reply) -> tuple[str | None, tupl
     said: list[str] = []
     others: list[ToolCall] = []
     for call in reading.calls:
-        ours = turn.respond is not None and call.tool == turn.respond.name
+        ours = turn.respond is not None and resolve_name(call.tool, turn.known_names) == turn.respond.name
         message = message_of(call) if ours else None
         if ours and message is None and reply.finish == "length":
             message = MessageDecoder().feed(

@@ -28,6 +28,10 @@ class Wording:
         "Your reply was stopped because it repeated the same words over and over. "
         "Answer without repeating yourself, or call one of: {names}."
     )
+    cut: str = (
+        "Your reply was cut off at the token limit, and no tool was run. Reply with one shorter call; "
+        "do a large task in several calls. Call one of: {names}."
+    )
     not_run: str = "[NotRun] {tool} was not run, because another call beside it was invalid. Call it again as well."
 
 
@@ -74,6 +78,8 @@ def say_about_text(turn: Turn, fault: Fault, said: str, wording: Wording = WORDI
             sentence = wording.malformed
         case Fault.LOOP:
             sentence = wording.loop
+        case Fault.CUT:
+            sentence = wording.cut
         case _:
             sentence = wording.text_with_respond if turn.respond else wording.text
     # An empty assistant message keeps the roles alternating, which some chat templates insist on.
