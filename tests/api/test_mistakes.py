@@ -345,9 +345,9 @@ async def test_an_answer_cut_by_the_callers_limit_goes_out_as_it_is(stream: bool
 async def test_a_call_cut_by_the_callers_limit_is_never_handed_out(stream: bool) -> None:
     said = Said(calls=(("get_weather", '{"city": "Par'),), finish="length")
 
-    answer = await chat([said], {**ASK, "max_tokens": 5}, stream=stream)
+    answer = await chat([said, said], {**ASK, "max_tokens": 5}, stream=stream)
 
-    assert (answer.calls, answer.finish, answer.attempts) == ([], "length", 1)
+    assert (answer.calls, answer.finish, answer.attempts) == ([], "length", 2)
 
 
 @both
