@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 # isort: off
 if TYPE_CHECKING:
     from forge_proxy.api.config import ServerConfigError
-    from forge_proxy.api.server import CannotListen
+    from forge_proxy.api.server import CannotListen, PortTaken
     from forge_proxy.backends.config import BackendChoiceError
     from forge_proxy.backends.llama_server.orders import Overruled, SwitchFailed
     from forge_proxy.backends.llama_server.run import CannotStart
@@ -36,15 +36,20 @@ if TYPE_CHECKING:
         ContextOverflow,
         EmptyAnswer,
         ForgeError,
+        GuardrailsBroken,
         InvalidRequest,
         LimitTooLarge,
         ModelNotLoaded,
+        OutOfMemory,
         Overloaded,
         Refused,
+        ResponseTooDeep,
+        ResponseTooLarge,
         ThinkingNotSupportedError,
         ToolCallInvalid,
         ToolChoiceUnsatisfied,
         ToolsRefused,
+        UnexpectedStatus,
         UnknownModel,
         UnreadCall,
     )
@@ -79,6 +84,7 @@ if TYPE_CHECKING:
     from forge_proxy.core.workflow.steps import Steps
     from forge_proxy.daemon.proxy_server import ProxyServer
     from forge_proxy.daemon.setup import ReadyBackend, setup_backend
+    from forge_proxy.engine.memory import MemoryFull, TooLargeForMemory
     from forge_proxy.settings import Settings, SettingsError
     from forge_proxy.workflows.client import (
         ChunkType,
@@ -132,6 +138,7 @@ __all__ = [
     "ErrorTracker",
     "ForgeError",
     "Guardrails",
+    "GuardrailsBroken",
     "InvalidRequest",
     "InvalidWorkflow",
     "Json",
@@ -140,6 +147,7 @@ __all__ = [
     "LimitTooLarge",
     "Limits",
     "MaxIterationsError",
+    "MemoryFull",
     "Message",
     "MessageFormat",
     "MessageMeta",
@@ -148,13 +156,17 @@ __all__ = [
     "ModelNotLoaded",
     "NoCompact",
     "Nudge",
+    "OutOfMemory",
     "Overloaded",
     "Overruled",
+    "PortTaken",
     "Prerequisite",
     "PrerequisiteError",
     "ProxyServer",
     "ReadyBackend",
     "Refused",
+    "ResponseTooDeep",
+    "ResponseTooLarge",
     "ResponseValidator",
     "ServerConfigError",
     "Settings",
@@ -172,6 +184,7 @@ __all__ = [
     "TextResponse",
     "ThinkingNotSupportedError",
     "TieredCompact",
+    "TooLargeForMemory",
     "ToolCall",
     "ToolCallError",
     "ToolCallInfo",
@@ -183,6 +196,7 @@ __all__ = [
     "ToolResolutionError",
     "ToolSpec",
     "ToolsRefused",
+    "UnexpectedStatus",
     "UnknownModel",
     "UnreadCall",
     "UnsupportedModelError",
@@ -200,7 +214,7 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "api.config": "ServerConfigError",
-    "api.server": "CannotListen",
+    "api.server": "CannotListen PortTaken",
     "backends.config": "BackendChoiceError",
     "backends.llama_server.orders": "Overruled SwitchFailed",
     "backends.llama_server.run": "CannotStart",
@@ -209,7 +223,8 @@ _NAMES = {
     "core.compaction": "CompactStrategy NoCompact SlidingWindowCompact TieredCompact",
     "core.errors": "BackendBroke BackendDown BackendError BackendFault BackendLost BackendNotReady BackendTimeout"
     " BackendUnreachable BudgetResolutionError BudgetUnchanged ContextBudgetExceeded ContextOverflow"
-    " EmptyAnswer ForgeError InvalidRequest LimitTooLarge ModelNotLoaded Overloaded Refused"
+    " EmptyAnswer ForgeError GuardrailsBroken InvalidRequest LimitTooLarge ModelNotLoaded OutOfMemory"
+    " Overloaded Refused ResponseTooDeep ResponseTooLarge UnexpectedStatus"
     " ThinkingNotSupportedError ToolCallInvalid ToolChoiceUnsatisfied ToolsRefused UnknownModel"
     " UnreadCall",
     "core.jsontypes": "Json",
@@ -223,6 +238,7 @@ _NAMES = {
     "core.workflow.steps": "Steps",
     "daemon.proxy_server": "ProxyServer",
     "daemon.setup": "ReadyBackend setup_backend",
+    "engine.memory": "MemoryFull TooLargeForMemory",
     "settings": "Settings SettingsError",
     "workflows.client": "ChunkType LLMClient LLMResponse StreamChunk TextResponse",
     "workflows.components": "ErrorTracker Nudge ResponseValidator StepCheck StepEnforcer StepTracker ValidationResult",

@@ -253,4 +253,4 @@ async def test_a_lack_of_memory_is_a_503(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("forge_proxy.wire.openai.request.orjson.loads", fail)
     answer = await ask(message("x"), MemoryBudget(100 * MEGABYTE))
 
-    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "memory_full")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "out_of_memory")

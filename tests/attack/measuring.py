@@ -110,8 +110,8 @@ def _canary(target: Target, key: str) -> Generator[_Waits]:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "ready"
         yield waits
-        time.sleep(_LINGER_SECONDS)
     finally:
+        time.sleep(_LINGER_SECONDS)
         with suppress(subprocess.TimeoutExpired):
             out, _ = process.communicate(timeout=90)
             measured = json.loads(out or "{}")

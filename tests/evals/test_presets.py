@@ -152,7 +152,7 @@ async def test_an_answer_that_breaks_off_is_no_result_unless_it_does_so_again() 
     broke, gone = BackendBroke("http://x", "cut"), BackendUnreachable("http://x", "refused")
 
     once = await play([broke, BOOK, SEND], "reforged")
-    again = await play([BOOK, broke, BOOK, broke], "reforged")
+    again = await play([BOOK, *[broke] * 3, BOOK, broke], "reforged")  # a lost response is retried twice
     with pytest.raises(BackendUnreachable):
         await play([broke, gone], "reforged")
 

@@ -25,7 +25,7 @@ def operations(application: Application) -> Iterator[Operation]:
 def check(answer: httpx.Response) -> None:
     """No fault of ours, and an error has the OpenAI shape."""
     assert answer.status_code < 500 or answer.status_code in (502, 503), answer.text
-    assert answer.headers.get("x-request-id") or answer.request.url.path in ("/health", "/healthz", "/readyz")
+    assert answer.headers.get("x-request-id") or answer.request.url.path in ("/", "/health", "/healthz", "/readyz")
     if answer.status_code >= 400:
         assert {"message", "type", "param", "code"} <= set(answer.json()["error"])
 

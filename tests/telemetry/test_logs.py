@@ -101,10 +101,11 @@ async def test_a_retry_is_logged_with_tool_and_reason_and_without_values(said: S
 
 
 def test_counts_of_any_size_are_logged(capfd: pytest.CaptureFixture[str]) -> None:
-    configure(LogConfig(format="json"))
+    writer = configure(LogConfig(format="json"))
     try:
         LogObserver(structlog.get_logger())(Answered("r", "m", Report(Outcome.CLEAN, tokens=2**70), 0.1, 0.0))
     finally:
+        writer.close()
         structlog.reset_defaults()
 
     (line,) = [line for line in capfd.readouterr().err.splitlines() if '"answered"' in line]

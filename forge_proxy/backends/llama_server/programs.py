@@ -87,8 +87,8 @@ def _named(named: Path) -> Path:
 def _refuse_other_program(path: Path) -> None:
     """Raise `BackendChoiceError` if a program says what it is, and that is no llama.cpp."""
     said = _said_version((str(path),)) if not _is_llamafile(path) else b""
-    if said and not re.search(rb"version: \d|llama|build", said, re.IGNORECASE):
-        first = said.splitlines()[0].decode("utf-8", "replace")[:80]
+    if said.strip() and not re.search(rb"version: \d|llama|build", said, re.IGNORECASE):
+        first = said.strip().splitlines()[0].decode("utf-8", "replace")[:80]
         raise BackendChoiceError(f"backend.llama_server.binary {path} is no llama-server: it says {first!r}")
 
 
