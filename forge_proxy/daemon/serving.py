@@ -97,7 +97,8 @@ def run(read: Callable[[], Settings], hangup: Hangup = "reload", file: Path | No
         for signum in (*STOP_SIGNALS, *([signal.SIGHUP] if hangup == "stop" else [])):
             asyncio.get_running_loop().add_signal_handler(signum, task.cancel)
         log: FilteringBoundLogger = structlog.get_logger()
-        log.info("settings", file=str(file) if file else None)
+        if file is not None:
+            log.info("settings", file=str(file))
         with registered(state, listener.getsockname()[1]):
             await serve(settings, listener, read, hangup)
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.fakes.processes import Process
+from tests.fakes.processes import Process, until
 from tests.system.asking import PATH, TOOL, ask
 
 AT_ONCE = 1.0
@@ -82,5 +82,5 @@ def test_a_caller_who_leaves_is_an_event_and_no_traceback(server: Process, proxy
     with sent(proxy, json.dumps(ask("says", user="after")).encode()) as connection:
         assert connection.recv(4096).startswith(b"HTTP/1.1 200")
 
-    assert proxy.printed.count('"abandoned"') > before
+    until(lambda: proxy.printed.count('"abandoned"') > before, "the log says that it was abandoned")
     assert "Traceback" not in proxy.printed

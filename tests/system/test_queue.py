@@ -74,6 +74,7 @@ def test_a_caller_who_leaves_the_queue_is_unknown_to_the_model_server(
     after = httpx.post(proxy.url + PATH, json=ask("says", user=f"after-{name}"))
 
     assert after.status_code == 200
+    server.wait_for("asked", user=f"after-{name}")
     assert 0 < left["queued_ms"] <= 1000 * left["seconds"] + 1  # both are rounded
     assert asked(server, f"leaver-{name}", f"after-{name}") == [f"after-{name}"]
 

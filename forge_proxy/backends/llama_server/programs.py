@@ -116,7 +116,7 @@ def _version(command: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def _said_version(command: tuple[str, ...]) -> bytes:
-    """What a program prints for `--version`; empty if it cannot be run or does not end."""
+    """What a program prints for `--version`; empty if it cannot be run, fails or does not end."""
     try:
         said = subprocess.run(  # noqa: S603  # named by the user, or beside his model
             [*command, "--version"],
@@ -127,4 +127,4 @@ def _said_version(command: tuple[str, ...]) -> bytes:
         )
     except (OSError, subprocess.TimeoutExpired):
         return b""
-    return said.stdout + said.stderr
+    return said.stdout + said.stderr if said.returncode == 0 else b""
