@@ -56,7 +56,10 @@ def queued(proxy: Process, body: dict[str, object], key: str = "none", request_i
 
 
 def asked(server: Process, *users: str) -> list[str]:
-    """Those of these requests that the server was asked, in that order."""
+    """Those of these requests that the server was asked, in that order, once a request that comes later was printed."""
+    later = f"later than {users}"
+    httpx.post(f"{server.url}{PATH}", json=ask("says", user=later))
+    server.wait_for("asked", user=later)
     said = [json.loads(line) for line in server.printed.splitlines()]
     return [line["user"] for line in said if line["event"] == "asked" and line["user"] in users]
 
