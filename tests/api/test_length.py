@@ -172,6 +172,20 @@ async def test_a_message_of_the_respond_tool_is_text_that_was_cut(said: Said, te
     assert (answer.text, answer.calls, answer.finish) == (text, [], "length")
 
 
+async def test_a_complete_message_of_the_respond_tool_is_complete_whatever_the_finish_reason() -> None:
+    answer = await both_ways([respond_cut('{"message": "It is sunny."}')], {**ASK, **LIMITED})
+
+    assert (answer.text, answer.finish, answer.outcome) == ("It is sunny.", "stop", "clean")
+
+
+async def test_a_message_of_which_the_client_has_read_the_beginning_ends_where_its_arguments_break_off() -> None:
+    broken = Said(calls=(("respond", '{"message": "It is su'),), finish="tool_calls")
+
+    answer = await chat([broken], ASK, stream=True)
+
+    assert (answer.text, answer.calls, answer.finish) == ("It is su", [], "stop")
+
+
 @pytest.mark.parametrize(
     ("said", "reason"),
     [

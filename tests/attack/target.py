@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from http.client import HTTPResponse
+from http.client import HTTPResponse, IncompleteRead
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -37,6 +37,8 @@ class Answer(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
+    is_complete: bool = True
+    """Whether it came to its end. A stream that fails after its head is aborted, so that the client notices."""
 
     @property
     def message(self) -> str:
@@ -154,7 +156,11 @@ def read_answer(connection: socket.socket) -> Answer:
     response = HTTPResponse(connection)
     try:
         response.begin()
-        return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        try:
+            return Answer(response.status, headers, response.read())
+        except IncompleteRead as exc:
+            return Answer(response.status, headers, exc.partial, is_complete=False)
     except Exception as exc:
         raise ConnectionError(f"no response: {type(exc).__name__}: {exc}") from exc
     finally:

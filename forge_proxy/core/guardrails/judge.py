@@ -40,7 +40,7 @@ def judge(
             # Calls that stand in what repeats itself are none: nobody wants them that often.
             return _judge_loop(_Case(turn, reply, Reading(reply.text or "", (), told), left))
         reading = replace(reading, marks=(*reading.marks, *told))
-    said, calls = _split(turn, reading, reply)
+    said, calls, is_cut = _split(turn, reading, reply, left)
     if not turn.parallel:
         calls = calls[:1]
     calls = _with_ids(turn, calls)
@@ -50,6 +50,8 @@ def judge(
     if said is not None and said.strip() and not turn.demands_call:
         if reading.cut is not None:
             return _give_up_cut(case, said)
+        if reply.calls and not is_cut and reply.finish == "length":  # the limit came when all was said
+            case = replace(case, reply=replace(reply, finish="stop"))
         return case.accept(_joined(left, reading.text, said), ())
     return _judge_text(case)
 
@@ -273,22 +275,24 @@ def _unsatisfied(case: _Case) -> ToolChoiceUnsatisfied:
     return ToolChoiceUnsatisfied(str(case.turn.choice), case.turn.attempt, case.reading.text, cut=cut)
 
 
-def _split(turn: Turn, reading: Reading, reply: Reply) -> tuple[str | None, tuple[ToolCall, ...]]:
-    """The message of our own tool, None if it was not called, and the other calls."""
+def _split(turn: Turn, reading: Reading, reply: Reply, left: str) -> tuple[str | None, tuple[ToolCall, ...], bool]:
+    """The message of our own tool, None if it was not called; the other calls; whether the message is not complete.
+
+    A message that the token limit cut is text like any other, and so is one of which the client has read the beginning.
+    """
     said: list[str] = []
     others: list[ToolCall] = []
+    is_cut = False
     for call in reading.calls:
         ours = turn.respond is not None and resolve_name(call.tool, turn.known_names) == turn.respond.name
         message = message_of(call) if ours else None
-        if ours and message is None and reply.finish == "length":
-            message = MessageDecoder().feed(
-                call.arguments
-            )  # an answer in words that ended at the limit, like any other
+        if ours and message is None and (reply.finish == "length" or left):
+            message, is_cut = MessageDecoder().feed(call.arguments), True
         if message is None:
             others.append(call)
         else:
             said.append(message)
-    return ("\n".join(said) if said else None), tuple(others)
+    return ("\n".join(said) if said else None), tuple(others), is_cut
 
 
 def _real(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
