@@ -14,10 +14,8 @@ from forge_proxy.core.guardrails.verdict import Mark
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.names import resolve_name
 from forge_proxy.core.rescue import Found, Rescued, mend_arguments, mend_object, rescue
+from forge_proxy.core.rescue.calls import MAX_CALLS
 from forge_proxy.core.stream import Reply
-
-_MAX_CALLS = 512
-"""Calls in one text: a model that writes more of them has lost its way, and to check them all would take long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Reading:
     rescued = rescue(text, turn.callable_names, template_thinks=turn.text_waits, mend=mend)
     thought, written = rescued.reasoning, rescued.written or rescued.text
     closes_thoughts = rescued.closes_thoughts if text.strip() else None
-    if len(rescued.calls) > _MAX_CALLS:
+    if len(rescued.calls) > MAX_CALLS:
         return Reading(text, reply.calls, broken=not reply.calls, thought=thought, written=text)
     native, marks, unread = _mended(reply.calls, thorough=thorough)
     complete, cut_in_text = _complete(turn, rescued.calls, reply)

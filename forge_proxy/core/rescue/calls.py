@@ -9,6 +9,8 @@ from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.rescue.json_reader import Members, Value, read_members, read_objects
 from forge_proxy.core.rescue.look import Look
 
+MAX_CALLS = 512
+"""Calls in one text: a model that writes more has lost its way, and to read and check them all would take long."""
 NAME_KEYS = (
     "name", "tool", "tool_name", "function_name", "function", "toolName", "functionName", "tool_call_name", "action",
 )  # fmt: skip

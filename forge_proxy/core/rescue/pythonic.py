@@ -6,7 +6,7 @@ import re
 
 from forge_proxy.core.jsontypes import Json, write
 from forge_proxy.core.messages import ToolCall
-from forge_proxy.core.rescue.calls import Said
+from forge_proxy.core.rescue.calls import MAX_CALLS, Said
 from forge_proxy.core.rescue.look import Look
 from forge_proxy.core.rescue.values import Reader, Unreadable
 
@@ -68,13 +68,18 @@ def _arguments(reader: Reader) -> tuple[dict[str, Json], int]:
 
 
 def read_calls(text: str, at: int, look: Look) -> tuple[list[Said], int] | None:
-    """One call or a list of them, `[f(a=1), g()]`, also one a line or with `;` between; None if there is none."""
+    """One call or a list of them, `[f(a=1), g()]`, also one a line or with `;` between; None if there is none or too
+    many.
+    """
     listed = text.startswith("[", at)
     found: list[Said] = []
     at += listed
     while one := read_call(text, at, look):
         found.append(one[0])
         at = one[1]
+        if len(found) > MAX_CALLS:
+            look.unread = True
+            return None
         following = _BETWEEN.match(text, at)
         closing = _CLOSING.match(text, at) if listed else None
         if closing or one[0].open:

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.rescue import Scan, mend_arguments, rescue, scan
+from forge_proxy.core.rescue import Scan, mend_arguments, pythonic, rescue, scan
+from forge_proxy.core.rescue.calls import MAX_CALLS, Said
+from forge_proxy.core.rescue.look import Look
+from forge_proxy.core.rescue.pythonic import read_call
 from forge_proxy.core.rescue.walk import Walk
 from tests.attack.texts import NAMES, PATTERNS
 
@@ -71,3 +74,18 @@ def test_one_long_delta_is_looked_at_a_piece_at_a_time(
     _scan(text, len(text))
 
     assert sum(looked_at) < 10_000 * len(looked_at) + 4 * len(text), name
+
+
+def test_a_list_without_end_is_read_no_further_than_a_model_that_works_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def counted(text: str, at: int, look: Look) -> tuple[Said, int] | None:
+        read.append(at)
+        return read_call(text, at, look)
+
+    monkeypatch.setattr(pythonic, "read_call", counted)
+
+    found = pythonic.read_calls("[" + "a()," * 50_000 + "a()]", 0, Look(("a",)))
+
+    assert found is None
+    assert len(read) == MAX_CALLS + 1
