@@ -95,6 +95,7 @@ def do_both(client: Client, fault: Fault, lane: Lane, direct: Ended | None = Non
     """Let an installed client do its task twice, or only through us if the end without us is known.
 
     What failed with a daemon that was used before, or only took longer, is done again with another daemon: that counts.
+    So is a fault that gave no occasion: a daemon that has learned that a model's text is an answer retries no text.
     """
     was_used = lane.has_daemon
     direct = direct or do_task(client, fault, lane, through_daemon=False)
@@ -102,6 +103,9 @@ def do_both(client: Client, fault: Fault, lane: Lane, direct: Ended | None = Non
     if not both.passed and (was_used or both.direct.word == both.guarded.word):
         lane.end_daemon()
         direct = do_task(client, fault, lane, through_daemon=False)
+        both = Both(client, fault, direct, do_task(client, fault, lane, through_daemon=True))
+    if was_used and lane.has_daemon and not (direct.made or both.guarded.made):
+        lane.end_daemon()
         both = Both(client, fault, direct, do_task(client, fault, lane, through_daemon=True))
     if fault.is_remembered or not both.passed:
         lane.end_daemon()
