@@ -104,7 +104,7 @@ def do_both(client: Client, fault: Fault, lane: Lane, direct: Ended | None = Non
         lane.end_daemon()
         direct = do_task(client, fault, lane, through_daemon=False)
         both = Both(client, fault, direct, do_task(client, fault, lane, through_daemon=True))
-    if was_used and lane.has_daemon and not (direct.made or both.guarded.made):
+    if was_used and both.guarded.lacks is None and not (direct.made or both.guarded.made):
         lane.end_daemon()
         both = Both(client, fault, direct, do_task(client, fault, lane, through_daemon=True))
     if fault.is_remembered or not both.passed:

@@ -159,6 +159,25 @@ def test_a_failure_with_a_used_daemon_counts_only_if_another_daemon_shows_it(mon
     assert (ends, len(urls)) == ([True, True], 6)
 
 
+def test_a_fault_that_gave_no_occasion_with_a_used_daemon_is_tried_with_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    daemons = FakeDaemons()
+    made = iter((0, 1, 0, 0, 1))  # the second cell's daemon is used, and does not retry text any more
+
+    def later(_: Client, __: object, lane: Lane, *, through_daemon: bool) -> Ended:
+        if through_daemon:
+            lane.daemon_url()
+        return replace(ended("done"), made=next(made))
+
+    monkeypatch.setattr("tests.harness.cell.do_task", later)
+    monkeypatch.setattr("tests.harness.lane.daemon", daemons.start)
+    with Lane() as lane:
+        first, second = (do_both(client(), FAULTS["repeats when retried"], lane) for _ in range(2))
+
+    assert (first.guarded.made, second.guarded.made, daemons.started) == (1, 1, 2)
+
+
 def test_what_only_took_longer_is_done_again_before_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter((0.0, 40.0, 0.0, 1.0))
 
