@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -18,16 +17,17 @@ from starlette.types import Receive, Scope, Send
 
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.engine.memory import MemoryBudget
-from forge_proxy.wire.openai.request import read_body
+from forge_proxy.wire.openai.request import read_body, read_large_body
 
 LARGE = 256 * 1024
 """Bytes of a body from which on it is counted, waits for memory, and is parsed in turn."""
+SLICED = 1024 * 1024
+"""Bytes of a body from which on it is parsed, and written for the model server, in slices."""
 MAX_VALUES = 250_000
 """JSON values in one large body. A conversation that fills a window of a million tokens has a tenth of that."""
 _SLICE = 128 * 1024
 _STRINGS_SLICE = 16 * 1024
 """As above, where strings are told from the rest, which takes a hundred times as long."""
-_NOTICEABLE_SECONDS = 0.005
 _SENT_SLICE = 256 * 1024
 _STRING_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*("|\Z)', re.DOTALL)
@@ -94,8 +94,8 @@ async def count_outside_strings(body: bytes | bytearray, most: int) -> int:
 
 
 class LargeBodies:
-    """Parses large bodies one after the other. After each the loop is left to others for a while: twice as long as it
-    took, for the request is then written for the model server, which takes as long.
+    """Parses large bodies one after the other; those of more than a megabyte in slices, between which others have the
+    event loop.
     """
 
     def __init__(self) -> None:
@@ -104,12 +104,15 @@ class LargeBodies:
     async def parse(self, pieces: list[bytes | bytearray]) -> JsonObject:
         """The JSON object of the one piece, which is taken out and not kept. Raises `InvalidRequest`."""
         async with self._turn:
-            began = time.perf_counter()
-            body = read_body(pieces.pop())
-            spent = time.perf_counter() - began
-            if spent > _NOTICEABLE_SECONDS:
-                await asyncio.sleep(2 * spent)
-        return body
+            if len(pieces[0]) <= SLICED:
+                return read_body(pieces.pop())
+            slices = read_large_body(pieces.pop())
+            while True:
+                try:
+                    next(slices)
+                except StopIteration as done:
+                    return done.value
+                await asyncio.sleep(0)
 
 
 class LargeResponse(Response):

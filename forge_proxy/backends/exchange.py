@@ -5,13 +5,15 @@ This belongs in `backends` because it knows the HTTP responses that `backends.ht
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b64encode
 from collections.abc import Mapping
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 import orjson
 
-from forge_proxy.backends.http import HttpResponse
+from forge_proxy.backends.http import HttpResponse, RequestBody
+from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.errors import (
     BackendBroke,
     BackendFault,
@@ -22,6 +24,7 @@ from forge_proxy.core.errors import (
 )
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.wire.answers import NestedTooDeeply, UnreadableAnswer
+from forge_proxy.wire.large_json import write_slices
 from forge_proxy.wire.sse import TooLarge
 
 OK = 200
@@ -54,7 +57,25 @@ def write_body(body: Mapping[str, Json]) -> bytes:
     try:
         return orjson.dumps(body)
     except TypeError as exc:
-        raise InvalidRequest("body", "nested too deeply to be passed on; some 200 levels are the most") from exc
+        raise _too_deep() from exc
+
+
+async def write_call(call: ModelCall, body: Mapping[str, Json]) -> RequestBody:
+    """The same; a large body in slices, between which others have the event loop."""
+    if not call.request.is_large:
+        return write_body(body)
+    pieces: list[bytes] = []
+    try:
+        for piece in write_slices(body):
+            pieces.append(piece)
+            await asyncio.sleep(0)
+    except TypeError as exc:
+        raise _too_deep() from exc
+    return pieces
+
+
+def _too_deep() -> InvalidRequest:
+    return InvalidRequest("body", "nested too deeply to be passed on; some 200 levels are the most")
 
 
 def parsed(raw: bytes) -> Json:

@@ -9,14 +9,14 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import ContextVar
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import aiohttp
-from aiohttp.abc import AbstractResolver
+from aiohttp.abc import AbstractResolver, AbstractStreamWriter
 from yarl import URL
 
 from forge_proxy.core.errors import BackendBroke, BackendTimeout, BackendUnreachable
@@ -30,6 +30,10 @@ _STEPS = 50
 """Turns of the event loop that connecting may take: more than twice as many as it does."""
 _END_SECONDS = 0.02
 _parsed = lru_cache(URL)
+
+
+RequestBody: TypeAlias = bytes | Sequence[bytes]
+"""A body, whole or in pieces."""
 
 
 class HttpResponse(Protocol):
@@ -62,7 +66,7 @@ class HttpClient(Protocol):
         method: str,
         url: str,
         *,
-        body: bytes | None = None,
+        body: RequestBody | None = None,
         headers: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> AbstractAsyncContextManager[HttpResponse]:
@@ -121,7 +125,7 @@ class AioHttp:
         method: str,
         url: str,
         *,
-        body: bytes | None = None,
+        body: RequestBody | None = None,
         headers: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> AbstractAsyncContextManager[HttpResponse]:
@@ -129,7 +133,7 @@ class AioHttp:
         return _Exchange(self._send(method, url, body, headers or {}, seconds), url, self._silence)
 
     async def _send(
-        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], seconds: float | None
+        self, method: str, url: str, body: RequestBody | None, headers: Mapping[str, str], seconds: float | None
     ) -> aiohttp.ClientResponse:
         anew: list[bool] = []
         _made_anew.set(anew)
@@ -137,7 +141,7 @@ class AioHttp:
             aiohttp.ClientSession.request,
             method=method,
             url=_parsed(url),
-            data=body,
+            data=body if body is None or isinstance(body, bytes) else _Pieces(body),
             headers=headers,
             allow_redirects=False,
         )
@@ -170,6 +174,22 @@ class AioHttp:
                     raise
                 timeout = self._timeout(seconds, late)
         raise AssertionError("the last try returns or raises")
+
+
+class _Pieces(aiohttp.Payload):
+    """A body in pieces, which is sent with its length. It may be sent again."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        super().__init__(pieces, content_type="application/json")
+        self._pieces = pieces
+        self._size = sum(map(len, pieces))
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return b"".join(self._pieces).decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        for piece in self._pieces:
+            await writer.write(piece)
 
 
 class _Exchange(AbstractAsyncContextManager[HttpResponse]):

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
 from forge_proxy.backends.config import OllamaConfig
-from forge_proxy.backends.exchange import OK, write_body
+from forge_proxy.backends.exchange import OK, write_call
 from forge_proxy.backends.http import HttpClient
 from forge_proxy.backends.ollama_api import OllamaApi
 from forge_proxy.core.chat import ModelCall, ModelCard, window_of
@@ -131,7 +131,7 @@ class Ollama:
 
     async def _ask(self, call: ModelCall, think: Think | None) -> AsyncGenerator[Chunk]:
         encoded = encode_call(call, self.terms, think)
-        body = write_body(encoded)
+        body = await write_call(call, encoded)
         self._tell_left_out(call)
         renamed = call.request.model if call.model is not None else None
         reader = StreamReader(renamed, limit=self._api.max_response, buffered=call.buffered)

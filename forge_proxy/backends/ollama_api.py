@@ -17,7 +17,7 @@ from forge_proxy.backends.exchange import (
     unreadable,
     without_credentials,
 )
-from forge_proxy.backends.http import HttpClient, HttpResponse, read_capped
+from forge_proxy.backends.http import HttpClient, HttpResponse, RequestBody, read_capped
 from forge_proxy.core.errors import BackendFault
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.wire.answers import UnreadableAnswer
@@ -52,7 +52,7 @@ class OllamaApi:
         return await self._exchange("POST", what, orjson.dumps(said), seconds)
 
     @asynccontextmanager
-    async def chat(self, body: bytes) -> AsyncGenerator[HttpResponse]:
+    async def chat(self, body: RequestBody) -> AsyncGenerator[HttpResponse]:
         """A chat's answer, its status still to be looked at."""
         async with self._http.open("POST", f"{self.url}/api/chat", body=body, headers=self._headers) as response:
             yield response

@@ -14,7 +14,7 @@ from forge_proxy.backends.exchange import (
     unexpected_status,
     unreadable,
     without_credentials,
-    write_body,
+    write_call,
 )
 from forge_proxy.backends.http import HttpClient, HttpResponse, read_capped
 from forge_proxy.core.chat import ModelCall, ModelCard, window_of
@@ -59,7 +59,7 @@ class OpenAICompatible:
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         """See `engine.ports.Backend`."""
-        body = write_body(encode_call(call))
+        body = await write_call(call, encode_call(call))
         url = f"{self._base}/chat/completions"
         async with self._http.open("POST", url, body=body, headers=self._headers) as response:
             if response.status != OK:
@@ -126,7 +126,7 @@ class OpenAICompatible:
         """See `engine.ports.Backend`. A llama-server counts exactly, its template applied."""
         if not call.dialect.llama_cpp:
             return None
-        body = write_body(encode_call(call))
+        body = await write_call(call, encode_call(call))
         url = f"{self._base}/chat/completions/input_tokens"
         async with self._http.open("POST", url, body=body, headers=self._headers, seconds=_SHORT) as response:
             if response.status != OK:

@@ -72,6 +72,8 @@ class ChatRequest:
     """`n`: how many answers are asked for."""
     limit: int | None = None
     """The caller's limit of completion tokens, the smaller one where two fields give one."""
+    is_large: bool = False
+    """Whether the body is so large that it is written in slices."""
 
 
 @record

@@ -33,6 +33,7 @@ from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.clock import MonotonicClock
+from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.ports import Backend, Clock, Observer, Resizer, ThoroughReader
 from forge_proxy.engine.sampling import OwnSampling, Sampling
 from forge_proxy.engine.scheduler import Scheduler
@@ -71,7 +72,9 @@ class Assembled:
 
 
 @asynccontextmanager
-async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Assembled]:
+async def assemble(
+    settings: Settings, observe: Observer, memory: MemoryBudget | None = None
+) -> AsyncGenerator[Assembled]:
     """Choose a backend, build the engine over it, and stop both at the end. Raises `BackendChoiceError`
     or `GuardrailsBroken`.
     """
@@ -115,7 +118,7 @@ async def assemble(settings: Settings, observe: Observer) -> AsyncGenerator[Asse
         cards = CardFile(state_folder(os.environ), choice.shown_url or f"managed {files}")
         engine = Engine(
             backend, clock, observe, config.model, thorough, admission, dialect, cards, budgets, sampling, catalog,
-            settings.compaction,
+            settings.compaction, memory,
         )  # fmt: skip
         if isinstance(control, CatalogServer):
             swapping = asyncio.create_task(Scheduler(admission, switching, control.load, clock, observe).run())

@@ -125,7 +125,8 @@ async def build(
 ) -> AsyncGenerator[Daemon]:
     """The daemon on a socket that listens already. `read` reads the settings again. Raises `BackendChoiceError`."""
     observe = in_next_turn(logs.LogObserver(log))
-    async with assemble(settings, observe) as parts, build_runs(settings, parts.engine, observe) as runs:
+    memory = MemoryBudget(memory_limit(settings.server.memory_mb, find_ram_mb(Path("/"))))
+    async with assemble(settings, observe, memory) as parts, build_runs(settings, parts.engine, observe) as runs:
         url = parts.choice.url
         if url is not None and await leads_to(url, listener):
             raise BackendChoiceError(
@@ -136,7 +137,6 @@ async def build(
         door, guardrails = Door(settings.server), Held(settings.guardrails)
         live = LiveSettings(settings, read, guardrails, parts.engine, door)
         admin = _admin_parts(parts, guardrails, live, runs)
-        memory = MemoryBudget(memory_limit(settings.server.memory_mb, find_ram_mb(Path("/"))))
         app = create_app(parts.engine, parts.backend, guardrails, settings.server, admin, door, memory)
         yield Daemon(parts, HttpServer(app, settings.server), live, runs, listener, log)
 

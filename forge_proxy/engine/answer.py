@@ -38,6 +38,7 @@ from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.capabilities import Capabilities
 from forge_proxy.engine.events import Abandoned, Answered, Compacted, Failed, Unchecked
 from forge_proxy.engine.fitting import Fitting
+from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.own_prompt import OwnPrompt
 from forge_proxy.engine.ports import Backend, CardStore, Clock, Observer, ThoroughReader
@@ -77,6 +78,7 @@ class Engine:
         sampling: Sampling | None = None,
         catalog: Catalog | None = None,
         compaction: CompactionPolicy | None = None,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self._backend = Accommodating(backend, observe, dialect)
         self._own_prompt = OwnPrompt(self._backend)
@@ -89,7 +91,7 @@ class Engine:
         self.fitting = Fitting(self.budgets, self._backend.count_tokens, observe, compaction)
         self.sampling = sampling or Sampling(observe)
         self.text_answers = TextAnswers()
-        self._means = Means(self._backend, self.fitting, self.text_answers, thorough, observe)
+        self._means = Means(self._backend, self.fitting, self.text_answers, thorough, observe, memory=memory)
         self.capabilities = Capabilities(backend, self._backend, dialect, cards)
 
     @property

@@ -19,11 +19,13 @@ from forge_proxy.engine.accommodate import Accommodating
 from forge_proxy.engine.attempt import Attempt, Settlement
 from forge_proxy.engine.events import AskedAnew, Compacted, Looped, Retried
 from forge_proxy.engine.fitting import Fitting
+from forge_proxy.engine.memory import MemoryBudget, ResponseMemory
 from forge_proxy.engine.pacing import Pace, Turns, pieces_of
 from forge_proxy.engine.ports import Observer, ThoroughReader
 from forge_proxy.engine.readings import readings_of
 from forge_proxy.engine.report import cut_name
 from forge_proxy.engine.text_answers import TextAnswers
+from forge_proxy.wire.body import HeldSize
 from forge_proxy.wire.openai.call import LIMITS
 
 _LOSSES = 2
@@ -40,6 +42,7 @@ class Means:
     thorough: ThoroughReader | None
     observe: Observer
     turns: Turns = field(default_factory=Turns)
+    memory: MemoryBudget | None = None
 
 
 class Losses:
@@ -99,10 +102,20 @@ class Asking:
 
         A history that was shortened for one stays so for the next, and the model server has it in its cache.
         """
+        with ResponseMemory(self._means.memory) as memory:
+            async with aclosing(self._attempt(turn, memory)) as events:
+                async for event in events:
+                    yield event
+
+    async def _attempt(
+        self, turn: Turn, memory: ResponseMemory
+    ) -> AsyncGenerator[Chunk | Compacted | Retry | Settlement]:
         fitting = self._means.fitting
         call: ModelCall = self.call(turn)
         verdict: Retry | Settlement | None = None
         while verdict is None:
+            memory.release()
+            size = HeldSize()
             pace = Pace(self._means.turns)
             attempt = self._latest = Attempt(turn, self._request.choices, after=self._latest)
             try:
@@ -112,6 +125,8 @@ class Asking:
                     yield compacted
                 async with aclosing(self._means.backend.stream(call)) as chunks:
                     async for chunk in chunks:
+                        size.add(chunk)
+                        await memory.grow_to(size.bytes)
                         if self._raw:
                             yield chunk
                         for piece in pieces_of(chunk):

@@ -7,7 +7,9 @@ nothing is measured here.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
+from collections.abc import Callable
 
 from forge_proxy.core.errors import ForgeError
 
@@ -18,6 +20,10 @@ _LARGE_SHARE = 0.75
 """The share of the budget that large reservations may fill; the rest is for small ones."""
 _MOST_MB = 2048
 _WAIT_SECONDS = 60.0
+_STEP = 256 * 1024
+"""Bytes by which the reservation of a response grows. Smaller responses are not counted."""
+_RESPONSE_WAIT_SECONDS = 10.0
+_LOOK_SECONDS = 0.05
 _RETRY_SECONDS = 5
 
 
@@ -98,6 +104,13 @@ class MemoryBudget:
         self.used += size
         return True
 
+    def extend_response(self, size: int, *, is_large: bool) -> bool:
+        """Reserve more for a buffered response if there is room now; large ones leave the share of the small ones."""
+        if self.used + size > (self._large_limit if is_large else self.limit):
+            return False
+        self.used += size
+        return True
+
     def add(self, size: int) -> None:
         """Count bytes that are held already, whether there is room for them or not."""
         self.used += size
@@ -118,3 +131,40 @@ class MemoryBudget:
 
     def _class_of(self, size: int) -> tuple[deque[tuple[asyncio.Future[None], int]], int]:
         return (self._small, self.limit) if size <= SMALL else (self._large, self._large_limit)
+
+
+class ResponseMemory:
+    """What one attempt has reserved for its buffered response. It ends with the block, in whatever way."""
+
+    def __init__(self, memory: MemoryBudget | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._memory = memory
+        self._clock = clock
+        self._reserved = 0
+
+    def __enter__(self) -> ResponseMemory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Return all that is reserved."""
+        if self._memory is not None:
+            self._memory.release(self._reserved)
+        self._reserved = 0
+
+    async def grow_to(self, size: int) -> None:
+        """Reserve as much as a response of `size` bytes needs; while there is no room, the model server is not read.
+
+        Raises `MemoryFull` after ten seconds: what two attempts that wait for each other have is returned then.
+        """
+        more = size - self._reserved
+        if self._memory is None or more <= _STEP:
+            return
+        more += -more % _STEP
+        until = self._clock() + _RESPONSE_WAIT_SECONDS
+        while not self._memory.extend_response(more, is_large=self._reserved + more > SMALL):
+            if self._clock() >= until:
+                raise MemoryFull(self._memory.limit)
+            await asyncio.sleep(_LOOK_SECONDS)
+        self._reserved += more

@@ -13,12 +13,13 @@ import pytest
 
 from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
+from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import Accommodated, Event
 from tests.fakes.says import Said
-from tests.fakes.scripted import ScriptedHttp, StillClock
+from tests.fakes.scripted import ScriptedHttp, StillClock, whole
 
 JsonDict = dict[str, Any]
 USER: JsonDict = {"role": "user", "content": "Hi."}
@@ -40,9 +41,9 @@ class Particular(ScriptedHttp):
     refuses: Callable[[JsonDict], str | None] = lambda _: None
     status: int = 400
 
-    def open(self, method: str, url: str, *, body: bytes | None = None, **more: Any) -> Any:
+    def open(self, method: str, url: str, *, body: RequestBody | None = None, **more: Any) -> Any:
         if method == "POST":
-            asked: JsonDict = json.loads(body or b"{}")
+            asked: JsonDict = json.loads(whole(body) or b"{}")
             words = self.refuses(asked)
             call = (("search", '{"q": "x"}'),) if asked.get("tools") else ()
             refusal = Said(status=self.status, body={"error": {"message": words}})

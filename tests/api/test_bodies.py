@@ -6,19 +6,24 @@ import asyncio
 import gc
 import json
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import orjson
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.api import bodies
 from forge_proxy.api.app import create_app
-from forge_proxy.api.bodies import MAX_VALUES, LargeResponse, find_contents
+from forge_proxy.api.bodies import MAX_VALUES, LargeBodies, LargeResponse, find_contents
 from forge_proxy.api.config import ServerConfig
+from forge_proxy.backends.exchange import write_call
+from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ModelCall, ModelCard, ToolSpec
 from forge_proxy.core.guardrails import GuardPolicy
@@ -27,7 +32,9 @@ from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.memory import MEGABYTE, MemoryBudget
 from forge_proxy.engine.tool_sets import compile_schemas
+from forge_proxy.wire.large_json import PIECE
 from forge_proxy.wire.openai.call import encode_call
+from forge_proxy.wire.openai.request import decode_request
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock
 from tests.properties import VALUES
@@ -178,7 +185,7 @@ class ForgetfulBackend:
     url = "http://forgetful"
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
-        orjson.dumps(encode_call(call))
+        assert await write_call(call, encode_call(call))
         yield Chunk((Delta(text="ok", finish="stop"),))
 
     async def models(self) -> Sequence[ModelCard]:
@@ -227,6 +234,40 @@ async def test_a_whole_answer_of_several_megabytes_arrives() -> None:
     answer = await ask(message("x"), MemoryBudget(100 * MEGABYTE), [Said("y" * 3 * MEGABYTE)])
 
     assert answer.json()["choices"][0]["message"]["content"] == "y" * 3 * MEGABYTE
+
+
+@pytest.mark.parametrize("text", ["x" * 3 * MEGABYTE, "\U0001f600\n" * MEGABYTE, "x" * 2 * MEGABYTE + "\u00e9"])
+async def test_a_large_body_is_read_and_sent_on_in_slices(text: str) -> None:
+    """The server takes it as it is; meanwhile others have the event loop."""
+    taken: list[Any] = []
+    turns = 0
+
+    async def answer(request: web.Request) -> web.Response:
+        taken.append((request.content_length, await request.json(loads=orjson.loads)))
+        return web.json_response({"choices": [{"index": 0, "message": {"content": "ok"}, "finish_reason": "stop"}]})
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    app = web.Application(client_max_size=64 * MEGABYTE)
+    app.router.add_post("/v1/chat/completions", answer)
+    async with TestServer(app) as server:
+        http = AioHttp(connect_seconds=5, silence_seconds=60)
+        backend = OpenAICompatible(f"http://127.0.0.1:{server.port}", http)
+        raw = message(text)
+        beside = asyncio.create_task(others())
+        chat = replace(decode_request(await LargeBodies().parse([raw])), is_large=True)
+        read_turns = turns
+        assert [chunk.deltas[0].text async for chunk in backend.stream(ModelCall(chat, stream=False))] == ["ok"]
+        beside.cancel()
+        await http.close()
+
+    assert taken == [(len(raw), orjson.loads(raw))]
+    assert read_turns >= len(raw) // PIECE
+    assert turns - read_turns >= len(raw) // PIECE // 4
 
 
 async def test_hundreds_of_schemas_are_compiled_in_slices() -> None:

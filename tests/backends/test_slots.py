@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.errors import BackendError
 from tests.fakes.scripted import ScriptedResponse
@@ -26,7 +27,7 @@ class Answers:
         method: str,
         url: str,
         *,
-        body: bytes | None = None,
+        body: RequestBody | None = None,
         headers: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> AsyncGenerator[ScriptedResponse]:

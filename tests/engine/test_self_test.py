@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.capability import CapabilityCard, read_card
 from forge_proxy.core.chat import ChatRequest
@@ -19,7 +20,7 @@ from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.self_test import self_test
 from forge_proxy.wire.openai.request import decode_request
 from tests.fakes.says import Said
-from tests.fakes.scripted import ScriptedHttp, StillClock
+from tests.fakes.scripted import ScriptedHttp, StillClock, whole
 
 JsonDict = dict[str, Any]
 PARIS, ROME = '{"city": "Paris", "days": 3}', '{"city": "Rome", "days": 2}'
@@ -33,9 +34,9 @@ class Answering(ScriptedHttp):
     script: Sequence[Said | Exception] = ()
     answer: Callable[[JsonDict], Said | Exception] = lambda _: Said("Hello.")
 
-    def open(self, method: str, url: str, *, body: bytes | None = None, **more: Any) -> Any:
+    def open(self, method: str, url: str, *, body: RequestBody | None = None, **more: Any) -> Any:
         if method == "POST":
-            self.script = [*self.script, self.answer(json.loads(body or b"{}"))]
+            self.script = [*self.script, self.answer(json.loads(whole(body) or b"{}"))]
         return super().open(method, url, body=body, **more)
 
 

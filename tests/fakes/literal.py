@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx2
 
+from forge_proxy.backends.http import RequestBody
+
 JSON, EVENTS = "application/json", "text/event-stream"
 
 
@@ -54,7 +56,7 @@ class LiteralHttp:
         method: str,
         url: str,
         *,
-        body: bytes | None = None,
+        body: RequestBody | None = None,
         headers: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> AsyncGenerator[LiteralResponse]:

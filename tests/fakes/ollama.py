@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forge_proxy.backends.config import OllamaConfig
+from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.ollama import Ollama
 from forge_proxy.engine.events import Event
 from tests.fakes.literal import LiteralResponse
+from tests.fakes.scripted import whole
 
 JsonDict = dict[str, Any]
 DONE: JsonDict = {"message": {"content": "hi"}, "done": True, "prompt_eval_count": 12, "eval_count": 1}
@@ -37,7 +39,7 @@ class FakeOllama:
         method: str,
         url: str,
         *,
-        body: bytes | None = None,
+        body: RequestBody | None = None,
         headers: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> AsyncGenerator[LiteralResponse]:
@@ -45,10 +47,10 @@ class FakeOllama:
         self.paths.append(path)
         status, said = 200, self.answers.get(path, {})
         if path == "/api/chat":
-            self.asked.append(json.loads(body or b""))
+            self.asked.append(json.loads(whole(body)))
             status, said = self.chat(self.asked[-1])
         elif path == "/api/show":
-            said = self.answers[f"show {json.loads(body or b'')['model']}"]
+            said = self.answers[f"show {json.loads(whole(body))['model']}"]
         yield LiteralResponse(status, {}, [json.dumps(said).encode()])
 
     def adapter(self, url: str = "http://ollama", **config: Any) -> Ollama:

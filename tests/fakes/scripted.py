@@ -12,6 +12,7 @@ import httpx
 
 from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
+from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
@@ -19,6 +20,11 @@ from forge_proxy.engine.events import Event
 from tests.fakes.says import Said
 
 JsonDict = dict[str, Any]
+
+
+def whole(body: RequestBody | None) -> bytes:
+    """A request body in one piece."""
+    return body if isinstance(body, bytes) else b"".join(body or ())
 
 
 @dataclass
@@ -38,7 +44,7 @@ class ScriptedHttp:
         method: str,
         url: str,
         *,
-        body: bytes | None = None,
+        body: RequestBody | None = None,
         headers: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> AsyncGenerator[ScriptedResponse]:
@@ -46,7 +52,7 @@ class ScriptedHttp:
             models = {"data": [{"id": "scripted", **({"max_model_len": self.window} if self.window else {})}]}
             yield ScriptedResponse(200, json.dumps(models).encode(), "application/json", self.cut)
             return
-        asked = json.loads(body or b"{}")
+        asked = json.loads(whole(body) or b"{}")
         self.asked.append(asked)
         said = self.script[len(self.asked) - 1]
         if isinstance(said, Exception):

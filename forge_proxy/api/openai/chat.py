@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from forge_proxy.api.bodies import LARGE, LargeBodies, LargeResponse, read_whole
+from forge_proxy.api.bodies import LARGE, SLICED, LargeBodies, LargeResponse, read_whole
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.disconnect import leaving_cancels
 from forge_proxy.api.errors import error_response
@@ -19,7 +20,6 @@ from forge_proxy.api.refusals import NotJson
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.errors import ForgeError, InvalidRequest
 from forge_proxy.core.guardrails import GuardPolicy, Outcome, read_switches
-from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk, CompletionBuilder
 from forge_proxy.engine.answer import AnswerEvent, Engine
 from forge_proxy.engine.events import Compacted
@@ -50,7 +50,7 @@ class ChatCompletions:
         request_id = request_id_of(request)
         headers = {"x-request-id": request_id}
         try:
-            chat = decode_request(await self._read(request))
+            chat = await self._read(request)
             if chat.tools:
                 await compile_schemas(chat.tools)
             said = request.headers.get("x-forge-guardrails")
@@ -69,13 +69,15 @@ class ChatCompletions:
             pass
         return Response(status_code=_CLIENT_LEFT)
 
-    async def _read(self, request: Request) -> JsonObject:
-        """The body, parsed. As it was sent it is not kept."""
+    async def _read(self, request: Request) -> ChatRequest:
+        """What is asked. The body as it was sent is not kept."""
         pieces = [await read_whole(request.receive)]
-        if len(pieces[0]) > LARGE:
-            return await self._large_bodies.parse(pieces)
+        size = len(pieces[0])
+        if size > LARGE:
+            chat = decode_request(await self._large_bodies.parse(pieces))
+            return replace(chat, is_large=size > SLICED)
         try:
-            return read_body(pieces[0])
+            return decode_request(read_body(pieces[0]))
         except InvalidRequest as error:
             if request.headers.get("content-type", "").startswith(_FORMS):
                 raise NotJson from error

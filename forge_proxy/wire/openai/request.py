@@ -5,12 +5,15 @@ Only what the engine acts on is read and checked; every other field goes on as i
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import orjson
 
 from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
 from forge_proxy.core.errors import InvalidRequest, OutOfMemory
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.wire.body import is_out_of_memory
+from forge_proxy.wire.large_json import read_slices
 from forge_proxy.wire.openai import fields
 
 MAX_CHOICES = 128
@@ -33,14 +36,27 @@ _MAX_LISTED_NAMES = 20
 def read_body(raw: bytes | bytearray) -> JsonObject:
     """The JSON object of a request body. Raises `InvalidRequest` or `OutOfMemory`."""
     try:
-        value: Json = orjson.loads(raw)
+        return _object(orjson.loads(raw))
     except orjson.JSONDecodeError as exc:
-        if is_out_of_memory(exc):
-            raise OutOfMemory("the body") from exc
-        raise InvalidRequest("body", f"not valid JSON: {exc}") from exc
+        raise _not_json(exc) from exc
+
+
+def read_large_body(raw: bytes | bytearray) -> Generator[None, None, JsonObject]:
+    """The same in slices, between which it yields."""
+    try:
+        return _object((yield from read_slices(raw)))
+    except orjson.JSONDecodeError as exc:
+        raise _not_json(exc) from exc
+
+
+def _object(value: Json) -> JsonObject:
     if not is_object(value):
         fields.refuse("body", "a JSON object", value)
     return value
+
+
+def _not_json(exc: orjson.JSONDecodeError) -> InvalidRequest | OutOfMemory:
+    return OutOfMemory("the body") if is_out_of_memory(exc) else InvalidRequest("body", f"not valid JSON: {exc}")
 
 
 def decode_request(body: JsonObject) -> ChatRequest:
