@@ -152,7 +152,7 @@ def test_what_nobody_asked_for_may_come_at_some_rate() -> None:
         allowance.spend(100, float(second))
 
     with pytest.raises(Flood):
-        allowance.spend(6000, 1000.0)
+        allowance.spend(6001, 1000.0)
 
 
 async def test_a_process_that_a_program_has_daemonized_ends_with_it() -> None:
