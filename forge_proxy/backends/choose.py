@@ -16,6 +16,7 @@ from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.model_file import model_fault
 from forge_proxy.backends.llama_server.programs import TINY_MODEL, embedded, find_program, launch_spec
 from forge_proxy.backends.probe import LLAMA_SERVER, OLLAMA, ServerKind, find_server, identify
+from forge_proxy.backends.scheme import find_other_scheme
 
 _URLS: dict[Kind, str] = {
     "llama-server": LLAMA_SERVER,
@@ -89,6 +90,12 @@ def _with_test_model(config: BackendConfig, because: str) -> Choice:
 
 async def _at_url(config: BackendConfig, url: str, http: HttpClient) -> Choice:
     kind = await identify(url, http)
+    if kind is None and (other := await find_other_scheme(url)) is not None:
+        speaks = urlsplit(other).scheme
+        raise BackendChoiceError(
+            f"backend.url {without_credentials(url)}: the server there speaks {speaks}; "
+            f"use {without_credentials(other)}"
+        )
     if config.kind is not None and kind != "forge-proxy":
         _refuse_other_kind(config.kind, kind, url)
         return Choice(config.kind, "its URL is named", url=url)
