@@ -151,3 +151,12 @@ def refuse_contradictions(config: BackendConfig, models: Mapping[str, ModelEntry
         raise BackendChoiceError("backend.tools: prompt is for models without tools of their own; leave it out")
     if config.gguf is not None and (fault := model_fault(config.gguf)):
         raise BackendChoiceError(fault)
+
+
+def refuse_missing_program(config: BackendConfig, models: Mapping[str, ModelEntry] = _NO_MODELS) -> None:
+    """Raise `BackendChoiceError` if the settings need a program to serve models that is not installed."""
+    files = [config.gguf, *(entry.gguf for entry in models.values())]
+    if file := next((file for file in files if file is not None), None):
+        find_program(config, file)
+    elif config.kind == "embedded":
+        embedded()
