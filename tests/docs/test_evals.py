@@ -39,7 +39,7 @@ def test_each_command_is_understood(line: str) -> None:
 def test_each_command_that_only_looks_is_run(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     runs = [record("reforged", planned=1), unfinished("bare", planned=1)]
-    for file in ("evals.jsonl", "quick.jsonl", "before.jsonl", "after.jsonl"):
+    for file in ("evals.jsonl", "before.jsonl", "after.jsonl", "quick.jsonl"):
         Path(file).write_text("".join(f"{run.model_dump_json()}\n" for run in runs))
 
     done = CliRunner().invoke(app, shlex.split(line)[1:], catch_exceptions=False)

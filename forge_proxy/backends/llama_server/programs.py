@@ -87,8 +87,8 @@ def _named(named: Path) -> Path:
 def _refuse_other_program(path: Path) -> None:
     """Raise `BackendChoiceError` if a program says what it is, and that is no llama.cpp."""
     said = _said_version((str(path),)) if not _is_llamafile(path) else b""
-    if said and not re.search(rb"version: \d|llama|build", said, re.IGNORECASE):
-        first = said.splitlines()[0].decode("utf-8", "replace")[:80]
+    if said.strip() and not re.search(rb"version: \d|llama|build", said, re.IGNORECASE):
+        first = said.strip().splitlines()[0].decode("utf-8", "replace")[:80]
         raise BackendChoiceError(f"backend.llama_server.binary {path} is no llama-server: it says {first!r}")
 
 
@@ -116,7 +116,7 @@ def _version(command: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def _said_version(command: tuple[str, ...]) -> bytes:
-    """What a program prints for `--version`; empty if it cannot be run or does not end."""
+    """What a program prints for `--version`; empty if it cannot be run, fails or does not end."""
     try:
         said = subprocess.run(  # noqa: S603  # named by the user, or beside his model
             [*command, "--version"],
@@ -127,4 +127,4 @@ def _said_version(command: tuple[str, ...]) -> bytes:
         )
     except (OSError, subprocess.TimeoutExpired):
         return b""
-    return said.stdout + said.stderr
+    return said.stdout + said.stderr if said.returncode == 0 else b""
