@@ -11,7 +11,7 @@ _WALL_CLOCK = re.compile(r"\btime\.(?:time|time_ns|localtime|gmtime)\b|\bdatetim
 _READ_BY_PEOPLE = {
     "api/openai/live.py",  # `created` of an answer
     "backends/llama_server/board.py",  # since when a state lasts
-    "cli/runs.py",  # times in a table
+    "cli/run_rows.py",  # times in a table
     "daemon/runs.py",  # when a run was made and changed
     "tools/ports.py",  # timestamps of signatures, and a Retry-After that is a date
 }
