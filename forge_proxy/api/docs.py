@@ -6,6 +6,7 @@ the admin API can (docs/decisions/0018).
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Any
 
@@ -17,11 +18,21 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from forge_proxy import __version__
 from forge_proxy.api.openai.described import PATHS, SCHEMAS, TOO_LARGE
 
-STYLE = (
+_STYLE = (
+    ":root{color-scheme:light dark}"
     "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
-    "h2{border-bottom:1px solid #ccc}code{background:#8882;padding:0 .2em}"
-    "td{padding:.1rem 1rem .1rem 0;vertical-align:top}pre{background:#8882;padding:.5rem;overflow:auto}"
+    "h2{border-bottom:1px solid #8886}code{background:#8882;padding:0 .2em;overflow-wrap:anywhere}"
+    "td{padding:.1rem 1rem .1rem 0;vertical-align:top}td:first-child{min-width:8rem;max-width:24rem}"
+    "pre{background:#8882;padding:.5rem;overflow:auto}"
 )
+# The empty icon keeps browsers from requesting /favicon.ico, which would be a 404 in the log.
+HEAD = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><title>forge-proxy</title>'
+    '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
+    f"<style>{_STYLE}</style>"
+)
+_ADDRESS = "http://127.0.0.1:8081"
+"""In the examples, in place of the address that the page was requested from."""
 _EXAMPLES = {
     "A chat completion": """curl http://127.0.0.1:8081/v1/chat/completions -H 'Content-Type: application/json' -d '{
   "messages": [{"role": "user", "content": "What is the weather in Paris?"}]
@@ -37,7 +48,8 @@ _EXAMPLES = {
     "The state of the daemon": "curl http://127.0.0.1:8081/admin/v1/status",
     "With an API key": "curl http://127.0.0.1:8081/v1/models -H 'Authorization: Bearer KEY'",
 }
-CONTENT_SECURITY = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+CONTENT_SECURITY = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:"}
+_CODE = re.compile(r"`([^`]+)`")
 _FRAMEWORKS = ("HTTPValidationError", "ValidationError")
 
 
@@ -52,9 +64,10 @@ class Descriptions:
         """OpenAPI 3.1."""
         return JSONResponse(self.described())
 
-    async def as_page(self, _: Request) -> Response:
-        """The same to read."""
-        return HTMLResponse(page(self.described()), headers=CONTENT_SECURITY)
+    async def as_page(self, request: Request) -> Response:
+        """The same to read. Its examples have the address that it was requested from."""
+        address = f"{request.url.scheme}://{request.url.netloc}"
+        return HTMLResponse(page(self.described(), address), headers=CONTENT_SECURITY)
 
     def described(self) -> dict[str, Any]:
         """The whole description: the admin API's by its types, that of the other routes as it is written."""
@@ -79,20 +92,23 @@ class Descriptions:
         return self._made
 
 
-def page(described: dict[str, Any]) -> str:
-    """The description as a page."""
+def page(described: dict[str, Any], address: str = _ADDRESS) -> str:
+    """The description as a page, with examples for the daemon at `address`."""
     parts = [f"<h1>forge-proxy {escape(described['info']['version'])}</h1>"]
     parts.append('<p>For tools: <a href="/openapi.json">openapi.json</a>.</p>')
     parts.append(_contents(described))
     parts.append('<h1 id="examples">Examples</h1>')
-    parts += [f"<h2>{escape(title)}</h2><pre>{escape(example)}</pre>" for title, example in _EXAMPLES.items()]
+    parts += [
+        f"<h2>{escape(title)}</h2><pre>{escape(example.replace(_ADDRESS, address))}</pre>"
+        for title, example in _EXAMPLES.items()
+    ]
     parts.append('<h1 id="routes">Routes</h1>')
     for path, operations in described["paths"].items():
         for method, operation in operations.items():
             parts.append(
                 f'<h2 id="{escape(operation["operationId"])}"><code>{method.upper()} {escape(path)}</code></h2>'
             )
-            parts += [f"<p>{escape(operation[key])}</p>" for key in ("summary", "description") if operation.get(key)]
+            parts += [f"<p>{_text(operation[key])}</p>" for key in ("summary", "description") if operation.get(key)]
             rows = [
                 (f"{one['in']}: {one['name']}", one.get("description", "")) for one in operation.get("parameters", ())
             ]
@@ -105,13 +121,11 @@ def page(described: dict[str, Any]) -> str:
             parts.append(_table(rows))
     parts.append('<h1 id="objects">Objects</h1>')
     for name, schema in described["components"]["schemas"].items():
-        parts.append(f'<h2 id="{escape(name)}">{escape(name)}</h2><p>{escape(schema.get("description", ""))}</p>')
+        parts.append(f'<h2 id="{escape(name)}">{escape(name)}</h2><p>{_text(schema.get("description", ""))}</p>')
         required = schema.get("required", ())
         parts.append(_table([(_field(key, field, key in required), field.get("description", ""))
                              for key, field in schema.get("properties", {}).items()]))  # fmt: skip
-    style = f"<style>{STYLE}</style>"
-    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>forge-proxy</title>{style}'
-    return head + "".join(parts)
+    return HEAD + "".join(parts)
 
 
 def _contents(described: dict[str, Any]) -> str:
@@ -127,6 +141,11 @@ def _contents(described: dict[str, Any]) -> str:
         '<h1>Contents</h1><ul><li><a href="#examples">Examples</a>'
         f'<li><a href="#routes">Routes</a><ul>{routes}</ul><li><a href="#objects">Objects</a>: {objects}</ul>'
     )
+
+
+def _text(description: str) -> str:
+    """A description as HTML: what stands in backticks is code."""
+    return _CODE.sub(r"<code>\1</code>", escape(description))
 
 
 def _field(name: str, field: dict[str, Any], required: bool) -> str:
@@ -147,5 +166,5 @@ def _schema_of(body: dict[str, Any]) -> str:
 
 
 def _table(rows: list[tuple[str, str]]) -> str:
-    cells = "".join(f"<tr><td><code>{escape(one)}</code><td>{escape(other)}" for one, other in rows)
+    cells = "".join(f"<tr><td><code>{escape(one)}</code><td>{_text(other)}" for one, other in rows)
     return f"<table>{cells}</table>" if rows else ""

@@ -33,6 +33,8 @@ def _why(fault: Mapping[str, Any]) -> str:
             return "no such field"
         case "json_invalid":
             return f"not JSON: {fault['ctx']['error']}"
+        case "bool_parsing" | "bool_type":
+            return "expected true or false (on or off)"
         case _:
             return str(fault["msg"]).removeprefix("Value error, ")
 

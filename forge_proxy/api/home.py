@@ -1,4 +1,7 @@
-"""`GET /`: what this is, in which state, and where to go from here. For browsers as a page, else as JSON."""
+"""`GET /`: name, version, state and links, as a page for browsers and as JSON for other clients.
+
+It needs no key, so it shows nothing else.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from forge_proxy import __version__
-from forge_proxy.api.docs import CONTENT_SECURITY, STYLE
+from forge_proxy.api.docs import CONTENT_SECURITY, HEAD
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.engine.ports import Backend
 
@@ -20,6 +23,7 @@ _LINKS = {
     "/health": "whether the model server answers",
     "/admin/v1/status": "the state in detail; may need an admin key",
 }
+_POSTED = ("/v1/chat/completions",)
 
 
 class HomePage:
@@ -41,11 +45,13 @@ class HomePage:
 
 
 def _page(status: str) -> str:
-    rows = "".join(
-        f'<tr><td><a href="{escape(path)}">{escape(path)}</a><td>{escape(words)}' for path, words in _LINKS.items()
-    )
+    rows = "".join(f"<tr><td>{_link(path)}<td>{escape(words)}" for path, words in _LINKS.items())
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>forge-proxy</title><style>{STYLE}</style>'
-        f"<h1>forge-proxy {escape(__version__)}</h1><p>Model server: <code>{escape(status)}</code></p>"
+        f"{HEAD}<h1>forge-proxy {escape(__version__)}</h1><p>Model server: <code>{escape(status)}</code></p>"
         f"<table>{rows}</table>"
     )
+
+
+def _link(path: str) -> str:
+    """What a browser can open is a link."""
+    return f"<code>{escape(path)}</code>" if path in _POSTED else f'<a href="{escape(path)}">{escape(path)}</a>'

@@ -16,6 +16,7 @@ from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.model_file import model_fault
 from forge_proxy.backends.llama_server.programs import TINY_MODEL, embedded, find_program, launch_spec
 from forge_proxy.backends.probe import LLAMA_SERVER, OLLAMA, ServerKind, find_server, identify
+from forge_proxy.backends.scheme import find_other_scheme
 
 _URLS: dict[Kind, str] = {
     "llama-server": LLAMA_SERVER,
@@ -89,6 +90,12 @@ def _with_test_model(config: BackendConfig, because: str) -> Choice:
 
 async def _at_url(config: BackendConfig, url: str, http: HttpClient) -> Choice:
     kind = await identify(url, http)
+    if kind is None and (other := await find_other_scheme(url)) is not None:
+        speaks = urlsplit(other).scheme
+        raise BackendChoiceError(
+            f"backend.url {without_credentials(url)}: the server there speaks {speaks}; "
+            f"use {without_credentials(other)}"
+        )
     if config.kind is not None and kind != "forge-proxy":
         _refuse_other_kind(config.kind, kind, url)
         return Choice(config.kind, "its URL is named", url=url)
@@ -144,3 +151,12 @@ def refuse_contradictions(config: BackendConfig, models: Mapping[str, ModelEntry
         raise BackendChoiceError("backend.tools: prompt is for models without tools of their own; leave it out")
     if config.gguf is not None and (fault := model_fault(config.gguf)):
         raise BackendChoiceError(fault)
+
+
+def refuse_missing_program(config: BackendConfig, models: Mapping[str, ModelEntry] = _NO_MODELS) -> None:
+    """Raise `BackendChoiceError` if the settings need a program to serve models that is not installed."""
+    files = [config.gguf, *(entry.gguf for entry in models.values())]
+    if file := next((file for file in files if file is not None), None):
+        find_program(config, file)
+    elif config.kind == "embedded":
+        embedded()

@@ -310,6 +310,8 @@ def _cause(exc: Exception, seconds: float) -> str:
         fault = exc.os_error
         if isinstance(fault, ssl.SSLError) and "WRONG_VERSION_NUMBER" in str(fault):
             return "it speaks http and not https"
+        if isinstance(fault, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted: {fault.verify_message}; SSL_CERT_FILE names the file to trust"
         if fault.errno is None or isinstance(fault, socket.gaierror | ssl.SSLError):
             return (fault.strerror or str(fault)).lower()
         return os.strerror(fault.errno).lower()  # the event loop's words are of its own calls: "connect call failed"

@@ -39,12 +39,14 @@ async def find_server(http: HttpClient) -> Found | None:
 
 
 async def identify(url: str, http: HttpClient) -> ServerKind | None:
-    """What answers at `url`; None when nothing does."""
+    """What answers at `url`; None when nothing does, or only a server that wants https."""
     root = url.rstrip("/").removesuffix("/v1")
     health = await _ask(f"{root}/health", http)
     if health is None:
         return None
     status, headers, body = health
+    if status == 400 and b"https" in body.lower():  # such as "Client sent an HTTP request to an HTTPS server."
+        return None
     if OUR_HEADER in headers:
         return "forge-proxy"
     if "llama.cpp" in headers.get("server", "") or (status == 503 and b"Loading model" in body):

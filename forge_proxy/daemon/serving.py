@@ -33,11 +33,19 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 async def serve(
-    settings: Settings, listener: socket.socket, read: Callable[[], Settings], hangup: Hangup = "reload"
+    settings: Settings,
+    listener: socket.socket,
+    read: Callable[[], Settings],
+    hangup: Hangup = "reload",
+    file: Path | None = None,
 ) -> None:
-    """Run the daemon as this process, until a signal ends it. `hangup` is what SIGHUP does. Raises as `build`."""
+    """Run the daemon as this process, until a signal ends it. `hangup` is what SIGHUP does, `file` what `read` reads.
+
+    Raises as `build`, before anything is logged.
+    """
     log: FilteringBoundLogger = structlog.get_logger()
     async with build(settings, listener, read, log) as daemon:
+        log.info("settings", file=str(file) if file else None)
         systemd = Systemd()
         reloads = Reloads(daemon.live, systemd)
 
@@ -96,11 +104,8 @@ def run(read: Callable[[], Settings], hangup: Hangup = "reload", file: Path | No
         # While a backend is being looked for; `serve` then has its own way to stop.
         for signum in (*STOP_SIGNALS, *([signal.SIGHUP] if hangup == "stop" else [])):
             asyncio.get_running_loop().add_signal_handler(signum, task.cancel)
-        log: FilteringBoundLogger = structlog.get_logger()
-        if file is not None:
-            log.info("settings", file=str(file))
         with registered(state, listener.getsockname()[1]):
-            await serve(settings, listener, read, hangup)
+            await serve(settings, listener, read, hangup, file)
 
     with closing(logs.configure(settings.log)), listener, suppress(asyncio.CancelledError):
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -66,7 +66,7 @@ async def test_the_page_runs_nothing_and_takes_nothing_from_elsewhere() -> None:
 
     assert page.status_code == 200
     assert "<script" not in page.text
-    assert not re.search(r'(src|href)="(?!/openapi\.json|#)', page.text)
+    assert not re.search(r'(src|href)="(?!/openapi\.json|#|data:,)', page.text)
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "PUT /admin/v1/budget" in page.text
 
@@ -89,11 +89,44 @@ async def test_the_root_says_what_this_is_without_a_key(accept: str) -> None:
     assert (home.status_code, home.headers["vary"]) == (200, "Accept")
     assert __version__ in home.text
     assert "/v1/chat/completions" in home.text
+    assert "sk-user" not in home.text
+    assert "scripted" not in home.text  # the model
     if "html" in accept:
         assert home.text.startswith("<!doctype html>")
         assert "default-src 'none'" in home.headers["content-security-policy"]
     else:
         assert home.json()["status"] == "ok"
+        assert set(home.json()) == {"name", "version", "status", "links"}
+
+
+async def test_each_link_of_the_root_can_be_opened_in_a_browser() -> None:
+    async with world() as client:
+        home = await client.get("/", headers={"accept": "text/html"})
+        links = re.findall(r'<a href="([^"]+)"', home.text)
+        opened = {link: (await client.get(link)).status_code for link in links}
+
+    assert set(opened.values()) == {200}
+    assert {"/docs", "/v1/models", "/health"} <= set(opened)
+
+
+async def test_the_page_has_the_address_it_was_requested_from_and_renders_code() -> None:
+    async with world() as client:
+        page = await client.get("http://localhost:9000/docs")
+
+    assert "curl http://localhost:9000/v1/models" in page.text
+    assert "127.0.0.1:8081" not in page.text
+    assert "<code>x-forge-guardrails</code>" in page.text
+    assert "`" not in page.text
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+async def test_a_page_fits_small_screens_and_has_browsers_request_no_icon(path: str) -> None:
+    async with world() as client:
+        page = await client.get(path, headers={"accept": "text/html"})
+
+    assert '<meta name="viewport"' in page.text
+    assert '<link rel="icon" href="data:,">' in page.text
+    assert "img-src data:" in page.headers["content-security-policy"]
 
 
 @pytest.mark.parametrize(

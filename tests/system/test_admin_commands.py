@@ -83,11 +83,13 @@ def test_a_budget_is_switched_for_clients_too_and_taken_back_by_a_reload(running
 def test_guardrails_are_switched_by_name(running: Process) -> None:
     changed = ask(running, "guardrails", "set", "rescue=off", "max_retries=2", "--json")
     wrong = ask(running, "guardrails", "set", "rescu=off")
+    misspelt = ask(running, "guardrails", "set", "rescue=of")
     ask(running, "guardrails", "set", "rescue=on", "max_retries=3")
 
     said = json.loads(changed.out)
     assert (said["enabled"]["rescue"], said["enabled"]["retry"], said["max_retries"]) == (False, True, 2)
     assert (wrong.code, wrong.err) == (1, "forge-proxy: rescu: no such field\n")
+    assert (misspelt.code, misspelt.err) == (1, "forge-proxy: enabled.rescue: expected true or false (on or off)\n")
 
 
 def test_how_histories_are_shortened_is_changed_and_previewed(running: Process, tmp_path: Path) -> None:

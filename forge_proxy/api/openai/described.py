@@ -211,7 +211,7 @@ PATHS: dict[str, Any] = {
         [{"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}],
     ),
     "/": _get(
-        "home", "What this is, in which state, and where to go from here",
+        "home", "Name, version, state and links",
         {"200": _answer("Home", "JSON, or a page for browsers.", **{"text/html": {"schema": {"type": "string"}}})},
         "health",
     ),

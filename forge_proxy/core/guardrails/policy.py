@@ -75,7 +75,10 @@ def read_switches(said: str | None, switches: Switches) -> Switches:
         names = []
     for name in names:
         if name not in SWITCHES:
-            why = f"no guardrail {name!r}; say 'off', 'on' or a list of {', '.join(SWITCHES)}"
+            why = (
+                f"{name!r} is not a guardrail; expected 'on', 'off' or a list of the guardrails that stay on: "
+                + ", ".join(SWITCHES)
+            )
             raise InvalidRequest("header x-forge-guardrails", why)
     stay = switches.model_dump(by_alias=True)
     return Switches.model_validate({name: name in names and stay[name] for name in SWITCHES})

@@ -41,11 +41,17 @@ def test_what_the_daemon_has_switched_off_stays_off() -> None:
 
 @pytest.mark.parametrize(
     ("said", "name"),
-    [("rescu", "rescu"), ("rescue,off", "off"), ("on,off", "on"), ("validate_calls", "validate_calls")],
+    [
+        ("rescu", "rescu"),
+        ("rescue,off", "off"),
+        ("on,off", "on"),
+        ("validate_calls", "validate_calls"),
+        ("rescue=of", "rescue=of"),
+    ],
 )
 def test_an_unknown_name_is_refused_with_those_that_are_known(said: str, name: str) -> None:
     with pytest.raises(
-        InvalidRequest, match=rf"no guardrail '{name}'.*respond, rescue, validate, retry, loops"
+        InvalidRequest, match=rf"'{name}' is not a guardrail; .*'on', 'off' .* respond, rescue, validate, retry, loops"
     ) as refused:
         read_switches(said, Switches())
 

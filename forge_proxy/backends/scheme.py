@@ -1,0 +1,39 @@
+"""Finds out if a URL has the wrong scheme: http for a server that speaks TLS, or https for one that does not."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from urllib.parse import urlsplit, urlunsplit
+
+_SECONDS = 1.0
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
+"""OpenSSL's reasons if what the server sends is not TLS."""
+
+
+async def find_other_scheme(url: str) -> str | None:
+    """The URL with the scheme that the server speaks; None if the URL has it already or nothing answers.
+
+    For the case that no server answered at `url`: it opens a connection for a TLS handshake and sends nothing else.
+    """
+    parts = urlsplit(url)
+    speaks_tls = await _speaks_tls(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+    if speaks_tls is None or speaks_tls == (parts.scheme == "https"):
+        return None
+    return urlunsplit(parts._replace(scheme="https" if speaks_tls else "http"))
+
+
+async def _speaks_tls(host: str, port: int) -> bool | None:
+    """Whether a server speaks TLS; None if nothing tells."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False  # no request and no key is sent, so it may be any server
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(_SECONDS):
+            _, writer = await asyncio.open_connection(host, port, ssl=context, ssl_handshake_timeout=_SECONDS)
+    except ssl.SSLError as exc:
+        return exc.reason not in _NOT_TLS  # else the server speaks TLS and refuses this handshake
+    except (OSError, TimeoutError):
+        return None
+    writer.transport.abort()
+    return True
