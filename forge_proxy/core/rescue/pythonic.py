@@ -68,8 +68,9 @@ def _arguments(reader: Reader) -> tuple[dict[str, Json], int]:
 
 
 def read_calls(text: str, at: int, look: Look) -> tuple[list[Said], int] | None:
-    """One call or a list of them, `[f(a=1), g()]`, also one a line or with `;` between; None if there is none or too
-    many.
+    """One call or a list of them, `[f(a=1), g()]`, also one a line or with `;` between; None if there is none.
+
+    Of a list without end as many are read as show that it is one.
     """
     listed = text.startswith("[", at)
     found: list[Said] = []
@@ -78,8 +79,7 @@ def read_calls(text: str, at: int, look: Look) -> tuple[list[Said], int] | None:
         found.append(one[0])
         at = one[1]
         if len(found) > MAX_CALLS:
-            look.unread = True
-            return None
+            break
         following = _BETWEEN.match(text, at)
         closing = _CLOSING.match(text, at) if listed else None
         if closing or one[0].open:
