@@ -69,10 +69,17 @@ def test_an_edit_changes_nothing_else(old: str, wanted: dict[str, Any], new: str
     assert edit_jsonc(old, wanted) == new
 
 
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """All keys of both, inside objects as well: no key of a file is ever removed."""
+    both = {**old, **new}
+    inner = {key for key in both if isinstance(old.get(key), dict) and isinstance(new.get(key), dict)}
+    return {key: merged(old[key], new[key]) if key in inner else value for key, value in both.items()}
+
+
 @given(OBJECTS, OBJECTS, st.sampled_from([None, 2, "\t"]))
 def test_whatever_the_layout_the_edited_text_has_the_values(
     old: dict[str, Any], new: dict[str, Any], indent: int | str | None
 ) -> None:
-    wanted = {**old, **new}
+    wanted = merged(old, new)
 
     assert read_jsonc(edit_jsonc(json.dumps(old, indent=indent), wanted)) == wanted
