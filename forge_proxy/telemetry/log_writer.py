@@ -1,12 +1,14 @@
-"""Writes log lines in a thread of its own, so that a pipe that nobody reads or a slow disk never blocks the event loop.
+"""Writes log lines so that a pipe that nobody reads never blocks the event loop.
 
-Lines that wait are bounded in bytes. Lines above the bound, and lines that cannot be written, are dropped; their number
-is logged once a line can be written again.
+A line that the reader takes at once is written at once: to wake a thread for each line costs as much as to answer a
+small request. Any other waits for a thread of its own. Lines that wait are bounded in bytes. Lines above the bound, and
+lines that cannot be written, are dropped; their number is logged once a line can be written again.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +27,8 @@ class LogWriter:
         self._limit = limit
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
         self._changed = threading.Condition()
         self._is_writing = False
         self.dropped = 0
@@ -32,8 +36,12 @@ class LogWriter:
         threading.Thread(target=self._run, name="log-writer", daemon=True).start()
 
     def write(self, line: bytes) -> None:
-        """Queue a line, or drop it. Returns at once; called by any thread."""
+        """Write, queue or drop a line. Returns at once; called by any thread."""
         with self._changed:
+            if not (self._waiting or self._is_writing or self.dropped) and self._takes_at_once(line):
+                line = self._write_now(line)
+                if not line:
+                    return
             if self._bytes + len(line) > self._limit:
                 self.dropped += 1
                 return
@@ -45,6 +53,17 @@ class LogWriter:
         """Wait until all lines are written, but no longer than this."""
         with self._changed:
             self._changed.wait_for(lambda: not (self._waiting or self._is_writing), seconds)
+
+    def _takes_at_once(self, line: bytes) -> bool:
+        """Whether writing this line cannot block: a pipe that is ready takes as much as it takes in one piece."""
+        return len(line) <= select.PIPE_BUF and [ready for _, ready in self._poll.poll(0)] == [select.POLLOUT]
+
+    def _write_now(self, line: bytes) -> bytes:
+        """Write the line. Returns what is left of it; all of it if it cannot be written."""
+        try:
+            return line[os.write(self._descriptor, line) :]
+        except OSError:  # the thread finds that out again, and counts it
+            return line
 
     def _run(self) -> None:
         while True:
