@@ -216,7 +216,8 @@ class Engine:
                 call, compacted = shorter
                 yield compacted
             except BackendFault as fault:
-                losses.count(fault, begun=begun)
+                if not losses.permit_retry(fault, begun=begun):
+                    raise
         slot.leave()
         self.fitting.saw(call, usage)
         marks = forbidden.marks if forbidden else ()

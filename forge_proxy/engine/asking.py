@@ -60,12 +60,13 @@ class Losses:
         self._observe = observe
         self._times = 0
 
-    def count(self, fault: BackendFault, *, begun: bool) -> None:
-        """Count one more. Raises `fault` if the request is not to be retried."""
+    def permit_retry(self, fault: BackendFault, *, begun: bool) -> bool:
+        """Whether the request is to be retried because of this fault, which is then counted."""
         if begun or not fault.is_passing or self._times == _LOSSES:
-            raise fault
+            return False
         self._times += 1
         self._observe(AskedAnew(self._request_id, fault.summary))
+        return True
 
 
 class Asking:
@@ -154,7 +155,17 @@ class Asking:
                 else:
                     raise
             except BackendFault as fault:
-                self._losses.count(fault, begun=bool(attempt.left))
+                # Of a whole response the client has received nothing, whatever has left the gate.
+                is_released = bool(attempt.left)
+                if self._losses.permit_retry(fault, begun=is_released and self._request.stream):
+                    if is_released:
+                        self._latest = None
+                        yield Chunk(anew=True)
+                else:
+                    # A caller who loops itself decides what follows a fault.
+                    verdict = None if self._raw else attempt.settle_failed_retry()
+                    if verdict is None:
+                        raise
         if isinstance(verdict, Retry):
             tool, reason = cut_name(verdict.tool), verdict.reason
             self._means.observe(Retried(turn.request_id, turn.attempt, verdict.fault, tool, reason))

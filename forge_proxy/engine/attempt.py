@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from forge_proxy.core.errors import ForgeError
-from forge_proxy.core.guardrails import Accept, Gate, GiveUp, Retry, Settled, Turn, judge
+from forge_proxy.core.guardrails import Accept, Gate, GiveUp, Retry, Settled, Turn, judge, judge_failed_retry
 from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.reading import Reading, read
 from forge_proxy.core.jsontypes import Json, JsonObject
@@ -133,6 +133,16 @@ class Attempt:
                 return Settlement([*chunks[:-1], replace(chunks[-1], head=self._head)], [settled])
             case _:
                 return None
+
+    def settle_failed_retry(self) -> Settlement | None:
+        """The end of the request with the response before this attempt, on which the model server failed; None if there
+        is none to deliver, or if some of this one has left already.
+        """
+        settled = judge_failed_retry(self._turn)
+        if settled is None or self.left:
+            return None
+        chunks = Gate(self._turn, 0).rest(settled)
+        return Settlement([*chunks[:-1], replace(chunks[-1], head=self._head)], [settled])
 
     def _answered(self) -> list[Gate]:
         if not self._gates:

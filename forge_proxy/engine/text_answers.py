@@ -47,6 +47,8 @@ class TextAnswers:
 
     def learn(self, model: str, faults: tuple[Fault, ...], settled: Settled) -> None:
         """Take in how a request ended."""
+        if settled.is_before_failed_retry:  # which says nothing of the model
+            return
         if Fault.TEXT in faults:
             self._keep(model, self._of(model).with_nudge(brought_call=bool(settled.calls)))
         elif settled.bare_text:

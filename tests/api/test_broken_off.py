@@ -96,6 +96,16 @@ async def test_an_error_event_that_blames_the_request_is_not_retried() -> None:
     assert (answer.status, len(answer.asked)) == (400, 1)
 
 
+async def test_a_whole_response_is_retried_whatever_it_began_with() -> None:
+    said = Said(text="It is sunny in Paris.", reasoning="Hm.", breaks_off=True)
+    again = Said(text="It rains.", reasoning="Let me see.")
+
+    answer = await chat([said, said, again], ASK, stream=False, policy=GuardPolicy(text_answers="accept"))
+
+    assert (answer.status, answer.text, answer.reasoning) == (200, "It rains.", "Let me see.")
+    assert answer.outcome == "clean"
+
+
 async def test_text_that_was_sent_forbids_a_retry() -> None:
     said = Said(text="It is sunny in Paris today and tomorrow.", breaks_off=True)
 

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.errors import BackendDown, BackendLost, BackendNotReady
+from forge_proxy.core.errors import BackendDown, BackendLost, BackendNotReady, BackendTimeout
+from forge_proxy.core.guardrails import Outcome, Settled
+from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.engine.events import AskedAnew, Event
+from forge_proxy.engine.text_answers import TextAnswers
 from tests.fakes.says import Said
 from tests.fakes.scripted import chat
 
@@ -59,3 +62,49 @@ async def test_a_server_that_does_not_come_is_a_503_that_says_why(fault: Excepti
     assert answer.error
     assert answer.error["code"] == code
     assert word in answer.error["message"]
+
+
+FAILED = Said(status=500, body={"error": {"message": "boom"}})
+GUARDED: dict[str, Any] = {**BODY, "tools": [TOOL]}
+WRONG = Said(calls=(("get_weather", '{"city": 5}'),))
+STRICT: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "get_weather", "parameters": {"properties": {"city": {"enum": ["Paris"]}}}},
+}
+
+
+@both
+@pytest.mark.parametrize("failure", [FAILED, LOST, BackendTimeout("http://model", 9)], ids=["500", "lost", "silent"])
+async def test_text_whose_retry_fails_is_delivered_as_without_the_proxy(
+    failure: Said | Exception, stream: bool
+) -> None:
+    answer = await chat([Said("sunny"), failure, failure, failure], GUARDED, stream=stream)
+
+    assert (answer.status, answer.text, answer.finish) == (200, "sunny", "stop")
+    assert stream or "before a retry that the model server failed" in (answer.marks or "")
+
+
+@both
+async def test_a_wrong_call_whose_retry_fails_is_delivered_as_exhausted(stream: bool) -> None:
+    answer = await chat([WRONG, FAILED], {**BODY, "tools": [STRICT]}, stream=stream)
+
+    assert (answer.status, answer.calls) == (200, [("get_weather", {"city": 5})])
+    assert stream or answer.outcome == "exhausted"
+
+
+@pytest.mark.parametrize("stream", [False])
+async def test_the_fault_of_a_retry_is_the_answer_if_nothing_before_it_may_be_delivered(stream: bool) -> None:
+    markup = Said('<tool_call>{"name": "get_weather", "arguments": {"city": ')
+    demanded = {**GUARDED, "tool_choice": "required"}
+
+    assert (await chat([markup, FAILED], GUARDED, stream=stream)).status == 500
+    assert (await chat([Said("sunny"), FAILED], demanded, stream=stream)).status == 500
+
+
+async def test_nothing_is_learned_of_a_model_from_a_retry_that_failed() -> None:
+    figures = TextAnswers()
+    settled = Settled("sunny", (), "stop", Outcome.RETRIED, 2, is_before_failed_retry=True)
+
+    figures.learn("m", (Fault.TEXT,), settled)
+
+    assert figures.figures == {}

@@ -103,7 +103,10 @@ async def _whole(
             elif isinstance(item, Compacted):
                 compacted.append(item)
             elif item.progress is None:
-                chunks.append(item)
+                if item.anew:  # the response was lost, and is retried
+                    chunks.clear()
+                if item != Chunk(anew=True):
+                    chunks.append(item)
     if len(chunks) == 1 and chunks[0].as_sent is not None:
         body = chunks[0].as_sent
     else:

@@ -6,7 +6,7 @@ asks again is `engine/answer.py`.
 
 from forge_proxy.core.guardrails.forbid import CallsForbidden
 from forge_proxy.core.guardrails.gate import Gate
-from forge_proxy.core.guardrails.judge import judge, judge_unread, without_corrections
+from forge_proxy.core.guardrails.judge import judge, judge_failed_retry, judge_unread, without_corrections
 from forge_proxy.core.guardrails.policy import GuardPolicy, Switches, read_switches
 from forge_proxy.core.guardrails.turn import Outcome, Turn, open_turn
 from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Mark, Retry, Settled, Verdict
@@ -25,6 +25,7 @@ __all__ = [
     "Turn",
     "Verdict",
     "judge",
+    "judge_failed_retry",
     "judge_unread",
     "open_turn",
     "read_switches",

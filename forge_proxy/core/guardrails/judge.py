@@ -66,6 +66,22 @@ def judge_unread(turn: Turn, left: str) -> Retry | None:
     return _Case(turn, Reply(), Reading("", ()), left).retry(Fault.UNREADABLE, ())
 
 
+def judge_failed_retry(turn: Turn) -> Settled | None:
+    """The final answer when the model server failed on a retry: the response before it, which a client without the
+    retry would have received. None if that was nothing to deliver.
+    """
+    case = _Case(turn, Reply(finish="stop"), Reading("", ()), "")
+    if turn.demands_call:
+        return None
+    if turn.first_text is not None:
+        mark = Mark(Outcome.RETRIED, "", "delivered the text before a retry that the model server failed")
+        return replace(case.accept(turn.first_text, (), (mark,)).settled, is_before_failed_retry=True)
+    if turn.last_calls and turn.policy.on_exhausted == "deliver":
+        mark = Mark(Outcome.EXHAUSTED, "", "delivered the calls before a retry that the model server failed")
+        return replace(case.accept(None, turn.last_calls, (mark,)).settled, is_before_failed_retry=True)
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class _Case:
     """One attempt before the judge, and the three ways it can end."""

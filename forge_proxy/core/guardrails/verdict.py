@@ -37,6 +37,8 @@ class Settled:
     """Text that turned out to be thought, should it not have left as such."""
     bare_text: bool = False
     """Whether the model answered in text where it might have called a tool."""
+    is_before_failed_retry: bool = False
+    """Whether the model server failed on a retry, so that this is the response before it."""
 
 
 @dataclass(frozen=True, slots=True)
