@@ -127,7 +127,9 @@ def target(
         env = {**settings, FIGURES_FILE: str(figures)}
         with _limited(descriptors):
             proxy = stack.enter_context(daemon(*options, env=env, module="tests.attack.loop_monitor"))
-        yield Target(proxy, backend, LoopFigures(figures))
+        running = Target(proxy, backend, LoopFigures(figures))
+        running.post(ask("says", tools=[TOOL]))  # whatever comes of it: the daemon has then done what it does once
+        yield running
 
 
 @contextmanager
