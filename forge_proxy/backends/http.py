@@ -19,7 +19,9 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, AbstractStreamWriter
 from yarl import URL
 
+from forge_proxy.backends.body_slices import BodySlices, Undecodable
 from forge_proxy.core.errors import BackendBroke, BackendTimeout, BackendUnreachable
+from forge_proxy.engine.pacing import Pace, Turns
 
 _MAX_ERROR_BODY = 1024 * 1024
 _MAX_BODY = 64 * 1024 * 1024
@@ -29,6 +31,9 @@ _TRIES = 4
 _STEPS = 50
 """Turns of the event loop that connecting may take: more than twice as many as it does."""
 _END_SECONDS = 0.02
+_READ_BUFFER = 64 * 1024
+"""Bytes of a body that wait to be read; while there are twice as many, the model server has to wait."""
+_COMPRESSED = "its answer is compressed in a way that cannot be read; it was asked to send it as it is"
 _parsed = lru_cache(URL)
 
 
@@ -93,16 +98,29 @@ def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
     # A compressed stream would arrive in blocks rather than as it is written.
     headers = {"Accept-Encoding": "identity"}
     # A cookie of one request would come back with all later ones, whoever sends them.
-    return aiohttp.ClientSession(connector=connector, headers=headers, cookie_jar=aiohttp.DummyCookieJar())
+    # aiohttp would unpack as soon as something comes, while others wait.
+    return aiohttp.ClientSession(
+        connector=connector,
+        headers=headers,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        read_bufsize=_READ_BUFFER,
+    )
 
 
 class AioHttp:
     """`HttpClient` on aiohttp. Made inside a running event loop; `close` it."""
 
     def __init__(
-        self, *, connect_seconds: float, silence_seconds: float, resolver: AbstractResolver | None = None
+        self,
+        *,
+        connect_seconds: float,
+        silence_seconds: float,
+        resolver: AbstractResolver | None = None,
+        turns: Turns | None = None,
     ) -> None:
-        """`resolver` looks up hosts; by default the operating system does."""
+        """`resolver` looks up hosts; by default the operating system does. Bodies are read in `turns`."""
+        self._turns = turns or Turns()
         self._connect = connect_seconds
         self._silence = silence_seconds
         self._unbounded = self._timeout(None)
@@ -130,7 +148,7 @@ class AioHttp:
         seconds: float | None = None,
     ) -> AbstractAsyncContextManager[HttpResponse]:
         """See `HttpClient.open`."""
-        return _Exchange(self._send(method, url, body, headers or {}, seconds), url, self._silence)
+        return _Exchange(self._send(method, url, body, headers or {}, seconds), url, self._silence, self._turns)
 
     async def _send(
         self, method: str, url: str, body: RequestBody | None, headers: Mapping[str, str], seconds: float | None
@@ -195,14 +213,17 @@ class _Pieces(aiohttp.Payload):
 class _Exchange(AbstractAsyncContextManager[HttpResponse]):
     """One request and its answer: a class, as a generator takes longer, and this is done for each request."""
 
-    def __init__(self, sending: Coroutine[None, None, aiohttp.ClientResponse], url: str, silence: float) -> None:
+    def __init__(
+        self, sending: Coroutine[None, None, aiohttp.ClientResponse], url: str, silence: float, turns: Turns
+    ) -> None:
         self._sending = sending
+        self._turns = turns
         self._url = url
         self._silence = silence
         self._response: _Response | None = None
 
     async def __aenter__(self) -> HttpResponse:
-        self._response = _Response(await self._sending, self._url, self._silence)
+        self._response = _Response(await self._sending, self._url, self._silence, self._turns)
         return self._response
 
     async def __aexit__(self, *_: object) -> None:
@@ -211,17 +232,21 @@ class _Exchange(AbstractAsyncContextManager[HttpResponse]):
 
 
 class _Response:
-    """`HttpResponse` on aiohttp. Iterated over, it gives the pieces of its body.
+    """`HttpResponse` on aiohttp. Iterated over, it gives the pieces of its body, each when it is its turn: what is done
+    with a piece is done before the next one is asked for, so the turns bound the work on the whole response.
 
     It looks out for silence itself: aiohttp sets a timer anew for each piece that comes, which takes longer than all
     else that is done with one.
     """
 
-    def __init__(self, response: aiohttp.ClientResponse, url: str, silence: float) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, url: str, silence: float, turns: Turns) -> None:
         self.status = response.status
         self.headers = response.headers
         self._response = response
         self._content = response.content
+        self._slices = BodySlices(response.headers.get("content-encoding", ""))
+        self._pace = Pace(turns)
+        self._is_in_step = False
         self._url = url
         self._silence = silence
         self._loop = asyncio.get_running_loop()
@@ -243,6 +268,20 @@ class _Response:
         return self
 
     async def __anext__(self) -> bytes:
+        if self._is_in_step:
+            self._is_in_step = False
+            self._pace.end_step()
+        try:
+            while not (piece := self._slices.next()):
+                self._slices.add(await self._read())
+        except Undecodable as exc:
+            raise BackendBroke(self._url, _COMPRESSED) from exc
+        await self._pace.begin_step()
+        self._is_in_step = True
+        return piece
+
+    async def _read(self) -> bytes:
+        """What came since the last time, once something has."""
         self._waiting_since = self._loop.time()
         try:
             piece = await self._content.readany()
@@ -298,8 +337,6 @@ async def _turn_seconds() -> float:
 def _fault_of(exc: Exception) -> str | None:
     """What is wrong with an answer; None if it only ended. Never quotes it: its words may be secret."""
     words = str(exc)
-    if "content-encoding" in words.lower():
-        return "its answer is compressed in a way that cannot be read; it was asked to send it as it is"
     if isinstance(exc, aiohttp.ClientResponseError | ValueError) or "400, message" in words:
         return "what it sent is not HTTP, or its headers are too large"
     return None

@@ -106,9 +106,12 @@ class ReplyBuilder:
         self._finish: str | None = None
         self._extra = FieldsBuilder()
         self._beside = FieldsBuilder()
+        self._reply: Reply | None = None
+        """What `reply` gave, until more comes: with log probabilities it takes long to put together."""
 
     def add(self, delta: Delta) -> None:
         """Take in one more delta of this choice."""
+        self._reply = None
         if delta.text is not None:
             self._has_text = True
             self._text.write(delta.text)
@@ -129,6 +132,11 @@ class ReplyBuilder:
 
     def reply(self) -> Reply:
         """What there is so far."""
+        if self._reply is None:
+            self._reply = self._put_together()
+        return self._reply
+
+    def _put_together(self) -> Reply:
         return Reply(
             choice=self._choice,
             text=self._text.getvalue() if self._has_text else None,

@@ -34,6 +34,7 @@ from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.engine.memory import MemoryBudget
+from forge_proxy.engine.pacing import Turns
 from forge_proxy.engine.ports import Backend, Clock, Observer, Resizer, ThoroughReader
 from forge_proxy.engine.sampling import OwnSampling, Sampling
 from forge_proxy.engine.scheduler import Scheduler
@@ -82,7 +83,8 @@ async def assemble(
     config = settings.backend
     clock: Clock = MonotonicClock()
     async with AsyncExitStack() as closing:
-        http = AioHttp(connect_seconds=config.connect_seconds, silence_seconds=config.silence_seconds)
+        turns = Turns(clock)
+        http = AioHttp(connect_seconds=config.connect_seconds, silence_seconds=config.silence_seconds, turns=turns)
         closing.push_async_callback(http.close)
         choice = await choose(config, http, settings.models)
         manager = ServerManager(choice.launch, config.llama_server, http, clock, observe) if choice.launch else None
@@ -118,7 +120,7 @@ async def assemble(
         cards = CardFile(state_folder(os.environ), choice.shown_url or f"managed {files}")
         engine = Engine(
             backend, clock, observe, config.model, thorough, admission, dialect, cards, budgets, sampling, catalog,
-            settings.compaction, memory,
+            settings.compaction, memory, turns,
         )  # fmt: skip
         if isinstance(control, CatalogServer):
             swapping = asyncio.create_task(Scheduler(admission, switching, control.load, clock, observe).run())

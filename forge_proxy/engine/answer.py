@@ -41,6 +41,7 @@ from forge_proxy.engine.fitting import Fitting
 from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.own_prompt import OwnPrompt
+from forge_proxy.engine.pacing import Turns
 from forge_proxy.engine.ports import Backend, CardStore, Clock, Observer, ThoroughReader
 from forge_proxy.engine.report import Report, summary_of
 from forge_proxy.engine.sampling import Sampling
@@ -79,6 +80,7 @@ class Engine:
         catalog: Catalog | None = None,
         compaction: CompactionPolicy | None = None,
         memory: MemoryBudget | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self._backend = Accommodating(backend, observe, dialect)
         self._own_prompt = OwnPrompt(self._backend)
@@ -91,7 +93,10 @@ class Engine:
         self.fitting = Fitting(self.budgets, self._backend.count_tokens, observe, compaction)
         self.sampling = sampling or Sampling(observe)
         self.text_answers = TextAnswers()
-        self._means = Means(self._backend, self.fitting, self.text_answers, thorough, observe, memory=memory)
+        self.turns = turns or Turns()
+        self._means = Means(
+            self._backend, self.fitting, self.text_answers, thorough, observe, self.turns, memory=memory
+        )
         self.capabilities = Capabilities(backend, self._backend, dialect, cards)
 
     @property

@@ -131,10 +131,11 @@ class Asking:
                         if self._raw:
                             yield chunk
                         for piece in pieces_of(chunk):
+                            await pace.begin_step()
                             out = attempt.take(piece)
+                            pace.end_step()
                             if out is not None and not self._raw:
                                 yield out
-                            await pace.keep(piece)
                         if attempt.is_over:
                             break
                 fitting.saw(call, attempt.usage)

@@ -29,19 +29,23 @@ class SseReader:
 
     def __init__(self, limit: int = MAX_RESPONSE) -> None:
         self._limit = limit
-        """Bytes that may be held of an unfinished event."""
+        """Bytes that may be held of an unfinished event, and that may come without any, such as comments."""
         self._line = bytearray()
         """The unfinished line."""
         self._data: list[bytes] = []
         self._size = 0
         """Bytes that `_data` takes."""
+        self._quiet = 0
+        """Bytes since the last event."""
         self._after_cr = False
         self._begun = False
 
     def feed(self, piece: bytes) -> list[bytes]:
         """The data of the events that `piece` completes. Raises `TooLarge`."""
         if self._begun and not self._line and not self._data and _WHOLE.fullmatch(piece):
+            self._quiet = 0
             return [event[6:] for event in piece[:-2].split(b"\n\n")]
+        self._quiet += len(piece)
         if self._after_cr and piece.startswith(b"\n"):
             piece = piece[1:]  # the second half of a CRLF that was cut between two pieces
             self._after_cr = False
@@ -57,6 +61,8 @@ class SseReader:
         *lines, rest = (bytes(self._line) + piece).split(b"\n")
         self._line = bytearray(rest)
         events = [event for line in lines if (event := self._take(line)) is not None]
+        if events:
+            self._quiet = len(rest)
         self._check()
         return events
 
@@ -75,6 +81,8 @@ class SseReader:
     def _check(self) -> None:
         if len(self._line) + self._size > self._limit:
             raise TooLarge(f"an event of more than {self._limit} bytes")
+        if self._quiet > self._limit:
+            raise TooLarge(f"more than {self._limit} bytes without an event")
 
     def _take(self, line: bytes) -> bytes | None:
         if not self._begun:

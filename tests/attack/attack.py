@@ -48,6 +48,8 @@ class Result:
     seconds: float
     cpu_seconds: float | None = None
     growth_mb: float | None = None
+    loop_ms: float | None = None
+    """The longest stretch of CPU time in which the daemon's event loop served no timer."""
     lag_ms: float | None = None
     """The longest wait of the honest client for `GET /healthz`: the event loop's lag and the machine's noise."""
     chat_ms: float | None = None

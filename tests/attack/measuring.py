@@ -1,4 +1,4 @@
-"""Runs one attack and measures meanwhile: the daemon's memory and CPU, and what an honest client waits."""
+"""Runs one attack and measures meanwhile: the daemon's memory, CPU and event loop, and what an honest client waits."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ def run_attack(attack: Attack, target: Target) -> Result:
     """Run one attack against a running target."""
     began, before, cpu = time.monotonic(), target.memory_mb(), target.cpu_seconds()
     waits = _Waits()
+    if target.loop:
+        target.loop.reset()
 
     def run() -> None:
         nonlocal waits
@@ -58,7 +60,8 @@ def run_attack(attack: Attack, target: Target) -> Result:
         breach = "the daemon logged a traceback"
     with suppress(OSError):
         cpu = target.cpu_seconds() - cpu
-    return Result(attack, breach, time.monotonic() - began, cpu, growth, _in_ms(waits.lag), _in_ms(waits.chat))
+    loop, lag, chat = (_in_ms(seconds) for seconds in (target.loop.cpu if target.loop else None, waits.lag, waits.chat))
+    return Result(attack, breach, time.monotonic() - began, cpu, growth, loop, lag, chat)
 
 
 def run_drill(drill: Drill) -> Result:

@@ -15,8 +15,8 @@ _BEGIN, _END = "<!-- attack table: begin -->", "<!-- attack table: end -->"
 def render(results: Sequence[Result]) -> str:
     """The table, in the order in which the attacks ran."""
     lines = [
-        "| attack | result | seconds | CPU s | memory MB | healthz ms | small chat ms |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| attack | result | seconds | CPU s | memory MB | loop ms | healthz ms | small chat ms |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     lines += [_row(result) for result in results]
     return "\n".join(lines)
@@ -25,7 +25,7 @@ def render(results: Sequence[Result]) -> str:
 def _row(result: Result) -> str:
     measured = (
         _figure(result.cpu_seconds, ".1f"), _figure(result.growth_mb, "+.0f"),
-        _figure(result.lag_ms, ".0f"), _figure(result.chat_ms, ".0f"),
+        _figure(result.loop_ms, ".0f"), _figure(result.lag_ms, ".0f"), _figure(result.chat_ms, ".0f"),
     )  # fmt: skip
     verdict = "held" if result.held else f"**failed**: {result.breach}"
     name = f"{result.attack.group}: {result.attack.name}"

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from tests.attack.loop_monitor import FIGURES_FILE, LoopFigures, figures_file
 from tests.fakes.processes import Process, daemon
 
 JsonDict = dict[str, Any]
@@ -50,11 +51,12 @@ class Answer(NamedTuple):
 
 
 class Target:
-    """One running daemon, `proxy`, and its model server."""
+    """One running daemon, `proxy`, its model server, and the figures of its event loop if that is watched."""
 
-    def __init__(self, proxy: Process, server: Process) -> None:
+    def __init__(self, proxy: Process, server: Process, loop: LoopFigures | None = None) -> None:
         self.proxy = proxy
         self.server = server
+        self.loop = loop
         parts = urlsplit(proxy.url)
         self.host, self.port = parts.hostname or "", parts.port or 0
 
@@ -121,9 +123,13 @@ def target(
     with ExitStack() as stack:
         backend = stack.enter_context(server())
         options = ("--backend", "openai", "--backend-url", backend.url)
+        figures = stack.enter_context(figures_file())
+        env = {**settings, FIGURES_FILE: str(figures)}
         with _limited(descriptors):
-            proxy = stack.enter_context(daemon(*options, env=dict(settings)))
-        yield Target(proxy, backend)
+            proxy = stack.enter_context(daemon(*options, env=env, module="tests.attack.loop_monitor"))
+        running = Target(proxy, backend, LoopFigures(figures))
+        running.post(ask("says", tools=[TOOL]))  # whatever comes of it: the daemon has then done what it does once
+        yield running
 
 
 @contextmanager

@@ -38,6 +38,8 @@ def test_an_attack_that_succeeds_is_reported_with_its_measurements() -> None:
     assert result.breach == "anybody is let in"
     assert result.lag_ms is not None
     assert result.lag_ms > 0
+    assert result.loop_ms is not None
+    assert result.loop_ms > 0
     assert result.chat_ms is not None
 
 
@@ -69,7 +71,7 @@ def test_the_table_replaces_the_one_before_and_nothing_else(tmp_path: Path) -> N
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
-    assert "| faults: a|b | **failed**: x\\|y | 1.0 | – | – | – | – |" in render(results)
+    assert "| faults: a|b | **failed**: x\\|y | 1.0 | – | – | – | – | – |" in render(results)
     assert "0 of 1 held" in text
 
 

@@ -162,3 +162,15 @@ def test_a_name_that_comes_letter_by_letter_is_read_in_linear_time() -> None:
         builder.add(Delta(calls=(CallDelta(0, name="ab"[number % 2]),)))
 
     assert builder.reply().calls[0].tool == "ab" * 200_000
+
+
+def test_a_reply_is_put_together_once_until_more_comes() -> None:
+    builder = ReplyBuilder()
+    builder.add(Delta(text="a", beside={"logprobs": {"content": [{"token": "a"}]}}))
+    first = builder.reply()
+
+    assert builder.reply() is first
+
+    builder.add(Delta(text="b"))
+    assert builder.reply().text == "ab"
+    assert first.text == "a"

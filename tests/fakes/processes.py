@@ -123,9 +123,12 @@ class Process:
 
 
 @contextmanager
-def daemon(*options: str, env: Mapping[str, str] | None = None) -> Generator[Process]:
-    """`forge-proxy serve` on a free port, listening, an embedded model loaded. Its `url` is the root, without `/v1`."""
-    process = Process("forge_proxy", "serve", "--port", "0", *options, env=env)
+def daemon(*options: str, env: Mapping[str, str] | None = None, module: str = "forge_proxy") -> Generator[Process]:
+    """`forge-proxy serve` on a free port, listening, an embedded model loaded. Its `url` is the root, without `/v1`.
+
+    `module` is the program that runs it.
+    """
+    process = Process(module, "serve", "--port", "0", *options, env=env)
     try:
         process.url = str(process.wait_for("listening")["url"]).removesuffix("/v1")
         if "embedded" in options:

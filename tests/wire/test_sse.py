@@ -142,3 +142,21 @@ def test_a_long_line_in_small_pieces_is_one_event() -> None:
 
     assert [event for piece in cut(line, [3]) for event in reader.feed(piece)] == []
     assert reader.feed(b"\n\n") == [b"x" * 200_000]
+
+
+@pytest.mark.parametrize("line", [b": nothing to say\n\n", b"event: ping\n\n", b"\n"])
+def test_a_stream_that_brings_no_event_ends_at_the_limit(line: bytes) -> None:
+    reader = SseReader(limit=10_000)
+    for _ in range(9_990 // len(line)):
+        assert reader.feed(line) == []
+
+    with pytest.raises(TooLarge, match="without an event"):
+        reader.feed(line * 20)
+
+
+def test_comments_between_events_are_not_added_up() -> None:
+    reader = SseReader(limit=10_000)
+
+    for _ in range(100):
+        assert reader.feed(b": still at it\n\n" * 100) == []
+        assert reader.feed(b"data: x\n\n") == [b"x"]

@@ -50,6 +50,7 @@ class ChatCompletions:
         request_id = request_id_of(request)
         headers = {"x-request-id": request_id}
         try:
+            await self._engine.turns.take()  # hundreds may come at one time
             chat = await self._read(request)
             if chat.tools:
                 await compile_schemas(chat.tools)
@@ -93,7 +94,8 @@ async def _whole(
     answer: AsyncGenerator[AnswerEvent], chat: ChatRequest, request_id: str, headers: Mapping[str, str]
 ) -> tuple[bytes, dict[str, str]]:
     """The whole answer and its headers, made of the same chunks that a stream would have been."""
-    chunks: list[Chunk] = []
+    first: Chunk | None = None
+    builder: CompletionBuilder | None = None  # of more than one chunk
     compacted: list[Compacted] = []
     report = Report(Outcome.PASSTHROUGH)
     async with aclosing(answer) as events:
@@ -102,16 +104,25 @@ async def _whole(
                 report = item
             elif isinstance(item, Compacted):
                 compacted.append(item)
-            elif item.progress is None:
-                if item.anew:  # the response was lost, and is retried
-                    chunks.clear()
-                if item != Chunk(anew=True):
-                    chunks.append(item)
-    if len(chunks) == 1 and chunks[0].as_sent is not None:
-        body = chunks[0].as_sent
+            elif item == Chunk(anew=True):  # the response was lost, and is retried
+                first = builder = None
+            elif item.progress is not None:
+                pass
+            elif first is None:
+                first = item
+            else:
+                builder = builder or _builder_of(first)
+                builder.add(item)
+    if builder is None and first is not None and first.as_sent is not None:
+        body = first.as_sent
     else:
-        builder = CompletionBuilder()
-        for chunk in chunks:
-            builder.add(chunk)
-        body = encode_completion(builder.completion(), head_of(chunks[0] if chunks else None, chat, request_id))
+        builder = builder or _builder_of(first)
+        body = encode_completion(builder.completion(), head_of(first, chat, request_id))
     return body, {**headers, **compacted_header(compacted), **outcome_headers(report)}
+
+
+def _builder_of(first: Chunk | None) -> CompletionBuilder:
+    builder = CompletionBuilder()
+    if first is not None:
+        builder.add(first)
+    return builder
