@@ -19,7 +19,7 @@ from forge_proxy.api.openai.outcome import compacted_header, outcome_headers
 from forge_proxy.api.refusals import NotJson
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.errors import ForgeError, InvalidRequest
-from forge_proxy.core.guardrails import GuardPolicy, Outcome, read_switches
+from forge_proxy.core.guardrails import GuardPolicy, read_switches
 from forge_proxy.core.stream import Chunk, CompletionBuilder
 from forge_proxy.engine.answer import AnswerEvent, Engine
 from forge_proxy.engine.events import Compacted
@@ -59,15 +59,45 @@ class ChatCompletions:
             if chat.stream:
                 return LiveAnswer(answer, chat, request_id, self._config, headers)
             async with leaving_cancels(request.receive):
-                body, told = await _whole(answer, chat, request_id, headers)
-                if len(body) > LARGE:
-                    return LargeResponse(body, told, self._memory)
-                return Response(body, media_type="application/json", headers=told)
+                return await self._answer_whole(answer, chat, request_id, headers)
         except ForgeError as error:
             return error_response(error, headers)
         except ClientDisconnect:  # in the middle of the request
             pass
         return Response(status_code=_CLIENT_LEFT)
+
+    async def _answer_whole(
+        self, answer: AsyncGenerator[AnswerEvent], chat: ChatRequest, request_id: str, headers: Mapping[str, str]
+    ) -> Response:
+        """The whole answer, made of the same chunks that a stream would have been.
+
+        The engine counts the chunks until it is asked for what comes after its report; by then the response is counted.
+        """
+        chunks: list[Chunk] = []
+        compacted: list[Compacted] = []
+        response: Response | None = None
+        try:
+            async with aclosing(answer) as events:
+                async for item in events:
+                    if isinstance(item, Report):
+                        told = {**headers, **compacted_header(compacted), **outcome_headers(item)}
+                        response = self._whole_response(_write_whole(chunks, chat, request_id), told)
+                        chunks.clear()
+                    elif isinstance(item, Compacted):
+                        compacted.append(item)
+                    elif item.progress is None:
+                        chunks.append(item)
+        except BaseException:
+            if isinstance(response, LargeResponse):
+                response.discard()
+            raise
+        assert response is not None  # noqa: S101  # an answer ends with a report, or raises
+        return response
+
+    def _whole_response(self, body: bytes, headers: Mapping[str, str]) -> Response:
+        if len(body) > LARGE:
+            return LargeResponse(body, headers, self._memory)
+        return Response(body, media_type="application/json", headers=headers)
 
     async def _read(self, request: Request) -> ChatRequest:
         """What is asked. The body as it was sent is not kept."""
@@ -89,26 +119,10 @@ def narrowed(policy: GuardPolicy, said: str) -> GuardPolicy:
     return policy.model_copy(update={"enabled": read_switches(said, policy.enabled)})
 
 
-async def _whole(
-    answer: AsyncGenerator[AnswerEvent], chat: ChatRequest, request_id: str, headers: Mapping[str, str]
-) -> tuple[bytes, dict[str, str]]:
-    """The whole answer and its headers, made of the same chunks that a stream would have been."""
-    chunks: list[Chunk] = []
-    compacted: list[Compacted] = []
-    report = Report(Outcome.PASSTHROUGH)
-    async with aclosing(answer) as events:
-        async for item in events:
-            if isinstance(item, Report):
-                report = item
-            elif isinstance(item, Compacted):
-                compacted.append(item)
-            elif item.progress is None:
-                chunks.append(item)
+def _write_whole(chunks: list[Chunk], chat: ChatRequest, request_id: str) -> bytes:
     if len(chunks) == 1 and chunks[0].as_sent is not None:
-        body = chunks[0].as_sent
-    else:
-        builder = CompletionBuilder()
-        for chunk in chunks:
-            builder.add(chunk)
-        body = encode_completion(builder.completion(), head_of(chunks[0] if chunks else None, chat, request_id))
-    return body, {**headers, **compacted_header(compacted), **outcome_headers(report)}
+        return chunks[0].as_sent
+    builder = CompletionBuilder()
+    for chunk in chunks:
+        builder.add(chunk)
+    return encode_completion(builder.completion(), head_of(chunks[0] if chunks else None, chat, request_id))
