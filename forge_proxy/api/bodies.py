@@ -116,21 +116,30 @@ class LargeBodies:
 
 
 class LargeResponse(Response):
-    """A whole response that is sent in slices, and counted until the last of them has been taken by a slow client."""
+    """A whole response that is sent in slices, and counted until the last of them has been taken by a slow client.
+
+    It counts from the beginning: if it is not sent after all, `discard` it.
+    """
 
     def __init__(self, body: bytes, headers: Mapping[str, str], memory: MemoryBudget) -> None:
         super().__init__(None, headers={**headers, "content-length": str(len(body))}, media_type="application/json")
         self._content = body
         self._memory = memory
+        self._counted = len(body)
+        memory.add(self._counted)
+
+    def discard(self) -> None:
+        """Count it no longer."""
+        self._memory.release(self._counted)
+        self._counted = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See `Response`. The server waits before each slice until the client has taken most of those before it."""
         content, size = self._content, len(self._content)
-        self._memory.add(size)
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             for at in range(0, size, _SENT_SLICE):
                 body = content[at : at + _SENT_SLICE]
                 await send({"type": "http.response.body", "body": body, "more_body": at + _SENT_SLICE < size})
         finally:
-            self._memory.release(size)
+            self.discard()

@@ -93,7 +93,8 @@ class ServerConfig(BaseModel):
     memory_mb: int | None = Field(
         default=None,
         ge=16,
-        description="Megabytes that request bodies and buffered responses may hold together; bodies beyond that wait."
+        description="Megabytes that request bodies, buffered responses and slow readers may hold together; bodies"
+        " beyond that wait."
         " Default: a quarter of the machine's memory, at most 2048.",
     )
     header_timeout_seconds: float = Field(
@@ -101,6 +102,9 @@ class ServerConfig(BaseModel):
     )
     body_timeout_seconds: float = Field(
         default=30, gt=0, description="How long nothing of a request's body may arrive."
+    )
+    send_timeout_seconds: float = Field(
+        default=60, gt=0, description="How long a client may read nothing of a response before it is disconnected."
     )
     first_event_seconds: float = Field(
         default=10,

@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from forge_proxy.api.refusals import BodyTimeout, HeadTimeout, Refused
+from forge_proxy.engine.memory import MemoryBudget
 
 _LOG = logging.getLogger("forge_proxy.api")
 _WANTED_DESCRIPTORS = 65_536
@@ -34,7 +35,9 @@ class Waiting(IntEnum):
     FIRST_BYTE = 2
     HEAD = 3
     BODY = 4
-    RESPONSE = 5
+    READER = 5
+    """For the client to read: bytes of a response are buffered, and none were delivered since then."""
+    RESPONSE = 6
     """Not for the client. Never closed."""
 
 
@@ -61,6 +64,7 @@ class ConnectionLimits:
     head_bytes: int
     head_seconds: float = 10.0
     body_seconds: float = 30.0
+    send_seconds: float = 60.0
     connections: int = sys.maxsize
 
 
@@ -101,9 +105,14 @@ class RateLimitedLog:
 class ConnectionSupervisor:
     """Closes connections by their limits. One for each server."""
 
-    def __init__(self, limits: ConnectionLimits, log: RateLimitedLog | None = None) -> None:
+    def __init__(
+        self, limits: ConnectionLimits, log: RateLimitedLog | None = None, memory: MemoryBudget | None = None
+    ) -> None:
         self.limits = limits
         self.log = log or RateLimitedLog()
+        self.memory = memory
+        """Where the connections count what they buffer."""
+        self.aborted_readers = 0
 
     def close_overdue(self, connections: Collection[Connection], now: float) -> None:
         """Close those whose client is overdue. To be called about once a second."""
@@ -113,6 +122,8 @@ class ConnectionSupervisor:
                 connection.refuse(BodyTimeout(self.limits.body_seconds))
             elif waiting is Waiting.HEAD and now - since > self.limits.head_seconds:
                 connection.refuse(HeadTimeout(self.limits.head_seconds))
+            elif waiting is Waiting.READER and now - since > self.limits.send_seconds:
+                self._abort_reader(connection)
             elif waiting < Waiting.HEAD and now - since > self.limits.head_seconds:
                 connection.abort()  # nothing was asked: there is nothing to answer
 
@@ -124,7 +135,7 @@ class ConnectionSupervisor:
         if len(connections) <= self.limits.connections:
             return True
         states = [(*one.waiting(now), place, one) for place, one in enumerate(connections)]
-        idle = sorted(state for state in states if state[0] < Waiting.RESPONSE and state[1] < now)
+        idle = sorted(state for state in states if self._is_idle(state[0], state[1], now))
         closed = idle[: max(1, self.limits.connections // _CLOSED_AT_ONCE)]
         for *_, connection in closed:
             connection.abort()
@@ -133,3 +144,17 @@ class ConnectionSupervisor:
             closed=len(closed), error="the limit of open files leaves room for no more; raise it (ulimit -n)",
         )  # fmt: skip
         return bool(closed)
+
+    def _is_idle(self, waiting: Waiting, since: float, now: float) -> bool:
+        """Whether a connection may be closed for a new one. A reader may pause for a while."""
+        patience = self.limits.head_seconds if waiting is Waiting.READER else 0
+        return waiting < Waiting.RESPONSE and now - since > patience
+
+    def _abort_reader(self, connection: Connection) -> None:
+        connection.abort()
+        self.aborted_readers += 1
+        self.log.warn(
+            "reader", "slow reader aborted", aborted=self.aborted_readers,
+            error=f"the client read nothing of its response for {self.limits.send_seconds:g} s "
+            "(server.send_timeout_seconds)",
+        )  # fmt: skip

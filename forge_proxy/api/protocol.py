@@ -52,14 +52,36 @@ class HttpConnection(HttpToolsProtocol):
     _since = 0.0
     """When the head began that is being read, or when something was last read."""
     _refused = False
+    _buffered = 0
+    """Bytes of responses that are counted in the account of memory."""
+    _delivered = 0
+    """Bytes that the client had taken when something was last delivered to it."""
+    _stalled_since: float | None = None
+    """When that was; None if nothing is buffered."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A connection begins."""
-        super().connection_made(Corked(transport, self.loop))
+        self._corked = Corked(transport, self.loop)
+        super().connection_made(self._corked)
         self._since = self.loop.time()
         if not self.supervisor.has_room(cast("Collection[Connection]", self.connections), self._since):
             self.refuse(TooManyConnections())
             self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection has ended, and what was buffered is gone."""
+        self._count_buffered(0)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """More is buffered than a client that reads needs: nothing more is written for now."""
+        super().pause_writing()
+        self._count_buffered(self._corked.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """The client has read most of it."""
+        super().resume_writing()
+        self._count_buffered(self._corked.get_write_buffer_size())
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come. The base class would lose what follows the head of an upgrade."""
@@ -124,6 +146,9 @@ class HttpConnection(HttpToolsProtocol):
         """See `connections.Connection`."""
         if self._refused:
             return Waiting.REFUSED, self._since
+        if (stalled_since := self._look_at_reader(now)) is not None:
+            self._since = now
+            return Waiting.READER, stalled_since
         is_answering = self._is_answering() and self._reads is not Waiting.BODY
         if is_answering or self.flow.read_paused:  # then the client waits for us
             self._since = now
@@ -133,6 +158,24 @@ class HttpConnection(HttpToolsProtocol):
         """See `connections.Connection`."""
         self._refused = True
         self.transport.abort()
+
+    def _look_at_reader(self, now: float) -> float | None:
+        """Since when nothing of what is buffered was delivered; None if nothing is buffered. What is written meanwhile,
+        such as a keep-alive, delivers nothing.
+        """
+        buffered = self._corked.get_write_buffer_size()
+        self._count_buffered(buffered)
+        if not buffered:
+            self._stalled_since = None
+        elif (delivered := self._corked.count_delivered()) != self._delivered or self._stalled_since is None:
+            self._delivered, self._stalled_since = delivered, now
+        return self._stalled_since
+
+    def _count_buffered(self, size: int) -> None:
+        memory, more = self.supervisor.memory, size - self._buffered
+        if memory is not None and more:
+            self._buffered = size
+            memory.add(more) if more > 0 else memory.release(-more)
 
     def _is_answering(self) -> bool:
         cycle = self.cycle  # uvicorn's type leaves out that there is none at first

@@ -20,6 +20,7 @@ from forge_proxy.api.connections import Connection, ConnectionLimits, Connection
 from forge_proxy.api.origins import is_loopback
 from forge_proxy.api.protocol import http_protocol
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.engine.memory import MemoryBudget
 
 
 class CannotListen(ForgeError):
@@ -40,14 +41,15 @@ class PortTaken(CannotListen):
 class HttpServer(uvicorn.Server):
     """The HTTP server around an application. When told to stop it accepts no more, then waits for what is under way."""
 
-    def __init__(self, app: FastAPI, config: ServerConfig) -> None:
+    def __init__(self, app: FastAPI, config: ServerConfig, memory: MemoryBudget | None = None) -> None:
         limits = ConnectionLimits(
             config.max_header_kb * 1024,
             config.header_timeout_seconds,
             config.body_timeout_seconds,
+            config.send_timeout_seconds,
             connection_limit(),
         )
-        self._supervisor = ConnectionSupervisor(limits)
+        self._supervisor = ConnectionSupervisor(limits, memory=memory)
         super().__init__(
             uvicorn.Config(
                 app,

@@ -6,16 +6,18 @@ sends, authenticates and pages; its own retries are off. What comes back is read
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import contextmanager
-from typing import Any, NoReturn, cast
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, NoReturn, TypeAlias, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import anthropic
 import httpx2
 import orjson
+from anthropic.types import Message, MessageTokensCount, RawMessageStreamEvent
 
-from forge_proxy.backends.exchange import unexpected_status, unreadable
+from forge_proxy.backends.exchange import unexpected_status, unreadable, write_pieces
 from forge_proxy.core.chat import ModelCall, ModelCard, window_of
 from forge_proxy.core.errors import (
     BackendBroke,
@@ -38,6 +40,7 @@ from forge_proxy.wire.sse import MAX_RESPONSE, TooLarge
 _KEPT_HEADERS = ("retry-after", "retry-after-ms", "request-id")
 _SHORT = 5.0
 """Seconds for a question that needs no model."""
+_RawResponse: TypeAlias = anthropic.AsyncAPIResponse[anthropic.AsyncStream[RawMessageStreamEvent]]
 _PAGE = 1000
 """Models in one page of the list: the most that the service gives."""
 
@@ -85,8 +88,7 @@ class AnthropicMessages:
         body, names = encode_call(call, await self._facts_of(call.model or call.request.model or ""))
         renamed = call.request.model if call.model is not None else None
         with self._faults():
-            sent = self._client.messages.with_streaming_response.create(**_arguments(body), stream=True)
-            async with sent as response:
+            async with self._sent(call, body) as response:
                 if unexpected := unexpected_status(self.url, response.status_code, response.headers):
                     raise unexpected
                 reader = MessageReader(
@@ -107,6 +109,31 @@ class AnthropicMessages:
         if not reader.finished:
             self._check(reader)
             raise BackendBroke(self.url, "the stream ended without a stop reason")
+
+    @asynccontextmanager
+    async def _sent(self, call: ModelCall, body: dict[str, Json]) -> AsyncGenerator[_RawResponse]:
+        """The response to a body. A large one is written in slices: the SDK copies and writes it in one go."""
+        arguments = _arguments(body)
+        if not call.request.is_large:
+            sending = self._client.messages.with_streaming_response.create(**arguments, stream=True)
+            async with sending as response:
+                yield response
+            return
+        more = arguments.pop("extra_body")
+        pieces = await write_pieces({**arguments, "stream": True, **more}, _as_sdk)
+        answer: Any = await self._client.post(
+            "/v1/messages",
+            content=_Pieces(pieces),
+            cast_to=Message,
+            stream=True,
+            stream_cls=anthropic.AsyncStream[RawMessageStreamEvent],
+            options={"headers": {"X-Stainless-Raw-Response": "stream", "Content-Length": str(sum(map(len, pieces)))}},
+        )
+        response = cast("_RawResponse", answer)
+        try:
+            yield response
+        finally:
+            await response.close()
 
     async def models(self) -> Sequence[ModelCard]:
         """See `engine.ports.Backend`."""
@@ -137,7 +164,16 @@ class AnthropicMessages:
         body, _ = encode_call(call, await self._facts_of(call.model or call.request.model or ""))
         counted = {key: body[key] for key in _COUNTED if key in body}
         with self._faults():
-            answer = await self._client.messages.count_tokens(**cast("Any", counted), timeout=_SHORT)
+            if not call.request.is_large:
+                answer = await self._client.messages.count_tokens(**cast("Any", counted), timeout=_SHORT)
+                return answer.input_tokens
+            pieces = await write_pieces(counted, _as_sdk)
+            answer = await self._client.post(
+                "/v1/messages/count_tokens",
+                content=_Pieces(pieces),
+                cast_to=MessageTokensCount,
+                options={"headers": {"Content-Length": str(sum(map(len, pieces)))}, "timeout": _SHORT},
+            )
         return answer.input_tokens
 
     async def health(self) -> Health:
@@ -206,12 +242,30 @@ class AnthropicMessages:
 _COUNTED = (
     "messages",
     "model",
-    "system",
-    "tools",
-    "tool_choice",
-    "thinking",
     "cache_control",
+    "system",
+    "thinking",
+    "tool_choice",
+    "tools",
 )
+"""In the SDK's order."""
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _as_sdk(value: Json) -> bytes:
+    """A key, a string or a number as the SDK writes it: 1e-05, where others write 1e-5."""
+    return _ENCODER.encode(value).encode()
+
+
+class _Pieces:
+    """A body in pieces. It may be sent again."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self._pieces = pieces
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            yield piece
 
 
 def _arguments(body: dict[str, Json]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 import orjson
@@ -62,11 +62,16 @@ def write_body(body: Mapping[str, Json]) -> bytes:
 
 async def write_call(call: ModelCall, body: Mapping[str, Json]) -> RequestBody:
     """The same; a large body in slices, between which others have the event loop."""
-    if not call.request.is_large:
-        return write_body(body)
+    return await write_pieces(body) if call.request.is_large else write_body(body)
+
+
+async def write_pieces(body: Mapping[str, Json], dumps: Callable[[Json], bytes] = orjson.dumps) -> list[bytes]:
+    """The bytes of a large body in slices, with keys, strings and numbers as `dumps` writes them. Raises as
+    `write_body`.
+    """
     pieces: list[bytes] = []
     try:
-        for piece in write_slices(body):
+        for piece in write_slices(body, dumps):
             pieces.append(piece)
             await asyncio.sleep(0)
     except TypeError as exc:

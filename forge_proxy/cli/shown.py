@@ -47,6 +47,7 @@ def status_rows(said: _JsonDict) -> list[tuple[str, str]]:
         *rows,
         ("budget", budget_words(said["budget"])),
         ("queue", _queue_words(queue)),
+        ("memory", f"{said['memory']['used_mb']:g} of {said['memory']['limit_mb']:g} MB of bodies and responses"),
         ("guardrails", "all on" if not off else f"off: {', '.join(off)}"),
         ("hardware", "; ".join((", ".join(gpus) or "no graphics card", f"{hardware['ram_mb']} MiB RAM", cores))),
     ]

@@ -61,6 +61,8 @@ class Chunk:
     head: JsonObject = field(default_factory=no_fields)
     progress: Progress | None = None
     """How far the prompt has been read: such a chunk says nothing else, and the answer has not begun."""
+    pending_bytes: int = 0
+    """Bytes that are buffered of an event or body whose end has not come: such a chunk says nothing else."""
     anew: bool = False
     """Whether the answer begins anew here: nothing holds of what came before. No model server takes its words back, but
     a client of one's own may."""

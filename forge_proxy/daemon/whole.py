@@ -136,9 +136,9 @@ async def build(
         tell_choice(parts.choice, settings, log)
         door, guardrails = Door(settings.server), Held(settings.guardrails)
         live = LiveSettings(settings, read, guardrails, parts.engine, door)
-        admin = _admin_parts(parts, guardrails, live, runs)
+        admin = _admin_parts(parts, guardrails, live, runs, memory)
         app = create_app(parts.engine, parts.backend, guardrails, settings.server, admin, door, memory)
-        yield Daemon(parts, HttpServer(app, settings.server), live, runs, listener, log)
+        yield Daemon(parts, HttpServer(app, settings.server, memory), live, runs, listener, log)
 
 
 def tell_choice(choice: Choice, settings: Settings, log: FilteringBoundLogger) -> None:
@@ -150,7 +150,9 @@ def tell_choice(choice: Choice, settings: Settings, log: FilteringBoundLogger) -
         log.warning("test model", note="it understands a few phrases: for trying the daemon, not for work")
 
 
-def _admin_parts(parts: Assembled, guardrails: Held[GuardPolicy], live: LiveSettings, runs: Runs) -> AdminParts:
+def _admin_parts(
+    parts: Assembled, guardrails: Held[GuardPolicy], live: LiveSettings, runs: Runs, memory: MemoryBudget
+) -> AdminParts:
     choice = parts.choice
     unmanaged = "" if parts.control else f"the {choice.kind} at {parts.backend.url} was started elsewhere"
     return AdminParts(
@@ -161,6 +163,7 @@ def _admin_parts(parts: Assembled, guardrails: Held[GuardPolicy], live: LiveSett
         configuration=live,
         hardware=parts.machine,
         clock=MonotonicClock(),
+        memory=memory,
         control=parts.control,
         runs=runs,
     )

@@ -49,7 +49,7 @@ class Accommodating:
             try:
                 async with aclosing(self._backend.stream(call)) as chunks:
                     async for chunk in chunks:
-                        if not begun:
+                        if not begun and not chunk.pending_bytes:
                             begun = True
                             self._learn(call, dialect)
                         yield chunk

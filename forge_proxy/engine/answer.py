@@ -38,7 +38,7 @@ from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.capabilities import Capabilities
 from forge_proxy.engine.events import Abandoned, Answered, Compacted, Failed, Unchecked
 from forge_proxy.engine.fitting import Fitting
-from forge_proxy.engine.memory import MemoryBudget
+from forge_proxy.engine.memory import MemoryBudget, ResponseMemory
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.own_prompt import OwnPrompt
 from forge_proxy.engine.pacing import Turns
@@ -121,6 +121,7 @@ class Engine:
         """
         began = self._clock.now()
         slot = self._admission.slot(client)
+        memory = ResponseMemory(self._means.memory)
 
         def took() -> tuple[float, float]:
             return self._clock.now() - began, slot.queued
@@ -134,10 +135,10 @@ class Engine:
                 opens_thoughts=self.text_answers.opens_thoughts(served),
             )  # fmt: skip
             if turn is not None:
-                events = self._guard(request, turn, slot)
+                events = self._guard(request, turn, slot, memory)
             else:
                 forbids_calls = bool(request.tools) and policy.enabled.any
-                events = self._relay(request, slot, request_id, forbids_calls=forbids_calls)
+                events = self._relay(request, slot, memory, request_id, forbids_calls=forbids_calls)
             async with slot, aclosing(events):
                 async for event in events:
                     if isinstance(event, Report):
@@ -149,6 +150,7 @@ class Engine:
             self._observe(Failed(request_id, request.model, summary_of(error, request), *took()))
             raise
         finally:
+            memory.release()
             if not done:
                 self._observe(Abandoned(request_id, *took()))
 
@@ -167,28 +169,37 @@ class Engine:
         what came of them. Raises like `answer`.
         """
         async with self._admission.slot(client, self.models.served_as(request.model)):
-            asking = await self._asking(request, turn.request_id, raw=True)
-            async with aclosing(asking.attempt(turn)) as events:
-                async for event in events:
-                    if not isinstance(event, Compacted):
-                        yield Taken(event.answers[0], asking.reasoning) if isinstance(event, Settlement) else event
+            with ResponseMemory(self._means.memory) as memory:
+                asking = await self._asking(request, turn.request_id, memory, raw=True)
+                async with aclosing(asking.attempt(turn)) as events:
+                    async for event in events:
+                        if not isinstance(event, Compacted):
+                            yield Taken(event.answers[0], asking.reasoning) if isinstance(event, Settlement) else event
 
     async def unguarded(self, request: ChatRequest, *, request_id: str, client: str = "") -> AsyncGenerator[Chunk]:
         """The chunks of an answer as the backend gives them, for a caller who judges it himself. Raises like `answer`,
         and `UnreadCall`.
         """
         slot = self._admission.slot(client, self.models.served_as(request.model))
-        async with slot, aclosing(self._relay(request, slot, request_id, read=True)) as events:
-            async for event in events:
-                if isinstance(event, Chunk):
-                    yield event
+        with ResponseMemory(self._means.memory) as memory:
+            async with slot, aclosing(self._relay(request, slot, memory, request_id, read=True)) as events:
+                async for event in events:
+                    if isinstance(event, Chunk):
+                        yield event
 
     def tool_mode(self, model: str | None = None) -> Literal["native", "prompt"]:
         """How that model is told of tools, as far as is known by now. Raises `UnknownModel` like `Models.served_as`."""
         return self._backend.tool_mode(self.models.served_as(model) or None)
 
     async def _relay(
-        self, request: ChatRequest, slot: Slot, request_id: str, *, forbids_calls: bool = False, read: bool = False
+        self,
+        request: ChatRequest,
+        slot: Slot,
+        memory: ResponseMemory,
+        request_id: str,
+        *,
+        forbids_calls: bool = False,
+        read: bool = False,
     ) -> AsyncGenerator[AnswerEvent]:
         """A request with nothing to guard but that no call comes, asked and answered the way its caller asked. `read`
         is for a caller who does not pass the chunks on, but looks into them.
@@ -207,9 +218,13 @@ class Engine:
         usage: JsonObject | None = None
         losses, begun, done = Losses(request_id, self._observe), False, False
         while not done:
+            memory.release()
             try:
                 async with aclosing(self._backend.stream(call)) as chunks:
                     async for chunk in chunks:
+                        await memory.add(chunk, is_kept=buffered)
+                        if chunk.pending_bytes:
+                            continue
                         begun = begun or chunk.progress is None
                         usage = chunk.usage or usage
                         yield forbidden.take(chunk) if forbidden else chunk
@@ -228,9 +243,11 @@ class Engine:
         marks = forbidden.marks if forbidden else ()
         yield Report(Outcome.REPAIRED if marks else Outcome.PASSTHROUGH, marks=marks)
 
-    async def _guard(self, request: ChatRequest, turn: Turn, slot: Slot) -> AsyncGenerator[AnswerEvent]:
+    async def _guard(
+        self, request: ChatRequest, turn: Turn, slot: Slot, memory: ResponseMemory
+    ) -> AsyncGenerator[AnswerEvent]:
         """The attempts of a guarded request, until one is an answer. All have the same slot."""
-        asking = await self._asking(request, turn.request_id)
+        asking = await self._asking(request, turn.request_id, memory)
         verdict: Settlement | None = None
         if unchecked := self._tool_sets.unchecked(turn):
             self._observe(Unchecked(turn.request_id, unchecked))
@@ -253,11 +270,13 @@ class Engine:
             self.text_answers.learn(self.models.served_as(request.model), turn.faults, settled)
         yield _report(turn, verdict.answers, asking.spent)
 
-    async def _asking(self, request: ChatRequest, request_id: str, *, raw: bool = False) -> Asking:
+    async def _asking(
+        self, request: ChatRequest, request_id: str, memory: ResponseMemory, *, raw: bool = False
+    ) -> Asking:
         model = await self.models.name_for(request.model)
         served = self.models.served_as(request.model)  # known from here on, at the first request not before
         sampling = self.sampling.values_for(served)
-        return Asking(self._means, request, request_id, served, model, sampling, raw=raw)
+        return Asking(self._means, request, request_id, served, model, sampling, memory, raw=raw)
 
     async def _usage(self, call: ModelCall, spent: Spent) -> JsonObject | None:
         """The usage of the delivered attempt; where the caller is told it, without what we added to the prompt."""

@@ -25,7 +25,6 @@ from forge_proxy.engine.ports import Observer, ThoroughReader
 from forge_proxy.engine.readings import readings_of
 from forge_proxy.engine.report import cut_name
 from forge_proxy.engine.text_answers import TextAnswers
-from forge_proxy.wire.body import HeldSize
 from forge_proxy.wire.openai.call import LIMITS
 
 _LOSSES = 2
@@ -83,10 +82,12 @@ class Asking:
         served: str,
         model: str | None,
         sampling: JsonObject,
+        memory: ResponseMemory,
         *,
         raw: bool = False,
     ) -> None:
         self._means = means
+        self._memory = memory
         self._request: ChatRequest = request
         self._served = served
         self._model = model
@@ -103,20 +104,11 @@ class Asking:
 
         A history that was shortened for one stays so for the next, and the model server has it in its cache.
         """
-        with ResponseMemory(self._means.memory) as memory:
-            async with aclosing(self._attempt(turn, memory)) as events:
-                async for event in events:
-                    yield event
-
-    async def _attempt(
-        self, turn: Turn, memory: ResponseMemory
-    ) -> AsyncGenerator[Chunk | Compacted | Retry | Settlement]:
         fitting = self._means.fitting
         call: ModelCall = self.call(turn)
         verdict: Retry | Settlement | None = None
         while verdict is None:
-            memory.release()
-            size = HeldSize()
+            self._memory.release()
             pace = Pace(self._means.turns)
             attempt = self._latest = Attempt(turn, self._request.choices, after=self._latest)
             try:
@@ -126,8 +118,9 @@ class Asking:
                     yield compacted
                 async with aclosing(self._means.backend.stream(call)) as chunks:
                     async for chunk in chunks:
-                        size.add(chunk)
-                        await memory.grow_to(size.bytes)
+                        await self._memory.add(chunk)
+                        if chunk.pending_bytes:
+                            continue
                         if self._raw:
                             yield chunk
                         for piece in pieces_of(chunk):

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import orjson
 
@@ -18,6 +19,7 @@ from forge_proxy.core.errors import BackendFault, BudgetUnchanged
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.engine.events import BudgetChosen
 from forge_proxy.engine.ports import Backend, Clock, HardwareSource, Observer, Resizer
+from forge_proxy.wire.large_json import write_slices
 
 _KEPT_FOR = 30.0
 """Seconds for which a window is believed, as long as the list of models."""
@@ -145,7 +147,7 @@ class Budgets:
         if wish.overflow == "forward" or not (compacts or self._may_enforce(wish)):
             return None
         budget = await self.of(model)
-        if budget.tokens is None or not (compacts or budget.enforced) or _bytes(call) <= budget.tokens:
+        if budget.tokens is None or not (compacts or budget.enforced) or await _is_within(call, budget.tokens):
             return None
         return Limit(budget.tokens, budget.because, budget.enforced, compacts)
 
@@ -222,8 +224,20 @@ def prompt_of(call: ModelCall) -> tuple[Json, ...]:
     return call.request.body.get("messages"), call.request.body.get("tools"), added
 
 
-def _bytes(call: ModelCall) -> int:
+async def _is_within(call: ModelCall, tokens: int) -> bool:
+    """Whether the prompt has no more bytes than that. Of a large one no more is written than it takes to know, in
+    slices, between which others have the event loop.
+    """
+    parts = prompt_of(call)
+    size = 0
     try:
-        return sum(len(orjson.dumps(part)) for part in prompt_of(call))
+        if not call.request.is_large:
+            return sum(len(orjson.dumps(part)) for part in parts) <= tokens
+        for piece in chain.from_iterable(map(write_slices, parts)):
+            size += len(piece)
+            if size > tokens:
+                return False
+            await asyncio.sleep(0)
     except TypeError:  # nested deeper than it writes: the backend is not going to be asked either
-        return 0
+        pass
+    return True

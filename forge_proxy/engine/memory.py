@@ -7,11 +7,13 @@ nothing is measured here.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
-from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.stream import Chunk
+from forge_proxy.wire.body import HeldSize
 
 MEGABYTE = 1024 * 1024
 SMALL = 4 * MEGABYTE
@@ -23,7 +25,6 @@ _WAIT_SECONDS = 60.0
 _STEP = 256 * 1024
 """Bytes by which the reservation of a response grows. Smaller responses are not counted."""
 _RESPONSE_WAIT_SECONDS = 10.0
-_LOOK_SECONDS = 0.05
 _RETRY_SECONDS = 5
 
 
@@ -54,31 +55,75 @@ class TooLargeForMemory(ForgeError):
         )
 
 
+_Queue: TypeAlias = deque[tuple[asyncio.Future[None], int]]
+"""Waiters and the bytes that they wait for, in their order."""
+
+
+@dataclass(slots=True)
+class _Class:
+    """Small reservations, or large ones. Those of one class are granted in turn."""
+
+    room: int
+    """Bytes that may be used when one of them is granted."""
+    growing: _Queue = field(default_factory=deque)
+    """Waiters that have a reservation already. They come first: they are closer to returning theirs."""
+    new: _Queue = field(default_factory=deque)
+
+
 class MemoryBudget:
     """At most `limit` bytes. Belongs to one event loop."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
-        self._large_limit = int(limit * _LARGE_SHARE)
-        self._small: deque[tuple[asyncio.Future[None], int]] = deque()
-        self._large: deque[tuple[asyncio.Future[None], int]] = deque()
+        self._small = _Class(limit)
+        self._large = _Class(int(limit * _LARGE_SHARE))
 
     def take(self, size: int) -> bool:
         """Reserve so many bytes if there is room now and nobody of their class waits."""
-        queue, room = self._class_of(size)
-        if queue or self.used + size > room:
+        one = self._class_of(size)
+        if one.growing or one.new or self.used + size > one.room:
             return False
         self.used += size
         return True
 
     async def reserve(self, size: int, seconds: float = _WAIT_SECONDS) -> None:
         """Reserve so many bytes, in turn. Raises `MemoryFull` after `seconds`, and `TooLargeForMemory`."""
-        queue, room = self._class_of(size)
-        if size > room:
-            raise TooLargeForMemory(size, room)
-        if self.take(size):
-            return
+        one = self._class_of(size)
+        if size > one.room:
+            raise TooLargeForMemory(size, one.room)
+        if not self.take(size):
+            await self._wait(one.new, size, seconds)
+
+    def extend(self, size: int) -> bool:
+        """Reserve more for one that has a reservation, ahead of all who wait, if there is room now."""
+        if self.used + size > self.limit:
+            return False
+        self.used += size
+        return True
+
+    async def grow(self, size: int, total: int, seconds: float) -> None:
+        """Reserve `size` bytes more for one that then has `total`, ahead of those that have nothing.
+
+        Raises `MemoryFull` after `seconds`. Two that both wait for more would wait for each other: the first of them
+        that fails must return what it has, which is then granted to the other.
+        """
+        one = self._class_of(total)
+        if one.growing or self.used + size > one.room:
+            await self._wait(one.growing, size, seconds)
+        else:
+            self.used += size
+
+    def add(self, size: int) -> None:
+        """Count bytes that are held already, whether there is room for them or not."""
+        self.used += size
+
+    def release(self, size: int) -> None:
+        """Return what was reserved or added, or a part of it."""
+        self.used -= size
+        self._admit()
+
+    async def _wait(self, queue: _Queue, size: int, seconds: float) -> None:
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue.append((granted, size))
         try:
@@ -94,52 +139,31 @@ class MemoryBudget:
                 raise MemoryFull(self.limit) from exc
             raise
 
-    def extend(self, size: int) -> bool:
-        """Reserve more for one that has a reservation, ahead of all who wait, if there is room now.
-
-        It does not wait: two that wait for more, and return nothing meanwhile, would wait for each other.
-        """
-        if self.used + size > self.limit:
-            return False
-        self.used += size
-        return True
-
-    def extend_response(self, size: int, *, is_large: bool) -> bool:
-        """Reserve more for a buffered response if there is room now; large ones leave the share of the small ones."""
-        if self.used + size > (self._large_limit if is_large else self.limit):
-            return False
-        self.used += size
-        return True
-
-    def add(self, size: int) -> None:
-        """Count bytes that are held already, whether there is room for them or not."""
-        self.used += size
-
-    def release(self, size: int) -> None:
-        """Return what was reserved or added, or a part of it."""
-        self.used -= size
-        if self._small or self._large:
-            self._admit()
-
     def _admit(self) -> None:
-        for queue, room in ((self._small, self.limit), (self._large, self._large_limit)):
-            while queue and self.used + queue[0][1] <= room:
-                granted, size = queue.popleft()
-                if not granted.done():  # else it is being cancelled, and has not taken itself out yet
-                    self.used += size
-                    granted.set_result(None)
+        for one in (self._small, self._large):
+            for queue in (one.growing, one.new):
+                while queue and self.used + queue[0][1] <= one.room:
+                    granted, size = queue.popleft()
+                    if not granted.done():  # else it is being cancelled, and has not taken itself out yet
+                        self.used += size
+                        granted.set_result(None)
+                if queue:
+                    break
 
-    def _class_of(self, size: int) -> tuple[deque[tuple[asyncio.Future[None], int]], int]:
-        return (self._small, self.limit) if size <= SMALL else (self._large, self._large_limit)
+    def _class_of(self, size: int) -> _Class:
+        return self._small if size <= SMALL else self._large
 
 
 class ResponseMemory:
-    """What one attempt has reserved for its buffered response. It ends with the block, in whatever way."""
+    """What is reserved for the response to one request, until it is released or the block ends.
 
-    def __init__(self, memory: MemoryBudget | None, clock: Callable[[], float] = time.monotonic) -> None:
+    Of a response that is put together before it is sent all chunks count, of others what is on its way.
+    """
+
+    def __init__(self, memory: MemoryBudget | None) -> None:
         self._memory = memory
-        self._clock = clock
         self._reserved = 0
+        self._size = HeldSize()
 
     def __enter__(self) -> ResponseMemory:
         return self
@@ -148,23 +172,30 @@ class ResponseMemory:
         self.release()
 
     def release(self) -> None:
-        """Return all that is reserved."""
-        if self._memory is not None:
-            self._memory.release(self._reserved)
-        self._reserved = 0
+        """Return all that is reserved: the next chunk is the first of another response."""
+        self._shrink_to(0)
+        self._size = HeldSize()
 
-    async def grow_to(self, size: int) -> None:
-        """Reserve as much as a response of `size` bytes needs; while there is no room, the model server is not read.
+    async def add(self, chunk: Chunk, *, is_kept: bool = True) -> None:
+        """Reserve what one more chunk needs. While there is no room, the model server is not read.
 
-        Raises `MemoryFull` after ten seconds: what two attempts that wait for each other have is returned then.
+        Raises `MemoryFull` after ten seconds.
         """
-        more = size - self._reserved
-        if self._memory is None or more <= _STEP:
-            return
-        more += -more % _STEP
-        until = self._clock() + _RESPONSE_WAIT_SECONDS
-        while not self._memory.extend_response(more, is_large=self._reserved + more > SMALL):
-            if self._clock() >= until:
-                raise MemoryFull(self._memory.limit)
-            await asyncio.sleep(_LOOK_SECONDS)
-        self._reserved += more
+        if is_kept:
+            self._size.add(chunk)
+        passing = chunk.pending_bytes or (len(chunk.as_sent) if chunk.as_sent is not None else 0)
+        size = self._size.bytes + passing
+        if size - self._reserved > _STEP:
+            await self._grow_to(size + -size % _STEP)
+        elif self._reserved - size > _STEP:
+            self._shrink_to(size + -size % _STEP)
+
+    async def _grow_to(self, size: int) -> None:
+        if self._memory is not None:
+            await self._memory.grow(size - self._reserved, size, _RESPONSE_WAIT_SECONDS)
+            self._reserved = size
+
+    def _shrink_to(self, size: int) -> None:
+        if self._memory is not None and self._reserved > size:
+            self._memory.release(self._reserved - size)
+            self._reserved = size

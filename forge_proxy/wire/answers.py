@@ -9,7 +9,7 @@ import orjson
 from forge_proxy.core.errors import OutOfMemory
 from forge_proxy.core.jsontypes import Json, is_object
 from forge_proxy.core.stream import Chunk
-from forge_proxy.wire.body import HeldSize, form_of, is_out_of_memory, strip_start, would_take
+from forge_proxy.wire.body import HeldSize, PendingSize, form_of, is_out_of_memory, strip_start, would_take
 from forge_proxy.wire.sse import MAX_RESPONSE, SseReader, TooLarge
 
 
@@ -118,6 +118,7 @@ class EventReader(ABC):
         self._size = HeldSize() if buffered else None
         self._declared_events = declared_events
         self._events = SseReader(limit)
+        self._pending = PendingSize()
         self._is_events = False
         self._body = bytearray()
         """What has come, until it is an event stream."""
@@ -127,9 +128,12 @@ class EventReader(ABC):
         if not self._is_events:
             piece = self._sort(piece)
             if not self._is_events:
-                return []
+                return self._pending.report(len(self._body))
         try:
-            return self._counted(self._read(self._checked(self._events.feed(piece))))
+            events = self._events.feed(piece)
+            if not events:
+                return self._pending.report(self._events.pending_bytes)
+            return self._counted(self._read(self._checked(events)))
         except TooLarge as exc:
             self.fault = exc
             return []

@@ -18,6 +18,7 @@ _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _SPACE = b" \t\r\n"
 _LARGE = 1024 * 1024
 """Bytes of an event beyond which it is counted what it takes once it is parsed."""
+_PENDING_STEP = 256 * 1024
 _OBJECT, _ITEM = 200, 60
 """Bytes that an object or array, and an item of one, take in Python beside their text."""
 _CHOICE, _CALL, _FIELD = 2_000, 1_000, 200
@@ -55,6 +56,22 @@ def would_take(event: bytes) -> int:
 def is_out_of_memory(exc: orjson.JSONDecodeError) -> bool:
     """Whether memory was short, and the text may be JSON: orjson raises the same error for both."""
     return exc.msg.startswith("Not enough memory")
+
+
+class PendingSize:
+    """Reports what a reader buffers of an event or body whose end has not come, for those who account for memory."""
+
+    def __init__(self) -> None:
+        self._reported = 0
+
+    def report(self, size: int) -> list[Chunk]:
+        """A chunk each time that another quarter of a megabyte is buffered."""
+        if size < self._reported:
+            self._reported = 0
+        if size < self._reported + _PENDING_STEP:
+            return []
+        self._reported = size
+        return [Chunk(pending_bytes=size)]
 
 
 class HeldSize:

@@ -7,7 +7,7 @@ call of a JSON library takes a tenth of a second for 60 MB, most of it for memor
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import repeat
 from typing import TypeAlias
 
@@ -254,10 +254,13 @@ class _Reader:
         return orjson.JSONDecodeError(why, "", at)
 
 
-def write_slices(value: Json) -> Generator[bytes]:
-    """The bytes that `orjson.dumps` would return, in slices. Raises `TypeError` as it does."""
+def write_slices(value: Json, dumps: Callable[[Json], bytes] = orjson.dumps) -> Generator[bytes]:
+    """The bytes that `orjson.dumps` would return, in slices. Raises `TypeError` as it does.
+
+    Another `dumps` may spell keys, strings and numbers differently.
+    """
     buffer, count = bytearray(), 0
-    for part in _parts(value):
+    for part in _parts(value, dumps):
         buffer += part
         count += 1
         if len(buffer) >= PIECE or count == _PARTS:
@@ -266,7 +269,7 @@ def write_slices(value: Json) -> Generator[bytes]:
     yield bytes(buffer)
 
 
-def _parts(value: Json) -> Iterator[bytes]:
+def _parts(value: Json, dumps: Callable[[Json], bytes]) -> Iterator[bytes]:
     levels: list[tuple[Iterator[tuple[str | None, Json]], bytes]] = []
     while True:
         is_first = True
@@ -278,7 +281,7 @@ def _parts(value: Json) -> Iterator[bytes]:
             yield b"["
         else:
             is_first = False
-            yield from _text_parts(value) if isinstance(value, str) else (orjson.dumps(value),)
+            yield from _text_parts(value, dumps) if isinstance(value, str) else (dumps(value),)
         if len(levels) > _MAX_WRITTEN:
             raise TypeError("nested too deeply")
         entry = None
@@ -289,14 +292,14 @@ def _parts(value: Json) -> Iterator[bytes]:
             return
         key, value = entry
         separator = b"" if is_first else b","
-        yield separator if key is None else b"%b%b:" % (separator, orjson.dumps(key))
+        yield separator if key is None else b"%b%b:" % (separator, dumps(key))
 
 
-def _text_parts(text: str) -> Iterator[bytes]:
+def _text_parts(text: str, dumps: Callable[[Json], bytes]) -> Iterator[bytes]:
     if len(text) <= PIECE:
-        yield orjson.dumps(text)
+        yield dumps(text)
         return
     yield b'"'
     for at in range(0, len(text), PIECE):
-        yield orjson.dumps(text[at : at + PIECE])[1:-1]
+        yield dumps(text[at : at + PIECE])[1:-1]
     yield b'"'

@@ -67,6 +67,11 @@ class SseReader:
         return events
 
     @property
+    def pending_bytes(self) -> int:
+        """Bytes that are buffered of an unfinished event."""
+        return len(self._line) + self._size
+
+    @property
     def unfinished(self) -> bool:
         """Whether the stream ended inside an event."""
         return bool(self._line or self._data)

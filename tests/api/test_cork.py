@@ -100,3 +100,14 @@ def test_nothing_written_is_lost_at_the_end(end: str) -> None:
 def test_the_bytes_are_the_same_in_the_same_order(turns: list[list[bytes]]) -> None:
     sent = asyncio.run(written(turns, apart=0))
     assert b"".join(sent) == b"".join(piece for turn in turns for piece in turn)
+
+
+async def test_what_one_turn_writes_is_not_held_without_bound() -> None:
+    """Else a writer would never learn that its client does not read."""
+    wire = Wire()
+    corked = Corked(wire, asyncio.get_running_loop())
+    corked.write(HEAD)
+    for _ in range(100):
+        corked.write(b"x" * 10_000)
+
+    assert sum(map(len, wire.sent)) > 900_000

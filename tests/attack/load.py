@@ -6,10 +6,11 @@ import asyncio
 import json
 import os
 import random
+import socket
 import time
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from tests.attack.attack import Attack
 from tests.attack.target import CHAT, TOOL, Target, ask, head, wait_until
@@ -104,22 +105,46 @@ def _leaving_clients(target: Target) -> None:
     target.is_well()
 
 
-def _slow_readers(target: Target) -> None:
-    """Clients that ask for an endless stream and never read."""
+def _never_reading(target: Target) -> None:
+    """Clients that never read: endless streams, and large responses, streamed and whole, with tools and without. They
+    are disconnected while they hold on to their connection, and nothing of theirs stays in the account of memory.
+    """
+    kinds = [
+        _request("loops", stream=True),
+        *(
+            _request("says-much", stream=stream, **tools)
+            for stream in (True, False)
+            for tools in ({}, {"tools": [TOOL]})
+        ),
+    ]
+    with ExitStack() as stack:
+        for number in range(100):
+            connection = stack.enter_context(target.connected())
+            connection.sendall(kinds[number % len(kinds)])
+        wait_until(lambda: '"slow reader aborted"' in target.proxy.printed, "a slow reader is aborted", 120)
+        wait_until(lambda: _is_idle(target), "nobody is served and the account of memory is empty", 120)
 
-    async def hold() -> None:
-        held: list[StreamWriter] = []
-        for _ in range(100):
-            _, writer = await asyncio.open_connection(target.host, target.port, limit=1)
-            writer.transport.pause_reading()  # pyright: ignore[reportAttributeAccessIssue]
-            writer.write(_request("loops", stream=True))
-            held.append(writer)
-        await asyncio.sleep(10)
-        for writer in held:
-            writer.transport.abort()
 
-    asyncio.run(hold())
-    wait_until(lambda: target.queue()["running"] == 0, "the streams of slow readers have ended")
+def _reading_a_byte_a_second(target: Target) -> None:
+    """Clients that read a byte a second for twenty seconds. Others are answered meanwhile."""
+    with ExitStack() as stack:
+        connections: list[socket.socket] = []
+        for number in range(100):
+            connection = stack.enter_context(target.connected())
+            connection.sendall(_request("says-much", stream=number % 2 == 0))
+            connections.append(connection)
+        for _ in range(20):
+            for connection in connections:
+                with suppress(OSError):
+                    connection.recv(1)
+            time.sleep(1)
+        target.is_well()
+    wait_until(lambda: _is_idle(target), "nobody is served and the account of memory is empty", 60)
+
+
+def _is_idle(target: Target) -> bool:
+    status = target.status()
+    return status["queue"]["running"] == 0 and status["memory"]["used_mb"] == 0
 
 
 def _soak(target: Target) -> None:
@@ -158,6 +183,12 @@ ATTACKS = [
     Attack("500 guarded streams at once", "load", _many_streams, settings={"FORGE_PROXY_BACKEND__QUEUE_LIMIT": "1000"}),
     Attack("2,000 idle connections", "load", _idle_connections),
     Attack("10,000 aborted requests", "load", _leaving_clients),
-    Attack("100 readers that never read", "load", _slow_readers),
+    Attack(
+        "100 readers that never read",
+        "load",
+        _never_reading,
+        settings={"FORGE_PROXY_SERVER__SEND_TIMEOUT_SECONDS": "5"},
+    ),
+    Attack("100 readers of a byte a second", "load", _reading_a_byte_a_second),
     Attack(f"a soak of {_SOAK_SECONDS / 60:g} minutes", "load", _soak),
 ]

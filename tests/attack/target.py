@@ -103,10 +103,14 @@ class Target:
         tasks = Path(f"/proc/{self.proxy.pid}/task")
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
 
+    def status(self) -> JsonDict:
+        """What the daemon reports of itself."""
+        status: JsonDict = httpx.get(f"{self.proxy.url}/admin/v1/status", timeout=30).json()
+        return status
+
     def queue(self) -> JsonDict:
         """How many requests run and wait."""
-        status: JsonDict = httpx.get(f"{self.proxy.url}/admin/v1/status", timeout=30).json()
-        return status["queue"]
+        return self.status()["queue"]
 
 
 _JSON = "Content-Type: application/json"

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -13,7 +14,7 @@ import pytest
 
 from forge_proxy.backends.anthropic import AnthropicMessages
 from forge_proxy.core.chat import ModelCall
-from forge_proxy.core.errors import BackendBroke, InvalidRequest
+from forge_proxy.core.errors import BackendBroke, BackendFault, InvalidRequest
 from forge_proxy.wire.openai.request import decode_request
 from tests.fakes.literal import EVENTS, JSON, LiteralTransport
 
@@ -102,3 +103,42 @@ def test_a_daemon_without_it_does_not_wait_for_the_sdk() -> None:
     look = "import sys, forge_proxy.daemon; sys.exit('anthropic' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
+
+
+class Noting(httpx2.AsyncBaseTransport):
+    """Notes what is posted and in what pieces."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, bytes, httpx2.Headers]] = []
+        self.pieces: list[list[bytes]] = []
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method == "GET":
+            return httpx2.Response(404, json={}, request=request)
+        assert isinstance(request.stream, httpx2.AsyncByteStream)
+        pieces = [piece async for piece in request.stream]
+        self.sent.append((request.url.path, b"".join(pieces), request.headers))
+        self.pieces.append(pieces)
+        return httpx2.Response(200, json={"input_tokens": 1}, request=request)
+
+
+@pytest.mark.parametrize("text", ["x" * 700_000, '\u00e9\U0001f600\n\t\x01\u2028"\\' * 60_000])
+async def test_a_large_body_is_sent_in_slices_and_is_byte_for_byte_what_the_sdk_would_send(text: str) -> None:
+    server = Noting()
+    tool = {"type": "function", "function": {"name": "t", "parameters": {"type": "object", "properties": {
+        "n": {"type": "number", "minimum": 0.00001, "maximum": 1e22, "default": 1.0}}}}}  # fmt: skip
+    messages = [{"role": "user", "content": text}, {"role": "assistant", "content": "ok"}]
+    small = call(messages=[*messages, {"role": "user", "content": text}], tools=[tool], temperature=0.00001)
+    large = replace(small, request=replace(small.request, is_large=True))
+    async with adapter(server) as backend:
+        for one in (small, large):
+            with pytest.raises(BackendFault):
+                await anext(backend.stream(one))
+            await backend.count_tokens(one)
+
+    (path, whole, headers), (count_path, whole_count, _), *others = server.sent
+    (path2, sliced, headers2), (count_path2, sliced_count, _) = others
+    assert (path2, sliced) == (path, whole)
+    assert (count_path2, sliced_count) == (count_path, whole_count)
+    assert dict(headers2) == dict(headers)
+    assert max(map(len, server.pieces[-1])) < 1024 * 1024 < len(whole)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
+import tracemalloc
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -370,3 +371,31 @@ async def test_what_is_forwarded_is_said_for_each_model() -> None:
     await admit(budgets, ModelCall(long.request, stream=False, model="b"), server)
     with pytest.raises(ContextBudgetExceeded):
         await admit(budgets, ModelCall(long.request, stream=False, model="a"), server)
+
+
+def large(said: str) -> ModelCall:
+    one = call(said)
+    return replace(one, request=replace(one.request, is_large=True))
+
+
+@pytest.mark.parametrize("make", [call, large])
+@pytest.mark.parametrize(("characters", "is_over"), [(100, False), (3_000_000, True)])
+async def test_the_bytes_of_a_prompt_are_compared_with_the_budget_whether_it_is_large_or_not(
+    make: Callable[[str], ModelCall], characters: int, is_over: bool
+) -> None:
+    budgets, _ = made(Server(), BudgetPolicy(mode=BudgetMode.MANUAL, tokens=1000))
+
+    assert (await budgets.limit_of(make("x" * characters)) is not None) == is_over
+
+
+async def test_of_a_large_prompt_no_more_is_written_than_shows_that_it_is_over() -> None:
+    budgets, _ = made(Server(), BudgetPolicy(mode=BudgetMode.MANUAL, tokens=1000))
+    one = large("x" * 20_000_000)
+    tracemalloc.start()
+    try:
+        assert await budgets.limit_of(one) is not None
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 5_000_000

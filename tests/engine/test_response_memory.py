@@ -1,4 +1,4 @@
-"""Buffered responses of guarded requests count in the memory budget for as long as their attempt lasts."""
+"""Responses count in the memory budget for as long as they are read, put together and passed on."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from contextlib import aclosing
 import pytest
 
 from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.errors import BackendFault
 from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine import memory as module
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.memory import MEGABYTE, MemoryBudget, MemoryFull, ResponseMemory
@@ -29,45 +31,46 @@ def call(megabytes: int, *, breaks_off: bool = False) -> Said:
     return Said(events=[begun] if breaks_off else [begun, end], breaks_off=breaks_off)
 
 
-async def reserved_by(memory: MemoryBudget, *script: Said) -> int:
+class Noting(MemoryBudget):
+    """Notes the most that was reserved."""
+
+    most = 0
+
+    async def grow(self, size: int, total: int, seconds: float) -> None:
+        await super().grow(size, total, seconds)
+        self.most = max(self.most, self.used)
+
+
+async def reserved_by(memory: Noting, *script: Said, request: ChatRequest = REQUEST) -> int:
     """The most that was reserved while a request was answered; afterwards nothing is."""
-    most, extend = 0, memory.extend_response
-
-    def watch(size: int, *, is_large: bool) -> bool:
-        nonlocal most
-        granted = extend(size, is_large=is_large)
-        most = max(most, memory.used)
-        return granted
-
-    memory.extend_response = watch  # type: ignore[method-assign]
     backend = OpenAICompatible("http://scripted", ScriptedHttp(script))
     engine = Engine(backend, StillClock(), lambda _: None, memory=memory)
-    async with aclosing(engine.answer(REQUEST, GuardPolicy(), request_id="r")) as events:
+    async with aclosing(engine.answer(request, GuardPolicy(), request_id="r")) as events:
         async for _ in events:
             pass
-    return most
+    return memory.most
 
 
 async def test_a_buffered_response_is_reserved_and_returned() -> None:
-    memory = MemoryBudget(100 * MEGABYTE)
+    memory = Noting(100 * MEGABYTE)
 
-    assert 2 * MEGABYTE <= await reserved_by(memory, call(2)) <= 3 * MEGABYTE
+    assert 2 * MEGABYTE <= await reserved_by(memory, call(2)) <= 5 * MEGABYTE
     assert memory.used == 0
 
 
 async def test_a_small_response_reserves_nothing() -> None:
-    assert await reserved_by(MemoryBudget(100 * MEGABYTE), call(0)) == 0
+    assert await reserved_by(Noting(100 * MEGABYTE), call(0)) == 0
 
 
 async def test_a_response_that_is_lost_is_returned_before_the_next() -> None:
-    memory = MemoryBudget(100 * MEGABYTE)
+    memory = Noting(100 * MEGABYTE)
 
-    assert await reserved_by(memory, call(2, breaks_off=True), call(2)) <= 3 * MEGABYTE
+    assert await reserved_by(memory, call(2, breaks_off=True), call(2)) <= 5 * MEGABYTE
     assert memory.used == 0
 
 
 async def test_a_response_that_fails_for_good_is_returned() -> None:
-    memory = MemoryBudget(100 * MEGABYTE)
+    memory = Noting(100 * MEGABYTE)
 
     with pytest.raises(BackendFault):
         await reserved_by(memory, *[call(2, breaks_off=True)] * 3)
@@ -76,7 +79,7 @@ async def test_a_response_that_fails_for_good_is_returned() -> None:
 
 async def test_without_room_the_request_fails_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_RESPONSE_WAIT_SECONDS", 0.1)
-    memory = MemoryBudget(16 * MEGABYTE)
+    memory = Noting(16 * MEGABYTE)
     await memory.reserve(12 * MEGABYTE)
     memory.add(3 * MEGABYTE)
 
@@ -85,15 +88,89 @@ async def test_without_room_the_request_fails_after_a_while(monkeypatch: pytest.
     assert memory.used == 15 * MEGABYTE
 
 
+def text(megabytes: int) -> Chunk:
+    return Chunk((Delta(text="x" * megabytes * MEGABYTE),))
+
+
 async def test_a_response_waits_for_room_and_large_ones_leave_a_quarter() -> None:
     memory = MemoryBudget(16 * MEGABYTE)
     await memory.reserve(11 * MEGABYTE)
     with ResponseMemory(memory) as large, ResponseMemory(memory) as small:
-        waiting = asyncio.create_task(large.grow_to(5 * MEGABYTE))
-        await small.grow_to(MEGABYTE)
+        waiting = asyncio.create_task(large.add(text(5)))
+        await small.add(text(1))
         await asyncio.sleep(0)
-        assert (memory.used, waiting.done()) == (12 * MEGABYTE, False)
+        assert (memory.used // MEGABYTE, waiting.done()) == (12, False)
         memory.release(11 * MEGABYTE)
         await waiting
-        assert memory.used == 6 * MEGABYTE
+        assert memory.used // MEGABYTE == 6
+    assert memory.used == 0
+
+
+async def test_responses_that_wait_are_granted_in_their_order_ahead_of_new_requests() -> None:
+    memory = MemoryBudget(100 * MEGABYTE)
+    await memory.reserve(70 * MEGABYTE)
+    order: list[str] = []
+
+    async def wait(name: str, response: ResponseMemory | None) -> None:
+        await (response.add(text(30)) if response else memory.reserve(30 * MEGABYTE))
+        order.append(name)
+
+    with ResponseMemory(memory) as first, ResponseMemory(memory) as second:
+        waiting = [asyncio.create_task(wait("new", None))]
+        await asyncio.sleep(0)
+        waiting += [asyncio.create_task(wait("first", first)), asyncio.create_task(wait("second", second))]
+        await asyncio.sleep(0)
+        memory.release(70 * MEGABYTE)
+        await asyncio.gather(*waiting[1:])
+        assert order == ["first", "second"]
+    await waiting[0]
+
+
+async def test_of_two_responses_that_wait_for_each_other_one_fails_and_the_other_ends() -> None:
+    memory = MemoryBudget(20 * MEGABYTE)
+
+    async def answer(seconds: float) -> None:
+        reserved = 0
+        try:
+            for size in (7 * MEGABYTE, 6 * MEGABYTE):
+                await memory.grow(size, reserved + size, seconds)
+                reserved += size
+                await asyncio.sleep(0)
+        finally:
+            memory.release(reserved)
+
+    patient, impatient = await asyncio.gather(answer(30), answer(0.1), return_exceptions=True)
+
+    assert isinstance(impatient, MemoryFull)
+    assert patient is None
+    assert memory.used == 0
+
+
+WHOLE = decode_request({"messages": [{"role": "user", "content": "x"}]})
+
+
+async def test_a_whole_response_that_is_passed_on_counts_while_it_is_read() -> None:
+    memory = Noting(100 * MEGABYTE)
+
+    assert 3 * MEGABYTE <= await reserved_by(memory, Said("x" * 3 * MEGABYTE), request=WHOLE) <= 7 * MEGABYTE
+    assert memory.used == 0
+
+
+async def test_without_room_a_whole_response_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_RESPONSE_WAIT_SECONDS", 0.1)
+    memory = Noting(16 * MEGABYTE)
+
+    with pytest.raises(MemoryFull):
+        await reserved_by(memory, Said("x" * 20 * MEGABYTE), request=WHOLE)
+    assert memory.most <= 12 * MEGABYTE
+    assert memory.used == 0
+
+
+async def test_a_stream_that_is_passed_on_counts_only_what_is_on_its_way() -> None:
+    memory = Noting(100 * MEGABYTE)
+    words = [{"choices": [{"index": 0, "delta": {"content": "x" * MEGABYTE}}]} for _ in range(10)]
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    request = decode_request({"messages": [{"role": "user", "content": "x"}], "stream": True})
+
+    assert await reserved_by(memory, Said(events=[*words, end]), request=request) <= 3 * MEGABYTE
     assert memory.used == 0

@@ -87,6 +87,23 @@ async def says(asked: Asked) -> web.StreamResponse:
     return await (asked.streamed() if asked.body.get("stream") else asked.whole())
 
 
+async def says_much(asked: Asked) -> web.StreamResponse:
+    """Four megabytes, more than the sockets on the way buffer: a call if there are tools, else text."""
+    text = "word " * 800_000
+    message: JsonDict = {"role": "assistant", "content": text}
+    if tools := asked.body.get("tools"):
+        function = {"name": tools[0]["function"]["name"], "arguments": json.dumps({"city": text})}
+        message = {"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]}
+    finish = "tool_calls" if tools else "stop"
+    if not asked.body.get("stream"):
+        choice = {"index": 0, "message": message, "finish_reason": finish}
+        return web.json_response({**_HEAD, "object": "chat.completion", "choices": [choice]})
+    response = await asked.begin()
+    await response.write(_event(_chunk(message)) + _event(_chunk({}, finish)) + b"data: [DONE]\n\n")
+    await response.write_eof()
+    return response
+
+
 async def waits(asked: Asked) -> web.StreamResponse:
     response = await asked.begin(WORDS[0])
     await asked.go.wait()
@@ -278,7 +295,7 @@ async def streams_one_chunk(asked: Asked) -> web.StreamResponse:
 MODELS: dict[str, Callable[[Asked], Awaitable[web.StreamResponse]]] = {
     model.__name__.replace("_", "-"): model
     for model in (
-        says, waits, hangs, stalls, slow, dies, dies_twice, closes, resets, resets_midway, breaks_off_whole,
+        says, says_much, waits, hangs, stalls, slow, dies, dies_twice, closes, resets, resets_midway, breaks_off_whole,
         speaks_no_http,
         stops_short, errs_midway, babbles_midway, errs_under_200, errs_in_its_first_event, overflows, is_busy, fails,
         fails_in_html, babbles, always_whole, always_streams, streams_one_chunk, talks_then_hangs, echoes,

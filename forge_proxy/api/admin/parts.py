@@ -8,6 +8,7 @@ from forge_proxy.api.admin.ports import BackendControl, Configuration, NotManage
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.held import Held
+from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.ports import Backend, Clock, HardwareSource
 from forge_proxy.workflows.runs.service import Runs
 
@@ -32,6 +33,7 @@ class AdminParts:
     configuration: Configuration
     hardware: HardwareSource
     clock: Clock
+    memory: MemoryBudget
     control: BackendControl | None = None
     runs: Runs | None = None
 

@@ -12,6 +12,7 @@ from forge_proxy.api.admin.budget import BudgetNow, shown
 from forge_proxy.api.admin.parts import AdminParts
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.engine.memory import MEGABYTE
 
 
 class QueueNow(BaseModel):
@@ -22,6 +23,13 @@ class QueueNow(BaseModel):
     waiting: int
     limit: int = Field(description="How many may wait before others are a 429.")
     paused: bool = Field(description="Whether all who come wait: the model server is loaded, stopped or exchanged.")
+
+
+class MemoryNow(BaseModel):
+    """What request bodies, buffered responses and slow readers hold."""
+
+    used_mb: float
+    limit_mb: float = Field(description="`server.memory_mb`.")
 
 
 class GpuNow(BaseModel):
@@ -51,6 +59,7 @@ class StatusNow(BaseModel):
     backend: BackendNow
     budget: BudgetNow
     queue: QueueNow
+    memory: MemoryNow
     guardrails: GuardPolicy
     hardware: HardwareNow
 
@@ -92,6 +101,9 @@ class StatusBoard:
                 waiting=queue.waiting,
                 limit=queue.limit,
                 paused=queue.paused,
+            ),
+            memory=MemoryNow(
+                used_mb=round(parts.memory.used / MEGABYTE, 3), limit_mb=round(parts.memory.limit / MEGABYTE, 3)
             ),
             guardrails=parts.guardrails.now,
             hardware=await self._hardware(),

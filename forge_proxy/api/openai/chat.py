@@ -19,7 +19,7 @@ from forge_proxy.api.openai.outcome import compacted_header, outcome_headers
 from forge_proxy.api.refusals import NotJson
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.errors import ForgeError, InvalidRequest
-from forge_proxy.core.guardrails import GuardPolicy, Outcome, read_switches
+from forge_proxy.core.guardrails import GuardPolicy, read_switches
 from forge_proxy.core.stream import Chunk, CompletionBuilder
 from forge_proxy.engine.answer import AnswerEvent, Engine
 from forge_proxy.engine.events import Compacted
@@ -60,15 +60,45 @@ class ChatCompletions:
             if chat.stream:
                 return LiveAnswer(answer, chat, request_id, self._config, headers)
             async with leaving_cancels(request.receive):
-                body, told = await _whole(answer, chat, request_id, headers)
-                if len(body) > LARGE:
-                    return LargeResponse(body, told, self._memory)
-                return Response(body, media_type="application/json", headers=told)
+                return await self._answer_whole(answer, chat, request_id, headers)
         except ForgeError as error:
             return error_response(error, headers)
         except ClientDisconnect:  # in the middle of the request
             pass
         return Response(status_code=_CLIENT_LEFT)
+
+    async def _answer_whole(
+        self, answer: AsyncGenerator[AnswerEvent], chat: ChatRequest, request_id: str, headers: Mapping[str, str]
+    ) -> Response:
+        """The whole answer, made of the same chunks that a stream would have been.
+
+        The engine counts the chunks until it is asked for what comes after its report; by then the response is counted.
+        """
+        whole = _WholeAnswer()
+        compacted: list[Compacted] = []
+        response: Response | None = None
+        try:
+            async with aclosing(answer) as events:
+                async for item in events:
+                    if isinstance(item, Report):
+                        told = {**headers, **compacted_header(compacted), **outcome_headers(item)}
+                        response = self._whole_response(whole.body(chat, request_id), told)
+                        whole = _WholeAnswer()  # the chunks are no longer needed
+                    elif isinstance(item, Compacted):
+                        compacted.append(item)
+                    else:
+                        whole.add(item)
+        except BaseException:
+            if isinstance(response, LargeResponse):
+                response.discard()
+            raise
+        assert response is not None  # noqa: S101  # an answer ends with a report, or raises
+        return response
+
+    def _whole_response(self, body: bytes, headers: Mapping[str, str]) -> Response:
+        if len(body) > LARGE:
+            return LargeResponse(body, headers, self._memory)
+        return Response(body, media_type="application/json", headers=headers)
 
     async def _read(self, request: Request) -> ChatRequest:
         """What is asked. The body as it was sent is not kept."""
@@ -90,39 +120,33 @@ def narrowed(policy: GuardPolicy, said: str) -> GuardPolicy:
     return policy.model_copy(update={"enabled": read_switches(said, policy.enabled)})
 
 
-async def _whole(
-    answer: AsyncGenerator[AnswerEvent], chat: ChatRequest, request_id: str, headers: Mapping[str, str]
-) -> tuple[bytes, dict[str, str]]:
-    """The whole answer and its headers, made of the same chunks that a stream would have been."""
-    first: Chunk | None = None
-    builder: CompletionBuilder | None = None  # of more than one chunk
-    compacted: list[Compacted] = []
-    report = Report(Outcome.PASSTHROUGH)
-    async with aclosing(answer) as events:
-        async for item in events:
-            if isinstance(item, Report):
-                report = item
-            elif isinstance(item, Compacted):
-                compacted.append(item)
-            elif item == Chunk(anew=True):  # the response was lost, and is retried
-                first = builder = None
-            elif item.progress is not None:
-                pass
-            elif first is None:
-                first = item
-            else:
-                builder = builder or _builder_of(first)
-                builder.add(item)
-    if builder is None and first is not None and first.as_sent is not None:
-        body = first.as_sent
-    else:
-        builder = builder or _builder_of(first)
-        body = encode_completion(builder.completion(), head_of(first, chat, request_id))
-    return body, {**headers, **compacted_header(compacted), **outcome_headers(report)}
+class _WholeAnswer:
+    """Builds a whole response of its chunks as they come."""
 
+    def __init__(self) -> None:
+        self._first: Chunk | None = None
+        self._builder: CompletionBuilder | None = None  # of more than one chunk
 
-def _builder_of(first: Chunk | None) -> CompletionBuilder:
-    builder = CompletionBuilder()
-    if first is not None:
-        builder.add(first)
-    return builder
+    def add(self, chunk: Chunk) -> None:
+        if chunk == Chunk(anew=True):  # the response was lost, and is retried
+            self._first = self._builder = None
+        elif chunk.progress is not None:
+            pass
+        elif self._first is None:
+            self._first = chunk
+        else:
+            self._builder = self._builder or self._begun()
+            self._builder.add(chunk)
+
+    def body(self, chat: ChatRequest, request_id: str) -> bytes:
+        """The JSON of the response; that of the model server if it came in one piece and in the client's own form."""
+        if self._builder is None and self._first is not None and self._first.as_sent is not None:
+            return self._first.as_sent
+        builder = self._builder or self._begun()
+        return encode_completion(builder.completion(), head_of(self._first, chat, request_id))
+
+    def _begun(self) -> CompletionBuilder:
+        builder = CompletionBuilder()
+        if self._first is not None:
+            builder.add(self._first)
+        return builder

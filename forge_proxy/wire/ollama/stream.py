@@ -5,7 +5,7 @@ from __future__ import annotations
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.stream import Chunk
 from forge_proxy.wire.answers import UnreadableAnswer
-from forge_proxy.wire.body import HeldSize, would_take
+from forge_proxy.wire.body import HeldSize, PendingSize, would_take
 from forge_proxy.wire.ollama.answer import AnswerReader
 from forge_proxy.wire.sse import BOM, MAX_RESPONSE, TooLarge
 
@@ -30,6 +30,11 @@ class LineReader:
             raise TooLarge(f"a line of more than {self._limit} bytes")
         return self._taken(lines)
 
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that are buffered of an unfinished line."""
+        return len(self._line)
+
     def end(self) -> list[bytes]:
         """The line that the end of the stream completes: a whole answer comes without a line's end."""
         last, self._line = bytes(self._line), bytearray()
@@ -53,6 +58,7 @@ class StreamReader:
         self._limit = limit
         self._size = HeldSize() if buffered else None
         self._lines = LineReader(limit)
+        self._pending = PendingSize()
         self._answer = AnswerReader(model)
 
     @property
@@ -68,7 +74,8 @@ class StreamReader:
     def feed(self, piece: bytes) -> list[Chunk]:
         """The chunks that `piece` completes: one, or none."""
         try:
-            return self._read(self._lines.feed(piece))
+            lines = self._lines.feed(piece)
+            return self._read(lines) if lines else self._pending.report(self._lines.pending_bytes)
         except TooLarge as fault:
             self.fault = fault
             return []

@@ -22,6 +22,7 @@ async def test_the_status_has_everything_at_a_glance() -> None:
     assert (status["backend"]["managed"], status["backend"]["unmanaged_because"]) == (False, "a test started it")
     assert status["budget"]["because"] == "the model server does not tell its window, so nothing is enforced"
     assert status["queue"] == {"slots": None, "running": 0, "waiting": 0, "limit": 100, "paused": False}
+    assert status["memory"] == {"used_mb": 0, "limit_mb": 100}
     assert status["hardware"]["cores"] >= 1
 
 

@@ -22,6 +22,7 @@ from forge_proxy.daemon.runs import build_runs
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.held import Held
+from forge_proxy.engine.memory import MEGABYTE, MemoryBudget
 from forge_proxy.engine.sampling import Sampling
 from forge_proxy.hardware.machine import Machine
 from forge_proxy.reload import LiveSettings
@@ -98,6 +99,7 @@ async def world(
         live,
         Machine(root=Path("/nowhere"), system="none"),
         StillClock(),
+        MemoryBudget(100 * MEGABYTE),
         control,
     )
     with TemporaryDirectory() as folder:

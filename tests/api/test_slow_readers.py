@@ -1,0 +1,170 @@
+"""What a connection waits for while its client reads nothing, and what is counted meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from forge_proxy.api.connections import ConnectionLimits, ConnectionSupervisor, Waiting
+from forge_proxy.api.protocol import HttpConnection, http_protocol
+from forge_proxy.engine.memory import MEGABYTE, MemoryBudget
+
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+SEND_SECONDS = 60.0
+
+
+class Client(asyncio.Transport):
+    """A transport to a client that reads only as much as the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unread = 0
+        self.aborted = False
+
+    def write(self, data: Any) -> None:
+        self.unread += len(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return default
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Connected:
+    """A connection to such a client, that answers with as many bytes as the test says."""
+
+    def __init__(self, size: int) -> None:
+        self.memory = MemoryBudget(100 * MEGABYTE)
+        self.supervisor = ConnectionSupervisor(ConnectionLimits(65536, send_seconds=SEND_SECONDS), memory=self.memory)
+        self.more = asyncio.Event()
+        self._size = size
+        config = uvicorn.Config(self._answer, interface="asgi3", log_config=None, access_log=False, lifespan="off")
+        made = http_protocol(self.supervisor)(config, ServerState(), {})
+        assert isinstance(made, HttpConnection)
+        self.protocol: HttpConnection = made
+        self.client = Client()
+        self.protocol.connection_made(self.client)
+
+    async def ask(self) -> None:
+        """Send a request and let the response be written."""
+        self.protocol.data_received(GET)
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    def close_overdue(self, now: float) -> None:
+        self.supervisor.close_overdue([self.protocol], now)
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
+        await send({"type": "http.response.body", "body": b"x" * self._size, "more_body": True})
+        await self.more.wait()
+        await send({"type": "http.response.body", "body": b": keep-alive\n\n", "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_a_client_that_reads_nothing_is_aborted_after_the_timeout_and_counted() -> None:
+    connected = Connected(1000)
+    await connected.ask()
+    began = now()
+    connected.close_overdue(began)
+    connected.close_overdue(began + SEND_SECONDS - 1)
+    assert not connected.client.aborted
+
+    connected.close_overdue(began + SEND_SECONDS + 1)
+    assert connected.client.aborted
+    assert connected.supervisor.aborted_readers == 1
+
+
+async def test_what_is_written_meanwhile_is_no_progress() -> None:
+    connected = Connected(1000)
+    await connected.ask()
+    began = now()
+    connected.close_overdue(began)
+    connected.more.set()
+    await asyncio.sleep(0.01)
+    assert connected.client.unread > 1000
+    connected.close_overdue(began + SEND_SECONDS + 1)
+
+    assert connected.client.aborted
+
+
+async def test_one_byte_that_is_delivered_is_progress() -> None:
+    connected = Connected(1000)
+    await connected.ask()
+    began = now()
+    for seconds in range(0, 1000, 50):
+        connected.client.unread -= 1
+        connected.close_overdue(began + seconds)
+
+    assert not connected.client.aborted
+
+
+async def test_a_client_that_still_reads_a_complete_response_is_not_overdue_with_its_next_request() -> None:
+    connected = Connected(1000)
+    connected.more.set()
+    await connected.ask()
+    began = now()
+    for seconds in range(0, 30, 5):
+        connected.client.unread -= 1
+        connected.close_overdue(began + seconds)
+    assert not connected.client.aborted
+
+    connected.client.unread = 0
+    connected.close_overdue(began + 31)
+    connected.close_overdue(began + 42)
+    assert connected.client.aborted  # it was idle for longer than a head may take
+    assert connected.supervisor.aborted_readers == 0
+
+
+@pytest.mark.parametrize("size", [1000, 10 * MEGABYTE])
+async def test_what_is_buffered_counts_until_it_is_read_or_the_connection_ends(size: int) -> None:
+    connected = Connected(size)
+    await connected.ask()
+    connected.close_overdue(now())
+    assert connected.memory.used == connected.client.unread >= size
+
+    connected.client.unread = 500
+    connected.protocol.resume_writing()
+    assert connected.memory.used == 500
+    connected.protocol.connection_lost(None)
+    assert connected.memory.used == 0
+
+
+async def test_much_is_counted_at_once() -> None:
+    connected = Connected(1000)
+    await connected.ask()
+    connected.client.unread = 70_000
+    connected.protocol.pause_writing()
+
+    assert connected.memory.used == 70_000
+
+
+async def test_readers_that_have_paused_only_now_are_not_closed_for_new_connections() -> None:
+    connected = Connected(1000)
+    await connected.ask()
+    limits = ConnectionLimits(65536, connections=0)
+    supervisor = ConnectionSupervisor(limits)
+    began = now()
+
+    assert connected.protocol.waiting(began) == (Waiting.READER, began)
+    assert not supervisor.has_room([connected.protocol], began + 5)
+    assert supervisor.has_room([connected.protocol], began + 11)
+    assert connected.client.aborted
