@@ -130,10 +130,11 @@ class Asking:
                         if self._raw:
                             yield chunk
                         for piece in pieces_of(chunk):
-                            out = attempt.take(piece)
+                            out = pace.measure(attempt.take, piece)
                             if out is not None and not self._raw:
                                 yield out
-                            await pace.keep(piece)
+                            if pace.is_over:
+                                await pace.rest()
                         if attempt.is_over:
                             break
                 fitting.saw(call, attempt.usage)
