@@ -100,6 +100,8 @@ def _is_short(deltas: tuple[Delta, ...]) -> bool:
     texts = [delta.text for delta in deltas if delta.text]
     if len(deltas) == 1 and (not texts or len(texts[0]) <= _SHORTEST):
         return True
+    if sum(map(len, texts)) > _BLOCK:
+        return False
     return len(deltas) * _OF_DELTA + estimate_work("".join(texts)) <= _WORK
 
 
@@ -110,13 +112,14 @@ def _work_in(delta: Delta) -> int:
 def _short_deltas(deltas: tuple[Delta, ...]) -> Iterator[Delta]:
     """The same deltas, those with long texts cut in several."""
     for delta in deltas:
-        if _work_in(delta) <= _WORK:
+        text = delta.text or ""
+        if len(text) <= _BLOCK and _work_in(delta) <= _WORK:
             yield delta
             continue
-        *begun, last = _short_texts(delta.text or "")
+        *begun, last = _short_texts(text)
         reasoning = delta.reasoning
-        for text in begun:
-            yield Delta(delta.choice, text, reasoning)
+        for part in begun:
+            yield Delta(delta.choice, part, reasoning)
             reasoning = None
         yield replace(delta, text=last, reasoning=reasoning)
 

@@ -60,7 +60,7 @@ def test_no_piece_is_much_work_however_the_text_came(text: str, cut: int) -> Non
     assert max(len(piece.deltas) for piece in pieces) <= 100
 
 
-@pytest.mark.parametrize("text", ["", "Hi.", "The weather in Oslo is fine. " * 1_000, "<" * 150])
+@pytest.mark.parametrize("text", ["", "Hi.", "The weather in Oslo is fine. " * 100, "<" * 150])
 def test_a_chunk_that_is_scanned_quickly_stays_as_it_is(text: str) -> None:
     chunk = Chunk((Delta(0, text),))
 
