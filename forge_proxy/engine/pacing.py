@@ -85,7 +85,7 @@ def pieces_of(chunk: Chunk) -> Iterator[Chunk]:
     piece: list[Delta] = []
     work = 0
     anew = chunk.anew
-    for delta in _short_deltas(chunk.deltas):
+    for delta in _short_deltas(_merged(chunk.deltas)):
         more = _work_in(delta)
         if piece and work + more > _WORK:
             yield Chunk(tuple(piece), head=chunk.head, anew=anew)
@@ -109,7 +109,26 @@ def _work_in(delta: Delta) -> int:
     return _OF_DELTA + (estimate_work(delta.text) if delta.text else 0)
 
 
-def _short_deltas(deltas: tuple[Delta, ...]) -> Iterator[Delta]:
+def _merged(deltas: tuple[Delta, ...]) -> Iterator[Delta]:
+    """The same deltas, texts that follow each other put together: each delta costs more than most of what is in it."""
+    texts: list[str] = []
+    choice = 0
+    for delta in deltas:
+        is_text = bool(delta.text) and delta.reasoning is None and delta.finish is None
+        is_text = is_text and not (delta.calls or delta.extra or delta.beside)
+        if texts and not (is_text and delta.choice == choice):
+            yield Delta(choice, "".join(texts))
+            texts = []
+        if is_text:
+            choice = delta.choice
+            texts.append(delta.text or "")
+        else:
+            yield delta
+    if texts:
+        yield Delta(choice, "".join(texts))
+
+
+def _short_deltas(deltas: Iterator[Delta]) -> Iterator[Delta]:
     """The same deltas, those with long texts cut in several."""
     for delta in deltas:
         text = delta.text or ""

@@ -73,6 +73,23 @@ def test_many_deltas_that_are_scanned_quickly_stay_together() -> None:
     assert [*pieces_of(chunk)] == [chunk]
 
 
+def test_texts_that_came_together_are_scanned_together_and_nothing_else_moves() -> None:
+    words = [Delta(0, "Hi. ") for _ in range(200)]
+    deltas = (
+        Delta(0, "", extra={"role": "assistant"}),
+        *words,
+        Delta(1, "So."),
+        *words,
+        Delta(0, "End", finish="stop"),
+    )
+
+    pieces = [*pieces_of(Chunk(deltas))]
+
+    assert [delta.text for piece in pieces for delta in piece.deltas] == ["", "Hi. " * 200, "So.", "Hi. " * 200, "End"]
+    assert pieces[0].deltas[0] == deltas[0]
+    assert pieces[-1].deltas[-1] == deltas[-1]
+
+
 @pytest.mark.parametrize(("step", "pieces"), [(0.0001, 20), (0.001, 2), (0.5, 1)])
 def test_an_attempt_rests_after_two_milliseconds_of_work_whatever_was_estimated(step: float, pieces: int) -> None:
     pace = Pace(Turns(SlowClock(step)))
