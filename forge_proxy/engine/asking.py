@@ -194,7 +194,7 @@ class Asking:
             self._means.observe(Looped(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))
         if attempt.usage is not None:
             self.spent.add(attempt.usage, corrected=bool(turn.added))
-        readings = await readings_of(turn, attempt.replies(), self._means.thorough)
+        readings = await readings_of(turn, attempt.replies(), self._means.thorough, self._means.turns)
         self._means.text_answers.saw(self._served, readings)
         verdict = attempt.judge(readings)
         if isinstance(verdict, Retry) and verdict.fault is Fault.CUT and attempt.usage is not None:

@@ -11,6 +11,7 @@ from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.reading import Reading, read
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.stream import Chunk, Delta, Reply
+from forge_proxy.engine.readings import may_read_here
 
 _COMMON = ("id", "created", "model", "system_fingerprint")
 """Fields of the head that every chunk carries; the others are told at the end, for the attempt that is delivered."""
@@ -127,6 +128,8 @@ class Attempt:
         if gate is None or not written or self.left or self._choices > 1:
             return None
         reply = replace(gate.reply(), text=written, finish="stop")
+        if not may_read_here(reply):
+            return None
         match judge(self._turn, reply, "", read(self._turn, reply), ()):
             case Accept(Settled(calls=[_, *_]) as settled):
                 chunks = gate.rest(settled)

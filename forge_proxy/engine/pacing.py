@@ -25,10 +25,14 @@ _BURST_SECONDS = 0.02
 """How long a request may work at one time before it is one of the heavy ones."""
 _SHARE = 0.05
 """The share of the time that no request is heavy for: a model that writes as fast as people read takes less."""
-_PIECE = 500
-"""Characters of text that are scanned at a time: 5 ms of work at the very worst."""
-_SPELL = 5_000
-"""Microseconds of estimated work from which on a chunk is scanned in pieces."""
+_WORK = 2_000
+"""Microseconds of work in one piece, by an estimate that is right within a few times."""
+_OF_DELTA = 20
+"""Microseconds that each delta costs, whatever is in it."""
+_BLOCK = 4_000
+"""Characters of one text in a piece at most: an estimate may be wrong."""
+_SHORTEST = 100
+"""Characters of the shortest piece: what each piece costs by itself must not exceed the rest."""
 
 
 class _Place:
@@ -136,18 +140,80 @@ class Pace:
 
 def pieces_of(chunk: Chunk) -> Iterator[Chunk]:
     """The chunk in pieces, each of which is scanned quickly; nearly always the chunk itself."""
-    long = [delta for delta in chunk.deltas if delta.text and len(delta.text) > _PIECE]
-    if not long or sum(estimate_work(delta.text or "") for delta in long) < _SPELL:
+    if _is_short(chunk.deltas):
         yield chunk
         return
-    last: list[Delta] = []
+    piece: list[Delta] = []
+    work = 0
     anew = chunk.anew
-    for delta in chunk.deltas:
+    for delta in _short_deltas(_merged(chunk.deltas)):
+        more = _work_in(delta)
+        if piece and work + more > _WORK:
+            yield Chunk(tuple(piece), head=chunk.head, anew=anew)
+            piece, work, anew = [], 0, False
+        piece.append(delta)
+        work += more
+    yield replace(chunk, deltas=tuple(piece), anew=anew)
+
+
+def _is_short(deltas: tuple[Delta, ...]) -> bool:
+    """Whether no piece need be cut off: cheaper to find out than the work in each delta."""
+    texts = [delta.text for delta in deltas if delta.text]
+    if len(deltas) == 1 and (not texts or len(texts[0]) <= _SHORTEST):
+        return True
+    if sum(map(len, texts)) > _BLOCK:
+        return False
+    return len(deltas) * _OF_DELTA + estimate_work("".join(texts)) <= _WORK
+
+
+def _work_in(delta: Delta) -> int:
+    return _OF_DELTA + (estimate_work(delta.text) if delta.text else 0)
+
+
+def _merged(deltas: tuple[Delta, ...]) -> Iterator[Delta]:
+    """The same deltas, texts that follow each other put together: each delta costs more than most of what is in it."""
+    texts: list[str] = []
+    choice = 0
+    for delta in deltas:
+        is_text = bool(delta.text) and delta.reasoning is None and delta.finish is None
+        is_text = is_text and not (delta.calls or delta.extra or delta.beside)
+        if texts and not (is_text and delta.choice == choice):
+            yield Delta(choice, "".join(texts))
+            texts = []
+        if is_text:
+            choice = delta.choice
+            texts.append(delta.text or "")
+        else:
+            yield delta
+    if texts:
+        yield Delta(choice, "".join(texts))
+
+
+def _short_deltas(deltas: Iterator[Delta]) -> Iterator[Delta]:
+    """The same deltas, those with long texts cut in several."""
+    for delta in deltas:
         text = delta.text or ""
-        end = max(0, len(text) - 1) // _PIECE * _PIECE
-        for at in range(0, end, _PIECE):
-            piece = Delta(delta.choice, text[at : at + _PIECE], None if at else delta.reasoning)
-            yield Chunk((piece,), head=chunk.head, anew=anew)
-            anew = False
-        last.append(replace(delta, text=text[end:], reasoning=None) if end else delta)
-    yield replace(chunk, deltas=tuple(last), anew=anew)
+        if len(text) <= _BLOCK and _work_in(delta) <= _WORK:
+            yield delta
+            continue
+        *begun, last = _short_texts(text)
+        reasoning = delta.reasoning
+        for part in begun:
+            yield Delta(delta.choice, part, reasoning)
+            reasoning = None
+        yield replace(delta, text=last, reasoning=reasoning)
+
+
+def _short_texts(text: str) -> Iterator[str]:
+    for begin in range(0, len(text), _BLOCK):
+        yield from _halved(text[begin : begin + _BLOCK])
+
+
+def _halved(text: str) -> Iterator[str]:
+    """The text in pieces of no more work than may be in one."""
+    if len(text) <= _SHORTEST or estimate_work(text) <= _WORK:
+        yield text
+        return
+    middle = len(text) // 2
+    yield from _halved(text[:middle])
+    yield from _halved(text[middle:])

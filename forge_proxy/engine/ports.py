@@ -90,10 +90,10 @@ class Clock(Protocol):
 
 
 class ThoroughReader(Protocol):
-    """Reads replies that are badly broken, without holding up the event loop."""
+    """Reads replies that are long or badly broken, without holding up the event loop."""
 
-    async def read(self, turn: Turn, reply: Reply) -> Reading | None:
-        """What a thorough reading finds; None when none can be had in time. Raises nothing."""
+    async def read(self, turn: Turn, reply: Reply, *, lightly: bool = False) -> Reading | None:
+        """What a thorough reading finds, or a light one; None when none can be had in time. Raises nothing."""
         ...
 
 

@@ -9,6 +9,7 @@ from forge_proxy.core.guardrails.reading import Reading, read
 from forge_proxy.core.guardrails.turn import Turn
 from forge_proxy.core.rescue.work import estimate_work
 from forge_proxy.core.stream import Reply
+from forge_proxy.engine.pacing import Turns
 from forge_proxy.engine.ports import ThoroughReader
 
 _LONG = 200_000
@@ -17,42 +18,61 @@ _WORK = 50_000
 """Microseconds of estimated work that are done here. The estimate is at least twice what it takes."""
 _MOST_WORK = 100_000
 """The same where nobody else can do it: beyond it the text is delivered as it is."""
+_SHORT = 5_000
+"""Microseconds of estimated work that need not wait for a turn."""
 
 
-async def readings_of(turn: Turn, replies: Sequence[Reply], thorough: ThoroughReader | None) -> list[Reading]:
+async def readings_of(
+    turn: Turn, replies: Sequence[Reply], thorough: ThoroughReader | None, turns: Turns
+) -> list[Reading]:
     """A reading of each reply. The light one stands where a thorough one is not needed, or cannot be had."""
-    light = [None if _is_heavy(reply) else read(turn, reply) for reply in replies]
+    light: list[Reading | None] = []
+    for reply in replies:
+        work = _work_in(reply)
+        if _SHORT < work <= _WORK:
+            await turns.take(heavy=True)
+        light.append(read(turn, reply) if work <= _WORK else None)
     readings = [reading for reading in light if reading and not (thorough and reading.unread)]
     if len(readings) == len(replies):  # nearly always; a task for each request would cost more than the rest of this
         return readings
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(_reading_of(turn, reply, thorough, so_far))
+            group.create_task(_reading_of(turn, reply, thorough, so_far, turns))
             for reply, so_far in zip(replies, light, strict=True)
         ]
     return [task.result() for task in tasks]
 
 
-def _is_heavy(reply: Reply) -> bool:
-    length = len(reply.text or "") + len(reply.reasoning or "") + sum(len(call.arguments) for call in reply.calls)
-    return length > _LONG or _work_in(reply) > _WORK
+def may_read_here(reply: Reply) -> bool:
+    """Whether a reply can be read without holding up the event loop."""
+    return _work_in(reply) <= _WORK
 
 
 def _work_in(reply: Reply) -> int:
-    return estimate_work(reply.text or "") + estimate_work(reply.reasoning or "")
+    """Microseconds that it may take to read a reply; more than enough if it is long, without a look at it."""
+    text, reasoning = reply.text or "", reply.reasoning or ""
+    if len(text) + len(reasoning) + sum([len(call.arguments) for call in reply.calls]) > _LONG:
+        return _MOST_WORK + 1
+    return estimate_work(text) + estimate_work(reasoning)
 
 
-async def _reading_of(turn: Turn, reply: Reply, thorough: ThoroughReader | None, light: Reading | None) -> Reading:
+async def _reading_of(
+    turn: Turn, reply: Reply, thorough: ThoroughReader | None, light: Reading | None, turns: Turns
+) -> Reading:
     if light and not (thorough and light.unread):
         return light
     if thorough is None:  # no process to give it to; a thread leaves the event loop its share
         return await asyncio.to_thread(read, turn, reply)
-    return await thorough.read(turn, reply) or light or _read_at_most(turn, reply)
+    light = light or await thorough.read(turn, reply, lightly=True)
+    if light is None:
+        return await _read_at_most(turn, reply, turns)
+    return await thorough.read(turn, reply) or light if light.unread else light
 
 
-def _read_at_most(turn: Turn, reply: Reply) -> Reading:
+async def _read_at_most(turn: Turn, reply: Reply, turns: Turns) -> Reading:
     """What can be read without holding up the event loop: else the text as it is, and no call that stands in it."""
     if _work_in(reply) <= _MOST_WORK:
+        await turns.take(heavy=True)
         return read(turn, reply)
     text = reply.text or ""
     return Reading(text, reply.calls, written=text)

@@ -40,10 +40,10 @@ class Workshop:
         self._idle: list[_Worker] = []
         self._closed = False
 
-    async def read(self, turn: Turn, reply: Reply) -> Reading | None:
+    async def read(self, turn: Turn, reply: Reply, *, lightly: bool = False) -> Reading | None:
         """See `engine.ports.ThoroughReader`."""
         reply = replace(reply, beside={})  # logprobs, which may be megabytes
-        return await self.run(partial(read, turn, reply, thorough=True))
+        return await self.run(partial(read, turn, reply, thorough=not lightly))
 
     async def run(self, work: Callable[[], _T]) -> _T | None:
         """What comes of `work`; None if it fails or takes too long, and if too much is being done already.

@@ -15,6 +15,8 @@ from tests.fakes.processes import Process, program
 
 _MAX_EXPONENT = 1.3
 """How the time for a text may grow with its length. Linear is 1; the rest is noise of a small machine."""
+_LEAST_SECONDS = 0.1
+"""Less CPU time counts as this: it is the noise of a small machine. A million characters may then take 1.5 s."""
 _TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in NAMES]
 _SLACK_MB = 700.0
 """What eight attempts of at most 64 MB each may hold at a time, and what reading them takes."""
@@ -95,10 +97,10 @@ def _costly_text(name: str, target: Target) -> None:
         body = ask("text-pattern", user=f"{name}/{size}", tools=_TOOLS, stream=True)
         began = target.cpu_seconds()
         answer = target.post(body, seconds=120)
-        seconds[size] = max(target.cpu_seconds() - began, 0.02)
+        seconds[size] = max(target.cpu_seconds() - began, _LEAST_SECONDS)
         assert answer.status in (200, 502), f"{size} characters: answered with {answer.status}"
     exponent = math.log(seconds[1_000_000] / seconds[125_000]) / math.log(8)
-    assert exponent < _MAX_EXPONENT or seconds[1_000_000] < 0.5, (
+    assert exponent < _MAX_EXPONENT, (
         f"{seconds[125_000]:.2f} s of CPU for 125,000 characters, {seconds[1_000_000]:.2f} s for a million: "
         f"exponent {exponent:.2f}"
     )

@@ -13,6 +13,7 @@ from forge_proxy.core.guardrails.reading import Reading
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import Reply
 from forge_proxy.engine import readings
+from forge_proxy.engine.pacing import Turns
 from forge_proxy.engine.readings import readings_of
 
 FOUND = Reading("", (ToolCall("get_weather"),))
@@ -24,10 +25,33 @@ class Knows:
 
     found: Reading | None
     asked: list[Reply] = field(default_factory=list[Reply])
+    lightly: list[bool] = field(default_factory=list[bool])
 
-    async def read(self, turn: Turn, reply: Reply) -> Reading | None:
+    async def read(self, turn: Turn, reply: Reply, *, lightly: bool = False) -> Reading | None:
         self.asked.append(reply)
+        self.lightly.append(lightly)
         return self.found
+
+
+@dataclass
+class FailsThoroughly(Knows):
+    """One that finds this at the first look, and nothing in time at the second."""
+
+    async def read(self, turn: Turn, reply: Reply, *, lightly: bool = False) -> Reading | None:
+        await super().read(turn, reply, lightly=lightly)
+        return self.found if lightly else None
+
+
+class CountedTurns(Turns):
+    """Counts how often a turn was waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = 0
+
+    async def wait(self) -> None:
+        self.waits += 1
+        await super().wait()
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +65,7 @@ def _light_readings_leave_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> Non
 async def test_what_is_plain_is_read_once() -> None:
     thorough = Knows(FOUND)
 
-    found = await readings_of(turn(), [Reply(text="plain")], thorough)
+    found = await readings_of(turn(), [Reply(text="plain")], thorough, Turns())
 
     assert found == [Reading("plain", ())]
     assert thorough.asked == []
@@ -51,7 +75,7 @@ async def test_what_is_broken_is_read_thoroughly_and_each_choice_by_itself() -> 
     thorough = Knows(FOUND)
     replies = [Reply(text="plain"), Reply(1, text="broken"), Reply(2, text="broken, too")]
 
-    found = await readings_of(turn(), replies, thorough)
+    found = await readings_of(turn(), replies, thorough, Turns())
 
     assert found == [Reading("plain", ()), FOUND, FOUND]
     assert thorough.asked == replies[1:]
@@ -65,14 +89,15 @@ async def test_what_is_broken_is_read_thoroughly_and_each_choice_by_itself() -> 
 async def test_a_very_long_reply_is_not_read_here_at_all(long: Reply) -> None:
     thorough = Knows(FOUND)
 
-    assert await readings_of(turn(), [long], thorough) == [FOUND]
+    assert await readings_of(turn(), [long], thorough, Turns()) == [FOUND]
     assert thorough.asked == [long]
-    assert await readings_of(turn(), [long], Knows(None)) == [Reading(long.text or "", ())]
+    text = long.text or ""
+    assert await readings_of(turn(), [long], Knows(None), Turns()) == [Reading(text, long.calls, written=text)]
 
 
 @pytest.mark.parametrize("thorough", [None, Knows(None)], ids=["nobody reads it", "nothing is found in time"])
 async def test_the_light_reading_stands_where_there_is_no_other(thorough: Knows | None) -> None:
-    found = await readings_of(turn(), [Reply(text="broken")], thorough)
+    found = await readings_of(turn(), [Reply(text="broken")], thorough, Turns())
 
     assert found == [Reading("broken", (), unread=True)]
 
@@ -81,10 +106,31 @@ async def test_a_text_with_many_openers_is_not_read_here_and_stays_text_where_no
     thorough = Knows(FOUND)
     reply = Reply(text="<|1 " * 20_000, calls=(ToolCall("get_weather", "{}"),))
 
-    assert await readings_of(turn(), [reply], thorough) == [FOUND]
-    assert await readings_of(turn(), [reply], Knows(None)) == [
+    assert await readings_of(turn(), [reply], thorough, Turns()) == [FOUND]
+    assert await readings_of(turn(), [reply], Knows(None), Turns()) == [
         Reading(reply.text or "", reply.calls, written=reply.text or "")
     ]
+
+
+async def test_a_long_text_is_read_lightly_first_and_that_stands_if_nothing_else_comes_in_time() -> None:
+    broken = Reading("", (), broken=True, unread=True)
+    thorough = FailsThoroughly(broken)
+
+    assert await readings_of(turn(), [Reply(text="x" * 250_000)], thorough, Turns()) == [broken]
+    assert thorough.lightly == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "waits"),
+    [("Hi.", 0), ("{" * 2_000, 1), ("\nAction: get_weather\n" * 1_000, 1), ("\nAction: get_weather\n" * 9_000, 0)],
+    ids=["short", "brackets", "actions", "for a process"],
+)
+async def test_a_text_that_takes_milliseconds_waits_for_a_turn(text: str, waits: int) -> None:
+    turns = CountedTurns()
+
+    await readings_of(turn(), [Reply(text=text)], Knows(FOUND), turns)
+
+    assert turns.waits == waits
 
 
 async def test_without_processes_a_text_with_many_openers_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +142,7 @@ async def test_without_processes_a_text_with_many_openers_is_read_in_a_thread(mo
 
     monkeypatch.setattr(readings, "read", light)
 
-    assert await readings_of(turn(), [Reply(text="<|1 " * 20_000)], None) == [FOUND]
+    assert await readings_of(turn(), [Reply(text="<|1 " * 20_000)], None, Turns()) == [FOUND]
     assert threading.main_thread() not in threads
 
 

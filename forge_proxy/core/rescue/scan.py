@@ -26,6 +26,10 @@ _SURE = 700
 _LONG_LINE = 8_000
 _SLICE = 2_000
 """Characters that are taken in at a time: each decision looks at all the text that is kept."""
+_STRETCH = 16_000
+"""Characters after which all that is held is looked at, whatever it costs, wherever the text is cut. What was held then
+for as long already is held to the end: each look costs its length, and nobody else is served meanwhile.
+"""
 _MAY_BE_CUT = re.compile(r"[^\s\w~`]|\d")
 """Where a long line may be cut: what follows does not look as if it began a line."""
 _CLOSES = re.compile(r"[}\])>`\n ]")
@@ -64,7 +68,9 @@ class Scan:
         self._waits = False
         """Whether something is held that only a closing bracket or many more characters can decide."""
         self._opened = False
-        self._length = 0
+        self._length: int = 0
+        self._due: int = _STRETCH
+        """The next length of the whole text at which what is held is looked at."""
         self._spent: int = 0
         self._forget_at = 8 * _KEEP
         self._end: tuple[int, int] | None = None
@@ -89,17 +95,28 @@ class Scan:
 
     def feed(self, piece: str) -> list[Piece]:
         """What may now be given out, in order: it stays as it is, whatever follows."""
-        if len(piece) <= _SLICE or self._opened:
-            return self._feed(piece)
-        slices = (piece[at : at + _SLICE] for at in range(0, len(piece), _SLICE))
-        return [given for part in slices for given in self._feed(part)]
+        given: list[Piece] = []
+        at = 0
+        while not self._opened and len(piece) - at > (size := min(_SLICE, self._due - self._length)):
+            given += self._feed(piece[at : at + size])
+            at += size
+        return given + self._feed(piece[at:] if at else piece)
 
     def _feed(self, piece: str) -> list[Piece]:
         self._more.append(piece)
         self._more_length += len(piece)
         self._length += len(piece)
-        if self._opened or (self._waits and not self._may_decide(piece)):
+        is_due = self._length == self._due
+        if self._opened or (self._waits and not is_due and not self._may_decide(piece)):
             return []
+        given = self._look_on()
+        if is_due:
+            self._due += _STRETCH
+            self._opened = self._opened or (self._thought is None and len(self._text) - self._at >= _STRETCH)
+        return given
+
+    def _look_on(self) -> list[Piece]:
+        """Decide on as much of all that came as can be decided."""
         self._text += "".join(self._more)
         self._end = None
         self._more, self._more_length = [], 0

@@ -27,8 +27,8 @@ class Speech:
 
     def __init__(self) -> None:
         self._pieces: list[Piece] = []
-        self._space = ""
-        """White space that goes out with the text after it, if text it is."""
+        self._space: list[str] = []
+        """White space that goes out with the text after it, if text it is. In pieces, for there may be much of it."""
         self._seam = False
         """Whether a thought has just ended: what follows begins on a line of its own."""
         self._spoke = False
@@ -41,9 +41,9 @@ class Speech:
         """Give out text, but for white space at its end: that goes with a call that may follow."""
         words = text.rstrip()
         if not words:
-            self._space += text
+            self._space.append(text)
             return
-        space, self._space = self._space, text[len(words) :]
+        space, self._space = "".join(self._space), [text[len(words) :]]
         if self._seam:
             space, words = ("\n" if self._spoke else ""), words.lstrip()
         self._seam, self._spoke = False, True
@@ -56,9 +56,9 @@ class Speech:
 
     def pause(self) -> None:
         """A thought begins: white space before and after it says nothing."""
-        self._space, self._seam = "", True
+        self._space, self._seam = [], True
 
     def recall(self) -> None:
         """All that was said was thought."""
-        self._space, self._seam, self._spoke = "", True, False
+        self._space, self._seam, self._spoke = [], True, False
         self._pieces.append(Piece(PieceKind.RECALL))

@@ -12,6 +12,7 @@ from forge_proxy.core.rescue import Scan, mend_arguments, pythonic, rescue, scan
 from forge_proxy.core.rescue.calls import MAX_CALLS, Said
 from forge_proxy.core.rescue.look import Look
 from forge_proxy.core.rescue.pythonic import read_call
+from forge_proxy.core.rescue.speech import Speech
 from forge_proxy.core.rescue.walk import Walk
 from tests.attack.texts import NAMES, PATTERNS
 
@@ -89,3 +90,14 @@ def test_a_list_without_end_is_read_no_further_than_a_model_that_works_writes(mo
 
     assert found is not None
     assert len(found[0]) == len(read) == MAX_CALLS + 1
+
+
+def test_white_space_that_may_go_out_later_costs_no_more_than_other_text() -> None:
+    def say(pieces: str) -> None:
+        speech = Speech()
+        for piece in pieces:
+            speech.say(piece)
+
+    ratios = [_seconds(say, "\n" * 320_000) / _seconds(say, "\n" * 40_000) for _ in range(3)]
+
+    assert min(ratios) < 2 * _MOST

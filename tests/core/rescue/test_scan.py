@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.rescue import Piece, PieceKind, Scan, rescue
+from forge_proxy.core.rescue import Piece, PieceKind, Scan, rescue, scan
+from forge_proxy.core.rescue.walk import Walk
 from tests.properties import LENGTHS, TEXTS, cut, examples
 from tests.scanned import CALL, PIECES, Given, gather
 
@@ -19,9 +21,9 @@ WRITTEN = st.lists(st.sampled_from(PIECES) | TEXTS, max_size=9).map("".join)
 
 def given_out(pieces: Iterable[str], *, template_thinks: bool = True) -> Given:
     """What a scan gives out in all."""
-    scan = Scan(NAMES, template_thinks=template_thinks)
-    out = [given for piece in pieces for given in scan.feed(piece)]
-    return gather([*out, *scan.settle()])
+    scanned = Scan(NAMES, template_thinks=template_thinks)
+    out = [given for piece in pieces for given in scanned.feed(piece)]
+    return gather([*out, *scanned.settle()])
 
 
 def released(text: str) -> str:
@@ -67,15 +69,15 @@ def test_what_has_left_stays_whatever_follows(text: str, more: str) -> None:
 @examples(200)
 @given(text=WRITTEN, lengths=LENGTHS)
 def test_what_is_held_is_the_end_of_what_came(text: str, lengths: list[int]) -> None:
-    scan = Scan(NAMES)
+    scanned = Scan(NAMES)
     fed = ""
 
     for piece in cut(text, lengths):
-        scan.feed(piece)
+        scanned.feed(piece)
         fed += piece
 
-        assert fed.endswith(scan.held)
-        assert scan.holds_text or not scan.held.strip()
+        assert fed.endswith(scanned.held)
+        assert scanned.holds_text or not scanned.held.strip()
 
 
 @pytest.mark.parametrize(
@@ -139,9 +141,9 @@ def test_thoughts_leave_apart_from_the_text(text: str, thought: str, out: str) -
 
 
 def test_what_was_said_before_a_lone_end_of_thoughts_is_taken_back() -> None:
-    scan = Scan(NAMES)
+    scanned = Scan(NAMES)
 
-    steps = [scan.feed(piece) for piece in ("I see. ", "Yes.", "</thi", "nk>", "\n\nIt is", " sunny.")]
+    steps = [scanned.feed(piece) for piece in ("I see. ", "Yes.", "</thi", "nk>", "\n\nIt is", " sunny.")]
 
     assert steps == [
         [Piece(PieceKind.TEXT, "I see.")],
@@ -154,10 +156,10 @@ def test_what_was_said_before_a_lone_end_of_thoughts_is_taken_back() -> None:
 
 
 def test_text_is_held_until_it_is_certainly_no_call() -> None:
-    scan = Scan(NAMES)
+    scanned = Scan(NAMES)
 
     steps = [
-        (gather(scan.feed(piece)).text, scan.holds_text)
+        (gather(scanned.feed(piece)).text, scanned.holds_text)
         for piece in ("Hi you ", "<tool", "bar> ", " ", "<tool_call>", "x")
     ]
 
@@ -165,16 +167,16 @@ def test_text_is_held_until_it_is_certainly_no_call() -> None:
 
 
 def test_an_opener_that_was_only_mentioned_is_given_out_again() -> None:
-    scan = Scan(NAMES)
+    scanned = Scan(NAMES)
 
-    steps = [gather(scan.feed(piece)).text for piece in ("So the ", "<tool_call>", " tag", " opens", " it. ", "So.")]
+    steps = [gather(scanned.feed(piece)).text for piece in ("So the ", "<tool_call>", " tag", " opens", " it. ", "So.")]
 
     assert "".join(steps) == "So the <tool_call> tag opens it. So."
     assert steps[1] == ""
 
 
 def test_calls_that_are_complete_are_told_while_more_comes() -> None:
-    scan = Scan(NAMES)
+    scanned = Scan(NAMES)
 
     counts: list[int] = []
     for piece in (
@@ -184,22 +186,55 @@ def test_calls_that_are_complete_are_told_while_more_comes() -> None:
         "\n<tool_call>{",
         f"{CALL[1:]}</tool_call>",
     ):
-        scan.feed(piece)
-        counts.append(len(scan.calls))
+        scanned.feed(piece)
+        counts.append(len(scanned.calls))
 
     assert counts == [0, 0, 1, 1, 2]
-    assert [found.call.args() for found in scan.calls] == [{"city": "Paris"}] * 2
+    assert [found.call.args() for found in scanned.calls] == [{"city": "Paris"}] * 2
 
 
 def test_a_call_that_is_not_complete_is_not_told() -> None:
-    scan = Scan(NAMES)
+    scanned = Scan(NAMES)
 
-    scan.feed('[TOOL_CALLS]get_weather[ARGS]{"city": "Paris", "days": 1')
+    scanned.feed('[TOOL_CALLS]get_weather[ARGS]{"city": "Paris", "days": 1')
 
-    assert scan.calls == ()
+    assert scanned.calls == ()
 
 
 def test_a_long_text_in_small_pieces_keeps_nothing_back() -> None:
     text = "All work and no play makes Jack a dull boy.\n" * 500
 
     assert given_out(cut(text, [1, 2, 3])).text == text.rstrip()
+
+
+@pytest.mark.parametrize("unit", ["<parameter=a>x", "</parameter>y ", '{"name": "x"} ', "`<tool_call>` ", "so {} "])
+def test_what_is_held_for_long_is_looked_at_a_stretch_at_a_time(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = []
+
+    class Counted(Walk):
+        def __init__(self, text: str, *more: Any, **options: Any) -> None:
+            looked_at.append(len(text))
+            super().__init__(text, *more, **options)
+
+    monkeypatch.setattr(scan, "Walk", Counted)
+
+    given_out(cut("<function=a><parameter=p>" + unit * 20_000, [64]))
+
+    assert max(looked_at) <= 40_000
+
+
+@pytest.mark.parametrize("template_thinks", [True, False])
+@examples(200)
+@given(texts=st.lists(WRITTEN | st.just(LONG * 3), max_size=8), lengths=LENGTHS)
+def test_what_is_held_for_long_is_held_wherever_the_text_is_cut(
+    texts: list[str], lengths: list[int], template_thinks: bool
+) -> None:
+    text = "".join(texts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scan, "_STRETCH", 40)
+
+        whole = given_out([text], template_thinks=template_thinks)
+
+        assert given_out(cut(text, lengths), template_thinks=template_thinks) == whole
+        assert given_out(list(text), template_thinks=template_thinks) == whole
+        assert template_thinks or rescue(text, NAMES, template_thinks=False).text.startswith(whole.text)
