@@ -211,10 +211,19 @@ def uncheckable(tools: Iterable[ToolSpec]) -> tuple[str, ...]:
     return tuple(tool.name for tool in islice(tools, _MAX_UNCHECKED) if validator(tool.parameters) is None)
 
 
+def check_arguments(schema: Schema, args: JsonObject) -> tuple[bool, str]:
+    """Whether nothing wrong was found in `args`, and why they were not or not fully checked; `""` if they were."""
+    known = compiled(schema)
+    if known is None:
+        return True, "not checked, the schema cannot be used"
+    if not known.can_check(args):
+        return True, "not checked, the alternatives in the schema multiply"
+    return _is_valid(known.whole, args), "" if known.has_patterns else "patterns not checked"
+
+
 def satisfies(schema: Schema, args: JsonObject) -> bool:
     """Whether nothing is wrong with `args`, or their check would take too long: see `can_check`."""
-    known = compiled(schema)
-    return known is None or not known.can_check(args) or _is_valid(known.whole, args)
+    return check_arguments(schema, args)[0]
 
 
 def matches(pattern: str, text: str) -> bool:
