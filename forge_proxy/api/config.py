@@ -110,7 +110,7 @@ class ServerConfig(BaseModel):
         default=10,
         gt=0,
         le=60,
-        description="How long a stream's response headers wait for the model server's first event or error.",
+        description="How long a stream's response headers wait for the first event to send, or for an error.",
     )
     keepalive_seconds: float = Field(
         default=15,

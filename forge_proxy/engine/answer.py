@@ -249,7 +249,7 @@ class Engine:
         """The attempts of a guarded request, until one is an answer. All have the same slot."""
         asking = await self._asking(request, turn.request_id, memory)
         verdict: Settlement | None = None
-        if unchecked := self._tool_sets.unchecked(turn):
+        if unchecked := await self._tool_sets.unchecked(turn):
             self._observe(Unchecked(turn.request_id, unchecked))
         while verdict is None:
             async with aclosing(asking.attempt(turn)) as events:

@@ -5,26 +5,21 @@ and not with every request that brings the same tools again.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
 
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.guardrails import Turn
-from forge_proxy.core.guardrails.schema import compiled, uncheckable
+from forge_proxy.core.guardrails.schema import uncheckable
 
 _REMEMBERED = 256
 _AT_ONCE = 32
-"""Schemas that are compiled before others have the event loop: each takes a tenth of a millisecond."""
-
-
-async def compile_schemas(tools: Sequence[ToolSpec]) -> None:
-    """Compile the schemas of many tools in slices; they are kept, and found there when they are used."""
-    if len(tools) <= _AT_ONCE:
-        return
-    for place, tool in enumerate(tools):
-        compiled(tool.parameters)
-        if place % _AT_ONCE == 0:
-            await asyncio.sleep(0)
+"""Schemas that are compiled before others have the event loop: each takes a tenth of a millisecond, if it has no
+patterns.
+"""
+_SPELL = 0.005
+"""Seconds of compiling after which others have the event loop, however few schemas that were: patterns take long."""
 
 
 class ToolSets:
@@ -33,10 +28,24 @@ class ToolSets:
     def __init__(self) -> None:
         self._told: deque[tuple[str, ...]] = deque(maxlen=_REMEMBERED)
 
-    def unchecked(self, turn: Turn) -> tuple[str, ...]:
-        """The tools whose schemas cannot be used, where that has not been said lately; else nothing."""
-        names = uncheckable(turn.tools) if turn.policy.enabled.validate_calls else ()
+    async def unchecked(self, turn: Turn) -> tuple[str, ...]:
+        """The tools whose schemas cannot be used, where that has not been said lately; else nothing.
+
+        All schemas are compiled for that, in slices; they are kept, and found there when they are used.
+        """
+        names = await _uncheckable(turn.tools) if turn.policy.enabled.validate_calls else ()
         if not names or names in self._told:
             return ()
         self._told.append(names)
         return names
+
+
+async def _uncheckable(tools: Sequence[ToolSpec]) -> tuple[str, ...]:
+    names: list[str] = []
+    began = time.monotonic()
+    for place, tool in enumerate(tools, 1):
+        names += uncheckable((tool,))
+        if place % _AT_ONCE == 0 or time.monotonic() - began > _SPELL:
+            await asyncio.sleep(0)
+            began = time.monotonic()
+    return tuple(names)

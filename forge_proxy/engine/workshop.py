@@ -42,7 +42,8 @@ class Workshop:
 
     async def read(self, turn: Turn, reply: Reply, *, lightly: bool = False) -> Reading | None:
         """See `engine.ports.ThoroughReader`."""
-        reply = replace(reply, beside={})  # logprobs, which may be megabytes
+        # The conversation and log probabilities may be megabytes, and are not needed to read a reply.
+        turn, reply = replace(turn, messages=()), replace(reply, beside={})
         return await self.run(partial(read, turn, reply, thorough=not lightly))
 
     async def run(self, work: Callable[[], _T]) -> _T | None:

@@ -79,7 +79,20 @@ class Settings(BaseSettings):
 def load(file: Path | None, said: Mapping[str, Any]) -> Settings:
     """The settings from a YAML file, the environment and the command line (`said`, nested). Raises `SettingsError`."""
     read = read_file(file) if file else SettingsFile(Path(), {})
-    written = read.sections
+    _refuse_unknown_variables()
+    return _build(said, read)
+
+
+def given(values: Mapping[str, Any]) -> Settings:
+    """The settings of these values (nested), and defaults: neither a file nor the environment is read. Raises
+    `SettingsError`.
+    """
+    return _build(values)
+
+
+def _build(values: Mapping[str, Any], file: SettingsFile | None = None) -> Settings:
+    """The settings of these values over the environment and the file, or alone without one."""
+    sections: Mapping[str, Any] = file.sections if file else {}
 
     class Sourced(Settings):
         @classmethod
@@ -91,41 +104,21 @@ def load(file: Path | None, said: Mapping[str, Any]) -> Settings:
             dotenv_settings: PydanticBaseSettingsSource,
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return init_settings, env_settings, InitSettingsSource(settings_cls, dict(written))
+            if file is None:
+                return (init_settings,)
+            return init_settings, env_settings, InitSettingsSource(settings_cls, dict(sections))
 
-    _refuse_unknown_variables()
     try:
-        return Sourced(**dict(said))
+        return Sourced(**dict(values))
     except ValidationError as exc:
-        faults = [(error["loc"], _in_words(error, read.expanded)) for error in exc.errors()]
+        faults = [(error["loc"], _in_words(error, file.expanded if file else _NOTHING)) for error in exc.errors()]
         raise SettingsError(
-            "\n".join(f"{file}: {fault}" if _set_by(written, said, at) else fault for at, fault in faults)
+            "\n".join(
+                f"{file.path}: {fault}" if file and _set_by(sections, values, at) else fault for at, fault in faults
+            )
         ) from exc
     except ValueError as exc:  # a variable that has to be JSON, and is none
         raise SettingsError("\n".join(_not_json()) or str(exc)) from exc
-
-
-def given(values: Mapping[str, Any]) -> Settings:
-    """The settings of these values (nested), and defaults: neither a file nor the environment is read. Raises
-    `SettingsError`.
-    """
-
-    class Given(Settings):
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,
-            file_secret_settings: PydanticBaseSettingsSource,
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return (init_settings,)
-
-    try:
-        return Given(**dict(values))
-    except ValidationError as exc:
-        raise SettingsError("\n".join(_in_words(error) for error in exc.errors())) from exc
 
 
 def set_by_file(file: Path | None, said: Mapping[str, Any], section: str) -> bool:

@@ -25,13 +25,12 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.exchange import write_call
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.openai_compatible import OpenAICompatible
-from forge_proxy.core.chat import ModelCall, ModelCard, ToolSpec
+from forge_proxy.core.chat import ModelCall, ModelCard
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.health import Health
 from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.memory import MEGABYTE, MemoryBudget
-from forge_proxy.engine.tool_sets import compile_schemas
 from forge_proxy.wire.large_json import PIECE
 from forge_proxy.wire.openai.call import encode_call
 from forge_proxy.wire.openai.request import decode_request
@@ -268,23 +267,6 @@ async def test_a_large_body_is_read_and_sent_on_in_slices(text: str) -> None:
     assert taken == [(len(raw), orjson.loads(raw))]
     assert read_turns >= len(raw) // PIECE
     assert turns - read_turns >= len(raw) // PIECE // 4
-
-
-async def test_hundreds_of_schemas_are_compiled_in_slices() -> None:
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            await asyncio.sleep(0)
-            turns += 1
-
-    tools = tuple(ToolSpec(f"tool_{n}", {"type": "object", "title": f"slices {n}"}) for n in range(512))
-    beside = asyncio.create_task(others())
-    await compile_schemas(tools)
-    beside.cancel()
-
-    assert turns >= 512 // 32 - 1
 
 
 async def test_a_lack_of_memory_is_a_503(monkeypatch: pytest.MonkeyPatch) -> None:

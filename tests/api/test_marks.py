@@ -14,6 +14,7 @@ from forge_proxy.engine.events import Answered, Event
 from forge_proxy.engine.report import Report
 from forge_proxy.telemetry.logs import LogObserver
 from tests.api.test_mistakes import ASK, PARIS_TEXT, RIGHT, both
+from tests.core.guardrails.test_schema import overlapping
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict, chat
 
@@ -38,6 +39,28 @@ async def test_form_place_and_repairs_are_told(stream: bool) -> None:
         "repaired get_weather: name: Get_Weather -> get_weather; repaired get_weather: days: string -> integer"
     )
     assert answer.outcome == "repaired"
+
+
+@both
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        (overlapping(40), "not checked, the alternatives in the schema multiply"),
+        ({"type": "nonsense"}, "not checked, the schema cannot be used"),
+        ({"properties": {"a": {"pattern": "("}}}, "patterns not checked"),
+    ],
+    ids=["too many alternatives", "no schema", "patterns"],
+)
+async def test_arguments_that_were_not_checked_are_reported(schema: JsonDict, why: str, stream: bool) -> None:
+    heard: list[Event] = []
+    tool: JsonDict = {"type": "function", "function": {"name": "get_weather", "parameters": schema}}
+    said = Said(calls=(("get_weather", '{"a": 1}'),))
+
+    answer = await chat([said], {**ASK, "tools": [tool]}, stream=stream, heard=heard)
+
+    assert (answer.calls, answer.outcome) == ([("get_weather", {"a": 1})], "clean")
+    assert answer.marks == f"unchecked get_weather: {why}"
+    assert [event.report.done for event in heard if isinstance(event, Answered)] == [(answer.marks,)]
 
 
 @both

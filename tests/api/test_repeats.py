@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forge_proxy.core.guardrails import GuardPolicy, Retry, judge, open_turn
 from forge_proxy.core.guardrails.repeats import all_repeat, answered_calls
 from forge_proxy.core.messages import ToolCall
+from forge_proxy.core.stream import Reply
+from forge_proxy.wire.openai.request import decode_request
 from tests.api.test_mistakes import ASK, PARIS, PARIS_TEXT, RIGHT
 from tests.fakes.says import Said, respond
 from tests.fakes.scripted import JsonDict, chat
@@ -87,6 +90,33 @@ async def test_arguments_that_a_client_sends_as_an_object_are_compared_as_well()
     answer = await chat([SUNNY, RIGHT], asked_before(PARIS))
 
     assert (answer.text, answer.calls) == ("It is sunny.", [])
+
+
+class Counted(dict[str, Any]):
+    """The function of a call, which counts how often its arguments are read."""
+
+    reads = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.reads += key == "arguments"
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize(("script", "reads"), [([RIGHT], 0), ([SUNNY, SUNNY], 0), ([SUNNY, RIGHT], 1)])
+def test_the_calls_of_the_history_are_read_only_if_a_retry_of_plain_text_brings_calls(
+    script: list[Said], reads: int
+) -> None:
+    function = Counted(name="get_weather", arguments=PARIS_TEXT)
+    body = asked_before()
+    body["messages"][-2]["tool_calls"][0]["function"] = function
+    turn = open_turn(decode_request(body), GuardPolicy(), request_id="r", nudge_text=True)
+    assert turn is not None
+
+    for said in script:
+        verdict = judge(turn, Reply(text=said.text, calls=tuple(ToolCall(*call) for call in said.calls)))
+        turn = verdict.turn if isinstance(verdict, Retry) else turn
+
+    assert function.reads == reads
 
 
 @examples(200)

@@ -49,9 +49,9 @@ class CountedTurns(Turns):
         super().__init__()
         self.waits = 0
 
-    async def wait(self) -> None:
+    async def take(self, *, heavy: bool = False) -> None:
         self.waits += 1
-        await super().wait()
+        await super().take(heavy=heavy)
 
 
 @pytest.fixture(autouse=True)

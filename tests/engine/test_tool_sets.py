@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
 import structlog.testing
 
 from forge_proxy.core.chat import ChatRequest, Schema, ToolSpec
@@ -28,20 +31,44 @@ async def test_a_tool_whose_schema_is_nonsense_can_be_called_and_is_told_of(stre
     assert [event.tools for event in heard if isinstance(event, Unchecked)] == [("odd",)]
 
 
-def test_each_set_of_them_is_told_once() -> None:
+async def test_each_set_of_them_is_told_once() -> None:
     seen = ToolSets()
 
-    told = [seen.unchecked(turn(a=NONSENSE, b=True)) for _ in range(2)]
+    told = [await seen.unchecked(turn(a=NONSENSE, b=True)) for _ in range(2)]
 
     assert told == [("a",), ()]
-    assert seen.unchecked(turn(a=NONSENSE, b=NONSENSE)) == ("a", "b")
-    assert seen.unchecked(turn(a=True)) == ()
+    assert await seen.unchecked(turn(a=NONSENSE, b=NONSENSE)) == ("a", "b")
+    assert await seen.unchecked(turn(a=True)) == ()
 
 
-def test_where_calls_are_not_checked_nothing_is_told() -> None:
+async def test_where_calls_are_not_checked_nothing_is_told() -> None:
     policy = GuardPolicy(enabled=Switches(validate=False))
 
-    assert ToolSets().unchecked(turn(policy, a=NONSENSE)) == ()
+    assert await ToolSets().unchecked(turn(policy, a=NONSENSE)) == ()
+
+
+@pytest.mark.parametrize(
+    ("schemas", "slices"),
+    [
+        ([{"type": "object", "title": f"slices {n}"} for n in range(512)], 512 // 32 - 1),
+        ([{"title": f"slices {n}", "pattern": r"(\p{L}{100}){100}"} for n in range(8)], 7),
+    ],
+    ids=["many", "large patterns"],
+)
+async def test_schemas_are_compiled_in_slices(schemas: list[Schema], slices: int) -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    beside = asyncio.create_task(others())
+    await ToolSets().unchecked(turn(None, **{f"tool_{n}": schema for n, schema in enumerate(schemas)}))
+    beside.cancel()
+
+    assert turns >= slices
 
 
 def test_the_log_warns_with_their_names() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from forge_proxy.core.chat import ChatRequest, ToolSpec
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
 from forge_proxy.core.guardrails.reading import read
+from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Reply
 from forge_proxy.engine.workshop import Workshop
 from tests.fakes.processes import children, has_ended
@@ -33,6 +36,21 @@ async def test_a_reading_comes_back_as_it_would_have_been_here() -> None:
     assert reading
     assert reading == read(turn(), reply, thorough=True)
     assert reading.calls[0].args() == {"city": "Oslo"}
+
+
+async def test_the_conversation_stays_here() -> None:
+    conversation: JsonObject = {"role": "user", "content": "x" * 1_000_000}
+    sent: list[bytes] = []
+
+    async with opened() as workshop:
+        workshop.run = partial(_keep, sent)  # pyright: ignore[reportAttributeAccessIssue]
+        await workshop.read(replace(turn(), messages=(conversation,)), Reply(text="Hello."))
+
+    assert len(sent[0]) < 100_000
+
+
+async def _keep(sent: list[bytes], work: Callable[[], object]) -> None:
+    sent.append(pickle.dumps(work))
 
 
 async def test_one_process_does_one_thing_after_another() -> None:

@@ -89,32 +89,38 @@ def test_a_response_that_breaks_off_before_anything_was_sent_is_retried(impatien
     assert "broke off" in line["reason"]
 
 
-@guarded_too
 @pytest.mark.parametrize("model", MIDWAY)
-def test_a_stream_that_fails_midway_is_cut_and_never_ended(impatient: Process, model: str, tools: JsonDict) -> None:
+def test_a_guarded_stream_of_which_nothing_was_sent_fails_as_a_whole_answer_does(
+    impatient: Process, model: str
+) -> None:
+    response = httpx.post(impatient.url + PATH, json=ask(model, stream=True, **GUARDED))
+
+    assert (response.status_code, error(response)["code"]) == MIDWAY[model]
+    assert "one " not in response.text
+
+
+@pytest.mark.parametrize("model", MIDWAY)
+def test_a_stream_that_fails_midway_is_cut_and_never_ended(impatient: Process, model: str) -> None:
     got: list[str] = []
 
     with (
-        httpx.stream("POST", impatient.url + PATH, json=ask(model, stream=True, **tools)) as response,
+        httpx.stream("POST", impatient.url + PATH, json=ask(model, stream=True)) as response,
         pytest.raises(httpx.RemoteProtocolError),
     ):
         got.extend(response.iter_lines())
 
     assert response.status_code == 200
-    assert text(events(got)) == ("" if tools else "one ")
+    assert text(events(got)) == "one "
     assert not any("[DONE]" in line or "error" in line or "no JSON" in line for line in got)
 
 
-@guarded_too
 @pytest.mark.parametrize("model", MIDWAY)
-def test_a_stream_that_fails_midway_ends_with_its_error_where_that_is_asked_for(
-    telling: Process, model: str, tools: JsonDict
-) -> None:
-    response = httpx.post(telling.url + PATH, json=ask(model, stream=True, **tools))
+def test_a_stream_that_fails_midway_ends_with_its_error_where_that_is_asked_for(telling: Process, model: str) -> None:
+    response = httpx.post(telling.url + PATH, json=ask(model, stream=True))
 
     *begun, last = events(response.text.splitlines())
     assert response.status_code == 200
-    assert text(begun) == ("" if tools else "one ")
+    assert text(begun) == "one "
     said = json.loads(last)["error"]
     assert set(said) == {"message", "type", "param", "code"}
     assert (said["type"], said["code"]) == ("server_error", MIDWAY[model][1])

@@ -26,7 +26,6 @@ from forge_proxy.engine.events import Compacted
 from forge_proxy.engine.held import Held
 from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.report import Report
-from forge_proxy.engine.tool_sets import compile_schemas
 from forge_proxy.wire.openai.render import encode_completion
 from forge_proxy.wire.openai.request import decode_request, read_body
 
@@ -52,8 +51,6 @@ class ChatCompletions:
         try:
             await self._engine.turns.take()  # hundreds may come at one time
             chat = await self._read(request)
-            if chat.tools:
-                await compile_schemas(chat.tools)
             said = request.headers.get("x-forge-guardrails")
             policy = self._policy.now if said is None else narrowed(self._policy.now, said)
             answer = self._engine.answer(chat, policy, request_id=request_id, client=client_of(request))

@@ -38,8 +38,8 @@ _OUTCOME = {
     "x-forge-attempts": "How often the model was asked.",
     "x-forge-tokens-spent": "Tokens of all attempts, as far as the server tells.",
     "x-forge-compacted": "How the history was shortened that was over the budget, with budget.overflow: compact.",
-    "x-forge-marks": "Each rescue, repair and loop, with its form and place. In a guarded stream all but the first of"
-    " these come in a comment before [DONE].",
+    "x-forge-marks": "Each rescue, repair and loop, with its form and place, and each unchecked call. In a guarded"
+    " stream all but the first of these come in a comment before [DONE].",
 }
 
 

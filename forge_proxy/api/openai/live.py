@@ -1,5 +1,5 @@
-"""A streamed answer as an ASGI response: headers at the first event, keep-alives while the line is silent, no clean end
-after a fault.
+"""A streamed answer as an ASGI response: headers with the first event that is sent, or after the time that clients
+wait; an error before that has its status. Keep-alives while the line is silent, no clean end after a fault.
 """
 
 from __future__ import annotations
@@ -86,8 +86,6 @@ class LiveAnswer(Response):
                     await self._tell(send, item)
                 elif data := self._write(item):
                     await self._send(send, data)
-                elif not self._started:
-                    await self._start(send)
 
     def _write(self, chunk: Chunk) -> bytes:
         if self._writer is None:

@@ -7,7 +7,7 @@ import json
 from forge_proxy.cli.rescue.findings import Findings, FoundCall
 from forge_proxy.cli.rescue.places import Place
 from forge_proxy.cli.rescue.verdicts import corrections, in_words
-from forge_proxy.core.guardrails import Accept, GiveUp, Retry, Settled, Verdict
+from forge_proxy.core.guardrails import Accept, GiveUp, Mark, Outcome, Retry, Settled, Verdict
 from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import ToolCall
@@ -41,8 +41,14 @@ def _call(call: FoundCall) -> Json:
             out |= {"arguments": _arguments(said), "check": "invalid", "fault": fault.value, "reasons": [*reasons]}
         case (going_out, marks):
             out["arguments"] = _arguments(going_out)
-            out |= {"check": "repaired" if marks else "valid", "marks": [mark.detail for mark in marks]}
+            out |= {"check": _found_in_check(marks), "marks": [mark.detail for mark in marks]}
     return out
+
+
+def _found_in_check(marks: tuple[Mark, ...]) -> str:
+    if any(mark.kind is Outcome.REPAIRED for mark in marks):
+        return "repaired"
+    return "unchecked" if marks else "valid"
 
 
 def _arguments(call: ToolCall) -> Json:

@@ -9,6 +9,7 @@ from typing import assert_never
 from forge_proxy.cli.rescue.findings import Findings, FoundCall
 from forge_proxy.cli.rescue.places import Place
 from forge_proxy.cli.rescue.verdicts import corrections, in_words
+from forge_proxy.core.guardrails import Outcome
 from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.jsontypes import kind_of
 
@@ -66,7 +67,8 @@ def _about(call: FoundCall) -> Iterator[str]:
         case (_, ()):
             yield _field("check", "valid as it is")
         case (_, marks):
-            yield from _fields("repaired", [mark.detail for mark in marks])
+            yield from _fields("repaired", [mark.detail for mark in marks if mark.kind is Outcome.REPAIRED])
+            yield from _fields("check", [mark.detail for mark in marks if mark.kind is not Outcome.REPAIRED])
         case _:
             assert_never(call.checked)
 

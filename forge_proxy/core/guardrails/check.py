@@ -7,13 +7,15 @@ from dataclasses import replace
 from forge_proxy.core.chat import Schema
 from forge_proxy.core.guardrails.coerce import coerce_args, read_arguments
 from forge_proxy.core.guardrails.nudges import Problem
-from forge_proxy.core.guardrails.schema import faults_in, satisfies, surplus_in
+from forge_proxy.core.guardrails.schema import check_arguments, faults_in, surplus_in
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Mark
 from forge_proxy.core.jsontypes import DEEPEST, Json, is_nested_too_deeply, write
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.names import resolve_name
 
+_LONGEST_NAME = 64
+"""Characters of a tool's name in front of why its arguments were not checked."""
 _TOO_DEEP = f"arguments: nested more than {DEEPEST} levels deep"
 Checked = tuple[ToolCall, tuple[Mark, ...]]
 
@@ -45,7 +47,10 @@ def _checked(turn: Turn, call: ToolCall) -> Checked | Problem:
     args = strict if strict is not None else read_arguments(call.arguments or "{}")
     if args is None:
         return Problem(Fault.MALFORMED, call, ("arguments are not a JSON object",))
-    if not satisfies(tool.parameters, args):
+    is_valid, unchecked = check_arguments(tool.parameters, args)
+    if unchecked:
+        marks += (Mark(Outcome.CLEAN, "", f"unchecked {tool.name[:_LONGEST_NAME]}: {unchecked}"),)
+    if not is_valid:
         mended, changes = _mend(tool.parameters, args)
         faults = faults_in(tool.parameters, mended)
         if faults:

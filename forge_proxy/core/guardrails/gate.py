@@ -26,6 +26,8 @@ may keep the model from ending. Models that think before they call may do that i
 """
 
 
+_LONGEST_NAME = 1_000
+"""Characters of the name of a call that may be one of our own tool: a name may come a character at a time."""
 _WAITING = frozenset({"role", THOUGHTS})
 """Fields that do not leave at once: who speaks is told once, and signed thoughts are those of the delivered attempt."""
 
@@ -49,10 +51,12 @@ class Gate:
         """Text that waits for the verdict: should it turn out to be thought, it leaves as such."""
         self._thought = StringIO()
         """What has left of the text as thought."""
-        self._respond = turn.respond.name if turn.respond else None
+        self._is_respond = turn.is_respond
         self._decoder: MessageDecoder | None = None
         self._spoken = False
         """Whether a message of our own tool has begun to leave: text that comes after it waits."""
+        self._begins_with_respond = False
+        """Whether the first call is one of our own tool."""
         self._names: dict[int, str] = {}
         self._holds_text = False
         self._left = StringIO()
@@ -189,8 +193,10 @@ class Gate:
         name = self._names.get(piece.index, "")
         if piece.name and piece.name != name:
             name = self._names[piece.index] = name + piece.name
-        first = next(iter(self._names), None)
-        if name != self._respond or piece.index != first or (self._holds_text and not self._spoken):
+            if piece.index == next(iter(self._names)):
+                self._begins_with_respond = len(name) <= _LONGEST_NAME and self._is_respond(name)
+        is_first = piece.index == next(iter(self._names), None)
+        if not (is_first and self._begins_with_respond) or (self._holds_text and not self._spoken):
             return ""
         self._decoder = self._decoder or MessageDecoder()
         message = self._decoder.feed(piece.arguments)

@@ -12,7 +12,7 @@ from forge_proxy.core.guardrails.cut import LOOP_NOTICE, cut_notice
 from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.nudges import Problem, say_about_calls, say_about_text
 from forge_proxy.core.guardrails.reading import Reading, read
-from forge_proxy.core.guardrails.repeats import all_repeat
+from forge_proxy.core.guardrails.repeats import all_repeat, answered_calls
 from forge_proxy.core.guardrails.respond import MessageDecoder, message_of
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Mark, Retry, Settled, Verdict
@@ -153,7 +153,7 @@ def _judge_calls(case: _Case, said: str | None) -> Verdict:
             good.append(checked[0])
             marks += checked[1]
     text = _joined(case.left, reading.text, said)
-    if not problems and turn.first_text is not None and all_repeat(good, turn.answered):
+    if not problems and turn.first_text is not None and all_repeat(good, answered_calls(turn.messages)):
         return _without_repeats(case, good, said)
     if not problems:
         if reading.cut is not None:
@@ -300,7 +300,7 @@ def _split(turn: Turn, reading: Reading, reply: Reply, left: str) -> tuple[str |
     others: list[ToolCall] = []
     is_cut = False
     for call in reading.calls:
-        ours = turn.respond is not None and resolve_name(call.tool, turn.known_names) == turn.respond.name
+        ours = turn.is_respond(call.tool)
         message = message_of(call) if ours else None
         if ours and message is None and (reply.finish == "length" or left):
             message, is_cut = MessageDecoder().feed(call.arguments), True
@@ -315,8 +315,7 @@ def _real(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
     """The calls that a client may see: not those of our own tool, nor those whose arguments are no JSON object, or are
     nested so deeply that the next turn could not be sent with them.
     """
-    ours = turn.respond.name if turn.respond else None
-    readable = [call for call in calls if call.tool != ours and not is_nested_too_deeply(call.arguments)]
+    readable = [call for call in calls if not turn.is_respond(call.tool) and not is_nested_too_deeply(call.arguments)]
     return tuple(call for call in readable if call.args() is not None)
 
 

@@ -94,8 +94,7 @@ def _without_cut_call(turn: Turn, reply: Reply) -> tuple[Reply, str | None]:
 
 
 def _is_begun_message(turn: Turn, call: ToolCall) -> bool:
-    ours = turn.respond is not None and call.tool == turn.respond.name
-    return ours and bool(MessageDecoder().feed(call.arguments).strip())
+    return turn.is_respond(call.tool) and bool(MessageDecoder().feed(call.arguments).strip())
 
 
 def _offered(turn: Turn, tool: str) -> str:
@@ -112,7 +111,7 @@ def _complete(turn: Turn, found: tuple[Found, ...], reply: Reply) -> tuple[tuple
         return found, None
     end = len((reply.text or "").rstrip())
     cut = [item for item in found if item.open or (item.repairs and item.end >= end)]
-    kept = [item for item in cut if turn.respond and item.call.tool == turn.respond.name and message_of(item.call)]
+    kept = [item for item in cut if turn.is_respond(item.call.tool) and message_of(item.call)]
     lost = [item for item in cut if item not in kept]
     complete = tuple(item for item in found if item not in lost)
     return complete, _offered(turn, lost[-1].call.tool) if lost else None

@@ -1,4 +1,4 @@
-"""Calls that repeat one that was already answered in the conversation. Called by `turn` and `judge`.
+"""Calls that repeat one that was already answered in the conversation. Called by `judge`.
 
 A model whose final text is retried may repeat its last call, since a call is what it is asked for: its client runs the
 tool, the model gives the same text again, and so on without an end.

@@ -16,7 +16,8 @@ import orjson
 from forge_proxy.core.bounded_cache import BoundedCache
 from forge_proxy.core.chat import Schema, ToolSpec
 from forge_proxy.core.guardrails.reasons import reasons_for
-from forge_proxy.core.guardrails.schema_cost import SchemaCost
+from forge_proxy.core.guardrails.schema_cost import SchemaCost, may_multiply
+from forge_proxy.core.guardrails.schema_patterns import pattern_options, without_patterns
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 
 _MAX_ERRORS = 8
@@ -28,6 +29,8 @@ _LARGEST = 1_000_000
 _MAX_PARTS = 256
 """Parts of one schema that are compiled by themselves: each takes as much memory as all that it refers to."""
 _MAX_OF_PATH = 2_000
+_MAX_PRODUCT = 20_000_000
+"""Steps for one path times the parts of a value: some 100 ms at most, since few paths take the most steps."""
 _MAX_STEPS = 200_000
 """Steps of a check: some 10 ms."""
 _MAX_EXPLAINED = 1_000
@@ -36,8 +39,6 @@ _MAX_UNCHECKED = 1_000
 """Tools of one request whose schemas are compiled before one of them is called."""
 _VALUES = frozenset({"const", "default", "enum", "examples"})
 """Keywords whose values are no schemas, so that null is a value there."""
-# Look-around in a pattern needs the second engine, whose steps are limited instead of its time being linear.
-_PATTERNS = (jsonschema_rs.RegexOptions(), jsonschema_rs.FancyRegexOptions(backtrack_limit=20_000))
 _BASE = "json-schema:///forge"
 """The address under which the parts of a schema are found, for those that have none of their own."""
 
@@ -55,34 +56,42 @@ class Validator(Protocol):
 class Compiled:
     """A schema that could be compiled. Its parts are compiled as well when they are first asked for, and kept."""
 
-    def __init__(self, root: Any, whole: Validator, options: Any) -> None:
+    def __init__(
+        self, root: Any, whole: Validator, options: Any, cost: SchemaCost | None, *, has_patterns: bool
+    ) -> None:
         self.root: Json = root
         """What was compiled: the schema that was sent, without its empty members where only that helps."""
         self.whole = whole
+        self.has_patterns = has_patterns
+        """Whether the patterns of the schema are checked: without them the rest is, if one of them is not usable."""
         self._resource = root
         self._options = options
         self._places: dict[int, str] | None = None
         self._parts: dict[int, Validator | None] = {}
         self._registry: jsonschema_rs.Registry | None = None
-        self._cost = SchemaCost(root)
+        self._cost = cost
+        """None if alternatives cannot multiply, so that no step has to be counted."""
 
     @property
     def has_alternatives(self) -> bool:
         """Whether one part of a value may be checked against several schemas."""
-        return self._cost.has_unions
+        return self._cost is not None and self._cost.has_unions
 
     def can_check(self, value: Json) -> bool:
         """Whether a check of the value ends soon. A value for which it does not is taken as it is, like one whose
         schema cannot be compiled: alternatives inside alternatives multiply.
         """
-        return self._cost.of_path <= _MAX_OF_PATH or self._cost.of_value(value) <= _MAX_STEPS
+        cost = self._cost
+        if cost is None or (cost.of_path <= _MAX_OF_PATH and not _is_larger(value, _MAX_PRODUCT // cost.of_path)):
+            return True
+        return cost.of_value(value) <= _MAX_STEPS
 
     def can_explain(self, value: Json) -> bool:
         """Whether all that is wrong with a value can be listed soon."""
-        of_path = self._cost.of_path
+        of_path = self._cost.of_path if self._cost else 1
         if of_path <= _MAX_EXPLAINED and not _is_larger(value, _MAX_EXPLAINED // of_path):
             return True
-        return self._cost.of_value(value) <= _MAX_EXPLAINED
+        return self._cost is not None and self._cost.of_value(value) <= _MAX_EXPLAINED
 
     def fits(self, part: Json, value: Json) -> bool:
         """Whether `value` satisfies `part`, which is a schema somewhere inside the root: that very object."""
@@ -122,7 +131,7 @@ def compiled(schema: Schema) -> Compiled | None:
 
 def flaw_in(schema: Schema) -> str | None:
     """Why a schema cannot be compiled, as `properties.a.type: …`; None for one that can."""
-    if compiled(schema) is not None:
+    if validator(schema) is not None:
         return None
     try:
         jsonschema_rs.validator_for(orjson.loads(orjson.dumps(schema)), offline=True)
@@ -134,9 +143,9 @@ def flaw_in(schema: Schema) -> str | None:
 
 
 def validator(schema: Schema) -> Validator | None:
-    """What checks values against `schema` as a whole; None for one that cannot be compiled."""
+    """What checks values against `schema` as a whole; None for one that cannot be compiled with all its patterns."""
     known = compiled(schema)
-    return known.whole if known else None
+    return known.whole if known and known.has_patterns else None
 
 
 _cache: BoundedCache[str, Compiled | None] = BoundedCache(_KEPT)
@@ -151,13 +160,15 @@ def _compile(text: str) -> Compiled | None:
 
 def _compile_anew(text: str) -> Compiled | None:
     sent = orjson.loads(text)
-    for schema in (sent, _without_nulls(sent)):
-        for options in _PATTERNS:
+    corrected = _without_nulls(sent)
+    for schema, has_patterns in ((sent, True), (corrected, True), (without_patterns(corrected), False)):
+        for options in pattern_options(schema):
             try:
                 whole = jsonschema_rs.validator_for(schema, offline=True, pattern_options=options)
             except ValueError:
                 continue
-            return Compiled(schema, whole, options)
+            cost = SchemaCost(schema) if may_multiply(text) else None
+            return Compiled(schema, whole, options, cost, has_patterns=has_patterns)
     return None
 
 
@@ -194,16 +205,25 @@ def _places_in(root: Json) -> dict[int, str]:
 
 
 def uncheckable(tools: Iterable[ToolSpec]) -> tuple[str, ...]:
-    """The names of the tools whose schema cannot be compiled: any object is taken for their arguments. Of very many
-    tools only the first are looked at.
+    """The names of the tools whose schema cannot be compiled: any object is accepted as their arguments, or one that
+    satisfies the schema but for its patterns. Of very many tools only the first are looked at.
     """
     return tuple(tool.name for tool in islice(tools, _MAX_UNCHECKED) if validator(tool.parameters) is None)
 
 
+def check_arguments(schema: Schema, args: JsonObject) -> tuple[bool, str]:
+    """Whether nothing wrong was found in `args`, and why they were not or not fully checked; `""` if they were."""
+    known = compiled(schema)
+    if known is None:
+        return True, "not checked, the schema cannot be used"
+    if not known.can_check(args):
+        return True, "not checked, the alternatives in the schema multiply"
+    return _is_valid(known.whole, args), "" if known.has_patterns else "patterns not checked"
+
+
 def satisfies(schema: Schema, args: JsonObject) -> bool:
     """Whether nothing is wrong with `args`, or their check would take too long: see `can_check`."""
-    known = compiled(schema)
-    return known is None or not known.can_check(args) or _is_valid(known.whole, args)
+    return check_arguments(schema, args)[0]
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -267,10 +287,11 @@ def _first_error(known: Compiled, args: JsonObject) -> Iterable[jsonschema_rs.Va
 
 def _is_larger(value: Json, limit: int) -> bool:
     """Whether a value has more parts than that."""
-    pending, parts = [value], 0
-    while pending and parts <= limit:
-        part = pending.pop()
+    pending, parts = [value], 1
+    for part in pending:  # which grows
         inner = part.values() if is_object(part) else part if is_list(part) else ()
-        parts += 1 + len(inner)
-        pending += islice((one for one in inner if is_object(one) or is_list(one)), limit)
-    return parts > limit
+        parts += len(inner)
+        if parts > limit:
+            return True
+        pending += [one for one in inner if one.__class__ is dict or one.__class__ is list]
+    return False

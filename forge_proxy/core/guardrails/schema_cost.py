@@ -13,13 +13,29 @@ from forge_proxy.core.jsontypes import Json, is_list, is_object
 
 ENDLESS = 10**9
 """More steps than anybody waits for."""
-_MAX_VISITS = 20_000
-"""Pairs of a schema and a value that are counted: some 20 ms of work."""
+_MAX_WORK = 100_000
+"""What may be spent on counting: some 20 ms."""
+_PAIR = 5
+"""What a pair of a schema and a value takes that was not counted yet; 1 for one that was."""
 _DEPTH = 40
 _IN_PLACE = ("not", "if", "then", "else")
 _IN_PLACE_LISTS = ("anyOf", "oneOf", "allOf")
 _OF_ANY_MEMBER = ("additionalProperties", "unevaluatedProperties", "propertyNames")
 _OF_ANY_ITEM = ("additionalItems", "unevaluatedItems", "contains")
+
+
+_MULTIPLY = (
+    *_IN_PLACE, *_IN_PLACE_LISTS, "dependentSchemas", "dependencies", "patternProperties",
+    "$ref", "$dynamicRef", "$recursiveRef",
+)  # fmt: skip
+
+
+def may_multiply(text: str) -> bool:
+    """Whether one part of a value may be checked against more than one schema, given the JSON text of the schema.
+
+    Without such a keyword a check takes no more steps than value and schema have parts.
+    """
+    return any(f'"{key}":' in text for key in _MULTIPLY)
 
 
 class _TooMany(Exception):
@@ -86,15 +102,15 @@ class SchemaCost:
         return found
 
 
-class _Visits:
-    """Counts what is counted, up to a limit."""
+class _Work:
+    """Counts the work of counting, up to a limit."""
 
     def __init__(self) -> None:
-        self._left = _MAX_VISITS
+        self._left = _MAX_WORK
 
-    def take(self) -> None:
-        """One more. Raises `_TooMany`."""
-        self._left -= 1
+    def add(self, amount: int) -> None:
+        """So much more. Raises `_TooMany`."""
+        self._left -= amount
         if self._left < 0:
             raise _TooMany
 
@@ -104,7 +120,7 @@ class _PathCount:
 
     def __init__(self, cost: SchemaCost) -> None:
         self._cost = cost
-        self._visits = _Visits()
+        self._work = _Work()
         self._known: dict[tuple[int, int], int] = {}
 
     def of(self, schema: Json, depth: int) -> int:
@@ -113,8 +129,9 @@ class _PathCount:
             return 1
         key = (id(schema), depth)
         if key in self._known:
+            self._work.add(1)
             return self._known[key]
-        self._visits.take()
+        self._work.add(_PAIR)
         self._known[key] = 1  # for where it is met inside itself
         steps = 1 + sum(self.of(inner, depth) for inner in self._cost.in_place(schema))
         for group in _parts(schema):
@@ -128,7 +145,7 @@ class _Count:
 
     def __init__(self, cost: SchemaCost) -> None:
         self._cost = cost
-        self._visits = _Visits()
+        self._work = _Work()
         self._known: dict[tuple[int, int], int] = {}
 
     def of(self, schema: Json, value: Json) -> int:
@@ -137,8 +154,9 @@ class _Count:
             return 1
         key = (id(schema), id(value))
         if key in self._known:
+            self._work.add(1)
             return self._known[key]
-        self._visits.take()
+        self._work.add(_PAIR)
         self._known[key] = 1
         steps = 1 + sum(self.of(inner, value) for inner in self._cost.in_place(schema))
         if is_object(value):
@@ -170,9 +188,11 @@ class _Count:
 
 def _parts(schema: dict[str, Json]) -> Iterator[list[Json]]:
     """The schemas of the parts of a value, those together of which one part meets one."""
-    for key in ("properties", "patternProperties"):
-        if is_object(members := schema.get(key)):
-            yield [*members.values()]
+    if is_object(members := schema.get("properties")):
+        yield [*members.values()]
+    if is_object(patterns := schema.get("patternProperties")):
+        for inner in patterns.values():  # one name may match them all
+            yield [inner]
     for key in ("items", "prefixItems"):
         yield [*several] if is_list(several := schema.get(key)) else [several]
     for key in (*_OF_ANY_MEMBER, *_OF_ANY_ITEM):

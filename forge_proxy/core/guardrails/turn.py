@@ -7,10 +7,10 @@ from enum import StrEnum
 
 from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
 from forge_proxy.core.guardrails.policy import GuardPolicy
-from forge_proxy.core.guardrails.repeats import answered_calls
 from forge_proxy.core.guardrails.respond import respond_tool
-from forge_proxy.core.jsontypes import is_list, is_object
+from forge_proxy.core.jsontypes import JsonObject, is_list, is_object
 from forge_proxy.core.messages import Message, ToolCall
+from forge_proxy.core.names import resolve_name
 from forge_proxy.core.record import record
 
 
@@ -84,8 +84,8 @@ class Turn:
     added: tuple[Message, ...] = ()
     first_text: str | None = None
     """The bare text that was asked again: it is the answer if nothing better comes."""
-    answered: tuple[ToolCall, ...] = ()
-    """The calls in the conversation that have a result, if text may be retried: a retry must not only repeat them."""
+    messages: tuple[JsonObject, ...] = ()
+    """The conversation as the client sent it: a retry of plain text must not only repeat calls that have a result."""
     last_calls: tuple[ToolCall, ...] = ()
     """The latest calls that failed: handed out, marked as exhausted, if after them nothing comes at all."""
 
@@ -93,6 +93,10 @@ class Turn:
         """The tool of that name, ours included."""
         offered = (*self.tools, self.respond) if self.respond else self.tools
         return next((tool for tool in offered if tool.name == name), None)
+
+    def is_respond(self, name: str) -> bool:
+        """Whether a name is that of our own tool, in any spelling that resolves to it: `functions.respond`."""
+        return self.respond is not None and resolve_name(name, self.known_names) == self.respond.name
 
     @property
     def known_names(self) -> tuple[str, ...]:
@@ -163,7 +167,7 @@ def open_turn(
         retries_left=retries,
         text_nudges_left=policy.max_text_nudges if nudge_text else 0,
         cut_retries_left=min(1, retries),
-        answered=answered_calls(request.messages) if nudge_text and retries else (),
+        messages=request.messages,
         opens_thoughts=opens_thoughts,
     )
 

@@ -19,6 +19,7 @@ from forge_proxy.core.guardrails.schema import (
     uncheckable,
     validator,
 )
+from forge_proxy.core.guardrails.schema_patterns import pattern_options
 from forge_proxy.core.jsontypes import Json, JsonObject
 from tests.properties import OBJECTS, VALUES, examples
 
@@ -354,6 +355,49 @@ def test_a_recursive_schema_whose_alternatives_exclude_each_other_is_checked_at_
 
     assert satisfies(expression, {"where": right})
     assert not satisfies(expression, {"where": wrong})
+
+
+def test_a_schema_without_alternatives_is_checked_however_many_parameters_it_has() -> None:
+    names = [f"p{number}" for number in range(25_000)]
+    schema: JsonObject = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
+    right: JsonObject = dict.fromkeys(names, "a")
+
+    assert satisfies(schema, right)
+    assert not satisfies(schema, {**right, "p24999": 1})
+
+
+def test_patterns_of_names_that_multiply_with_the_members_of_a_value_are_not_tried() -> None:
+    patterns: JsonObject = {f"^a{number}b*c": {"type": "string"} for number in range(190)}
+    schema: JsonObject = {"type": "object", "patternProperties": patterns}
+
+    assert not satisfies(schema, {f"a{number}c": 1 for number in range(200)})
+    assert satisfies(schema, {f"a{number}c": 1 for number in range(100_000)})
+
+
+@pytest.mark.parametrize("pattern", [r"(\p{L}{100}){100}", r"(?=a)(\p{L}{100}){100}", r"(a{0,100}){0,100}b{1000000}"])
+def test_a_pattern_that_is_too_large_when_it_is_compiled_is_left_out_of_the_check(pattern: str) -> None:
+    parameter: JsonObject = {"type": "string", "pattern": pattern, "minLength": 2}
+    named: JsonObject = {"pattern": {"type": "integer"}, "a": parameter}
+    schema: JsonObject = {"type": "object", "properties": named, "additionalProperties": False}
+
+    assert satisfies(schema, {"a": "ab", "pattern": 1})
+    assert [satisfies(schema, wrong) for wrong in ({"a": "a"}, {"a": 7}, {"pattern": "a"}, {"b": 1})] == [False] * 4
+
+
+def test_members_that_patterns_describe_are_not_forbidden_if_the_patterns_are_left_out() -> None:
+    patterns: JsonObject = {r"^x(\p{L}{100}){100}": {"type": "string"}}
+    schema: JsonObject = {"type": "object", "patternProperties": patterns, "additionalProperties": False}
+
+    assert satisfies(schema, {"x": "a"})
+
+
+def test_of_very_many_patterns_none_is_compiled() -> None:
+    members: JsonObject = {f"p{number}": {"type": "string", "pattern": f"^a{number}$"} for number in range(1_000)}
+    schema: JsonObject = {"type": "object", "properties": members}
+
+    assert pattern_options(schema) == ()
+    assert satisfies(schema, {"p1": "b"})
+    assert not satisfies(schema, {"p1": 1})
 
 
 def test_of_very_much_that_is_wrong_the_first_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
