@@ -20,6 +20,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import TypedDict
 
 from forge_proxy.core.chat import ToolSpec
+from forge_proxy.core.validation import describe_fault
 from forge_proxy.core.workflow.errors import InvalidWorkflow
 
 _WHY_NOT = {
@@ -166,7 +167,9 @@ def _converting(function: Callable[..., Any], adapter: TypeAdapter[dict[str, Any
         try:
             return adapter.validate_python(arguments)
         except ValidationError as error:
-            wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False)]
+            wrong = [
+                f"{'.'.join(map(str, one['loc']))}: {describe_fault(one)}" for one in error.errors(include_url=False)
+            ]
             raise ValueError("; ".join(wrong)) from error
 
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004

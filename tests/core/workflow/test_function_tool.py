@@ -188,7 +188,7 @@ def test_what_no_schema_says_is_told_in_plain_words() -> None:
     tool = ToolDef.from_function(look)
     assert tool.callable is not None
 
-    with pytest.raises(ValueError, match=r"^day: Input should be a valid date[^\n]*$"):
+    with pytest.raises(ValueError, match=r"^day: expected a valid date[^\n]*$"):
         tool.callable(day="tomorrow")
 
 
