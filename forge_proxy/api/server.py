@@ -27,7 +27,7 @@ class CannotListen(ForgeError):
 
 
 class PortTaken(CannotListen):
-    """Another program listens there. `owner` describes it if it is a forge-proxy, `stop` is the command that stops it."""
+    """Another program listens there: `owner`, if it is a forge-proxy, which the command `stop` stops, if it may."""
 
     def __init__(self, host: str, port: int, owner: str = "", stop: str = "") -> None:
         by = f" by {owner}" if owner else ""
