@@ -15,6 +15,8 @@ from forge_proxy.core.errors import ForgeError
 
 DEFAULT_URL = "http://127.0.0.1:8081"
 _SYSTEM_ERROR = re.compile(r"\[Errno -?\d+\] (.+)")
+_NO_TLS = ("WRONG_VERSION_NUMBER", "record layer failure")
+"""What OpenSSL says of a server that answers in plain text."""
 _CONNECT_SECONDS = 10.0
 _SECONDS = 600.0
 """Switching a budget may load a model anew, which takes minutes."""
@@ -163,6 +165,10 @@ def _json_of(text: str) -> Any:
 def _describe(exc: Exception) -> str:
     """Why a request got no answer, without the number of the system's error."""
     said = str(exc) or type(exc).__name__
+    if any(sign in said for sign in _NO_TLS):
+        return "the server there does not speak https"
+    if "missing an 'http://'" in said:
+        return "expected a URL such as http://127.0.0.1:8081"
     return said[:1].lower() + said[1:] if not (found := _SYSTEM_ERROR.fullmatch(said)) else found[1].lower()
 
 

@@ -19,6 +19,10 @@ _EXPECTED: Mapping[str, str] = {
     "greater_than_equal": "expected at least {ge}",
     "less_than": "expected less than {lt}",
     "less_than_equal": "expected at most {le}",
+    "string_too_short": "expected a length of at least {min_length}",
+    "string_too_long": "expected a length of at most {max_length}",
+    "too_short": "expected at least {min_length} items",
+    "too_long": "expected at most {max_length} items",
 }
 """By pydantic's type of the fault, or by its first word for the faults of a type (`int_parsing`, `int_from_float`)."""
 _OF_TYPES = ("_type", "_parsing", "_parsing_size", "_from_float", "_unicode", "_attributes_type")

@@ -27,7 +27,7 @@ class _Values(BaseModel):
     share: float = Field(default=0.5, gt=0, lt=1)
     host: str = Field(default="h", min_length=1)
     level: Literal["debug", "info"] = "info"
-    flags: list[str] = Field(default_factory=list)
+    flags: list[str] = Field(default_factory=list, max_length=2)
     names: dict[str, str] = Field(default_factory=dict)
     inner: _Inner = Field(default_factory=_Inner)
     is_on: bool = False
@@ -45,6 +45,8 @@ class _Values(BaseModel):
         ({"share": 0}, "expected more than 0.0"),
         ({"share": 1}, "expected less than 1.0"),
         ({"host": 5}, "expected a string"),
+        ({"host": ""}, "expected a length of at least 1"),
+        ({"flags": ["a", "b", "c"]}, "expected at most 2 items"),
         ({"level": "loud"}, "expected 'debug' or 'info'"),
         ({"flags": "--mlock"}, "expected a list"),
         ({"names": []}, "expected an object"),
