@@ -162,7 +162,7 @@ def _methods_of(request: Request) -> set[str]:
 
 
 async def _own_error(request: Request, exc: Exception) -> Response:
-    """A fault of ours. The server logs it with its traceback; the client learns no more than that."""
+    """Answer a fault of the daemon. The server logs it with its traceback; the client gets no details."""
     if isinstance(exc, MemoryError):
         return await _forge_error(request, OutOfMemory("the request"))
     body = encode_error("an error inside forge-proxy; its log has the details", "server_error", "internal_error")

@@ -1,6 +1,6 @@
 """One account of the bytes that request bodies, buffered responses and slow readers hold together.
 
-Whoever is about to hold many bytes reserves them first, and waits while there is no room. It counts what it is told:
+Code that is about to hold many bytes reserves them first, and waits if there is no room. It counts what is reported:
 nothing is measured here.
 """
 
@@ -65,7 +65,7 @@ class MemoryBudget:
         self._large: deque[tuple[asyncio.Future[None], int]] = deque()
 
     def take(self, size: int) -> bool:
-        """Reserve so many bytes if there is room now and nobody of their class waits."""
+        """Reserve so many bytes if there is room now and no other of their class waits."""
         queue, room = self._class_of(size)
         if queue or self.used + size > room:
             return False
@@ -134,7 +134,7 @@ class MemoryBudget:
 
 
 class ResponseMemory:
-    """What one attempt has reserved for its buffered response. It ends with the block, in whatever way."""
+    """What one attempt has reserved for its buffered response. It ends with the block."""
 
     def __init__(self, memory: MemoryBudget | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._memory = memory
