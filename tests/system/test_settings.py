@@ -327,7 +327,7 @@ def test_the_whole_endpoint_is_taken_for_the_base_url() -> None:
         ("backend: {llama_server: yes}", "backend.llama_server: expected a section with settings in it"),
         ("server: {port: 0, port: 1}", "line 1, column 19: port is set twice"),
         ("server: {api_keys: ['${KEY}']}", "server.api_keys.0: ${KEY} is not expanded here; write ${env.KEY}"),
-        ("server: {api_keys: ['${env.NO_KEY}']}", "server.api_keys.0: the environment variable NO_KEY is not set"),
+        ("server: {api_keys: ['${env.NO_KEY}']}", "server.api_keys.0: ${env.NO_KEY}: the environment variable NO_KEY"),
     ],
 )
 def test_what_serve_refuses_config_check_refuses_in_the_same_words(tmp_path: Path, yaml: str, said: str) -> None:
