@@ -49,6 +49,8 @@ _TOLD_TO_PAGES = (
 """What a page of an allowed origin can read of an answer's headers, beside those that any page can."""
 
 _SHOWN_PATH = 200
+_OTHER_APIS = ("/v1/messages", "/v1/responses", "/v1/completions", "/v1/embeddings", "/api/chat", "/api/generate")
+"""Routes of other APIs, and of OpenAI's, that clients look for and that the daemon does not serve."""
 _NEAR = 0.75
 """How alike two paths are, of 1, for one to be a mistyped form of the other."""
 
@@ -135,15 +137,19 @@ async def _http_error(request: Request, exc: Exception) -> Response:
     if status == 404:
         message += _nearest_route(request, path)
     kept: Mapping[str, str] = exc.headers if isinstance(exc, HTTPException) and exc.headers else {}
-    headers = {**kept, "x-request-id": request_id_of(request)}
+    headers = {**{name.lower(): value for name, value in kept.items()}, "x-request-id": request_id_of(request)}
     if status == 405:  # by the framework's word for it, only the first route of a path counts
-        headers["allow"] = ", ".join(sorted(_methods_of(request)))
+        methods = sorted(_methods_of(request))
+        headers["allow"] = ", ".join(methods)
+        message += f"; use {' or '.join(methods)}" if methods else ""
     return JSONResponse(encode_error(message, "invalid_request_error", None), status, headers)
 
 
 def _nearest_route(request: Request, path: str) -> str:
     """The end of a sentence: the route that was meant, by its spelling."""
     routes: list[Route] = [route for route in request.app.routes if isinstance(route, Route)]
+    if path.rstrip("/").endswith(_OTHER_APIS):
+        return "; the daemon does not serve this API, use /v1/chat/completions"
     near = get_close_matches(path, dict.fromkeys(route.path for route in routes), n=1, cutoff=_NEAR)
     return f"; did you mean {near[0]}?" if near else "; GET / lists the routes"
 
@@ -156,7 +162,7 @@ def _methods_of(request: Request) -> set[str]:
 
 
 async def _own_error(request: Request, exc: Exception) -> Response:
-    """A fault of ours. The server logs it with its traceback; the client learns no more than that."""
+    """Answer a fault of the daemon. The server logs it with its traceback; the client gets no details."""
     if isinstance(exc, MemoryError):
         return await _forge_error(request, OutOfMemory("the request"))
     body = encode_error("an error inside forge-proxy; its log has the details", "server_error", "internal_error")

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import is_list, is_object
+from forge_proxy.core.validation import describe_fault
 
 _ELSEWHERE = ("query", "path", "header")
 Steps: TypeAlias = tuple[str, ...]
@@ -36,7 +37,7 @@ def _why(fault: Mapping[str, Any]) -> str:
         case "bool_parsing" | "bool_type":
             return "expected true or false (on or off)"
         case _:
-            return str(fault["msg"]).removeprefix("Value error, ")
+            return describe_fault(fault)
 
 
 def _steps(fault: Mapping[str, Any], said: object) -> Steps:

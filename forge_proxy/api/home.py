@@ -16,11 +16,11 @@ from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.engine.ports import Backend
 
 _LINKS = {
-    "/v1/chat/completions": "chat completions; the base URL for clients ends with /v1",
-    "/v1/models": "the models",
-    "/docs": "the API, described for people",
-    "/openapi.json": "the API, described for tools",
-    "/health": "whether the model server answers",
+    "/v1/chat/completions": "chat completions; clients need the base URL, which ends with /v1",
+    "/v1/models": "the models and their context windows",
+    "/docs": "the API documentation",
+    "/openapi.json": "the API as an OpenAPI document",
+    "/health": "the health of the model server",
     "/admin/v1/status": "the state in detail; may need an admin key",
 }
 _POSTED = ("/v1/chat/completions",)

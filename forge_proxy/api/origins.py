@@ -59,7 +59,7 @@ class OwnNames:
 
 
 class CheckOrigin:
-    """Pure ASGI middleware: a 403 for a Host that is not ours, and for a page of a foreign origin; a 400 where
+    """Pure ASGI middleware: a 403 for an unknown Host, and for a page of a foreign origin; a 400 where
     headers do not say clearly which these are.
     """
 

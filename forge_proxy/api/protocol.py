@@ -48,7 +48,7 @@ class HttpConnection(HttpToolsProtocol):
     _unparsed = 0
     """Bytes that came since the parser last reported a part of that head."""
     _reads = Waiting.FIRST_BYTE
-    """What of a request is read next, whatever is being answered."""
+    """Which part of a request is read next."""
     _since = 0.0
     """When the head began that is being read, or when something was last read."""
     _refused = False
@@ -127,7 +127,7 @@ class HttpConnection(HttpToolsProtocol):
         self._count(len(name) + len(value))
         if len(self.headers) == _MAX_HEADERS:
             raise TooManyHeaders(_MAX_HEADERS)
-        if self._reads is Waiting.HEAD:  # nobody reads trailers, and the request has been handed out
+        if self._reads is Waiting.HEAD:  # trailers are not read, and the request has been passed on
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -207,7 +207,7 @@ class HttpConnection(HttpToolsProtocol):
         self.supervisor.log.warn(type(error).__name__, "refused", error=str(error))
         answers_another = self._is_answering() and self._reads is not Waiting.BODY
         if answers_another or (self._reads is Waiting.BODY and self.cycle.response_started):
-            self.transport.close()  # our words would be taken for a part of another answer, or for that answer
+            self.transport.close()  # the error would be read as a part of another response
             return
         rendered = render(error)
         body = orjson.dumps(rendered.body)

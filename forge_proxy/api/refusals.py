@@ -39,7 +39,7 @@ class ForeignHost(Refused):
     """The request was made to a name that is none of the daemon's: so do web pages that rebind their own name."""
 
     def __init__(self, host: str) -> None:
-        super().__init__(f"Host {host!r} is no name of this daemon; if it is one, add it to server.allowed_hosts")
+        super().__init__(f"Host {host!r} is not a name of this daemon; to allow it, add it to server.allowed_hosts")
 
 
 class ForeignOrigin(Refused):
@@ -47,7 +47,7 @@ class ForeignOrigin(Refused):
 
     def __init__(self, origin: str) -> None:
         super().__init__(
-            f"web pages of the origin {origin!r} may not use this daemon; if they shall, add it to "
+            f"web pages of the origin {origin!r} may not use this daemon; to allow them, add it to "
             "server.allowed_origins"
         )
 

@@ -28,14 +28,12 @@ class CannotListen(ForgeError):
 
 
 class PortTaken(CannotListen):
-    """Another program listens there. `owner` describes it if it is a forge-proxy."""
+    """Another program listens there: `owner`, if it is a forge-proxy, which the command `stop` stops, if it may."""
 
-    def __init__(self, host: str, port: int, owner: str = "") -> None:
-        used = f"port {port} on {host} is already in use"
-        if owner:
-            super().__init__(f"{used} by {owner}; stop it with `forge-proxy stop` or choose another with --port")
-        else:
-            super().__init__(f"{used}; stop the program that listens there or choose another with --port")
+    def __init__(self, host: str, port: int, owner: str = "", stop: str = "") -> None:
+        by = f" by {owner}" if owner else ""
+        remedy = f"stop it with `{stop}`" if stop else f"stop {'it' if owner else 'the program that listens there'}"
+        super().__init__(f"port {port} on {host} is already in use{by}; {remedy} or choose another with --port")
 
 
 class HttpServer(uvicorn.Server):
@@ -109,7 +107,7 @@ def resolve_address(config: ServerConfig) -> tuple[socket.AddressFamily, socket.
     family, kind, _, _, place = min(found, key=lambda one: one[0] != socket.AF_INET)
     if not (keys or config.allow_public_without_keys or is_loopback(str(place[0]))):
         raise ServerConfigError(
-            f"server.host {host} is reached by other machines, and callers need no key: set server.api_keys "
+            f"server.host {host} is reached by other machines, and clients need no key: set server.api_keys "
             "(FORGE_PROXY_SERVER__API_KEYS) or server.api_keys_file, or server.allow_public_without_keys: true "
             "(FORGE_PROXY_SERVER__ALLOW_PUBLIC_WITHOUT_KEYS=true) if something else keeps strangers out"
         )

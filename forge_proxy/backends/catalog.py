@@ -51,11 +51,11 @@ class ModelEntry(BaseModel):
     @model_validator(mode="after")
     def _is_one_thing(self) -> ModelEntry:
         if (self.gguf is None) == (self.ollama is None):
-            raise ValueError("say where the model is: gguf (a file) or ollama (a name), one of them")
+            raise ValueError("expected either gguf (a model file) or ollama (the name of a model)")
         if self.ollama is not None:
             wrong = [name for name in _OF_LLAMA_CPP if getattr(self, name) is not None] + ["extra"] * bool(self.extra)
             if wrong:
-                raise ValueError(f"{wrong[0]} is for a gguf: an Ollama sees to that itself")
+                raise ValueError(f"{wrong[0]} is only for a gguf: Ollama decides it itself")
         return self
 
 
@@ -63,12 +63,12 @@ def _check_names(models: dict[str, ModelEntry]) -> dict[str, ModelEntry]:
     if "" in models:
         raise ValueError("a model needs a name")
     if len({entry.ollama is None for entry in models.values()}) > 1:
-        raise ValueError("either all models are files (gguf) or all are an Ollama's: one backend serves them")
+        raise ValueError("either all models have a gguf or all have an ollama: one backend serves them")
     taken = dict.fromkeys(models, "a model's name")
     for name, entry in models.items():
         for alias in entry.aliases:
             if alias in taken:
-                raise ValueError(f"the alias {alias!r} of {name} is {taken[alias]} already")
+                raise ValueError(f"the alias {alias!r} of {name} is already {taken[alias]}")
             taken[alias] = f"an alias of {name}"
     return models
 
@@ -84,7 +84,7 @@ def catalog_of(models: Mapping[str, ModelEntry], default: str | None) -> Catalog
     named = Catalog(tuple(models), aliases)
     known = None if default is None else named.known(default)
     if default is not None and known is None:
-        raise BackendChoiceError(f"backend.model {default!r} is none of the models: {', '.join(models)}")
+        raise BackendChoiceError(f"backend.model {default!r} is not a configured model; available: {', '.join(models)}")
     return Catalog(named.names, aliases, known)
 
 

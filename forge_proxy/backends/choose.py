@@ -134,23 +134,23 @@ def refuse_contradictions(config: BackendConfig, models: Mapping[str, ModelEntry
     if config.api_key is not None and config.url is not None and "@" in urlsplit(config.url).netloc:
         raise BackendChoiceError("backend.url holds a user name, and backend.api_key is set: only one can be sent")
     if kind == "embedded" and config.url is not None:
-        raise BackendChoiceError("backend.url names a running server; leave it out for the embedded backend")
+        raise BackendChoiceError("backend.url names a running server; remove it to use the embedded backend")
     if config.gguf is not None and kind not in (None, *_OURS):
         raise BackendChoiceError(f"backend.gguf is for a server that forge-proxy starts; {kind} has its own models")
     if not is_file_named and kind == "llamafile":
-        raise BackendChoiceError("a llamafile needs --gguf, the model that it shall serve")
+        raise BackendChoiceError("the llamafile backend needs --gguf: the model file to serve")
     if config.llama_server.binary is not None and (not is_file_named or kind == "embedded"):
         raise BackendChoiceError(
-            "backend.llama_server.binary is the program for a model file: it needs --gguf, and no other kind"
+            "--llama-server (backend.llama_server.binary) needs --gguf: the program is started for a model file only"
         )
     if kind == "openai" and config.url is None:
-        raise BackendChoiceError("the openai backend needs --backend-url: it may be any server")
+        raise BackendChoiceError("the openai backend needs --backend-url, such as http://127.0.0.1:8000")
     if kind == "anthropic" and config.api_key is None:
         raise BackendChoiceError("the anthropic backend needs backend.api_key (FORGE_PROXY_BACKEND__API_KEY)")
     if kind == "anthropic" and config.tools == "prompt":
         raise BackendChoiceError("backend.tools: prompt is for models without tools of their own; leave it out")
     if config.gguf is not None and (fault := model_fault(config.gguf)):
-        raise BackendChoiceError(fault)
+        raise BackendChoiceError(f"backend.gguf: {fault}")
 
 
 def refuse_missing_program(config: BackendConfig, models: Mapping[str, ModelEntry] = _NO_MODELS) -> None:

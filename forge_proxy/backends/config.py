@@ -52,7 +52,8 @@ _INSTEAD: dict[str, Kind] = {
 def hint_kind(name: str) -> str:
     """What to write for a server that is no kind of its own; empty if it is not known."""
     instead = _INSTEAD.get(name.lower())
-    return f"{name} is not a kind of backend; use {instead}" if instead else ""
+    at_url = " with --backend-url" if instead == "openai" else ""
+    return f"{name} is not a kind of backend; use {instead}{at_url}" if instead else ""
 
 
 def _check_kind(kind: object) -> object:

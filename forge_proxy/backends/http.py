@@ -97,7 +97,7 @@ def _new_socket(address: tuple[Any, ...]) -> socket.socket:
 def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
     # A compressed stream would arrive in blocks rather than as it is written.
     headers = {"Accept-Encoding": "identity"}
-    # A cookie of one request would come back with all later ones, whoever sends them.
+    # A cookie of one request would be sent with all later ones, of other clients too.
     # aiohttp would unpack as soon as something comes, while others wait.
     return aiohttp.ClientSession(
         connector=connector,

@@ -84,7 +84,7 @@ def _try_address(settings: Settings) -> tuple[str, bool]:
     except ForgeError as error:
         return str(error), False
     wanted = f"one of {keys} keys" if keys > 1 else "a key" if keys else "no key"
-    return f"{address(server.host, server.port)}, free; callers need {wanted}", True
+    return f"{address(server.host, server.port)}, free; clients need {wanted}", True
 
 
 def _on_card(card: CapabilityCard) -> list[tuple[str, str]]:

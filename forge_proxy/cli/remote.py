@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from typing import Any
 from forge_proxy.core.errors import ForgeError
 
 DEFAULT_URL = "http://127.0.0.1:8081"
+_SYSTEM_ERROR = re.compile(r"\[Errno -?\d+\] (.+)")
+_NO_TLS = ("WRONG_VERSION_NUMBER", "record layer failure")
+"""What OpenSSL says of a server that answers in plain text."""
 _CONNECT_SECONDS = 10.0
 _SECONDS = 600.0
 """Switching a budget may load a model anew, which takes minutes."""
@@ -134,8 +138,8 @@ class Remote:
 
     def _no_daemon(self, exc: Exception) -> NoDaemon:
         return NoDaemon(
-            f"no daemon answers at {self.root} ({str(exc) or type(exc).__name__}); start one with 'forge-proxy "
-            "serve', or say where it is with --url or FORGE_PROXY_URL"
+            f"no daemon answers at {self.root} ({_describe(exc)}); start one with `forge-proxy serve`, or give its "
+            "address with --url or FORGE_PROXY_URL"
         )
 
 
@@ -156,6 +160,16 @@ def _json_of(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return None
+
+
+def _describe(exc: Exception) -> str:
+    """Why a request got no answer, without the number of the system's error."""
+    said = str(exc) or type(exc).__name__
+    if any(sign in said for sign in _NO_TLS):
+        return "the server there does not speak https"
+    if "missing an 'http://'" in said:
+        return "expected a URL such as http://127.0.0.1:8081"
+    return said[:1].lower() + said[1:] if not (found := _SYSTEM_ERROR.fullmatch(said)) else found[1].lower()
 
 
 def _words(said: Any, status: int) -> str:

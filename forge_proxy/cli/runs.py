@@ -169,6 +169,8 @@ def _list(asked: Asked, limit: int, status: str | None) -> None:
     if asked.as_json:
         show(said, as_json=True)
         return
+    if not said["data"]:
+        print(f"no runs with status {status}" if status else "no runs", file=sys.stderr)
     rows = [
         (run["id"], f"{run['status']:<16}{describe_time(run['created_at'])}  {run['workflow']}") for run in said["data"]
     ]

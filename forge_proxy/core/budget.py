@@ -55,9 +55,9 @@ class BudgetPolicy(BaseModel):
     @model_validator(mode="after")
     def _go_together(self) -> BudgetPolicy:
         if self.mode is BudgetMode.MANUAL and self.tokens is None:
-            raise ValueError("mode manual needs tokens: say how many")
+            raise ValueError("mode manual needs tokens: the size of the budget")
         if self.mode is not BudgetMode.MANUAL and self.tokens is not None:
-            raise ValueError(f"tokens go with mode manual; {self.mode.value} finds its own")
+            raise ValueError(f"tokens is only for mode manual; mode {self.mode.value} determines the number itself")
         return self
 
 

@@ -34,7 +34,7 @@ class ToolSpec:
         if not is_object(schema):
             raise InvalidRequest(f"{name}.parameters", f"expected a JSON Schema as a dict, got {type(schema).__name__}")
         if schema.get("type", "object") != "object":
-            raise InvalidRequest(f"{name}.parameters.type", "arguments are an object: say object, or leave it out")
+            raise InvalidRequest(f"{name}.parameters.type", "expected 'object': arguments are always an object")
         return cls(name, schema, description)
 
 

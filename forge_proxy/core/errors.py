@@ -57,7 +57,7 @@ class UnknownModel(ForgeError):
     """The caller named a model that is not served. `known` are the names that are."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"no model {name!r} here; there is: {', '.join(known) or 'none'}")
+        super().__init__(f"no model {name!r}; available: {', '.join(known) or 'none'}")
         self.name = name
         self.known = tuple(known)
 

@@ -46,7 +46,7 @@ class UnsupportedModelError(ForgeError):
 
     def __init__(self, model: str, families: Sequence[str]) -> None:
         super().__init__(
-            f"sampling.defaults is on, and nothing is known of the model {model!r}; there is: {', '.join(families)}. "
+            f"sampling.defaults is on, and nothing is known of the model {model!r}; available: {', '.join(families)}. "
             "Switch sampling.defaults off and send temperature and the like with each request"
         )
         self.model = model

@@ -92,7 +92,7 @@ def settings_of(options: Mapping[str, Any], under: Settings | None, known: type[
     values: dict[str, Any] = under.model_dump(by_alias=True, exclude_unset=True) if under else {}
     for name, value in options.items():
         if name not in known.__annotations__:
-            raise TypeError(f"no argument {name!r} here; there is: {', '.join(known.__annotations__)}")
+            raise TypeError(f"no argument {name!r}; available: {', '.join(known.__annotations__)}")
         if value is not None:
             for place in _PLACES[name]:
                 _put(values, place.split("."), _AS_SETTING.get(name, lambda same: same)(value))

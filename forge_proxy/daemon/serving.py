@@ -19,7 +19,7 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.connections import raise_descriptor_limit
 from forge_proxy.api.server import PortTaken, listen
 from forge_proxy.backends.cards import state_folder
-from forge_proxy.daemon.port_owner import find_daemon
+from forge_proxy.daemon.port_owner import find_daemon, stop_command
 from forge_proxy.daemon.whole import build
 from forge_proxy.reload import Reloads
 from forge_proxy.settings import Settings
@@ -118,5 +118,6 @@ def open_listener(server: ServerConfig, state: Path) -> socket.socket:
     try:
         return listen(server)
     except PortTaken as error:
-        found = find_daemon(server.host, server.port, running_daemons(state))
-        raise PortTaken(server.host, server.port, found) from error
+        running = running_daemons(state)
+        found = find_daemon(server.host, server.port, running)
+        raise PortTaken(server.host, server.port, found, stop_command(server.port, running)) from error

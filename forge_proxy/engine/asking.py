@@ -47,7 +47,7 @@ class Means:
 class Losses:
     """Counts the responses to one request that were lost before anything of them was sent to the client.
 
-    Those are retried at once, whatever backend it is: SDKs do not retry a stream that breaks off, and clients cannot
+    Those are retried at once, for every backend: SDKs do not retry a stream that breaks off, and clients cannot
     tell an error inside it from one that the request caused. A server that is gone ends this with `BackendUnreachable`.
     Silence (`BackendTimeout`) is not retried: it took the longest time that the settings allow, and the next response
     of a server that hangs would take it again. A status of 400 or more came before the stream, with its `Retry-After`:

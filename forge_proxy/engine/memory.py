@@ -1,6 +1,6 @@
 """One account of the bytes that request bodies, buffered responses and slow readers hold together.
 
-Whoever is about to hold many bytes reserves them first, and waits while there is no room. It counts what it is told:
+Code that is about to hold many bytes reserves them first, and waits if there is no room. It counts what is reported:
 nothing is measured here.
 """
 
@@ -80,7 +80,7 @@ class MemoryBudget:
         self._large = _Class(int(limit * _LARGE_SHARE))
 
     def take(self, size: int) -> bool:
-        """Reserve so many bytes if there is room now and nobody of their class waits."""
+        """Reserve so many bytes if there is room now and no other of their class waits."""
         one = self._class_of(size)
         if one.growing or one.new or self.used + size > one.room:
             return False

@@ -17,7 +17,7 @@ _LONG = 200_000
 _WORK = 50_000
 """Microseconds of estimated work that are done here. The estimate is at least twice what it takes."""
 _MOST_WORK = 100_000
-"""The same where nobody else can do it: beyond it the text is delivered as it is."""
+"""The same if no process can do it: longer texts are delivered as they are."""
 _SHORT = 5_000
 """Microseconds of estimated work that need not wait for a turn."""
 

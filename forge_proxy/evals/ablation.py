@@ -95,7 +95,7 @@ def chosen_presets(names: Iterable[str], surfaces: Sequence[Surface]) -> Sequenc
     found: list[tuple[Surface, Ablation]] = []
     for name in names:
         if name != "all" and name not in PRESETS:
-            raise InvalidRequest("ablation", f"no preset {name!r}; there is: all, {', '.join(PRESETS)}")
+            raise InvalidRequest("ablation", f"no preset {name!r}; available: all, {', '.join(PRESETS)}")
         meant = _ALL if name == "all" else (PRESETS[name],)
         cells: list[tuple[Surface, Ablation]] = [
             (surface, one) for surface in surfaces for one in meant if surface in one.surfaces
@@ -117,5 +117,5 @@ def chosen_surfaces(names: Iterable[str]) -> Sequence[Surface]:
             case "runner" | "proxy":
                 found.append(name)
             case _:
-                raise InvalidRequest("surface", f"no surface {name!r}; there is: {', '.join(SURFACES)}")
+                raise InvalidRequest("surface", f"no surface {name!r}; available: {', '.join(SURFACES)}")
     return found

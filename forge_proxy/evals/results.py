@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.validation import describe_fault
 from forge_proxy.evals.record import RunKey, RunRecord
 
 _BEGINNING = b'{"config":{"model":'
@@ -145,5 +146,5 @@ def _read(file: Path, raw: bytes) -> Iterable[RunRecord]:
             yield RunRecord.model_validate_json(line)
         except ValidationError as exc:
             first = exc.errors()[0]
-            why = ": ".join(part for part in (".".join(map(str, first["loc"])), first["msg"]) if part)
+            why = ": ".join(part for part in (".".join(map(str, first["loc"])), describe_fault(first)) if part)
             raise ResultsError(f"{file}, line {number}: not a run of an eval: {why}") from exc

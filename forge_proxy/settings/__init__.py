@@ -31,6 +31,7 @@ from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import SamplingPolicy
+from forge_proxy.core.validation import describe_fault
 from forge_proxy.settings.errors import SettingsError as SettingsError
 from forge_proxy.settings.file import VARIABLE, SettingsFile, read_file
 from forge_proxy.store.config import StoreConfig
@@ -48,6 +49,7 @@ _SHOWN = re.compile(r"-?\d{1,9}(?:\.\d{1,9})?|[A-Za-z_-]{1,12}")
 """What of these is shown: a number or a short word, but no key that got into the wrong line."""
 
 
+_NO_SECTION = "expected a section with settings in it"
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -79,6 +81,8 @@ class Settings(BaseSettings):
 def load(file: Path | None, said: Mapping[str, Any]) -> Settings:
     """The settings from a YAML file, the environment and the command line (`said`, nested). Raises `SettingsError`."""
     read = read_file(file) if file else SettingsFile(Path(), {})
+    if faults := [f"{file}: {path}: {_NO_SECTION}" for path in _values_for_sections(read.sections)]:
+        raise SettingsError("\n".join(faults))
     _refuse_unknown_variables()
     return _build(said, read)
 
@@ -137,6 +141,22 @@ def _fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Fie
         yield path, field
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from _fields(field.annotation, f"{path}.")
+
+
+def _values_for_sections(written: Mapping[str, Any]) -> Iterator[str]:
+    """The sections for which a file has a plain value, which an option or a variable of that section would replace."""
+    for path, field in _fields(Settings):
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            *outer, name = path.split(".")
+            inside = _inside(written, outer)
+            if isinstance(inside, Mapping) and not isinstance(inside.get(name) or {}, Mapping):  # pyright: ignore[reportUnknownMemberType]
+                yield path
+
+
+def _inside(values: object, at: Sequence[str]) -> object:
+    for key in at:
+        values = values.get(key) if isinstance(values, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return values  # pyright: ignore[reportUnknownVariableType]
 
 
 def _not_json() -> Iterator[str]:
@@ -199,8 +219,8 @@ def _in_words(error: Any, expanded: Mapping[str, str] = _NOTHING) -> str:  # pyd
     if error["type"] == "extra_forbidden":
         return f"{path}: no such setting{_suggestion(path, names())}"
     if error["type"] == "model_type":
-        return f"{path}: expected a section with settings in it"
-    fault = f"{path}: {error['msg'].removeprefix('Value error, ')}"
+        return f"{path}: {_NO_SECTION}"
+    fault = f"{path}: {describe_fault(error)}"
     if error["type"] in ("bool_parsing", "bool_type"):
         fault = f"{path}: expected on or off"
     if path in expanded:

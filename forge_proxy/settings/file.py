@@ -77,13 +77,13 @@ def _read_text(path: Path) -> str:
     except (OSError, ValueError) as exc:
         raise SettingsError(f"{path}: {getattr(exc, 'strerror', None) or 'not a file name'}") from exc
     if len(read) > _MAX_BYTES:
-        raise SettingsError(f"{path}: larger than 1 MB, so it is no settings file")
+        raise SettingsError(f"{path}: larger than 1 MB: not a settings file")
     try:
         text = read.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise SettingsError(f"{path}: not a text file in UTF-8, so it is no settings file") from None
+        raise SettingsError(f"{path}: a binary file, not settings in YAML (UTF-8)") from None
     return text
 
 
@@ -105,6 +105,8 @@ def _describe(error: yaml.YAMLError) -> str:
     if isinstance(error, _SetTwice):
         return str(error.problem)
     problem = str(getattr(error, "problem", None) or "a character that is not allowed")
+    if r"'\t'" in problem:
+        return "not YAML: a tab; indent with spaces"
     shown = _QUOTED.sub(lambda quoted: quoted[0] if _SHOWN.fullmatch(quoted[0]) else "...", problem)
     return f"not YAML: {shown}"
 
@@ -167,7 +169,7 @@ class _Expansion:
         name = inner.removeprefix("env.")
         value = self._environment.get(name)
         if value is None:
-            self.faults.append(f"{at}: the environment variable {name} is not set, and ${{env.{name}}} needs it")
+            self.faults.append(f"{at}: ${{env.{name}}}: the environment variable {name} is not set")
             return ""
         self.expanded[at] = name
         return value

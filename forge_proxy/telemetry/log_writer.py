@@ -1,4 +1,4 @@
-"""Writes log lines so that a pipe that nobody reads never blocks the event loop.
+"""Writes log lines so that a pipe without a reader never blocks the event loop.
 
 A line that the reader takes at once is written at once: to wake a thread for each line costs as much as to answer a
 small request. Any other waits for a thread of its own. Lines that wait are bounded in bytes. Lines above the bound, and

@@ -48,7 +48,7 @@ def why_forbidden(text: str, *, is_wide: bool) -> str | None:
     """What is wrong with an address that a name resolves to; None if it may be called.
 
     Loopback and private addresses are honest for a name that the operator wrote out (`localhost`, a container's name).
-    For a name below a `*`, which whoever owns the domain made up, loopback is not.
+    For a name below a `*`, which the owner of the domain chose, loopback is not.
     """
     address = _inner(ip_address(text))
     if address.is_unspecified or str(address).startswith("0."):
@@ -63,7 +63,7 @@ def why_forbidden(text: str, *, is_wide: bool) -> str | None:
 
 
 def _inner(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address stands for, if it does."""
+    """The IPv4 address that an IPv6 address contains, if any."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:

@@ -1,4 +1,4 @@
-"""Reads and writes large JSON in slices, so that whoever runs it can do something else in between.
+"""Reads and writes large JSON in slices, so that the caller can do something else in between.
 
 This belongs in `wire` because it only turns bytes into values and back: `api` and `backends` decide when to go on. One
 call of a JSON library takes a tenth of a second for 60 MB, most of it for memory that is touched for the first time.

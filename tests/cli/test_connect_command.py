@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from forge_proxy.cli.app import app
 from forge_proxy.cli.connect.address import default_url
 from forge_proxy.cli.connect.write import CannotWrite
+from forge_proxy.cli.rescue import InputError
 from forge_proxy.core.errors import ForgeError
 
 WINDOWS = {"large": 32_768, "small": 2048}
@@ -115,8 +116,31 @@ def test_a_daemon_that_serves_the_route_is_written_without_force(home: Path) -> 
     assert (home / ".claude/settings.json").exists()
 
 
+@pytest.mark.parametrize(("client", "files"), [("claude", 1), ("aider", 2)])
+def test_undo_removes_the_files_that_write_created(client: str, files: int, home: Path) -> None:
+    with stand_in({"large": 32_768}) as url:
+        typed(client, "--url", url, "--write", "--force")
+    undone, _ = typed(client, "--undo")
+
+    assert undone.count("connect --write had created it") == files
+    assert [path for path in home.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--undo", "--write"], "--undo and --write exclude each other"),
+        (["--undo", "--force"], "--force is for --write only"),
+        (["--force"], "--force is for --write only; without --write, connect prints the configuration"),
+    ],
+)
+def test_options_that_mean_nothing_together_are_refused(options: list[str], message: str, home: Path) -> None:
+    with pytest.raises(InputError, match=f"^{message}$"):
+        typed("opencode", *options)
+
+
 def test_undo_without_a_copy_says_so(home: Path) -> None:
-    with pytest.raises(CannotWrite, match=r"no copy of ~/\.codex/config\.toml is kept"):
+    with pytest.raises(CannotWrite, match=r"no copy of ~/\.codex/config\.toml to restore"):
         typed("codex", "--undo")
     with pytest.raises(CannotWrite, match="env reads no file of its own"):
         typed("env", "--undo")

@@ -49,6 +49,17 @@ def test_the_status_of_an_ollama_says_that_it_is_one() -> None:
     assert ended.err.startswith(f"forge-proxy: what answers at {ollama.url} is an Ollama, not a forge-proxy; give the")
 
 
+def test_an_address_at_which_no_daemon_answers_is_explained_without_numbers_of_the_system() -> None:
+    with some_server() as url:
+        of_http = command("status", "--url", url.replace("http:", "https:"))
+    nobody = command("status", "--url", url)
+    without_scheme = command("status", "--url", url.removeprefix("http://"))
+
+    assert "(the server there does not speak https); start one with `forge-proxy serve`" in of_http.err
+    assert "(connection refused); start one with `forge-proxy serve`" in nobody.err
+    assert "(expected a URL such as http://127.0.0.1:8081); start one" in without_scheme.err
+
+
 @pytest.mark.parametrize("words", [("status",), ("runs", "watch", "run_1"), ("budget", "set", "backend")])
 def test_any_other_server_is_said_not_to_be_a_daemon(words: tuple[str, ...]) -> None:
     with some_server() as url:

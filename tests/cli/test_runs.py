@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
+from forge_proxy.cli.remote import Remote
 from forge_proxy.cli.run_files import NotASubmission
 from forge_proxy.cli.runs import runs
 
@@ -44,3 +45,17 @@ def test_outputs_that_cannot_be_sent_are_named(words: list[str], stdin: bytes, s
 
     assert isinstance(came.exception, NotASubmission), came.exception
     assert str(came.exception).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"), [([], "no runs\n"), (["--status", "failed"], "no runs with status failed\n")]
+)
+def test_an_empty_list_says_that_it_is_empty(words: list[str], hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_runs(*_: object, **__: object) -> dict[str, list[object]]:
+        return {"data": []}
+
+    monkeypatch.setattr(Remote, "admin", no_runs)
+
+    came = CliRunner().invoke(runs, ["list", "--url", "http://127.0.0.1:9", *words])
+
+    assert (came.exit_code, came.stdout, came.stderr) == (0, "", hint), repr(came.exception)

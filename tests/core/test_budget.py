@@ -121,7 +121,7 @@ def test_budgets_are_values() -> None:
     ("said", "why"),
     [
         ({"mode": "manual"}, "needs tokens"),
-        ({"mode": "forge-fast", "tokens": 4096}, "tokens go with mode manual"),
+        ({"mode": "forge-fast", "tokens": 4096}, "tokens is only for mode manual"),
         ({"overflow": "compress"}, "compact"),
         ({"mode": "manual", "tokens": 255}, "256"),
         ({"mode": "manual", "tokens": 2**24 + 1}, "16777216"),

@@ -105,5 +105,5 @@ def test_an_invalid_request_names_its_field_if_there_is_one() -> None:
 
 
 def test_an_unknown_model_lists_those_that_are_known() -> None:
-    assert str(UnknownModel("x", ["a", "b"])) == "no model 'x' here; there is: a, b"
-    assert str(UnknownModel("x", [])) == "no model 'x' here; there is: none"
+    assert str(UnknownModel("x", ["a", "b"])) == "no model 'x'; available: a, b"
+    assert str(UnknownModel("x", [])) == "no model 'x'; available: none"

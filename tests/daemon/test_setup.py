@@ -149,7 +149,7 @@ async def test_a_server_that_tells_no_window_needs_to_be_told_a_budget() -> None
         ({"ctx_override": 3}, SettingsError, "^ctx_override: .*256"),
         ({"budget_mode": "manual"}, SettingsError, "^budget: mode manual needs tokens"),
         ({"extra_flags": ["--port", "1"]}, SettingsError, "^extra_flags: "),
-        ({"modell": "qwen3"}, TypeError, "no argument 'modell' here; there is: backend, model,"),
+        ({"modell": "qwen3"}, TypeError, "no argument 'modell'; available: backend, model,"),
         ({"port": 1}, TypeError, "no argument 'port'"),
         ({"backend": "openai"}, BackendChoiceError, "needs --backend-url"),
         ({"backend": "llama-server", "n_slots": 2}, BackendChoiceError, "^n_slots is for a llama.cpp server"),

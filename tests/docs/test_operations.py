@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,11 @@ from forge_proxy.settings import load
 from forge_proxy.store.opening import open_store
 from forge_proxy.store.tables import METADATA
 from forge_proxy.telemetry import log_writer
+from forge_proxy.workflows.runs.records import Run, RunEvent
 from tests.docs.guides import GUIDES, blocks
+from tests.fakes.postgres import postgres
 
+EVENT = RunEvent(1, "status", "{}", 1.5)
 TEXT = (GUIDES / "operations.md").read_text()
 
 
@@ -49,3 +54,23 @@ async def test_a_backup_of_an_open_store_is_a_whole_store(tmp_path: Path) -> Non
         tables = {name for (name,) in copy.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     copy.close()
     assert set(METADATA.tables) <= tables
+
+
+async def test_the_commands_for_postgresql_back_up_and_restore_a_store(tmp_path: Path) -> None:
+    commands = next(block for block in blocks(TEXT, "") if "pg_dump" in block)
+    with postgres() as server:
+        store = await open_store(server.url)
+        await store.create(Run("run_1", "queued", "w", "m", 1.5, 1.5, 1, submission="{}", state="{}"), [EVENT], None)
+        await store.close()
+        url = server.url.replace("+asyncpg", "")
+        script = commands.replace("postgresql://user@host/database", f"'{url}'")
+
+        done = await asyncio.to_thread(
+            subprocess.run, ["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (tmp_path / "runs.dump").stat().st_mode & 0o777 == 0o600
+        restored = await open_store(server.url)
+        assert [head.id for head in await restored.list(before=None, limit=10, status=None)] == ["run_1"]
+        await restored.close()

@@ -171,9 +171,9 @@ def test_a_preset_is_run_where_it_changes_anything() -> None:
 @pytest.mark.parametrize(
     ("names", "surfaces", "told"),
     [
-        (["no_recue"], ["runner"], "ablation: no preset 'no_recue'; there is: all, reforged"),
+        (["no_recue"], ["runner"], "ablation: no preset 'no_recue'; available: all, reforged"),
         (["no_steps"], ["proxy"], "no_steps changes nothing on the surface proxy: it is for runner"),
-        (["bare"], ["phone"], "surface: no surface 'phone'; there is: runner, proxy"),
+        (["bare"], ["phone"], "surface: no surface 'phone'; available: runner, proxy"),
     ],
 )
 def test_a_preset_that_there_is_not_is_refused(names: list[str], surfaces: list[str], told: str) -> None:

@@ -121,7 +121,9 @@ def test_a_line_that_is_no_record_is_named(tmp_path: Path) -> None:
     path = tmp_path / "evals.jsonl"
     path.write_text(record().model_dump_json() + '\n{"scenario": "one"}\n')
 
-    with pytest.raises(ResultsError, match=r"evals\.jsonl, line 2: not a run of an eval: config: Field required"):
+    with pytest.raises(
+        ResultsError, match=r"evals\.jsonl, line 2: not a run of an eval: config: required, but missing"
+    ):
         read_results([path])
 
 

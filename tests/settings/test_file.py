@@ -49,9 +49,10 @@ def test_without_xdg_config_home_it_is_in_the_home_folder(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (b"\x00\x01\x7fELF", "not a text file in UTF-8"),
-        (b"GGUF\xff\xfe\x80", "not a text file in UTF-8"),
+        (b"\x00\x01\x7fELF", "a binary file"),
+        (b"GGUF\xff\xfe\x80", "a binary file"),
         (b"# " + b"x" * 2_000_000, "larger than 1 MB"),
+        ("server:\n\tport: 1", "line 2, column 1: not YAML: a tab; indent with spaces"),
         ("server: [", "line 1, column 10: not YAML"),
         ("server:\n  port: 1\n  host: x\n  port: 2\n", "line 4, column 3: port is set twice"),
         ("server: {port: 1}\nserver: {port: 2}\n", "line 2, column 1: server is set twice"),
@@ -105,7 +106,7 @@ def test_variables_of_the_environment_are_expanded(tmp_path: Path, monkeypatch: 
     [
         (
             "${env.NONE_SUCH}",
-            "server.api_keys.0: the environment variable NONE_SUCH is not set, and ${env.NONE_SUCH} needs it",
+            "server.api_keys.0: ${env.NONE_SUCH}: the environment variable NONE_SUCH is not set",
         ),
         (
             "${MY_KEY}",

@@ -139,7 +139,7 @@ def test_a_server_of_ours_is_stopped_started_restarted_and_its_log_shown(running
     assert [said["server"]["state"] for said in states] == ["stopped", "ready", "ready"]
     assert states[1]["server"]["pid"] != states[2]["server"]["pid"]
     assert len(log.out.splitlines()) == 3
-    assert (same.code, other.code, other.err) == (0, 1, "forge-proxy: no model 'other' here; there is: tiny-tools\n")
+    assert (same.code, other.code, other.err) == (0, 1, "forge-proxy: no model 'other'; available: tiny-tools\n")
 
 
 @pytest.mark.parametrize("words", [("start",), ("stop",), ("restart",), ("model", "x"), ("logs",)])

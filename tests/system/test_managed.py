@@ -259,7 +259,7 @@ def test_a_taken_port_a_missing_model_and_a_missing_program_are_named(fake: Fake
 
     assert (port.code, model.code, program.code, flag.code) == (1, 2, 2, 2)
     assert f"port {taken} on 127.0.0.1: Address already in use" in port.err
-    assert "no model file at missing.gguf" in model.err
+    assert "backend.gguf: file not found: missing.gguf" in model.err
     assert "backend.llama_server.binary /nowhere/llama-server is not there" in program.err
     assert "backend.llama_server.extra: -c is set by forge-proxy: set backend.llama_server.context" in flag.err
     assert fake.starts == []

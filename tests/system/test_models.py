@@ -191,4 +191,4 @@ def test_a_name_that_is_none_is_a_404_or_the_default(fake: Fake) -> None:
         answer = httpx.post(proxy.url + PATH, json=ask("gpt-4o"), timeout=30)
 
     assert (answer.status_code, error(answer)["code"]) == (404, "model_not_found")
-    assert "there is: says, slow" in error(answer)["message"]
+    assert "available: says, slow" in error(answer)["message"]

@@ -43,7 +43,7 @@ def written(folder: Path, text: str) -> str:
         ("backend: embedded", "backend: expected a section with settings in it"),
         ("backend: {kind: lama-server}", "backend.kind: "),
         ("backend: {slots: many}", "backend.slots: "),
-        ("backend: {kind: vllm}", "backend.kind: vllm is not a kind of backend; use openai"),
+        ("backend: {kind: vllm}", "backend.kind: vllm is not a kind of backend; use openai with --backend-url"),
         ("guardrails: {enabled: {rescue: of}}", "guardrails.enabled.rescue: expected on or off (got 'of')"),
         ("backend: {slots: 0}", "backend.slots: "),
         ("backend: {url: 'localhost:8080'}", "backend.url: expected a URL such as http://127.0.0.1:8080"),
@@ -155,7 +155,10 @@ def test_a_wrong_variable_is_named(variable: str, value: str, said: str) -> None
         (["--backend", "anthropic"], "needs backend.api_key"),
         (["--port", "70000"], "server.port"),
         (["--ctx", "4096", "--backend-url", "http://127.0.0.1:9"], "--ctx is for a llama.cpp server that forge-proxy"),
-        (["--gguf", str(TINY_MODEL), "--llama-server", "/bin/ls"], "/bin/ls is no llama-server: it says 'ls"),
+        (
+            ["--gguf", str(TINY_MODEL), "--llama-server", "/bin/ls"],
+            "/bin/ls is not a llama-server: its --version prints 'ls",
+        ),
         (["--backend-url", "localhost:8080"], "backend.url: expected a URL such as http://127.0.0.1:8080"),
         (["--backend-url", "http://127.0.0.1:80800"], "backend.url: expected a URL such as http://127.0.0.1:8080"),
     ],
@@ -171,7 +174,7 @@ def test_wrong_or_contradicting_options_are_said_so(options: list[str], said: st
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--backend", "vllm"], "vllm is not a kind of backend; use openai"),
+        (["--backend", "vllm"], "vllm is not a kind of backend; use openai with --backend-url"),
         (["--backend", "lama"], "'lama'"),
         (["--port", "many"], "--port"),
         (["--prot", "1"], "--prot"),
@@ -189,7 +192,7 @@ def test_a_model_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     ended = command("serve", "--port", "0", "--gguf", "missing.gguf", cwd=tmp_path)
 
     assert ended.code == 2
-    assert faults(ended) == ["no model file at missing.gguf"]
+    assert faults(ended) == ["backend.gguf: file not found: missing.gguf"]
 
 
 def test_a_model_file_that_is_none_is_named_before_anything_is_started(tmp_path: Path) -> None:
@@ -318,11 +321,13 @@ def test_the_whole_endpoint_is_taken_for_the_base_url() -> None:
     [
         ("server: {api_keys_file: none.txt}", "server.api_keys_file none.txt: No such file or directory"),
         ("server: {admin_keys_file: none.txt}", "server.admin_keys_file none.txt: No such file or directory"),
-        ("server: {host: 0.0.0.0}", "server.host 0.0.0.0 is reached by other machines, and callers need no key"),
+        ("server: {host: 0.0.0.0}", "server.host 0.0.0.0 is reached by other machines, and clients need no key"),
         ("backend: {kind: openai}", "the openai backend needs --backend-url"),
+        ("server: 9000", "server: expected a section with settings in it"),
+        ("backend: {llama_server: yes}", "backend.llama_server: expected a section with settings in it"),
         ("server: {port: 0, port: 1}", "line 1, column 19: port is set twice"),
         ("server: {api_keys: ['${KEY}']}", "server.api_keys.0: ${KEY} is not expanded here; write ${env.KEY}"),
-        ("server: {api_keys: ['${env.NO_KEY}']}", "server.api_keys.0: the environment variable NO_KEY is not set"),
+        ("server: {api_keys: ['${env.NO_KEY}']}", "server.api_keys.0: ${env.NO_KEY}: the environment variable NO_KEY"),
     ],
 )
 def test_what_serve_refuses_config_check_refuses_in_the_same_words(tmp_path: Path, yaml: str, said: str) -> None:

@@ -86,7 +86,8 @@ def test_a_taken_port_says_which_forge_proxy_has_it(server: Process, tmp_path: P
     hint = "stop it with `forge-proxy stop` or choose another with --port"
     said = f"forge-proxy: port {port} on 127.0.0.1 is already in use by forge-proxy {__version__}"
     assert (ended.code, ended.err) == (1, f"{said} (pid {process.pid}); {hint}\n")
-    assert of_another_user.err == f"{said}; {hint}\n"
+    not_ours = "which this user has not started; stop it or choose another with --port"
+    assert of_another_user.err == f"{said}, {not_ours}\n"
 
 
 def test_only_this_user_can_read_what_the_daemon_writes(tmp_path: Path) -> None:

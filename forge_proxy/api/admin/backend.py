@@ -20,12 +20,12 @@ class HealthNow(BaseModel):
 
 
 class ServerNow(BaseModel):
-    """A model server of ours."""
+    """A managed model server."""
 
     state: ServerState
     model: str | None
     pid: int | None
-    restarts: int = Field(description="How often it was started again after it had died.")
+    restarts: int = Field(description="How often it was restarted after a crash.")
     detail: str
 
 
@@ -34,15 +34,15 @@ class BackendNow(BaseModel):
 
     kind: str
     url: str
-    because: str = Field(description="Why it is this one.")
+    because: str = Field(description="The reason why this one was chosen.")
     health: HealthNow
-    managed: bool = Field(description="Whether it can be started, stopped and restarted here.")
-    unmanaged_because: str | None = Field(description="Why it cannot.")
-    server: ServerNow | None = Field(description="What it is doing, where it is managed.")
+    managed: bool = Field(description="Whether the daemon can start, stop and restart it.")
+    unmanaged_because: str | None = Field(description="The reason why it cannot.")
+    server: ServerNow | None = Field(description="Its state, if it is managed.")
 
 
 class ModelChoice(BaseModel):
-    """The model to serve."""
+    """The model to load."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -50,7 +50,7 @@ class ModelChoice(BaseModel):
 
 
 class LogLines(BaseModel):
-    """What the model server wrote."""
+    """Lines of the log of the model server."""
 
     lines: list[str] = Field(description="Oldest first.")
 
@@ -62,7 +62,7 @@ class BackendDesk:
         self._parts = parts
 
     async def read(self) -> BackendNow:
-        """Which model server it is, why, how it is, and whether it is managed."""
+        """Show which model server is used, the reason, its health, and whether it is managed."""
         parts = self._parts
         health = await parts.backend.health()
         control = parts.control
@@ -77,25 +77,27 @@ class BackendDesk:
         )
 
     async def start(self) -> BackendNow:
-        """Start it, where it does not run already, and wait until it can be asked."""
+        """Start it if it does not run yet, and wait until it is ready."""
         await self._parts.managed.start()
         return await self.read()
 
     async def stop(self) -> BackendNow:
-        """Stop it, when the answers that are under way have ended."""
+        """Stop it once the running responses have ended."""
         await self._parts.managed.stop()
         return await self.read()
 
     async def restart(self) -> BackendNow:
-        """Stop and start it. Requests that come meanwhile wait."""
+        """Restart it. Requests wait until it is ready again."""
         await self._parts.managed.restart()
         return await self.read()
 
     async def use(self, choice: ModelChoice) -> BackendNow:
-        """Serve another model. If it cannot be loaded, the one before is served on."""
+        """Load another model. If that fails, the previous one stays loaded."""
         await self._parts.managed.use(choice.model)
         return await self.read()
 
-    async def logs(self, lines: Annotated[int, Query(ge=1, le=10_000, description="How many.")] = 100) -> LogLines:
-        """The last lines that it wrote."""
+    async def logs(
+        self, lines: Annotated[int, Query(ge=1, le=10_000, description="The number of lines.")] = 100
+    ) -> LogLines:
+        """Show the last lines of its log."""
         return LogLines(lines=list(self._parts.managed.logs(lines)))

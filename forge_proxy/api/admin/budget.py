@@ -10,24 +10,26 @@ from forge_proxy.engine.budgets import Budgets
 
 
 class BudgetChange(BaseModel):
-    """Another budget. What is left out of `overflow` stays."""
+    """A new budget. Without `overflow`, that setting is unchanged."""
 
     model_config = ConfigDict(extra="forbid")
 
     mode: BudgetMode = Field(description="backend, manual, forge-full or forge-fast.")
-    tokens: int | None = Field(default=None, description="With mode manual, and only then: how many.")
-    overflow: Overflow | None = Field(default=None, description="reject, forward or compact what is over it.")
+    tokens: int | None = Field(default=None, description="The number of tokens; only with mode manual.")
+    overflow: Overflow | None = Field(
+        default=None, description="What to do with a prompt over the budget: reject, forward or compact."
+    )
 
 
 class BudgetNow(BaseModel):
     """The budget of one request."""
 
     mode: BudgetMode
-    tokens: int | None = Field(description="Tokens of prompt and answer; null where nothing is known or enforced.")
-    because: str = Field(description="Why it is that.")
-    window: int | None = Field(description="The window that the model server tells itself.")
-    enforced: bool = Field(description="Whether forge-proxy refuses what is longer; else the model server does.")
-    overflow: Overflow = Field(description="What is done with a prompt that is over it.")
+    tokens: int | None = Field(description="Tokens of prompt and response; null if the window is unknown.")
+    because: str = Field(description="How the number was determined.")
+    window: int | None = Field(description="The window that the model server reports.")
+    enforced: bool = Field(description="Whether forge-proxy rejects longer prompts; otherwise the model server does.")
+    overflow: Overflow = Field(description="What happens to a prompt over the budget.")
 
 
 def shown(budget: Budget, wish: BudgetPolicy) -> BudgetNow:
@@ -49,11 +51,11 @@ class BudgetSwitch:
         self._budgets = budgets
 
     async def read(self) -> BudgetNow:
-        """The budget that holds. With several models each has its own: see /admin/v1/models."""
+        """Show the current budget. With several models, each has its own: see /admin/v1/models."""
         return shown(await self._budgets.of(), self._budgets.wish)
 
     async def switch(self, change: BudgetChange) -> BudgetNow:
-        """Switch to another one. Running answers end with the old one. If it fails, the old one stays."""
+        """Switch to another budget. Running responses end with the old one. If the switch fails, the old one stays."""
         overflow = change.overflow or self._budgets.wish.overflow
         try:
             wish = BudgetPolicy(mode=change.mode, tokens=change.tokens, overflow=overflow)

@@ -24,7 +24,7 @@ class Compaction(BaseModel):
     """The policy, and whether it does anything."""
 
     policy: CompactionPolicy
-    acts: bool = Field(description="Whether histories are shortened: only where budget.overflow is compact.")
+    acts: bool = Field(description="Whether contexts are compacted, which they are if budget.overflow is compact.")
     note: str
 
 
@@ -41,17 +41,21 @@ _OF_NO_MATTER = frozenset({
 
 
 class PreviewRequest(BaseModel):
-    """A history, as in a chat completion request. A whole request will do: the rest of it is passed over."""
+    """A history, as in a chat completion request. A whole request works too: its other fields are ignored."""
 
     model_config = ConfigDict(extra="forbid")
 
     messages: list[dict[str, Any]] = Field(min_length=1)
-    tools: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]], description="They take tokens too.")
-    model: str | None = Field(default=None, description="Whose tokens and budget; default: the one that answers.")
-    budget_tokens: int | None = Field(
-        default=None, ge=SMALLEST, le=LARGEST, description="In place of the model's budget."
+    tools: list[dict[str, Any]] = Field(
+        default_factory=list[dict[str, Any]], description="The tools, which count as tokens too."
     )
-    policy: CompactionPolicy | None = Field(default=None, description="In place of the one that holds.")
+    model: str | None = Field(
+        default=None, description="The model whose tokenizer and budget count; default: the one that is served."
+    )
+    budget_tokens: int | None = Field(
+        default=None, ge=SMALLEST, le=LARGEST, description="Used instead of the model's budget."
+    )
+    policy: CompactionPolicy | None = Field(default=None, description="Used instead of the current policy.")
 
     @model_validator(mode="before")
     @classmethod
@@ -70,29 +74,29 @@ class CutShown(BaseModel):
     what: What
     tokens_saved: int = Field(description="Estimated.")
     why: str
-    content: str | None = Field(description="What stands in place of its content; null where it is dropped.")
+    content: str | None = Field(description="Its content after the compaction; null if the message is dropped.")
 
 
 class PhaseShown(BaseModel):
-    """What one phase cuts, what the phases before it cut included."""
+    """What one phase and the phases before it cut."""
 
     phase: int
     tokens: int
-    fits: bool = Field(description="Whether the prompt is within the budget then.")
+    fits: bool = Field(description="Whether the prompt then fits into the budget.")
     cuts: list[CutShown]
 
 
 class Preview(BaseModel):
-    """What would be done to a history. It says what `budget.overflow: compact` does, whether or not that is set."""
+    """What `budget.overflow: compact` would do to a history, whether or not it is set."""
 
     policy: CompactionPolicy
     budget_tokens: int
-    aim_tokens: int = Field(description="What a history over the budget is brought to: `threshold` of it.")
-    tokens: int = Field(description="Of the prompt as it is, tools included.")
-    exact: bool = Field(description="Whether tokens are counted by the model server; else they are estimated.")
+    aim_tokens: int = Field(description="The target of a compaction: `threshold` of the budget.")
+    tokens: int = Field(description="Tokens of the prompt before the compaction, tools included.")
+    exact: bool = Field(description="Whether the model server counted the tokens; otherwise they are estimated.")
     phases: list[PhaseShown]
-    used: int | None = Field(description="The phase that would be used; null where nothing would be cut.")
-    fits: bool = Field(description="Whether the prompt would be within the budget in the end; else it is a 400.")
+    used: int | None = Field(description="The phase that would be used; null if nothing would be cut.")
+    fits: bool = Field(description="Whether the compacted prompt fits into the budget; otherwise the request is a 400.")
     messages: list[dict[str, Any]] = Field(description="The history as it would be sent.")
 
 
@@ -104,7 +108,7 @@ class CompactionDesk:
         self._guardrails = guardrails
 
     async def read(self) -> Compaction:
-        """The policy, and whether it acts."""
+        """Show the policy, and whether it is used."""
         policy, overflow = self._engine.fitting.policy, self._engine.budgets.wish.overflow
         acts = overflow == "compact" and policy.strategy != "none"
         note = "histories over the budget are shortened" if acts else "histories are not changed"
@@ -118,7 +122,7 @@ class CompactionDesk:
         return await self.read()
 
     async def preview(self, asked: PreviewRequest) -> Preview:
-        """What each phase would cut of a history, and why; nothing is generated, and nothing is changed."""
+        """Show what each phase would cut of a history, and why. Nothing is generated or changed."""
         policy = asked.policy or self._engine.fitting.policy
         call = await self._call(asked)
         limit = asked.budget_tokens or (await self._engine.budgets.of(call.model or call.request.model)).tokens

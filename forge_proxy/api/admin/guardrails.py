@@ -23,7 +23,7 @@ class SwitchesChange(BaseModel):
 
 
 class GuardrailsChange(BaseModel):
-    """What is to be changed; what is left out stays."""
+    """The changes; what is omitted stays as it is."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,11 +42,11 @@ class GuardrailsSwitch:
         self._held = held
 
     async def read(self) -> GuardPolicy:
-        """The guardrails as they are now. One request can narrow them for itself (`x-forge-guardrails`)."""
+        """Show the guardrails. A request can narrow them for itself (`x-forge-guardrails`)."""
         return self._held.now
 
     async def change(self, change: GuardrailsChange) -> GuardPolicy:
-        """Change some of them, for the requests that come from now on."""
+        """Change some of them for all later requests."""
         said = change.model_dump(exclude_unset=True)
         now = self._held.now.model_dump()
         merged = {**now, **said, "enabled": {**now["enabled"], **said.get("enabled", {})}}

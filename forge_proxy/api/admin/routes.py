@@ -34,42 +34,45 @@ class ErrorDetail(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """An error, as OpenAI's API tells them."""
+    """An error in the form of OpenAI's API."""
 
     error: ErrorDetail
 
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorBody, "description": "The request is wrong; `param` names the field."},
-    401: {"model": ErrorBody, "description": "A key is needed: one of server.admin_keys."},
-    403: {"model": ErrorBody, "description": "Not from there: a foreign page or host, or no admin keys are set."},
+    401: {"model": ErrorBody, "description": "The key is missing or wrong: one of server.admin_keys is needed."},
+    403: {"model": ErrorBody, "description": "The web page or host name is not allowed, or no admin keys are set."},
 }
 _NOT_OURS: dict[int | str, dict[str, Any]] = {
     409: {"model": ErrorBody, "description": "The model server is not managed by forge-proxy."},
     502: {"model": ErrorBody, "description": "The model server failed."},
-    503: {"model": ErrorBody, "description": "It was stopped, cannot be started, or is not ready in time."},
+    503: {
+        "model": ErrorBody,
+        "description": "The model server was stopped, cannot be started, or was not ready in time.",
+    },
 }
 _UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody, "description": "No such model."}}
 _NOT_SWITCHED: dict[int | str, dict[str, Any]] = {
-    502: {"model": ErrorBody, "description": "The budget could not be switched, and all is as it was."}
+    502: {"model": ErrorBody, "description": "The budget could not be switched; nothing was changed."}
 }
 
 _NO_STORE: dict[int | str, dict[str, Any]] = {
-    503: {"model": ErrorBody, "description": "The store of runs cannot be used now."}
+    503: {"model": ErrorBody, "description": "The store of runs is unavailable."}
 }
 _NOT_NOW: dict[int | str, dict[str, Any]] = {
     409: {
         "model": ErrorBody,
-        "description": "The run is not in a state for that, or was written by another version; nothing was changed.",
+        "description": "The state of the run does not allow it, or another version wrote the run; nothing was changed.",
     }
 }
 _NOT_READABLE: dict[int | str, dict[str, Any]] = {
-    409: {"model": ErrorBody, "description": "The run was written by another version, and cannot be read by this one."}
+    409: {"model": ErrorBody, "description": "Another version wrote the run, and this one cannot read it."}
 }
 _NOT_SUBMITTED: dict[int | str, dict[str, Any]] = {
     404: _UNKNOWN[404],
     409: {"model": ErrorBody, "description": "The Idempotency-Key was used for another submission."},
-    502: {"model": ErrorBody, "description": "An MCP server that is to execute a tool cannot be used now."},
+    502: {"model": ErrorBody, "description": "The MCP server of a tool is unavailable."},
 }
 
 
@@ -97,33 +100,33 @@ def add_admin_routes(app: FastAPI, parts: AdminParts, keepalive_seconds: float) 
         )
 
     board, desk, settings = StatusBoard(parts), BackendDesk(parts), SettingsDesk(parts.configuration)
-    add("GET", "/status", board.status, "Everything at a glance")
-    add("GET", "/models", board.models, "The models and their budgets", {502: _NOT_OURS[502]})
+    add("GET", "/status", board.status, "Show the state of the daemon")
+    add("GET", "/models", board.models, "List the models with their budgets", {502: _NOT_OURS[502]})
     budget = BudgetSwitch(parts.engine.budgets)
-    add("GET", "/budget", budget.read, "How much context requests have")
-    add("PUT", "/budget", budget.switch, "Switch to another budget", _NOT_SWITCHED)
-    add("GET", "/backend", desk.read, "The model server")
+    add("GET", "/budget", budget.read, "Show the context budget")
+    add("PUT", "/budget", budget.switch, "Switch the context budget", _NOT_SWITCHED)
+    add("GET", "/backend", desk.read, "Show the model server")
     add("POST", "/backend/start", desk.start, "Start the model server", _NOT_OURS)
     add("POST", "/backend/stop", desk.stop, "Stop the model server", _NOT_OURS)
     add("POST", "/backend/restart", desk.restart, "Restart the model server", _NOT_OURS)
-    add("POST", "/backend/model", desk.use, "Serve another model", {**_NOT_OURS, **_UNKNOWN})
-    add("GET", "/backend/logs", desk.logs, "What the model server wrote", _NOT_OURS)
+    add("POST", "/backend/model", desk.use, "Load another model", {**_NOT_OURS, **_UNKNOWN})
+    add("GET", "/backend/logs", desk.logs, "Show the log of the model server", _NOT_OURS)
     guardrails = GuardrailsSwitch(parts.guardrails)
-    add("GET", "/guardrails", guardrails.read, "The guardrails")
+    add("GET", "/guardrails", guardrails.read, "Show the guardrails")
     add("PATCH", "/guardrails", guardrails.change, "Change guardrails")
     compaction = CompactionDesk(parts.engine, parts.guardrails)
-    add("GET", "/compaction", compaction.read, "How histories are shortened")
-    add("PUT", "/compaction", compaction.choose, "Choose how histories are shortened")
-    add("POST", "/compaction/preview", compaction.preview, "What would be cut of a history", _UNKNOWN)
+    add("GET", "/compaction", compaction.read, "Show the compaction policy")
+    add("PUT", "/compaction", compaction.choose, "Change the compaction policy")
+    add("POST", "/compaction/preview", compaction.preview, "Preview a compaction", _UNKNOWN)
     sampling = SamplingChoice(parts.engine.sampling)
-    add("GET", "/sampling", sampling.read, "What the makers of models recommend")
-    add("PUT", "/sampling", sampling.choose, "Use it, or not")
+    add("GET", "/sampling", sampling.read, "Show the recommended sampling values")
+    add("PUT", "/sampling", sampling.choose, "Switch the recommended sampling values on or off")
     learned = TextAnswerFigures(parts.engine.text_answers, parts.guardrails)
-    add("GET", "/text-answers", learned.read, "What was learned of bare text")
-    add("DELETE", "/text-answers", learned.forget_all, "Begin anew")
-    add("DELETE", "/text-answers/{name:path}", learned.forget, "Begin anew with one model", _UNKNOWN)
-    add("GET", "/config", settings.read, "The settings")
-    add("POST", "/reload", settings.reload, "Read the settings again", _NOT_SWITCHED)
+    add("GET", "/text-answers", learned.read, "Show the statistics of plain-text responses")
+    add("DELETE", "/text-answers", learned.forget_all, "Reset the statistics")
+    add("DELETE", "/text-answers/{name:path}", learned.forget, "Reset the statistics of one model", _UNKNOWN)
+    add("GET", "/config", settings.read, "Show the settings")
+    add("POST", "/reload", settings.reload, "Reload the settings", _NOT_SWITCHED)
     if parts.runs is not None:
         _add_runs(add, RunDesk(parts.runs, keepalive_seconds))
 
@@ -132,9 +135,15 @@ def _add_runs(add: Callable[..., None], desk: RunDesk) -> None:
     known = {**_NO_STORE, 404: {"model": ErrorBody, "description": "No such run."}}
     stream = {200: {"description": "The events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
     add("POST", "/runs", desk.submit, "Submit a run", {**_NO_STORE, **_NOT_SUBMITTED})
-    add("GET", "/runs", desk.list, "The runs", _NO_STORE)
-    add("GET", "/runs/{run_id}", desk.read, "One run", {**known, **_NOT_READABLE})
-    add("GET", "/runs/{run_id}/events", desk.events, "What happens to a run", {**known, **stream})
-    add("POST", "/runs/{run_id}/tool_outputs", desk.put_outputs, "What came of calls", {**known, **_NOT_NOW})
+    add("GET", "/runs", desk.list, "List the runs", _NO_STORE)
+    add("GET", "/runs/{run_id}", desk.read, "Show a run", {**known, **_NOT_READABLE})
+    add("GET", "/runs/{run_id}/events", desk.events, "Stream the events of a run", {**known, **stream})
+    add(
+        "POST",
+        "/runs/{run_id}/tool_outputs",
+        desk.put_outputs,
+        "Submit the outputs of tool calls",
+        {**known, **_NOT_NOW},
+    )
     add("POST", "/runs/{run_id}/cancel", desk.cancel, "Cancel a run", {**known, **_NOT_NOW})
-    add("DELETE", "/runs/{run_id}", desk.delete, "Forget a run", {**known, **_NOT_NOW})
+    add("DELETE", "/runs/{run_id}", desk.delete, "Delete a run", {**known, **_NOT_NOW})

@@ -28,13 +28,13 @@ class RunListed(BaseModel):
     workflow: str = Field(description="The workflow's name.")
     model: str | None
     created_at: float = Field(description="Seconds since 1970.")
-    updated_at: float = Field(description="When it was last changed, likewise.")
+    updated_at: float = Field(description="The time of its last change, in seconds since 1970.")
     last_event: int = Field(description="The id of its latest event.")
-    cancel_requested: bool = Field(description="Whether it ends as soon as the tool has that is executed now.")
+    cancel_requested: bool = Field(description="Whether it is cancelled once the running tool ends.")
 
 
 class RunNow(RunListed):
-    """A run as it is now."""
+    """The current state of a run."""
 
     iteration: int = Field(
         description="How many answers of the model are done with, of all kinds; one whose calls are being executed does"
@@ -44,34 +44,34 @@ class RunNow(RunListed):
     steps: list[DoneStep] = Field(
         description="Each call that has succeeded, as a submission takes it that goes on with the messages."
     )
-    pending_steps: list[str] = Field(description="The required ones that have not.")
+    pending_steps: list[str] = Field(description="The required tools that have not succeeded yet.")
     required_action: list[WrittenCall] = Field(description="The calls whose outputs the run waits for.")
-    result: Outcome | None = Field(description="What came of it, once it is completed.")
-    error: Failure | None = Field(description="Why it failed, where it has.")
+    result: Outcome | None = Field(description="The result, once it is completed.")
+    error: Failure | None = Field(description="The reason, if it failed.")
     messages: list[dict[str, Any]] = Field(
         description="What the model is told now: every call has its result, or is among those waited for. Good for"
         " initial_messages."
     )
-    metadata: dict[str, Any] = Field(description="The submitter's own.")
+    metadata: dict[str, Any] = Field(description="The metadata of the submission.")
 
 
 class RunPage(BaseModel):
     """Some of the runs, newest first."""
 
     data: list[RunListed]
-    next: str | None = Field(description="`before` of the next page; null where there is none.")
+    next: str | None = Field(description="The value of `before` for the next page; null on the last one.")
 
 
 class Outputs(BaseModel):
-    """What came of calls that the caller executes."""
+    """The outputs of calls that the client executes."""
 
     model_config = ConfigDict(extra="forbid")
 
-    outputs: list[ToolOutput] = Field(min_length=1, max_length=1000, description="Some of them, or all.")
+    outputs: list[ToolOutput] = Field(min_length=1, max_length=1000, description="The outputs of some or all calls.")
 
 
 class RunDeleted(BaseModel):
-    """A run that is gone."""
+    """A deleted run."""
 
     id: str
     deleted: Literal[True] = True
@@ -93,22 +93,24 @@ class RunDesk:
                 min_length=1,
                 max_length=200,
                 pattern="^[ -~]*$",
-                description="Submitting the same again with the same key is answered with the run there is.",
+                description="Submitting the same again with the same key returns the existing run.",
             ),
         ] = None,
     ) -> RunNow:
-        """Submit a run. It is stored before this is answered, and goes on from then on, whatever becomes of the caller
-        or the daemon.
+        """Submit a run. It is stored before the response, and continues even if the client disconnects or the daemon
+        restarts.
         """
         return shown(await self._runs.submit(submission, idempotency_key))
 
     async def list(
         self,
-        limit: Annotated[int, Query(ge=1, le=200, description="How many.")] = 20,
-        before: Annotated[str | None, Query(max_length=100, description="Only older ones than this.")] = None,
-        status: Annotated[RunStatus | None, Query(description="Only those in this state.")] = None,
+        limit: Annotated[int, Query(ge=1, le=200, description="The largest number of runs.")] = 20,
+        before: Annotated[
+            str | None, Query(max_length=100, description="The id of a run; only older ones are listed.")
+        ] = None,
+        status: Annotated[RunStatus | None, Query(description="Only runs in this state.")] = None,
     ) -> RunPage:
-        """The runs, newest first."""
+        """List the runs, newest first."""
         if before is not None and not is_run_id(before):
             raise InvalidRequest("before", "expected the id of a run, such as `next` of the page before")
         found = await self._runs.list(before=before, limit=limit + 1, status=status)
@@ -116,20 +118,22 @@ class RunDesk:
         return RunPage(data=[_listed(head) for head in found[:limit]], next=more)
 
     async def read(self, run_id: str) -> RunNow:
-        """A run as it is now, with what the model is told."""
+        """Show a run, with the messages that the model receives."""
         return shown(await self._runs.get(run_id))
 
     async def events(
         self,
         request: Request,
         run_id: str,
-        after: Annotated[int, Query(ge=0, le=2**31 - 1, description="Only what came after this event.")] = 0,
+        after: Annotated[
+            int, Query(ge=0, le=2**31 - 1, description="The id of an event; only later ones are sent.")
+        ] = 0,
         last_event_id: Annotated[
-            str | None, Header(description="The same, as browsers say it when they come back; it goes before.")
+            str | None, Header(description="The same, sent by browsers that reconnect; it takes precedence.")
         ] = None,
     ) -> Response:
-        """What happens to a run, as server-sent events with ids: all from the beginning, then as it happens. The stream
-        ends with the run. Whoever was cut off goes on after the last id that came.
+        """Stream the events of a run as server-sent events with ids: first all past ones, then each new one. The stream
+        ends with the run. A client that was disconnected continues after the last id that it received.
         """
         if last_event_id is not None:
             if not re.fullmatch("[0-9]{1,10}", last_event_id) or int(last_event_id) >= 2**31:
@@ -139,15 +143,15 @@ class RunDesk:
         return event_stream(request, self._runs.feed(run_id, after), self._keepalive_seconds)
 
     async def put_outputs(self, run_id: str, said: Outputs) -> RunNow:
-        """Post what came of calls. After the last one the run goes on. The same output may be posted again."""
+        """Submit the outputs of calls. After the last one the run continues. The same output may be submitted twice."""
         return shown(await self._runs.put_outputs(run_id, said.outputs))
 
     async def cancel(self, run_id: str) -> RunNow:
-        """Cancel a run: what the model is writing is stopped, a tool that is executed is waited for."""
+        """Cancel a run: stop the model at once, and wait for a running tool."""
         return shown(await self._runs.cancel(run_id))
 
     async def delete(self, run_id: str) -> RunDeleted:
-        """Forget a run that has ended, and its events."""
+        """Delete a run that has ended, and its events."""
         await self._runs.delete(run_id)
         return RunDeleted(id=run_id)
 

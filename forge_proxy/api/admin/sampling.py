@@ -12,7 +12,7 @@ class SamplingNow(BaseModel):
     """The policy and all that is known."""
 
     policy: SamplingPolicy
-    known: list[Recommendation] = Field(description="The first one that matches a model's name counts.")
+    known: list[Recommendation] = Field(description="The first one that matches the name of a model applies.")
 
 
 class SamplingChoice:
@@ -22,7 +22,7 @@ class SamplingChoice:
         self._sampling = sampling
 
     async def read(self) -> SamplingNow:
-        """Whether what callers leave open is filled in, and with what."""
+        """Show whether missing sampling values are filled in, and with which ones."""
         return SamplingNow(policy=self._sampling.policy, known=list(self._sampling.known))
 
     async def choose(self, policy: SamplingPolicy) -> SamplingNow:

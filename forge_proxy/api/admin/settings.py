@@ -10,10 +10,10 @@ from forge_proxy.api.admin.ports import Configuration
 
 
 class ReloadedNow(BaseModel):
-    """What reading the settings again came to."""
+    """The result of a reload."""
 
-    applied: list[str] = Field(description="Settings that have another value now.")
-    needs_restart: list[str] = Field(description="Settings that were changed and count from the next start on.")
+    applied: list[str] = Field(description="The settings that changed.")
+    needs_restart: list[str] = Field(description="The settings that changed and apply after a restart.")
 
 
 class SettingsDesk:
@@ -23,13 +23,13 @@ class SettingsDesk:
         self._configuration = configuration
 
     async def read(self) -> dict[str, Any]:
-        """All settings as they hold now, those changed since the start among them. Secrets are masked."""
+        """Show all current settings, including changes since the start. Secrets are masked."""
         return dict(self._configuration.shown())
 
     async def reload(self) -> ReloadedNow:
-        """Read file and environment again: what can be changed is, and what was changed by this API goes back to them.
+        """Reload file and environment, and apply what can change without a restart. Changes by this API are undone.
 
-        A mistake in them is a 400, and then nothing is changed. SIGHUP does the same.
+        If the settings are wrong, the response is a 400 and nothing is changed. SIGHUP does the same.
         """
         done = await self._configuration.reload()
         return ReloadedNow(applied=list(done.applied), needs_restart=list(done.needs_restart))

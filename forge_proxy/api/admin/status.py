@@ -16,13 +16,15 @@ from forge_proxy.engine.memory import MEGABYTE
 
 
 class QueueNow(BaseModel):
-    """Requests on their way to the model server."""
+    """Running and waiting requests."""
 
-    slots: int | None = Field(description="How many it is asked at a time; null: no bound, or not known yet.")
+    slots: int | None = Field(description="Requests that are sent to it at a time; null if unlimited or not known yet.")
     running: int
     waiting: int
-    limit: int = Field(description="How many may wait before others are a 429.")
-    paused: bool = Field(description="Whether all who come wait: the model server is loaded, stopped or exchanged.")
+    limit: int = Field(description="Requests that may wait; more are a 429.")
+    paused: bool = Field(
+        description="Whether all requests wait because the model server is loading, stopping or switching."
+    )
 
 
 class MemoryNow(BaseModel):
@@ -37,7 +39,7 @@ class GpuNow(BaseModel):
 
     name: str
     vram_mb: int | None
-    free_mb: int | None = Field(description="When the daemon started.")
+    free_mb: int | None = Field(description="Free memory when the daemon started.")
 
 
 class HardwareNow(BaseModel):
@@ -52,7 +54,7 @@ class HardwareNow(BaseModel):
 
 
 class StatusNow(BaseModel):
-    """Everything at a glance."""
+    """The state of the daemon."""
 
     version: str
     uptime_seconds: float
@@ -69,7 +71,7 @@ class ModelNow(BaseModel):
 
     id: str
     budget: BudgetNow
-    capabilities: CapabilityCard | None = Field(description="What a self-test found, where there was one.")
+    capabilities: CapabilityCard | None = Field(description="The results of the self-test, if there was one.")
 
 
 class ModelsNow(BaseModel):
@@ -87,7 +89,7 @@ class StatusBoard:
         self._desk = BackendDesk(parts)
 
     async def status(self) -> StatusNow:
-        """The daemon, its model server, its budget, its queue and the machine."""
+        """Show the daemon, its model server, budget, queue and the machine."""
         parts, budgets = self._parts, self._parts.engine.budgets
         queue = parts.engine.queue
         return StatusNow(
@@ -110,7 +112,7 @@ class StatusBoard:
         )
 
     async def models(self) -> ModelsNow:
-        """The models, each with its budget."""
+        """List the models, each with its budget."""
         engine = self._parts.engine
         wish_of = engine.budgets.wish_of
         listed = await engine.models.list()

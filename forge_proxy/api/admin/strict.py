@@ -25,7 +25,7 @@ class StrictRoute(APIRoute):
         async def strict(request: Request) -> Response:
             for name in request.query_params:
                 if name not in known:
-                    has = f"there is: {', '.join(known)}" if known else "there is none here"
+                    has = f"available: {', '.join(known)}" if known else "this route has none"
                     raise InvalidRequest(name, f"no such query parameter; {has}")
             return await handle(_StrictRequest(request.scope, request.receive))
 

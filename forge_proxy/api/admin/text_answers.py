@@ -15,11 +15,11 @@ class Figures(BaseModel):
     """What was learned of one model."""
 
     model: str
-    texts: int = Field(description="Answers of bare text while a tool could have been called.")
-    nudges: int = Field(description="How many of them were asked again.")
-    calls: int = Field(description="How many of those then brought a call.")
+    texts: int = Field(description="Plain-text responses where a tool call was possible.")
+    nudges: int = Field(description="The number of them that were retried.")
+    calls: int = Field(description="The number of these retries that brought a call.")
     share: float | None = Field(description="calls / nudges.")
-    now: Literal["nudge", "accept"] = Field(description="What is done with such text at present.")
+    now: Literal["nudge", "accept"] = Field(description="What happens to such text now.")
 
 
 class AllFigures(BaseModel):

@@ -13,7 +13,7 @@ def model_fault(path: Path) -> str | None:
         with path.open("rb") as file:
             magic = file.read(len(_MAGIC))
     except FileNotFoundError:
-        return f"no model file at {path}"
+        return f"file not found: {path}"
     except IsADirectoryError:
         return f"{path} is a folder; name the model file in it"
     except OSError as exc:
@@ -23,5 +23,5 @@ def model_fault(path: Path) -> str | None:
     if not magic:
         return f"{path} is empty; was its download cut off?"
     if magic.startswith((b"MZ", b"\x7fELF", b"#!")):
-        return f"{path} is a program and no model; a llamafile is named as backend.llama_server.binary"
-    return f"{path} is no GGUF model: its magic bytes are {magic!r} in place of {_MAGIC!r}"
+        return f"{path} is a program, not a model file; name a llamafile with --llama-server"
+    return f"{path} is not a GGUF model: it begins with {magic!r} instead of {_MAGIC!r}"

@@ -33,7 +33,7 @@ def find_program(config: BackendConfig, model: Path) -> tuple[Program, str]:
     if kind in (None, "llama-server") and (on_path := shutil.which("llama-server")):
         return _program("llama-server", Path(on_path)), f"a model file is named, and llama-server is on PATH: {on_path}"
     if kind == "llama-server":
-        raise BackendChoiceError("there is no llama-server on PATH; name it with --llama-server")
+        raise BackendChoiceError("no llama-server on PATH; name one with --llama-server")
     if kind in (None, "llamafile") and (beside := _llamafile_beside(model)):
         return _program("llamafile", beside), f"a model file is named, and a llamafile is beside it: {beside}"
     if kind == "llamafile":
@@ -89,7 +89,9 @@ def _refuse_other_program(path: Path) -> None:
     said = _said_version((str(path),)) if not _is_llamafile(path) else b""
     if said.strip() and not re.search(rb"version: \d|llama|build", said, re.IGNORECASE):
         first = said.strip().splitlines()[0].decode("utf-8", "replace")[:80]
-        raise BackendChoiceError(f"backend.llama_server.binary {path} is no llama-server: it says {first!r}")
+        raise BackendChoiceError(
+            f"backend.llama_server.binary {path} is not a llama-server: its --version prints {first!r}"
+        )
 
 
 def _llamafile_beside(model: Path) -> Path | None:

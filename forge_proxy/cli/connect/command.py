@@ -13,6 +13,7 @@ from forge_proxy.cli.connect.address import default_url
 from forge_proxy.cli.connect.clients import CHAT_COMPLETIONS, CLIENTS, File, ServedModel, Setup, Target
 from forge_proxy.cli.connect.minimum import describe_small_window
 from forge_proxy.cli.remote import NoDaemon, RefusedByDaemon, Remote
+from forge_proxy.cli.rescue import InputError
 
 Client = Literal["opencode", "codex", "claude", "aider", "continue", "openai", "env"]
 _WRITES_ALL_MODELS = ("opencode",)
@@ -31,7 +32,7 @@ def connect(
         bool, typer.Option("--force", help="With --write: also if the daemon does not serve what the client needs.")
     ] = False,
     undo: Annotated[
-        bool, typer.Option("--undo", help="Restore the copy that the latest --write has kept; needs no daemon.")
+        bool, typer.Option("--undo", help="Restore what was there before the latest --write; needs no daemon.")
     ] = False,
     url: Annotated[
         str | None,
@@ -49,6 +50,10 @@ def connect(
     ] = None,
 ) -> None:
     """Print the configuration of a client for the running daemon: address, key, models and context windows."""
+    if undo and (write_it or force):
+        raise InputError("--undo and --write exclude each other" if write_it else "--force is for --write only")
+    if force and not write_it:
+        raise InputError("--force is for --write only; without --write, connect prints the configuration")
     if undo:
         _undo(client)
         return
@@ -124,7 +129,7 @@ def _write(client: str, setup: Setup, missing: str | None) -> None:
         raise CannotWrite(f"nothing was written: {missing}. --force writes the configuration anyway")
     for file in setup.files:
         path, copy = write(file, Path.home())
-        print(f"wrote {path}{f'; what it held before is in {copy} (--undo restores it)' if copy else ''}")
+        print(f"wrote {path}{f'; its previous content is in {copy} (--undo restores it)' if copy else ''}")
         if copy is not None and file.format == "yaml" and "#" in copy.read_text(encoding="utf-8"):
             _note(f"comments of {path} are in the copy only")
 
@@ -137,9 +142,9 @@ def _undo(client: str) -> None:
         raise CannotWrite(f"{client} reads no file of its own: there is nothing to restore")
     restored = [path for file in files if (path := restore(file, Path.home())) is not None]
     if not restored:
-        raise CannotWrite(f"no copy of {files[0].path} is kept: connect has not changed the file, or has created it")
+        raise CannotWrite(f"no copy of {files[0].path} to restore: connect --write has not changed the file")
     for path in restored:
-        print(f"restored {path}")
+        print(f"restored {path}" if path.exists() else f"removed {path}: connect --write had created it")
 
 
 def _print_files(setup: Setup) -> None:

@@ -20,6 +20,8 @@ from forge_proxy.core.errors import ForgeError
 
 _TABLE = re.compile(r"^\s*\[", re.MULTILINE)
 _COPY = ".before-forge"
+_NO_FILE = "forge-proxy connect --write created the file; --undo removes it.\n"
+"""What the copy of a file holds that did not exist."""
 
 
 class CannotWrite(ForgeError):
@@ -38,21 +40,19 @@ def write(file: File, home: Path) -> tuple[Path, Path | None]:
         new = as_text(file) if old is None else _merge_text(file, old)
         if new == old:
             return path, None
-        copy = None
-        if old is not None:
-            copy = path.with_name(f"{path.name}{_COPY}{max(_numbers_of_copies(path), default=-1) + 1 or ''}")
-            _replace(copy, old, path.stat().st_mode & 0o777)
+        copy = path.with_name(f"{path.name}{_COPY}{max(_numbers_of_copies(path), default=-1) + 1 or ''}")
+        _replace(copy, _NO_FILE if old is None else old, path.stat().st_mode & 0o777 if old is not None else 0o600)
         try:
             _replace(path, new)
         except OSError:
-            if copy is not None:
-                copy.unlink(missing_ok=True)
+            copy.unlink(missing_ok=True)
             raise
-        return path, copy
+        return path, copy if old is not None else None
 
 
 def restore(file: File, home: Path) -> Path | None:
-    """Put the latest copy back in the place of the file; the copy is then gone. None if no copy is kept.
+    """Put the latest copy back in the place of the file, or remove a file that `write` created; the copy is then gone.
+    None if no copy is kept.
 
     Raises `CannotWrite`.
     """
@@ -62,7 +62,11 @@ def restore(file: File, home: Path) -> Path | None:
         if not numbers:
             return None
         copy = path.with_name(f"{path.name}{_COPY}{max(numbers) or ''}")
-        _replace(path, copy.read_bytes().decode(), copy.stat().st_mode & 0o777)
+        text = copy.read_bytes().decode()
+        if text == _NO_FILE:
+            path.unlink(missing_ok=True)
+        else:
+            _replace(path, text, copy.stat().st_mode & 0o777)
         copy.unlink()
     return path
 

@@ -14,6 +14,7 @@ from forge_proxy import daemon
 from forge_proxy.cli.evals.making import Subject
 from forge_proxy.cli.evals.run import thinking
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.validation import describe_fault
 from forge_proxy.engine.events import Event
 from forge_proxy.settings import SettingsError, load
 
@@ -53,7 +54,9 @@ def read_batch(file: Path | None) -> Mapping[str, Named]:
     except (yaml.YAMLError, UnicodeDecodeError) as exc:
         raise SettingsError(f"{file}: not YAML: {' '.join(str(exc).split())}") from exc
     except ValidationError as exc:
-        faults = [f"{file}: {'.'.join(map(str, error['loc'])) or 'evals'}: {error['msg']}" for error in exc.errors()]
+        faults = [
+            f"{file}: {'.'.join(map(str, error['loc'])) or 'evals'}: {describe_fault(error)}" for error in exc.errors()
+        ]
         raise SettingsError("\n".join(faults)) from exc
 
 
@@ -62,7 +65,7 @@ def subjects_of(names: Sequence[str], own: Mapping[str, Named], models: Path | N
     found: list[Subject] = []
     for name in names:
         if name not in own and name not in BUILT_IN:
-            raise SettingsError(f"no configuration {name!r}; there is: {', '.join((*own, *BUILT_IN))}")
+            raise SettingsError(f"no configuration {name!r}; available: {', '.join((*own, *BUILT_IN))}")
         for subject in _named(name, own[name]) if name in own else _built_in(name, models):
             if not any(_same(subject, other) for other in found):
                 found.append(subject)

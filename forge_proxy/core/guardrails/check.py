@@ -23,7 +23,7 @@ Checked = tuple[ToolCall, tuple[Mark, ...]]
 def check(turn: Turn, call: ToolCall) -> Checked | Problem:
     """The call as it may go out, with what was mended; or what is wrong with it.
 
-    The arguments' text stays as the model wrote it unless a value had to be mended. Arguments nested too deeply
+    The arguments' text stays as the model wrote it unless a value had to be repaired. Arguments nested too deeply
     are the model's fault: no later turn of the conversation could be sent with them.
     """
     if is_nested_too_deeply(call.arguments):

@@ -1,4 +1,4 @@
-"""Responses that ended at the token limit: which part of a text is a call that was begun, and what the client is told.
+"""Responses that ended at the token limit: which part of a text is an incomplete call, and what the client receives.
 
 A call that the limit cut is never delivered. In its place the text says what happened: clients end a run silently if
 the text of a response is empty, and show markup as the answer if it is the beginning of a call.

@@ -367,7 +367,7 @@ def _corrections(turn: Turn, reading: Reading, problems: tuple[Problem, ...]) ->
 
 
 def _written(call: ToolCall) -> str:
-    """A call as text, for where it cannot be told as a call; only its beginning if it is nested too deeply."""
+    """A call as text, if it cannot be sent as a call; only its beginning if it is nested too deeply."""
     deep = is_nested_too_deeply(call.arguments)
     return f"{call.tool}{call.arguments[:_RUN_ON] if deep else call.arguments}"
 

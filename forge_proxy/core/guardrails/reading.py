@@ -82,8 +82,8 @@ def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Reading:
 def _without_cut_call(turn: Turn, reply: Reply) -> tuple[Reply, str | None]:
     """The reply without a native call that the token limit cut, and the name of its tool.
 
-    Only the last call can be cut, and it is complete only if its arguments are closed: nothing is mended in it, since
-    nobody knows what was to follow. A message of our own tool stays, as text does that the limit cut.
+    Only the last call can be cut, and it is complete only if its arguments are closed: nothing is repaired in it, since
+    what was to follow is unknown. A message of the respond tool stays, as text does that the limit cut.
     """
     if reply.finish != "length" or not reply.calls:
         return reply, None
@@ -105,7 +105,7 @@ def _offered(turn: Turn, tool: str) -> str:
 
 def _complete(turn: Turn, found: tuple[Found, ...], reply: Reply) -> tuple[tuple[Found, ...], str | None]:
     """The calls that are complete, and the tool of one that was cut: at a token limit, what was not closed was cut, and
-    so may be what had to be mended at the very end. A message of our own tool is text and stays.
+    so may be what had to be repaired at the very end. A message of the respond tool is text and stays.
     """
     if reply.finish != "length":
         return found, None

@@ -25,7 +25,7 @@ _KEPT = 16_000_000
 """Characters of schemas that are kept compiled; what is compiled takes some ten times as many bytes."""
 _OVERHEAD = 500
 _LARGEST = 1_000_000
-"""Characters of one schema: a larger one takes too long to compile, and any object is taken for its arguments."""
+"""Characters of one schema: a larger one takes too long to compile, and any object is accepted as its arguments."""
 _MAX_PARTS = 256
 """Parts of one schema that are compiled by themselves: each takes as much memory as all that it refers to."""
 _MAX_OF_PATH = 2_000

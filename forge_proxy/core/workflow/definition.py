@@ -220,7 +220,7 @@ def _check_names(at: str, names: Sequence[str], tools: Mapping[str, ToolDef]) ->
     for place, name in enumerate(names):
         where = at if len(names) == 1 else f"{at}[{place}]"
         if name not in tools:
-            raise InvalidWorkflow(where, f"no tool {name!r}; there is: {', '.join(tools)}")
+            raise InvalidWorkflow(where, f"no tool {name!r}; available: {', '.join(tools)}")
         if name in names[:place]:
             raise InvalidWorkflow(where, f"{name} is named twice")
 

@@ -20,6 +20,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import TypedDict
 
 from forge_proxy.core.chat import ToolSpec
+from forge_proxy.core.validation import describe_fault
 from forge_proxy.core.workflow.errors import InvalidWorkflow
 
 _WHY_NOT = {
@@ -35,6 +36,7 @@ def derive_tool(
     """What the model is offered, and what executes a call: the function behind a conversion of the arguments from JSON
     to the types of its hints. Raises `InvalidWorkflow`, which names the parameter.
     """
+    _refuse_other_values(function)
     name = name or _name_of(function)
     parameters = _parameters_of(function, name)
     hints = _hints_of(function, name)
@@ -54,6 +56,14 @@ def derive_tool(
     return spec, _converting(function, adapter)
 
 
+def _refuse_other_values(function: object) -> None:
+    """Raise `InvalidWorkflow` for what cannot be called, or has no single result."""
+    if not callable(function):
+        raise InvalidWorkflow("function", f"expected a function, got {type(function).__name__}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidWorkflow("function", f"{_name_of(function)} is a generator function: return a list instead")
+
+
 class _Schema(GenerateJsonSchema):
     """Without titles, which repeat the names of the parameters and cost tokens."""
 
@@ -65,7 +75,7 @@ def _name_of(function: Callable[..., Any]) -> str:
     target = function.func if isinstance(function, functools.partial) else function
     name: object = getattr(target, "__name__", None)
     if not isinstance(name, str) or not name.isidentifier():
-        raise InvalidWorkflow("name", f"{function!r} has no name that a tool could have: pass name=…")
+        raise InvalidWorkflow("name", f"{function!r} has no name for the tool: pass name=…")
     return name
 
 
@@ -121,7 +131,7 @@ def _adapter_of(
     except (PydanticUserError, PydanticSchemaGenerationError, PydanticUndefinedAnnotation) as error:
         wrong = next((one for one, hint in hints.items() if not _has_schema(hint)), "")
         at = f"{name}.{wrong}" if wrong else name
-        raise InvalidWorkflow(at, f"its type has no JSON Schema: {_first_line(error)}") from error
+        raise InvalidWorkflow(at, f"its type has no JSON Schema{_advice(error)}") from error
     return adapter
 
 
@@ -133,8 +143,11 @@ def _has_schema(hint: Any) -> bool:
     return True
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".")
+def _advice(error: Exception) -> str:
+    """What to do about a type; pydantic's own advice for classes that it does not know is about its models."""
+    if isinstance(error, PydanticSchemaGenerationError):
+        return "; use built-in types, enums, dataclasses, TypedDicts or pydantic models"
+    return f": {str(error).strip().splitlines()[0].rstrip('.')}"
 
 
 def _add_default(schema: dict[str, Any], default: object) -> None:
@@ -166,7 +179,9 @@ def _converting(function: Callable[..., Any], adapter: TypeAdapter[dict[str, Any
         try:
             return adapter.validate_python(arguments)
         except ValidationError as error:
-            wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False)]
+            wrong = [
+                f"{'.'.join(map(str, one['loc']))}: {describe_fault(one)}" for one in error.errors(include_url=False)
+            ]
             raise ValueError("; ".join(wrong)) from error
 
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004

@@ -56,5 +56,5 @@ def check_words(at: str, said: Sequence[str], known: Sequence[str]) -> None:
     for word in said:
         if word not in each:
             near = get_close_matches(word, each)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there is: {', '.join(each)}"
+            hint = f"did you mean {' or '.join(near)}?" if near else f"available: {', '.join(each)}"
             raise InvalidRequest(at, f"there is no {word!r}; {hint}")

@@ -28,7 +28,7 @@ class Allowance:
         self._spent = max(0.0, self._spent - (now - self._at) * self._limit / _SECONDS) + size
         self._at = now
         if self._spent > self._limit:
-            raise Flood(f"it sent more than {self._limit // 1024} KB within a minute that nobody asked for")
+            raise Flood(f"it sent more than {self._limit // 1024} KB of unrequested data within a minute")
 
 
 def check_values(text: bytes) -> None:

@@ -22,8 +22,8 @@ class Cut(httpx2.StreamError, httpx2.SSEError):
 
 
 class BoundedTransport(httpx2.AsyncBaseTransport):
-    """Connects only to resolved addresses, and bounds responses: each to `limit` bytes, and streams that nobody asked
-    for to as much within a minute.
+    """Connects only to resolved addresses. Limits a response to `limit` bytes, and a stream of notifications to as many
+    within a minute.
     """
 
     def __init__(self, limit: int, resolve: Resolve) -> None:

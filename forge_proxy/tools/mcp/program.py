@@ -118,7 +118,7 @@ class Program:
                     text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
                     process.stdin.write(text.encode() + b"\n")
                     await process.stdin.drain()
-        except OSError:  # it reads no more: whoever waits for a response would wait for ever
+        except OSError:  # it reads no more, and a response would never come
             await arriving.aclose()
 
     async def _stop(self, process: Process) -> None:

@@ -150,7 +150,7 @@ class Session:
         if self._program is not None:
             self._program.kill()
         else:
-            self._owner.cancel()  # a server that hangs is not told good-bye
+            self._owner.cancel()  # a server that hangs gets no shutdown request
 
     async def _gone(self, error: MCPError) -> Exception:
         """The error itself, or `SessionEnded` where it means the end of the session."""

@@ -16,7 +16,7 @@ def refuse(at: str, wanted: str, got: Json) -> NoReturn:
 def text(body: JsonObject, key: str, at: str) -> str:
     """A required string that is not empty."""
     if key not in body:
-        raise InvalidRequest(at, "required, missing")
+        raise InvalidRequest(at, "required, but missing")
     value = body[key]
     if not isinstance(value, str):
         refuse(at, "a string", value)
@@ -76,7 +76,7 @@ def objects(body: JsonObject, key: str, at: str) -> list[JsonObject]:
 def obj(body: JsonObject, key: str, at: str) -> JsonObject:
     """A required object."""
     if key not in body:
-        raise InvalidRequest(at, "required, missing")
+        raise InvalidRequest(at, "required, but missing")
     value = body[key]
     if not is_object(value):
         refuse(at, "an object", value)

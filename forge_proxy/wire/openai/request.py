@@ -35,6 +35,8 @@ _MAX_LISTED_NAMES = 20
 
 def read_body(raw: bytes | bytearray) -> JsonObject:
     """The JSON object of a request body. Raises `InvalidRequest` or `OutOfMemory`."""
+    if not raw:
+        raise InvalidRequest("body", "empty; send a JSON object")
     try:
         return _object(orjson.loads(raw))
     except orjson.JSONDecodeError as exc:
@@ -86,7 +88,7 @@ def decode_request(body: JsonObject) -> ChatRequest:
 
 def _messages(body: JsonObject) -> list[JsonObject]:
     if "messages" not in body:
-        raise InvalidRequest("messages", "required, missing")
+        raise InvalidRequest("messages", "required, but missing")
     messages = fields.objects(body, "messages", "messages")
     if not messages:
         raise InvalidRequest("messages", "expected at least one message")

@@ -74,7 +74,7 @@ async def test_the_overflow_policy_stays_where_it_is_not_said() -> None:
         ("PUT", "/compaction", {"strategy": "tired"}, "strategy", "tiered"),
         ("PUT", "/compaction", {"threshold": 1.5}, "threshold", "1"),
         ("PUT", "/compaction", {"keep_recent": 0}, "keep_recent", "1"),
-        ("POST", "/backend/model", {"model": ""}, "model", "1 character"),
+        ("POST", "/backend/model", {"model": ""}, "model", "a length of at least 1"),
         ("GET", "/backend/logs?lines=many", None, "lines", "integer"),
         ("GET", "/backend/logs?lines=0", None, "lines", "1"),
     ],

@@ -298,7 +298,7 @@ def _tool(**fields: Any) -> JsonDict:
     return _with(tools={"finish": {"parameters": NUMBER, **fields}}, terminal_tool="finish")
 
 
-_NO_TEXT = "Input should be a valid string"
+_NO_TEXT = "expected a string"
 
 
 @pytest.mark.parametrize(
@@ -309,11 +309,11 @@ _NO_TEXT = "Input should be a valid string"
             "workflow.tools.finish.execute.by: expected one of caller, arguments, http, mcp",
         ),
         (_tool(execute={"by": "mcp", "server": {"url": 5}}), f"workflow.tools.finish.execute.server.url: {_NO_TEXT}"),
-        (_with(terminal_tool=5), f"workflow.terminal_tool: {_NO_TEXT}, or: Input should be a valid list"),
-        (_tool(prerequisites=[{}]), "workflow.tools.finish.prerequisites.0.tool: Field required"),
+        (_with(terminal_tool=5), f"workflow.terminal_tool: {_NO_TEXT}, or: expected a list"),
+        (_tool(prerequisites=[{}]), "workflow.tools.finish.prerequisites.0.tool: required, but missing"),
         (
             _tool(prerequisites=[{"tool": 5}]),
-            "workflow.tools.finish.prerequisites.0.tool: Input should be a valid string",
+            "workflow.tools.finish.prerequisites.0.tool: expected a string",
         ),
     ],
 )

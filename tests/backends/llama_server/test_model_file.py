@@ -17,10 +17,10 @@ def test_a_model_has_no_fault() -> None:
 @pytest.mark.parametrize(
     ("holds", "said"),
     [
-        (b"Roses are red", "is no GGUF model: its magic bytes are b'Rose'"),
-        (b"GG", "is no GGUF model"),
+        (b"Roses are red", "is not a GGUF model: it begins with b'Rose'"),
+        (b"GG", "is not a GGUF model"),
         (b"", "is empty"),
-        (b"MZqFpD='\n", "is a program and no model; a llamafile is named as backend.llama_server.binary"),
+        (b"MZqFpD='\n", "is a program, not a model file; name a llamafile with --llama-server"),
     ],
 )
 def test_another_file_is_said_so(tmp_path: Path, holds: bytes, said: str) -> None:
@@ -31,6 +31,6 @@ def test_another_file_is_said_so(tmp_path: Path, holds: bytes, said: str) -> Non
 
 
 def test_a_file_that_is_missing_a_folder_and_what_cannot_be_read_are_said_so(tmp_path: Path) -> None:
-    assert model_fault(tmp_path / "m.gguf") == f"no model file at {tmp_path / 'm.gguf'}"
+    assert model_fault(tmp_path / "m.gguf") == f"file not found: {tmp_path / 'm.gguf'}"
     assert model_fault(tmp_path) == f"{tmp_path} is a folder; name the model file in it"
     assert "cannot be read" in (model_fault(tmp_path / ("x" * 300)) or "")

@@ -68,7 +68,7 @@ def test_the_named_one_and_the_kind_asked_for_come_before_what_is_found(model: P
     ("config", "said"),
     [
         ({"llama_server": {"binary": "/nowhere/x"}}, "backend.llama_server.binary /nowhere/x is not there"),
-        ({"kind": "llama-server"}, "there is no llama-server on PATH; name it with --llama-server"),
+        ({"kind": "llama-server"}, "no llama-server on PATH; name one with --llama-server"),
         ({"kind": "llamafile"}, "there is no llamafile beside"),
     ],
 )

@@ -73,8 +73,8 @@ def test_configurations_of_ones_own_come_from_a_file(tmp_path: Path) -> None:
     ("written", "names", "told"),
     [
         ("evals: {mine: {backend: {knid: openai}}}", ["mine"], r"evals\.mine: backend\.knid: no such setting"),
-        ("evals: {mine: {bakend: {}}}", ["mine"], r"evals\.mine\.backend: Field required"),
-        ("evals: {}", ["his"], "no configuration 'his'; there is: all, ollama"),
+        ("evals: {mine: {bakend: {}}}", ["mine"], r"evals\.mine\.backend: required, but missing"),
+        ("evals: {}", ["his"], "no configuration 'his'; available: all, ollama"),
         (
             "evals: {}",
             ["llamaserver"],

@@ -47,10 +47,10 @@ def workflow(
             {"tools": [ToolDef(ToolSpec("a"), "x")]},  # pyright: ignore[reportArgumentType]
             "tools.a.callable: expected a function, got str",
         ),
-        ({"required": ["look"]}, "required_steps: no tool 'look'; there is: finish"),
+        ({"required": ["look"]}, "required_steps: no tool 'look'; available: finish"),
         ({"tools": [tool("a")], "required": ["a", "a"]}, "required_steps[1]: a is named twice"),
         ({"required": ["finish"]}, "required_steps[0]: finish is a terminal tool"),
-        ({"terminal": ["finish", "end"]}, "terminal_tool[1]: no tool 'end'; there is: finish"),
+        ({"terminal": ["finish", "end"]}, "terminal_tool[1]: no tool 'end'; available: finish"),
         ({"terminal": []}, "terminal_tool: name at least one tool"),
         ({"tools": [tool("a", ["b"])]}, "tools.a.prerequisites[0]: no tool 'b'"),
         ({"tools": [tool("a", ["finish"])]}, "tools.a.prerequisites[0]: finish is a terminal tool"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -188,7 +188,7 @@ def test_what_no_schema_says_is_told_in_plain_words() -> None:
     tool = ToolDef.from_function(look)
     assert tool.callable is not None
 
-    with pytest.raises(ValueError, match=r"^day: Input should be a valid date[^\n]*$"):
+    with pytest.raises(ValueError, match=r"^day: expected a valid date[^\n]*$"):
         tool.callable(day="tomorrow")
 
 
@@ -287,6 +287,14 @@ def any_name(**rest: int) -> None: ...
 def untyped(a) -> None: ...  # type: ignore[no-untyped-def]  # pyright: ignore
 def without_schema(good: int, a: Callable[[], int]) -> None: ...
 def of_a_class(a: Desk) -> None: ...
+def one_by_one(a: int) -> Iterator[int]:
+    yield a
+
+
+async def one_by_one_later(a: int) -> AsyncIterator[int]:
+    yield a
+
+
 def field_as_default(a: int = Field(3)) -> None: ...
 
 
@@ -299,10 +307,14 @@ def field_as_default(a: int = Field(3)) -> None: ...
         (untyped, "untyped.a: it has no type hint: add one"),
         (Desk.find, "find.self: it has no type hint: add one (or pass a bound method)"),
         (without_schema, "without_schema.a: its type has no JSON Schema"),
-        (of_a_class, "of_a_class.a: its type has no JSON Schema"),
+        (of_a_class, "of_a_class.a: its type has no JSON Schema; use built-in types, enums, dataclasses"),
+        (one_by_one, "function: one_by_one is a generator function: return a list instead"),
+        (one_by_one_later, "function: one_by_one_later is a generator function: return a list instead"),
+        (5, "function: expected a function, got int"),
+        ("find", "function: expected a function, got str"),
         (field_as_default, "field_as_default.a: a Field is no default"),
-        (lambda: None, "has no name that a tool could have: pass name="),
-        (Desk(), "has no name that a tool could have: pass name="),
+        (lambda: None, "has no name for the tool: pass name="),
+        (Desk(), "has no name for the tool: pass name="),
     ],
 )
 def test_what_a_model_cannot_give_is_refused_by_name(function: Callable[..., Any], said: str) -> None:

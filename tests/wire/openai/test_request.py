@@ -80,14 +80,14 @@ def test_what_is_missing_or_null_has_its_default(fields: Body) -> None:
 
 
 BAD: list[tuple[Body, str, str]] = [
-    ({"messages": ...}, "messages", "required, missing"),
+    ({"messages": ...}, "messages", "required, but missing"),
     ({"messages": None}, "messages", "expected at least one message"),
     ({"messages": []}, "messages", "expected at least one message"),
     ({"messages": "Hi."}, "messages", "expected a list, got string"),
     ({"messages": {}}, "messages", "expected a list, got object"),
     ({"messages": [USER, "Hi."]}, "messages[1]", "expected an object, got string"),
     ({"messages": [USER, None]}, "messages[1]", "expected an object, got null"),
-    ({"messages": [{"content": "Hi."}]}, "messages[0].role", "required, missing"),
+    ({"messages": [{"content": "Hi."}]}, "messages[0].role", "required, but missing"),
     ({"messages": [{"role": None}]}, "messages[0].role", "expected a string, got null"),
     ({"messages": [{"role": ""}]}, "messages[0].role", "must not be empty"),
     (
@@ -113,11 +113,11 @@ BAD: list[tuple[Body, str, str]] = [
     ({"model": 7}, "model", "expected a string, got integer"),
     ({"tools": {}}, "tools", "expected a list, got object"),
     ({"tools": [SEARCH, "note"]}, "tools[1]", "expected an object, got string"),
-    ({"tools": [{}]}, "tools[0].type", "required, missing"),
+    ({"tools": [{}]}, "tools[0].type", "required, but missing"),
     ({"tools": [{"type": 7}]}, "tools[0].type", "expected a string, got integer"),
-    ({"tools": [{"type": "function"}]}, "tools[0].function", "required, missing"),
+    ({"tools": [{"type": "function"}]}, "tools[0].function", "required, but missing"),
     ({"tools": [{"type": "function", "function": None}]}, "tools[0].function", "expected an object, got null"),
-    ({"tools": [SEARCH, {"type": "function", "function": {}}]}, "tools[1].function.name", "required, missing"),
+    ({"tools": [SEARCH, {"type": "function", "function": {}}]}, "tools[1].function.name", "required, but missing"),
     ({"tools": [named("")]}, "tools[0].function.name", "must not be empty"),
     ({"tools": [{"type": "function", "function": {"name": 7}}]}, "tools[0].function.name", "expected a string"),
     (
@@ -363,7 +363,7 @@ def test_a_body_is_read_from_its_bytes(body: JsonObject) -> None:
 @pytest.mark.parametrize(
     ("raw", "why"),
     [
-        (b"", "not valid JSON"),
+        (b"", "empty; send a JSON object"),
         (b"{", "not valid JSON"),
         (b"\xff", "not valid JSON"),
         (b'{"a": NaN}', "not valid JSON"),

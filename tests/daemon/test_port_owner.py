@@ -1,0 +1,25 @@
+"""Which command stops the daemon that has a port."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forge_proxy.daemon.port_owner import stop_command
+from forge_proxy.telemetry.running import RunningDaemon
+
+
+@pytest.mark.parametrize(
+    ("ports", "command"),
+    [
+        ([8081], "forge-proxy stop"),
+        ([8081, 9000], "forge-proxy stop --port 8081"),
+        ([9000], ""),
+        ([], ""),
+    ],
+)
+def test_the_command_stops_that_daemon_and_no_other(ports: list[int], command: str) -> None:
+    running = [RunningDaemon(pid=port, port=port, version="1", file=Path("x")) for port in ports]
+
+    assert stop_command(8081, running) == command
