@@ -253,6 +253,12 @@ async def _calls_unoffered(exchange: Exchange) -> None:
     await exchange.events(_call_delta(function=call), finish="tool_calls")
 
 
+async def _calls_with(exchange: Exchange) -> None:
+    """A call of the tool with the field `user` of the request as its arguments."""
+    call = {"name": "get_weather", "arguments": str(exchange.body.get("user"))}
+    await exchange.events(_call_delta(function=call), finish="tool_calls")
+
+
 async def _log_probabilities(exchange: Exchange) -> None:
     token = {"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}
     choice = {"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [token]}, "finish_reason": None}
@@ -279,7 +285,8 @@ BEHAVIOURS: dict[str, Callable[[Exchange], Awaitable[None]]] = {
         _endless_data_lines, _endless_comments, _endless_body, _endless_error, _endless_head, _a_byte_a_second,
         _byte_by_byte, _huge_event, _closes_after_each_byte, _gzip_bomb, _gzip_bomb_in_error, _invalid_utf8,
         _redirects, _odd_status, _informs_first, _sets_headers, _trails, _huge_index, _huge_choice, _deep_response,
-        _deep_arguments, _huge_usage, _imitates_corrections, _calls_unoffered, _log_probabilities, _text_pattern,
+        _deep_arguments, _huge_usage, _imitates_corrections, _calls_unoffered, _calls_with, _log_probabilities,
+        _text_pattern,
     )
 }  # fmt: skip
 
