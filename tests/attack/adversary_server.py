@@ -236,7 +236,10 @@ async def _deep_arguments(exchange: Exchange) -> None:
 
 
 async def _huge_usage(exchange: Exchange) -> None:
+    """Numbers that JSON can hold and 64 bits cannot; with a `seed`, numbers of that size whose sum is larger."""
     usage = {"prompt_tokens": 2**70, "completion_tokens": -(2**70), "total_tokens": 10**400}
+    if seed := exchange.body.get("seed"):
+        usage = dict.fromkeys(usage, seed)
     message = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}
     await exchange.raw("200 OK", json.dumps({**_HEAD, "choices": [message], "usage": usage}).encode())
 

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import threading
+import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -16,8 +17,8 @@ from tests.attack.measuring import run_attack
 from tests.attack.target import Target
 from tests.fakes.processes import Ended, Process, children, command, daemon, model_server
 
-SECONDS = 40.0
-"""A daemon that has not finished with one attack by then is killed."""
+CPU_SECONDS, SECONDS = 20.0, 100.0
+"""A daemon that has spent so much CPU time on one attack, or taken so long, is killed."""
 _MEMORY_BYTES = 6 * 1024**3
 """The address space of one process of the daemon."""
 
@@ -101,8 +102,16 @@ class Checkout:
 
 
 def measure(act: Callable[[MeasuredTarget], str], target: MeasuredTarget) -> Outcome:
-    """Attack a running daemon, for `SECONDS` at most, while an honest client measures its waits."""
+    """Attack a running daemon, within the limits, while an honest client measures its waits."""
     texts: list[str] = []
+    ended = threading.Event()
+    began, cpu_before = time.monotonic(), target.cpu_seconds()
+
+    def limit() -> None:
+        while not ended.wait(0.5):
+            if target.cpu_seconds() - cpu_before > CPU_SECONDS or time.monotonic() - began > SECONDS:
+                target.kill()
+                return
 
     def run(_: Target) -> None:
         try:
@@ -110,13 +119,14 @@ def measure(act: Callable[[MeasuredTarget], str], target: MeasuredTarget) -> Out
         except (OSError, AssertionError) as exc:
             texts.append(str(exc).partition("\n")[0] or type(exc).__name__)
 
-    limit = threading.Timer(SECONDS, target.kill)
-    limit.start()
+    watching = threading.Thread(target=limit)
+    watching.start()
     try:
         result = run_attack(Attack("repro", "load", run), target)
     finally:
-        limit.cancel()
-    text = f"not finished after {SECONDS:g} s" if target.was_killed else " ".join(texts)
+        ended.set()
+        watching.join()
+    text = f"not finished after {time.monotonic() - began:.0f} s" if target.was_killed else " ".join(texts)
     if not target.was_killed and "honest client failed" in (result.breach or ""):
         text += f"; {result.breach}"
     return Outcome(text, result.cpu_seconds, result.growth_mb, result.chat_ms)

@@ -28,7 +28,8 @@ _PROMPT = {"role": "user", "content": "Please get the weather with city Paris an
 
 
 @contextmanager
-def _folder() -> Generator[Path]:
+def own_folder() -> Generator[Path]:
+    """A folder of a drill's own."""
     with tempfile.TemporaryDirectory(prefix="forge-attack-", ignore_cleanup_errors=True) as name:
         yield Path(name)
 
@@ -66,7 +67,7 @@ def _leaves(pid: int) -> list[int]:
 
 def _daemon_is_killed() -> None:
     """kill -9 at ten moments of a run; it is resumed and no outcome is lost."""
-    with far_side() as side, _folder() as folder:
+    with far_side() as side, own_folder() as folder:
         place = Place(side, folder)
         with place.daemon() as proxy:
             run = submit(proxy, submission(side, "look", "check", "finish"))
@@ -82,7 +83,7 @@ def _daemon_is_killed() -> None:
 
 def _store_is_hit(hit: Callable[[Place], None]) -> None:
     """The database is damaged under a running daemon: chats go on, runs get an honest error or work, nothing hangs."""
-    with far_side() as side, _folder() as folder:
+    with far_side() as side, own_folder() as folder:
         place = Place(side, folder)
         with place.daemon() as proxy:
             run = submit(proxy, submission(side, "look", "finish"))
@@ -136,7 +137,7 @@ def _disk_is_read_only() -> None:
 @contextmanager
 def _far_side_on(options: str) -> Generator[tuple[FarSide, Path]]:
     """A model server, and a file system with these options for the state."""
-    with far_side() as side, _folder() as folder, _mounted(folder / "disk", options) as disk:
+    with far_side() as side, own_folder() as folder, _mounted(folder / "disk", options) as disk:
         yield side, disk
 
 
@@ -181,7 +182,7 @@ def _disk_is_full() -> None:
 
 def _postgres_is_killed() -> None:
     with (
-        far_side() as side, postgres() as database, _folder() as folder,
+        far_side() as side, postgres() as database, own_folder() as folder,
         Place(side, folder, database.url).daemon() as proxy,
     ):  # fmt: skip
         side.hold("look")
@@ -219,7 +220,7 @@ def _signals(number: int) -> None:
 
 
 def _reload_of_a_broken_file() -> None:
-    with model_server() as server, _folder() as folder:
+    with model_server() as server, own_folder() as folder:
         file = folder / "forge-proxy.yaml"
         file.write_text("server: {max_body_mb: 8}\n")
         with daemon("--backend-url", server.url, "--config", str(file)) as proxy:

@@ -51,7 +51,7 @@ def _user_and_key(checkout: Checkout) -> Outcome:
 
 def _huge_usage(checkout: Checkout) -> Outcome:
     def act(target: MeasuredTarget) -> str:
-        status = target.post(ask("huge-usage", tools=[TOOL])).status
+        status = target.post(ask("huge-usage", tools=[TOOL], seed=2**63)).status
         lines = [line for line in target.proxy.printed.splitlines() if CHAT in line or '"answered"' in line]
         return f"{status}, {'logged' if any('huge-usage' in line for line in lines) else 'not logged'}"
 
@@ -80,7 +80,7 @@ def _little_memory(checkout: Checkout) -> Outcome:
         size = int(Path(f"/proc/{target.proxy.pid}/statm").read_text().split()[0]) * resource.getpagesize()
         most = size + 200_000_000
         resource.prlimit(target.proxy.pid, resource.RLIMIT_AS, (most, most))
-        body = json.dumps({**ask("says"), "filler": ["x"] * 8_000_000}).encode()
+        body = json.dumps({**ask("says"), "filler": "x" * 40_000_000}).encode()
         answers = together(4, lambda _: target.post(body))
         after = target.post(ask("says", tools=[TOOL])).status
         return f"{', '.join(statuses(answers))}; a small request afterwards: {after}"
@@ -152,12 +152,12 @@ def _is_up(url: str) -> bool:
 
 def _many_streams(checkout: Checkout) -> Outcome:
     def act(target: MeasuredTarget) -> str:
-        body = ask("says", stream=True, tools=[TOOL])
-        came = together(500, lambda _: target.post(body, seconds=30), clients=500)
+        body = ask("text-pattern", user="lines of text/20000", stream=True, tools=[TOOL])
+        came = together(500, lambda _: target.post(body, seconds=60), clients=500)
         whole = sum(isinstance(one, Answer) and b"[DONE]" in one.body for one in came)
         return f"{whole} of 500 answered" + ("" if whole == 500 else f" ({statuses(came)})")
 
-    return checkout.measure(act, env={"FORGE_PROXY_BACKEND__QUEUE_LIMIT": "1000"})
+    return checkout.measure(act, adversary, {"FORGE_PROXY_BACKEND__QUEUE_LIMIT": "1000"})
 
 
 MINOR_REPROS = [
@@ -170,5 +170,5 @@ MINOR_REPROS = [
     Repro("14g", "the database deleted under the daemon", _deleted_database),
     Repro("14h", "a process that an MCP program has daemonized", _daemonized),
     Repro("14i", "a log pipe that nobody reads", _unread_log),
-    Repro("14j", "500 guarded streams at once", _many_streams),
+    Repro("14j", "500 guarded streams of 20 kB at once", _many_streams),
 ]

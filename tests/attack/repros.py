@@ -67,12 +67,10 @@ def _long_names(checkout: Checkout) -> Outcome:
 
 
 def _overlapping_schema(checkout: Checkout) -> Outcome:
-    levels: JsonDict = {"d0": {"type": "string"}}
-    for level in range(1, 17):
-        below = {"$ref": f"#/$defs/d{level - 1}"}
-        levels[f"d{level}"] = {"anyOf": [{"properties": {"a": below}}, {"properties": {"a": below, "b": below}}]}
-    parameters = {"type": "object", "properties": {"city": {"$ref": "#/$defs/d16"}}, "$defs": levels}
-    arguments = '{"city": %s}' % ('{"a": ' * 16 + "5" + "}" * 16)
+    twice = {f"d{level}": {"anyOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for level in range(16)}
+    levels = {**twice, "d16": {"type": "string"}}
+    parameters = {"type": "object", "properties": {"city": {"$ref": "#/$defs/d0"}}, "$defs": levels}
+    arguments = '{"city": 5}'
     body = ask("calls-with", tools=[_tool("get_weather", parameters)], user=arguments)
     return checkout.measure(partial(_posts, 8, lambda _: body), adversary)
 
@@ -163,9 +161,9 @@ def _deep(model: str, checkout: Checkout) -> Outcome:
 
 def with_programs(checkout: Checkout, act: Callable[[MeasuredTarget], str]) -> Outcome:
     """Runs with a hostile MCP program, beside which there is a healthy one."""
-    programs = {"hostile": "tests.fakes.hostile_mcp_server", "healthy": "tests.fakes.mcp_server"}
+    programs = {"hostile": "hostile_mcp_server", "healthy": "mcp_server"}
     servers = {
-        name: {"command": sys.executable, "args": ["-m", module, "stdio"], "env": {"PYTHONPATH": str(ROOT)}}
+        name: {"command": sys.executable, "args": [f"{ROOT}/tests/fakes/{module}.py", "stdio"]}
         for name, module in programs.items()
     }
     mcp = {"servers": servers, "timeout_seconds": 3, "connect_seconds": 10}
