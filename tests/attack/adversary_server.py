@@ -263,13 +263,17 @@ async def _calls_with(exchange: Exchange) -> None:
 
 
 async def _log_probabilities(exchange: Exchange) -> None:
-    token = {"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}
-    choice = {"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [token]}, "finish_reason": None}
-    one = b"data: " + json.dumps({**_HEAD, "choices": [choice]}).encode() + b"\n\n"
+    """20,000 tokens, each unlike the one before: a text that only repeats would be cut off."""
     await exchange.send(_SSE)
-    for _ in range(200):
-        await exchange.send(one * 100)
+    for first in range(0, 20_000, 100):
+        await exchange.send(b"".join(_token(f"{number * 7919 % 100_003:x} ") for number in range(first, first + 100)))
     await exchange.send(event({}, "stop") + b"data: [DONE]\n\n")
+
+
+def _token(text: str) -> bytes:
+    token = {"token": text, "logprob": -0.1, "bytes": list(text.encode()), "top_logprobs": []}
+    choice = {"index": 0, "delta": {"content": text}, "logprobs": {"content": [token]}, "finish_reason": None}
+    return b"data: " + json.dumps({**_HEAD, "choices": [choice]}).encode() + b"\n\n"
 
 
 async def _text_pattern(exchange: Exchange) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import signal
+import time
 from pathlib import Path
 
 import httpx
@@ -52,7 +53,8 @@ def _user_and_key(checkout: Checkout) -> Outcome:
 def _huge_usage(checkout: Checkout) -> Outcome:
     def act(target: MeasuredTarget) -> str:
         status = target.post(ask("huge-usage", tools=[TOOL], seed=2**63)).status
-        lines = [line for line in target.proxy.printed.splitlines() if CHAT in line or '"answered"' in line]
+        time.sleep(1)  # the log is written by a thread
+        lines = [line for line in target.proxy.printed.splitlines() if '"answered"' in line]
         return f"{status}, {'logged' if any('huge-usage' in line for line in lines) else 'not logged'}"
 
     return checkout.measure(act, adversary)

@@ -70,7 +70,7 @@ def _overlapping_schema(checkout: Checkout) -> Outcome:
     twice = {f"d{level}": {"anyOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for level in range(16)}
     levels = {**twice, "d16": {"type": "string"}}
     parameters = {"type": "object", "properties": {"city": {"$ref": "#/$defs/d0"}}, "$defs": levels}
-    arguments = '{"city": 5}'
+    arguments = '{"city": {"no": "string"}}'
     body = ask("calls-with", tools=[_tool("get_weather", parameters)], user=arguments)
     return checkout.measure(partial(_posts, 8, lambda _: body), adversary)
 
