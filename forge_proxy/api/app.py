@@ -18,7 +18,7 @@ from forge_proxy.api.admin.routes import add_admin_routes
 from forge_proxy.api.auth import Door, RequireKey
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.docs import Descriptions
-from forge_proxy.api.errors import error_response
+from forge_proxy.api.errors import error_response, log_refused
 from forge_proxy.api.fields import wrong_field
 from forge_proxy.api.health import HealthChecks
 from forge_proxy.api.home import HomePage
@@ -164,6 +164,8 @@ def _methods_of(request: Request) -> set[str]:
 async def _own_error(request: Request, exc: Exception) -> Response:
     """Answer a fault of the daemon. The server logs it with its traceback; the client gets no details."""
     if isinstance(exc, MemoryError):
-        return await _forge_error(request, OutOfMemory("the request"))
+        error, request_id = OutOfMemory("the request"), request_id_of(request)
+        log_refused(error, request_id, request.scope)
+        return error_response(error, {"x-request-id": request_id})
     body = encode_error("an error inside forge-proxy; its log has the details", "server_error", "internal_error")
     return JSONResponse(body, 500, {"x-request-id": request_id_of(request)})

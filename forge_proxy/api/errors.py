@@ -228,6 +228,11 @@ async def refuse(
 ) -> None:
     """Turn a request away at the door, and say so in the log."""
     request_id = request_id_of(Request(scope))
+    log_refused(error, request_id, scope)
+    await error_response(error, {**(headers or {}), "x-request-id": request_id})(scope, receive, send)
+
+
+def log_refused(error: ForgeError, request_id: str, scope: Scope) -> None:
+    """Log one line about a request that gets an error in place of an answer."""
     said = {"event": "refused", "request_id": request_id, "path": scope["path"], "error": error.summary}
     _LOG.warning("refused %s: %s", said["path"], said["error"], extra={"said": said})
-    await error_response(error, {**(headers or {}), "x-request-id": request_id})(scope, receive, send)

@@ -122,10 +122,16 @@ class _ToStructlog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
-        if message == self._EXPECTED:
+        if message == self._EXPECTED or _is_lack_of_memory(record):
             return
         log: FilteringBoundLogger = structlog.get_logger()
         if said := getattr(record, "said", None):  # our own, by a part that does not know the log
             log.log(record.levelno, **said)
         else:
             log.log(record.levelno, message, logger=record.name, exc_info=record.exc_info)
+
+
+def _is_lack_of_memory(record: logging.LogRecord) -> bool:
+    """Whether uvicorn reports a request for which there was no memory: `refused` has been logged for it."""
+    exc = record.exc_info[1] if record.exc_info else None
+    return record.name == "uvicorn.error" and isinstance(exc, MemoryError)

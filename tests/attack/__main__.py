@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
-from tests.attack import backend, faults, front_door, load, secrets, tools
+from tests.attack import backend, callbacks, faults, front_door, limits, load, secrets, tools, traces
 from tests.attack.attack import Attack, Drill, Result
 from tests.attack.measuring import run_attack, run_drill
 from tests.attack.table import render, write_into
 from tests.attack.target import target
 
-_MODULES = (front_door, backend, load, faults, tools, secrets)
+_MODULES = (front_door, backend, load, faults, limits, tools, callbacks, secrets, traces)
 
 
 def all_attacks() -> list[Attack | Drill]:

@@ -239,7 +239,10 @@ async def _deep_arguments(exchange: Exchange) -> None:
 
 
 async def _huge_usage(exchange: Exchange) -> None:
+    """Numbers that JSON can hold and 64 bits cannot; with a `seed`, numbers of that size whose sum is larger."""
     usage = {"prompt_tokens": 2**70, "completion_tokens": -(2**70), "total_tokens": 10**400}
+    if seed := exchange.body.get("seed"):
+        usage = dict.fromkeys(usage, seed)
     message = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}
     await exchange.raw("200 OK", json.dumps({**_HEAD, "choices": [message], "usage": usage}).encode())
 
@@ -256,14 +259,24 @@ async def _calls_unoffered(exchange: Exchange) -> None:
     await exchange.events(_call_delta(function=call), finish="tool_calls")
 
 
+async def _calls_with(exchange: Exchange) -> None:
+    """A call of the tool with the field `user` of the request as its arguments."""
+    call = {"name": "get_weather", "arguments": str(exchange.body.get("user"))}
+    await exchange.events(_call_delta(function=call), finish="tool_calls")
+
+
 async def _log_probabilities(exchange: Exchange) -> None:
-    token = {"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}
-    choice = {"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [token]}, "finish_reason": None}
-    one = b"data: " + json.dumps({**_HEAD, "choices": [choice]}).encode() + b"\n\n"
+    """20,000 tokens, each unlike the one before: a text that only repeats would be cut off."""
     await exchange.send(_SSE)
-    for _ in range(200):
-        await exchange.send(one * 100)
+    for first in range(0, 20_000, 100):
+        await exchange.send(b"".join(_token(f"{number * 7919 % 100_003:x} ") for number in range(first, first + 100)))
     await exchange.send(event({}, "stop") + b"data: [DONE]\n\n")
+
+
+def _token(text: str) -> bytes:
+    token = {"token": text, "logprob": -0.1, "bytes": list(text.encode()), "top_logprobs": []}
+    choice = {"index": 0, "delta": {"content": text}, "logprobs": {"content": [token]}, "finish_reason": None}
+    return b"data: " + json.dumps({**_HEAD, "choices": [choice]}).encode() + b"\n\n"
 
 
 async def _text_pattern(exchange: Exchange) -> None:
@@ -282,7 +295,8 @@ BEHAVIOURS: dict[str, Callable[[Exchange], Awaitable[None]]] = {
         _endless_data_lines, _endless_comments, _endless_body, _endless_error, _endless_head, _a_byte_a_second,
         _byte_by_byte, _huge_event, _closes_after_each_byte, _gzip_bomb, _gzip_bomb_in_error, _invalid_utf8,
         _redirects, _odd_status, _informs_first, _sets_headers, _trails, _huge_index, _huge_choice, _deep_response,
-        _deep_arguments, _huge_usage, _imitates_corrections, _calls_unoffered, _log_probabilities, _text_pattern,
+        _deep_arguments, _huge_usage, _imitates_corrections, _calls_unoffered, _calls_with, _log_probabilities,
+        _text_pattern,
     )
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 from tests.attack.attack import Attack
-from tests.attack.target import TOOL, Answer, Target, ask, statuses, together
+from tests.attack.target import TOOL, Answer, JsonDict, Target, ask, statuses, together
 from tests.attack.texts import NAMES, PATTERNS
 from tests.fakes.processes import Process, program
 
@@ -90,6 +90,28 @@ def _calls_of_unoffered_tools(model: str, target: Target) -> None:
                     assert call["function"].get("name") != "rm_rf", "a call of a tool that was not offered"
 
 
+def _costly_schemas(target: Target) -> None:
+    """The model breaks schemas that are costly to check: many alternatives, patterns that explode, long lists."""
+    twice = {f"d{level}": {"anyOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for level in range(24)}
+    cases: tuple[tuple[str, JsonDict, object], ...] = (
+        ("alternatives that multiply", {"$ref": "#/$defs/d0"}, 5),
+        ("a pattern that explodes", {"type": "string", "pattern": "^(a+)+$"}, "a" * 60 + "!"),
+        ("150,000 wrong items", {"type": "array", "items": {"type": "integer"}}, ["x"] * 150_000),
+        ("a million values", {"enum": list(range(1_000_000))}, "x"),
+        ("a schema of itself", {"$ref": "#/properties/city"}, 5),
+    )
+    for name, schema, value in cases:
+        defs = {**twice, "d24": {"type": "string"}}
+        tool = {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": schema}, "$defs": defs}}
+        body = ask("calls-with", tools=[{"type": "function", "function": tool}], user=json.dumps({"city": value}))
+        came = statuses(together(8, partial(_post, target, json.dumps(body).encode())))
+        assert set(came) <= {"200", "400", "413", "502"}, f"{name}: {came}"
+
+
+def _post(target: Target, body: bytes, _: int) -> Answer:
+    return target.post(body)
+
+
 def _costly_text(name: str, target: Target) -> None:
     """The time for a text that imitates markup grows with its length and no faster."""
     seconds: dict[int, float] = {}
@@ -155,6 +177,7 @@ ATTACKS = [
     _of("bytes after [DONE]", _stops_at_the_end),
     _of("text that imitates our corrections", partial(_calls_of_unoffered_tools, "imitates-corrections")),
     _of("calls of tools that were not offered", partial(_calls_of_unoffered_tools, "calls-unoffered")),
+    _of("arguments that are costly to check, 8 clients", _costly_schemas),
     *(_of(f"text up to 1 MB: {name}", partial(_costly_text, name)) for name, _ in PATTERNS),
     _of("costly texts of 190 kB, 8 clients", _costly_texts_at_once),
 ]

@@ -6,12 +6,14 @@ import json
 import os
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -21,14 +23,15 @@ from tests.attack.attack import Drill
 from tests.attack.target import CHAT, TOOL, Target, ask, together
 from tests.fakes.far_side import FarSide, far_side
 from tests.fakes.postgres import postgres
-from tests.fakes.processes import Process, children, daemon, model_server, until
+from tests.fakes.processes import Process, children, daemon, has_ended, model_server, until
 from tests.system.runs import FINISHED, RUNS, Place, kill, look, submission, submit
 
 _PROMPT = {"role": "user", "content": "Please get the weather with city Paris and days 3."}
 
 
 @contextmanager
-def _folder() -> Generator[Path]:
+def own_folder() -> Generator[Path]:
+    """A folder of a drill's own."""
     with tempfile.TemporaryDirectory(prefix="forge-attack-", ignore_cleanup_errors=True) as name:
         yield Path(name)
 
@@ -65,24 +68,49 @@ def _leaves(pid: int) -> list[int]:
 
 
 def _daemon_is_killed() -> None:
-    """kill -9 at ten moments of a run; it is resumed and no outcome is lost."""
-    with far_side() as side, _folder() as folder:
+    """kill -9 at ten moments of a run; it is resumed, and no tool whose outcome was stored is called again."""
+    tools = [f"look_{number}" for number in range(9)]
+    with far_side() as side, own_folder() as folder:
+        side.lag = 0.05
         place = Place(side, folder)
         with place.daemon() as proxy:
-            run = submit(proxy, submission(side, "look", "check", "finish"))
+            run = submit(proxy, submission(side, *tools, "finish"))
+            side.wait_for_called(tools[0])
             kill(proxy)
-        for moment in range(9):
-            with suppress(AssertionError), place.daemon() as proxy:
-                time.sleep(0.03 * moment)
+        kills = 1
+        for tool in tools[1:]:
+            stored, calls = place.stored_keys(), Counter(call["key"] for call in side.called)
+            with place.daemon() as proxy:
+                side.wait_for_called(tool)
                 kill(proxy)
+            kills += place.unfinished()
+            again = [key for key in stored if Counter(call["key"] for call in side.called)[key] != calls[key]]
+            assert not again, f"{len(again)} tools whose outcome was stored were called again"
+        assert kills > 5, f"only {kills} of the kills were in mid-run"
         with place.daemon() as proxy:
             until(lambda: look(proxy, run["id"])["status"] in FINISHED, "the run ends")
-            assert look(proxy, run["id"])["status"] == "completed", look(proxy, run["id"])["error"]
+            done = look(proxy, run["id"])
+            assert done["status"] == "completed", done["error"]
+            assert done["completed_steps"] == [*tools, "finish"], f"steps: {done['completed_steps']}"
+
+
+def _killed_daemon_leaves_no_server() -> None:
+    """kill -9 in mid-stream: the embedded model server ends as well."""
+    with daemon("--backend", "embedded", env={"FORGE_PROXY_BACKEND__LLAMA_SERVER__THREADS": "1"}) as proxy:
+        body = {"model": "tiny-tools", "messages": [_PROMPT], "stream": True, "max_tokens": 2000, "ignore_eos": True}
+        servers: list[int] = []
+        with suppress(httpx.HTTPError), httpx.stream("POST", proxy.url + CHAT, timeout=30, json=body) as response:
+            next(response.iter_bytes())
+            servers += _leaves(proxy.pid)
+            assert servers, "there is no model server"
+            kill(proxy)
+        for server in servers:
+            until(partial(has_ended, server), "the model server ends")
 
 
 def _store_is_hit(hit: Callable[[Place], None]) -> None:
     """The database is damaged under a running daemon: chats go on, runs get an honest error or work, nothing hangs."""
-    with far_side() as side, _folder() as folder:
+    with far_side() as side, own_folder() as folder:
         place = Place(side, folder)
         with place.daemon() as proxy:
             run = submit(proxy, submission(side, "look", "finish"))
@@ -120,8 +148,17 @@ def _corrupted(place: Place) -> None:
 
 def _locked(place: Place) -> None:
     code = "import sqlite3, sys, time; c = sqlite3.connect(sys.argv[1]); c.execute('BEGIN EXCLUSIVE'); time.sleep(60)"
-    subprocess.Popen(["timeout", "90", "python3", "-c", code, str(place.file)])
-    time.sleep(1)
+    subprocess.Popen(["timeout", "60", sys.executable, "-c", code, str(place.file)])
+    until(lambda: _is_locked(place.file), "the database is locked")
+
+
+def _is_locked(file: Path) -> bool:
+    with closing(sqlite3.connect(file, timeout=0)) as database:
+        try:
+            database.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        return False
 
 
 def _disk_is_read_only() -> None:
@@ -133,10 +170,44 @@ def _disk_is_read_only() -> None:
         assert response.status_code == 503, f"a run is answered with {response.status_code}"
 
 
+def _disk_becomes_read_only() -> None:
+    """The database of an earlier daemon on a disk that is read-only now: chats are answered; later all works again."""
+    with _far_side_on("size=8m") as (side, disk):
+        with _daemon_with_state_on(side, disk) as proxy:
+            run = submit(proxy, submission(side, "look", "finish"))
+            until(lambda: look(proxy, run["id"])["status"] in FINISHED, "the first run ends")
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        with _daemon_with_state_on(side, disk) as proxy:
+            tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+            assert httpx.post(proxy.url + CHAT, json=ask("scripted", tools=[tool]), timeout=30).status_code == 200
+            response = httpx.post(proxy.url + RUNS, json=submission(side, "look", "finish"), timeout=40)
+            assert response.status_code == 503, f"a run is answered with {response.status_code}"
+            response = httpx.get(f"{proxy.url}{RUNS}/{run['id']}", timeout=40)
+            assert response.status_code in (200, 503), f"a stored run: {response.status_code}"
+            assert "Traceback" not in proxy.printed
+            subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+            until(lambda: httpx.get(f"{proxy.url}{RUNS}/{run['id']}", timeout=40).status_code == 200, "it is read")
+            later = submit(proxy, submission(side, "look", "finish"))
+            until(lambda: look(proxy, later["id"])["status"] in FINISHED, "a later run ends")
+
+
+def _only_state_is_read_only() -> None:
+    """A state folder that cannot be written, and a store elsewhere: chats and runs work."""
+    with (
+        _far_side_on("ro") as (side, disk),
+        own_folder() as folder,
+        Place(side, folder).daemon(env={"XDG_STATE_HOME": str(disk)}) as proxy,
+    ):
+        run = submit(proxy, submission(side, "look", "finish"))
+        until(lambda: look(proxy, run["id"])["status"] in FINISHED, "the run ends")
+        assert look(proxy, run["id"])["status"] == "completed"
+        assert "Traceback" not in proxy.printed
+
+
 @contextmanager
 def _far_side_on(options: str) -> Generator[tuple[FarSide, Path]]:
     """A model server, and a file system with these options for the state."""
-    with far_side() as side, _folder() as folder, _mounted(folder / "disk", options) as disk:
+    with far_side() as side, own_folder() as folder, _mounted(folder / "disk", options) as disk:
         yield side, disk
 
 
@@ -181,7 +252,7 @@ def _disk_is_full() -> None:
 
 def _postgres_is_killed() -> None:
     with (
-        far_side() as side, postgres() as database, _folder() as folder,
+        far_side() as side, postgres() as database, own_folder() as folder,
         Place(side, folder, database.url).daemon() as proxy,
     ):  # fmt: skip
         side.hold("look")
@@ -219,7 +290,7 @@ def _signals(number: int) -> None:
 
 
 def _reload_of_a_broken_file() -> None:
-    with model_server() as server, _folder() as folder:
+    with model_server() as server, own_folder() as folder:
         file = folder / "forge-proxy.yaml"
         file.write_text("server: {max_body_mb: 8}\n")
         with daemon("--backend-url", server.url, "--config", str(file)) as proxy:
@@ -274,10 +345,13 @@ ATTACKS = [
     Drill("embedded server killed in mid-stream", "faults", partial(_embedded_is_hit, signal.SIGKILL)),
     Drill("embedded server stopped in mid-stream", "faults", partial(_embedded_is_hit, signal.SIGSTOP)),
     Drill("daemon killed at ten moments of a run", "faults", _daemon_is_killed),
+    Drill("daemon killed in mid-stream of its embedded server", "faults", _killed_daemon_leaves_no_server),
     Drill("database deleted", "faults", partial(_store_is_hit, _deleted)),
     Drill("database overwritten with garbage", "faults", partial(_store_is_hit, _corrupted)),
     Drill("database locked by another process", "faults", partial(_store_is_hit, _locked)),
     Drill("disk read-only", "faults", _disk_is_read_only),
+    Drill("disk that is read-only from the second start on", "faults", _disk_becomes_read_only),
+    Drill("state read-only, store not", "faults", _only_state_is_read_only),
     Drill("disk full", "faults", _disk_is_full),
     Drill("PostgreSQL killed in mid-run", "faults", _postgres_is_killed),
     Drill("100 SIGHUP under load", "faults", partial(_signals, signal.SIGHUP)),

@@ -19,7 +19,7 @@ from tests.fakes.far_side import far_side
 from tests.fakes.processes import command, daemon, model_server
 from tests.system.runs import FINISHED, RUNS, submission
 
-_SECRET = "hunter2hunter2hunter2"
+SECRET = "hunter2hunter2hunter2"
 _PAGES = (
     "/", "/docs", "/openapi.json", "/health", "/healthz", "/readyz", "/v1/models", "/admin/v1/status",
     "/admin/v1/settings", "/admin/v1/models", "/admin/v1/backend", "/admin/v1/backend/logs", "/admin/v1/guardrails",
@@ -28,33 +28,35 @@ _PAGES = (
 
 
 @contextmanager
-def _folder() -> Generator[Path]:
+def own_folder() -> Generator[Path]:
+    """A folder of a drill's own."""
     with tempfile.TemporaryDirectory(prefix="forge-attack-", ignore_cleanup_errors=True) as name:
         yield Path(name)
 
 
-def _check(shown: str, where: str) -> None:
-    assert _SECRET not in shown, f"{where} shows a secret: {shown[max(0, shown.index(_SECRET) - 60) :][:150]}"
+def check(shown: str, where: str) -> None:
+    """Raises `AssertionError` if a text shows a secret."""
+    assert SECRET not in shown, f"{where} shows a secret: {shown[max(0, shown.index(SECRET) - 60) :][:150]}"
 
 
-def _everywhere(folder: Path, url: str) -> dict[str, str]:
+def everywhere(folder: Path, url: str) -> dict[str, str]:
     """Settings of a daemon that works, with a secret in each that takes one."""
     keys = folder / "keys"
-    keys.write_text(f"{_SECRET}-from-a-file\n")
-    callbacks = {"allow": ["http://127.0.0.1:1"], "secret": f"{_SECRET}-callbacks"}
+    keys.write_text(f"{SECRET}-from-a-file\n")
+    callbacks = {"allow": ["http://127.0.0.1:1"], "secret": f"{SECRET}-callbacks"}
     mcp = {
         "servers": {
-            "program": {"command": "false", "env": {"TOKEN": f"{_SECRET}-env"}},
-            "remote": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": f"Bearer {_SECRET}-header"}},
+            "program": {"command": "false", "env": {"TOKEN": f"{SECRET}-env"}},
+            "remote": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": f"Bearer {SECRET}-header"}},
         }
     }
     return {
-        "FORGE_PROXY_SERVER__API_KEYS": f"{_SECRET}-client,open-sesame",
+        "FORGE_PROXY_SERVER__API_KEYS": f"{SECRET}-client,open-sesame",
         "FORGE_PROXY_SERVER__API_KEYS_FILE": str(keys),
-        "FORGE_PROXY_SERVER__ADMIN_KEYS": f"{_SECRET}-admin,open-admin",
+        "FORGE_PROXY_SERVER__ADMIN_KEYS": f"{SECRET}-admin,open-admin",
         "FORGE_PROXY_BACKEND__KIND": "openai",
-        "FORGE_PROXY_BACKEND__API_KEY": f"{_SECRET}-backend",
-        "FORGE_PROXY_BACKEND__URL": url.replace("http://", f"http://user:{_SECRET}-url@"),
+        "FORGE_PROXY_BACKEND__API_KEY": f"{SECRET}-backend",
+        "FORGE_PROXY_BACKEND__URL": url.replace("http://", f"http://user:{SECRET}-url@"),
         "FORGE_PROXY_STORE__URL": f"sqlite+aiosqlite:///{folder}/state/runs.db",
         "FORGE_PROXY_TOOLS__CALLBACKS": json.dumps(callbacks),
         "FORGE_PROXY_TOOLS__MCP": json.dumps(mcp),
@@ -63,33 +65,33 @@ def _everywhere(folder: Path, url: str) -> dict[str, str]:
 
 
 def _running_daemon() -> None:
-    with model_server() as server, _folder() as folder:
-        settings = _everywhere(folder, server.url)
+    with model_server() as server, own_folder() as folder:
+        settings = everywhere(folder, server.url)
         del settings["FORGE_PROXY_BACKEND__API_KEY"]  # with a user in the URL it is refused, which is tried below
         with daemon(env=settings) as proxy:
-            client = {"Authorization": f"Bearer {_SECRET}-client"}
-            admin = {"Authorization": f"Bearer {_SECRET}-admin"}
+            client = {"Authorization": f"Bearer {SECRET}-client"}
+            admin = {"Authorization": f"Bearer {SECRET}-admin"}
             for page in _PAGES:
                 for headers in (
                     {},
                     client,
                     admin,
-                    {"X-Api-Key": _SECRET},
-                    {"Authorization": f"Bearer {_SECRET}-wrong"},
+                    {"X-Api-Key": SECRET},
+                    {"Authorization": f"Bearer {SECRET}-wrong"},
                 ):
-                    _check(httpx.get(proxy.url + page, headers=headers, timeout=20).text, page)
-            for model in ("says", "fails", "fails-in-html", "babbles", "overflows", "closes", "nowhere", _SECRET[:4]):
+                    check(httpx.get(proxy.url + page, headers=headers, timeout=20).text, page)
+            for model in ("says", "fails", "fails-in-html", "babbles", "overflows", "closes", "nowhere", SECRET[:4]):
                 answer = httpx.post(proxy.url + CHAT, headers=client, json=ask(model, tools=[TOOL]), timeout=60)
-                _check(answer.text + str(answer.headers), model)
+                check(answer.text + str(answer.headers), model)
             proxy.send_signal(signal.SIGHUP)
-            _check(httpx.get(proxy.url + "/healthz", timeout=20).text, "after a reload")
-        _check(proxy.printed, "the log")
+            check(httpx.get(proxy.url + "/healthz", timeout=20).text, "after a reload")
+        check(proxy.printed, "the log")
 
 
 def _prompts() -> None:
     """What is asked and answered is in no log line, whatever goes wrong."""
     with model_server() as server, daemon("--backend-url", server.url) as proxy:
-        messages = [{"role": "user", "content": f"prompt {_SECRET}"}]
+        messages = [{"role": "user", "content": f"prompt {SECRET}"}]
         for model in ("says", "fails", "babbles", "calls-brokenly", "errs-midway", "overflows", "loops-once", "dies"):
             for stream in (True, False):
                 body = {**ask(model, tools=[TOOL], stream=stream), "messages": messages}
@@ -98,27 +100,27 @@ def _prompts() -> None:
                 except httpx.HTTPError:
                     continue
         httpx.post(proxy.url + CHAT, content=json.dumps(messages)[:-5], timeout=20)
-    _check(proxy.printed, "the log")
+    check(proxy.printed, "the log")
 
 
 _REFUSED: tuple[Mapping[str, str], ...] = (
-    {"FORGE_PROXY_SERVER__API_KEYS": f'"{_SECRET}" x'},
-    {"FORGE_PROXY_SERVER__API_KEYS": f"[{_SECRET}"},
-    {"FORGE_PROXY_SERVER__API_KEY": _SECRET},
-    {"FORGE_PROXY_SERVER__PORT": _SECRET, "FORGE_PROXY_SERVER__ADMIN_KEYS": f"{_SECRET},é"},
-    {"FORGE_PROXY_BACKEND__URL": f"http://user:{_SECRET}@127.0.0.1:1", "FORGE_PROXY_BACKEND__API_KEY": _SECRET},
-    {"FORGE_PROXY_BACKEND__URL": f"htp://user:{_SECRET}@127.0.0.1:1"},
-    {"FORGE_PROXY_BACKEND__URL": f"http://user:{_SECRET}@127.0.0.1:99999"},
-    {"FORGE_PROXY_BACKEND__API_KEY": f"{_SECRET}\n"},
-    {"FORGE_PROXY_STORE__URL": f"postgresql+asyncpg://user:{_SECRET}@127.0.0.1:1/x"},
-    {"FORGE_PROXY_STORE__URL": f"postgres://user:{_SECRET}@127.0.0.1/x"},
-    {"FORGE_PROXY_STORE__URL": f"postgresql+asyncpg://user:{_SECRET}@127.0.0.1"},
-    {"FORGE_PROXY_TOOLS__CALLBACKS": json.dumps({"allow": ["http://a.example"], "secret": _SECRET[:5], "x": _SECRET})},
-    {"FORGE_PROXY_TOOLS__CALLBACKS": f'{{"secret": "{_SECRET}"'},
-    {"FORGE_PROXY_TOOLS__MCP": json.dumps({"servers": {"a": {"url": f"http://u:{_SECRET}@127.0.0.1/mcp"}}})},
+    {"FORGE_PROXY_SERVER__API_KEYS": f'"{SECRET}" x'},
+    {"FORGE_PROXY_SERVER__API_KEYS": f"[{SECRET}"},
+    {"FORGE_PROXY_SERVER__API_KEY": SECRET},
+    {"FORGE_PROXY_SERVER__PORT": SECRET, "FORGE_PROXY_SERVER__ADMIN_KEYS": f"{SECRET},é"},
+    {"FORGE_PROXY_BACKEND__URL": f"http://user:{SECRET}@127.0.0.1:1", "FORGE_PROXY_BACKEND__API_KEY": SECRET},
+    {"FORGE_PROXY_BACKEND__URL": f"htp://user:{SECRET}@127.0.0.1:1"},
+    {"FORGE_PROXY_BACKEND__URL": f"http://user:{SECRET}@127.0.0.1:99999"},
+    {"FORGE_PROXY_BACKEND__API_KEY": f"{SECRET}\n"},
+    {"FORGE_PROXY_STORE__URL": f"postgresql+asyncpg://user:{SECRET}@127.0.0.1:1/x"},
+    {"FORGE_PROXY_STORE__URL": f"postgres://user:{SECRET}@127.0.0.1/x"},
+    {"FORGE_PROXY_STORE__URL": f"postgresql+asyncpg://user:{SECRET}@127.0.0.1"},
+    {"FORGE_PROXY_TOOLS__CALLBACKS": json.dumps({"allow": ["http://a.example"], "secret": SECRET[:5], "x": SECRET})},
+    {"FORGE_PROXY_TOOLS__CALLBACKS": f'{{"secret": "{SECRET}"'},
+    {"FORGE_PROXY_TOOLS__MCP": json.dumps({"servers": {"a": {"url": f"http://u:{SECRET}@127.0.0.1/mcp"}}})},
     {
         "FORGE_PROXY_TOOLS__MCP": json.dumps(
-            {"servers": {"a": {"url": "http://127.0.0.1/", "headers": {"A": f"{_SECRET}\n"}}}}
+            {"servers": {"a": {"url": "http://127.0.0.1/", "headers": {"A": f"{SECRET}\n"}}}}
         )
     },
 )
@@ -128,38 +130,38 @@ def _refused_settings() -> None:
     for env in _REFUSED:
         for words in (("config", "check"), ("config", "show"), ("check", "--port", "0")):
             ended = command(*words, env=env)
-            shown = (ended.out + ended.err).replace(f"PORT: {_SECRET}", "")
+            shown = (ended.out + ended.err).replace(f"PORT: {SECRET}", "")
             if "FORGE_PROXY_SERVER__PORT" in env:  # a port is no secret, and quoted
-                shown = shown.replace(f"got '{_SECRET}'", "")
-            _check(shown, f"{' '.join(words)} with {', '.join(env)}")
+                shown = shown.replace(f"got '{SECRET}'", "")
+            check(shown, f"{' '.join(words)} with {', '.join(env)}")
             assert "Traceback" not in shown, f"{' '.join(words)} with {', '.join(env)}: a traceback"
 
 
 def _broken_files() -> None:
-    with _folder() as folder:
+    with own_folder() as folder:
         for number, text in enumerate(
             (
-                f"server:\n  api_keys: [{_SECRET}\nbackend: {{\n",
-                f"server:\n  api_keys:\n  - {_SECRET}\n - x\n",
-                f"backend:\n\tapi_key: {_SECRET}\n",
-                f"backend: {{api_key: {_SECRET}, url: 5}}\n",
-                f"server: {{api_keys: {{a: {_SECRET}}}}}\n",
-                f"backend: {{api_key: *{_SECRET}}}\n",
-                f"store: {{url: 'postgres://u:{_SECRET}@h/x'}}\n",
-                f"tools: {{callbacks: {{secret: [{_SECRET}]}}}}\n",
-                f"{_SECRET}\n",
+                f"server:\n  api_keys: [{SECRET}\nbackend: {{\n",
+                f"server:\n  api_keys:\n  - {SECRET}\n - x\n",
+                f"backend:\n\tapi_key: {SECRET}\n",
+                f"backend: {{api_key: {SECRET}, url: 5}}\n",
+                f"server: {{api_keys: {{a: {SECRET}}}}}\n",
+                f"backend: {{api_key: *{SECRET}}}\n",
+                f"store: {{url: 'postgres://u:{SECRET}@h/x'}}\n",
+                f"tools: {{callbacks: {{secret: [{SECRET}]}}}}\n",
+                f"{SECRET}\n",
             )
         ):
             file = folder / f"{number}.yaml"
             file.write_text(text)
             for words in (("config", "check"), ("config", "show"), ("serve", "--port", "0")):
                 ended = command(*words, "--config", str(file))
-                _check(ended.out + ended.err, f"{' '.join(words)} of a broken file ({number})")
+                check(ended.out + ended.err, f"{' '.join(words)} of a broken file ({number})")
 
 
 def _file_modes() -> None:
     """With the laxest umask nobody else can read what the daemon writes."""
-    with far_side() as side, _folder() as folder:
+    with far_side() as side, own_folder() as folder:
         folder.chmod(0o755)
         before = os.umask(0)
         try:
@@ -176,11 +178,14 @@ def _file_modes() -> None:
             os.umask(before)
         written = [path for path in folder.rglob("*") if path.is_file()]
         assert written, "nothing was written"
-        for path in written:
-            reachable = all(parent.stat().st_mode & stat.S_IXOTH for parent in path.parents if folder in parent.parents)
-            assert not (reachable and path.stat().st_mode & 0o077), (
-                f"{path.name} has mode {path.stat().st_mode & 0o777:o}"
-            )
+        check_modes(folder, written)
+
+
+def check_modes(folder: Path, written: list[Path]) -> None:
+    """Raises `AssertionError` if others can reach and read one of the files below a folder."""
+    for path in written:
+        reachable = all(parent.stat().st_mode & stat.S_IXOTH for parent in path.parents if folder in parent.parents)
+        assert not (reachable and path.stat().st_mode & 0o077), f"{path.name} has mode {path.stat().st_mode & 0o777:o}"
 
 
 ATTACKS = [

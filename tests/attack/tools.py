@@ -20,7 +20,7 @@ import httpx
 from tests.attack.attack import Drill
 from tests.attack.target import JsonDict, Target, together
 from tests.fakes.far_side import SECRET, FarSide, far_side
-from tests.fakes.processes import Process
+from tests.fakes.processes import Process, has_ended, until
 from tests.system.runs import FINISHED, RUNS, Place, look, submission, submit, wait_until
 
 _FORBIDDEN = (
@@ -43,7 +43,7 @@ def _folder() -> Generator[Path]:
 
 
 @contextmanager
-def _daemon(side: FarSide, allow: str | None = None, **env: str) -> Generator[Process]:
+def tools_daemon(side: FarSide, allow: str | None = None, **env: str) -> Generator[Process]:
     """A daemon whose runs may call back to one origin: that of the far side, or another one."""
     with _folder() as folder:
         callbacks = {"allow": [allow or side.url], "secret": SECRET, "timeout_seconds": 5, "retries": 0}
@@ -53,7 +53,7 @@ def _daemon(side: FarSide, allow: str | None = None, **env: str) -> Generator[Pr
 
 
 def _forbidden_hosts() -> None:
-    with far_side() as side, _daemon(side, "http://allowed.example:9000") as proxy:
+    with far_side() as side, tools_daemon(side, "http://allowed.example:9000") as proxy:
         port = str(urlsplit(side.url).port)
         for url in _FORBIDDEN:
             body = submission(side, "look", "finish")
@@ -63,18 +63,19 @@ def _forbidden_hosts() -> None:
         assert not side.called, "a forbidden host was called"
 
 
-Answerer = Callable[[BaseHTTPRequestHandler], None]
+Answerer = Callable[[BaseHTTPRequestHandler, bytes], None]
+"""Answers a request, whose body it gets."""
 
 
 @contextmanager
-def _http_tool(answer: Answerer) -> Generator[str]:
+def http_tool(answer: Answerer) -> Generator[str]:
     """An HTTP server for callbacks; its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.rfile.read(int(self.headers["Content-Length"]))
             with suppress(OSError):
-                answer(self)
+                answer(self, body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name it has
             """Nothing."""
@@ -93,7 +94,7 @@ def _http_tool(answer: Answerer) -> Generator[str]:
 
 def _hostile_callback(answer: Answerer) -> None:
     """The run ends with an error of its tool or goes on; it does not hang, and the daemon stays as small as it was."""
-    with far_side() as side, _http_tool(answer) as url, _daemon(side, url) as proxy:
+    with far_side() as side, http_tool(answer) as url, tools_daemon(side, url) as proxy:
         target = Target(proxy, proxy)
         before = target.memory_mb()
         body = submission(side, "look", "finish", max_tool_errors=0)
@@ -106,22 +107,22 @@ def _hostile_callback(answer: Answerer) -> None:
         assert "Traceback" not in proxy.printed
 
 
-def _redirects_inward(handler: BaseHTTPRequestHandler) -> None:
+def _redirects_inward(handler: BaseHTTPRequestHandler, _: bytes) -> None:
     handler.send_response(307)
     handler.send_header("Location", "http://127.0.0.1:1/inside")
     handler.end_headers()
 
 
-def _answers_hugely(handler: BaseHTTPRequestHandler) -> None:
+def _answers_hugely(handler: BaseHTTPRequestHandler, _: bytes) -> None:
     handler.send_response(200)
     handler.send_header("Content-Type", "application/json")
     handler.end_headers()
     handler.wfile.write(b'{"output": "')
-    for _ in range(1600):
+    for _turn in range(1600):
         handler.wfile.write(b"x" * 65536)
 
 
-def _answers_deeply(handler: BaseHTTPRequestHandler) -> None:
+def _answers_deeply(handler: BaseHTTPRequestHandler, _: bytes) -> None:
     raw = b'{"output": ' + b"[" * 10_000 + b"]" * 10_000 + b"}"
     handler.send_response(200)
     handler.send_header("Content-Type", "application/json")
@@ -130,13 +131,13 @@ def _answers_deeply(handler: BaseHTTPRequestHandler) -> None:
     handler.wfile.write(raw)
 
 
-def _answers_garbage(handler: BaseHTTPRequestHandler) -> None:
+def _answers_garbage(handler: BaseHTTPRequestHandler, _: bytes) -> None:
     handler.wfile.write(b"\0\xff\xfe garbage\r\n\r\n")
 
 
-def _answers_slowly(handler: BaseHTTPRequestHandler) -> None:
+def _answers_slowly(handler: BaseHTTPRequestHandler, _: bytes) -> None:
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
-    for _ in range(20):
+    for _turn in range(20):
         handler.wfile.write(b" ")
         time.sleep(1)
 
@@ -148,7 +149,7 @@ def _hostile_mcp(kind: str) -> None:
     for server in (hostile, healthy):
         server["env"] = {"PYTHONPATH": ":".join(sys.path)}  # pyright: ignore[reportArgumentType]
     mcp = {"servers": {"hostile": hostile, "healthy": healthy}, "timeout_seconds": 5, "connect_seconds": 10}
-    with far_side() as side, _daemon(side, FORGE_PROXY_TOOLS__MCP=json.dumps(mcp)) as proxy:
+    with far_side() as side, tools_daemon(side, FORGE_PROXY_TOOLS__MCP=json.dumps(mcp)) as proxy:
         target = Target(proxy, proxy)
         before = target.memory_mb()
         hit = threading.Thread(target=lambda: httpx.post(proxy.url + RUNS, json=_workflow("hostile"), timeout=60))
@@ -165,6 +166,35 @@ def _hostile_mcp(kind: str) -> None:
         assert "Traceback" not in proxy.printed
 
 
+def _program_is_replaced() -> None:
+    """After a call that hangs the program is another one, and what it had daemonized has ended."""
+    program = {"command": sys.executable, "args": ["-m", "tests.fakes.hostile_mcp_server"]}
+    mcp = {"servers": {"hostile": {**program, "env": {"PYTHONPATH": ":".join(sys.path)}}}, "timeout_seconds": 3}
+    with far_side() as side, tools_daemon(side, FORGE_PROXY_TOOLS__MCP=json.dumps(mcp)) as proxy:
+        before = int(_result_of(proxy, "pid"))
+        orphan = int(_result_of(proxy, "daemonize"))
+        _run_tool(proxy, "hang")
+        after = int(_result_of(proxy, "pid"))
+        assert after != before, "the program that hangs is still used"
+        assert has_ended(before), "the program that hangs is still there"
+        until(lambda: has_ended(orphan), "what the program had daemonized ends")
+
+
+def _result_of(proxy: Process, tool: str) -> str:
+    """What a tool of the hostile program returns."""
+    run = _run_tool(proxy, tool)
+    results = [str(message["content"]) for message in run["messages"] if message["role"] == "tool"]
+    assert run["status"] == "completed", f"{tool}: {run['error']}"
+    return results[0]
+
+
+def _run_tool(proxy: Process, tool: str) -> JsonDict:
+    body = _workflow("hostile")
+    body["workflow"]["tools"] = {tool: body["workflow"]["tools"]["count"], **body["workflow"]["tools"]}
+    del body["workflow"]["tools"]["count"]
+    return wait_until(proxy, submit(proxy, body)["id"], *FINISHED)
+
+
 def _workflow(server: str) -> JsonDict:
     tools = {
         "count": {"execute": {"by": "mcp", "server": server}},
@@ -175,7 +205,7 @@ def _workflow(server: str) -> JsonDict:
 
 
 def _one_key_many_times() -> None:
-    with far_side() as side, _daemon(side) as proxy:
+    with far_side() as side, tools_daemon(side) as proxy:
         body = submission(side, "look", "finish")
         came = together(50, lambda _: submit(proxy, body, **{"Idempotency-Key": "same"})["id"], clients=50)
         assert len(set(map(str, came))) == 1, f"{len(set(map(str, came)))} different outcomes for one key"
@@ -184,7 +214,7 @@ def _one_key_many_times() -> None:
 
 
 def _racing_cancels() -> None:
-    with far_side() as side, _daemon(side) as proxy:
+    with far_side() as side, tools_daemon(side) as proxy:
         for moment in range(20):
             run = submit(proxy, submission(side, "look", "check", "finish"))
             time.sleep(0.01 * moment)
@@ -201,15 +231,18 @@ def _racing_cancels() -> None:
 
 def _slow_watchers() -> None:
     """200 watchers of events who never read, of a run with a long history."""
-    with far_side() as side, _daemon(side) as proxy, ExitStack() as stack:
+    with far_side() as side, tools_daemon(side) as proxy, ExitStack() as stack:
         target = Target(proxy, proxy)
         tools = [f"look_{number}" for number in range(25)]
+        side.hold(tools[0])
         run = submit(proxy, submission(side, *tools, "finish", metadata={"x": "y" * 100_000}))
+        side.wait_for_called(tools[0])
         before = target.memory_mb()
         for _ in range(200):
             connection = http.client.HTTPConnection(target.host, target.port, timeout=30)
             stack.callback(connection.close)
             connection.request("GET", f"{RUNS}/{run['id']}/events")
+        side.let_go(tools[0])
         assert wait_until(proxy, run["id"], *FINISHED)["status"] == "completed"
         assert look(proxy, run["id"])["status"] == "completed"
         grown = target.memory_mb() - before
@@ -217,7 +250,7 @@ def _slow_watchers() -> None:
 
 
 def _odd_run_ids() -> None:
-    with far_side() as side, _daemon(side) as proxy:
+    with far_side() as side, tools_daemon(side) as proxy:
         target = Target(proxy, proxy)
         for name in ("run_%00", "run_%ff", "..%2f..%2fetc", "%0d%0aX: y", "x" * 5000, "run_'--", "%F0%9F%92%A5", "-1"):
             answer = target.get(f"{RUNS}/{name}")
@@ -239,6 +272,7 @@ ATTACKS = [
             ("silent", "never greets"),
         )
     ),
+    Drill("an MCP program that hangs is replaced", "tools", _program_is_replaced),
     Drill("50 submissions at once with one key", "tools", _one_key_many_times),
     Drill("200 racing cancels", "tools", _racing_cancels),
     Drill("200 watchers that never read", "tools", _slow_watchers),

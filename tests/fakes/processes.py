@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -49,12 +51,19 @@ class Process:
     """A running Python module whose lines on stdout and stderr are kept."""
 
     def __init__(
-        self, module: str, *words: str, env: Mapping[str, str] | None = None, stderr: IO[str] | None = None
+        self,
+        module: str,
+        *words: str,
+        env: Mapping[str, str] | None = None,
+        stderr: IO[str] | None = None,
+        cwd: Path = ROOT,
+        limits: Mapping[int, int] | None = None,
     ) -> None:
         self._popen = subprocess.Popen(
             [sys.executable, "-m", module, *words],
-            cwd=ROOT, env=environment(env), stdout=subprocess.PIPE, stderr=stderr or subprocess.PIPE,
-            text=True, start_new_session=True,  # without the terminal of who runs the tests, whose SIGHUP means stop
+            cwd=cwd, env=environment(env), stdout=subprocess.PIPE, stderr=stderr or subprocess.PIPE, text=True,
+            preexec_fn=partial(_limit, limits) if limits else None,
+            start_new_session=True,  # without the terminal of who runs the tests, whose SIGHUP means stop
         )  # fmt: skip
         self._changed = threading.Condition()
         self._lines: list[str] = []
@@ -123,12 +132,19 @@ class Process:
 
 
 @contextmanager
-def daemon(*options: str, env: Mapping[str, str] | None = None, module: str = "forge_proxy") -> Generator[Process]:
+def daemon(
+    *options: str,
+    env: Mapping[str, str] | None = None,
+    cwd: Path = ROOT,
+    limits: Mapping[int, int] | None = None,
+    module: str = "forge_proxy",
+) -> Generator[Process]:
     """`forge-proxy serve` on a free port, listening, an embedded model loaded. Its `url` is the root, without `/v1`.
 
-    `module` is the program that runs it.
+    `cwd` is the checkout whose daemon it is, `limits` are hard and soft limits by `resource.RLIMIT_...`, and `module` is the
+    program that runs it.
     """
-    process = Process(module, "serve", "--port", "0", *options, env=env)
+    process = Process(module, "serve", "--port", "0", *options, env=env, cwd=cwd, limits=limits)
     try:
         process.url = str(process.wait_for("listening")["url"]).removesuffix("/v1")
         if "embedded" in options:
@@ -224,6 +240,11 @@ def environment(added: Mapping[str, str] | None = None) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FORGE_PROXY_")}
     own = {"PYTHONUNBUFFERED": "1", "XDG_STATE_HOME": _NO_FOLDER, "XDG_CONFIG_HOME": _NO_FOLDER}
     return {**kept, **own, **(added or {})}
+
+
+def _limit(limits: Mapping[int, int]) -> None:
+    for name, most in limits.items():
+        resource.setrlimit(name, (most, most))
 
 
 def _as_json(line: str) -> JsonDict:

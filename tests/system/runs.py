@@ -29,11 +29,13 @@ class Place:
         self.url = url or f"sqlite+aiosqlite:///{self.file}"
 
     @contextmanager
-    def daemon(self, *options: str, env: Mapping[str, str] | None = None) -> Generator[Process]:
-        """A daemon there."""
+    def daemon(
+        self, *options: str, env: Mapping[str, str] | None = None, limits: Mapping[int, int] | None = None
+    ) -> Generator[Process]:
+        """A daemon there, with these limits by `resource.RLIMIT_...`."""
         callbacks = {"allow": [self._side.url], "secret": SECRET}
         settings = {"FORGE_PROXY_STORE__URL": self.url, "FORGE_PROXY_TOOLS__CALLBACKS": json.dumps(callbacks)}
-        with daemon("--backend-url", self._side.url, *options, env={**settings, **(env or {})}) as proxy:
+        with daemon("--backend-url", self._side.url, *options, env={**settings, **(env or {})}, limits=limits) as proxy:
             yield proxy
 
     def unfinished(self) -> bool:

@@ -13,23 +13,10 @@ import pytest
 
 from tests.fakes.far_side import far_side
 from tests.fakes.processes import Process, daemon, model_server
+from tests.fakes.wall_clock import WallClock
 from tests.system.asking import PATH, TOOL, ask, events, text
 from tests.system.runs import RUNS, Place, submission, submit, wait_until
 
-_SITECUSTOMIZE = """
-import datetime, pathlib, time
-_offset = pathlib.Path(__file__).with_name("offset")
-_time, _time_ns = time.time, time.time_ns
-time.time = lambda: _time() + int(_offset.read_text())
-time.time_ns = lambda: _time_ns() + int(_offset.read_text()) * 10**9
-
-class _Shifted(datetime.datetime):
-    @classmethod
-    def now(cls, tz=None):
-        return cls.fromtimestamp(time.time(), tz)
-
-datetime.datetime = _Shifted
-"""
 _DAY = 86_400
 SETTINGS = {
     "FORGE_PROXY_SERVER__FIRST_EVENT_SECONDS": "0.1",
@@ -38,22 +25,6 @@ SETTINGS = {
     "FORGE_PROXY_SERVER__DRAIN_SECONDS": "60",
 }
 jumps = pytest.mark.parametrize("seconds", [_DAY, -_DAY], ids=["forward", "back"])
-
-
-class WallClock:
-    """The wall clock of the processes whose environment has `settings`."""
-
-    def __init__(self, folder: Path) -> None:
-        (folder / "sitecustomize.py").write_text(_SITECUSTOMIZE)
-        self._offset = folder / "offset"
-        self.jump(0)
-        self.settings = {**SETTINGS, "PYTHONPATH": str(folder)}
-
-    def jump(self, seconds: int) -> None:
-        """Set it to so many seconds off the true time."""
-        new = self._offset.with_suffix(".new")
-        new.write_text(str(seconds))
-        new.replace(self._offset)
 
 
 @pytest.fixture
@@ -84,7 +55,10 @@ def logged_at(line: dict[str, object]) -> datetime:
 
 @jumps
 def test_streams_that_wait_are_kept_alive_and_answered(clock: WallClock, seconds: int) -> None:
-    with model_server(slots=1) as server, daemon("--backend-url", server.url, env=clock.settings) as proxy:
+    with (
+        model_server(slots=1) as server,
+        daemon("--backend-url", server.url, env={**SETTINGS, **clock.settings}) as proxy,
+    ):
         with streaming(proxy, "slow", tools=[TOOL]) as generating:
             read_keepalives(generating, 2)
             with streaming(proxy, "says") as queued:
@@ -110,7 +84,7 @@ def test_streams_that_wait_are_kept_alive_and_answered(clock: WallClock, seconds
 
 @jumps
 def test_a_run_that_waits_for_a_tool_output_takes_it_and_ends(clock: WallClock, tmp_path: Path, seconds: int) -> None:
-    with far_side() as side, Place(side, tmp_path).daemon(env=clock.settings) as proxy:
+    with far_side() as side, Place(side, tmp_path).daemon(env={**SETTINGS, **clock.settings}) as proxy:
         run = submit(proxy, submission(side, "look", "finish", by_caller=("look",)))
         waiting = wait_until(proxy, run["id"], "requires_action")
 

@@ -149,3 +149,14 @@ async def test_a_response_that_is_none_of_these_is_not_logged(caplog: pytest.Log
         await chat([RIGHT], ASK)
 
     assert not caplog.records
+
+
+def test_a_lack_of_memory_is_logged_by_its_own_line_and_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    writer = configure(LogConfig(format="json"))
+    uvicorn = logging.getLogger("uvicorn.error")
+    for fault in (MemoryError(), RuntimeError("a bug")):
+        uvicorn.error("Exception in ASGI application", exc_info=fault)
+    writer.close()
+
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "a bug" in line
