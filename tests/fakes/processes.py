@@ -141,8 +141,8 @@ def daemon(
 ) -> Generator[Process]:
     """`forge-proxy serve` on a free port, listening, an embedded model loaded. Its `url` is the root, without `/v1`.
 
-    `cwd` is the checkout whose daemon it is, `limits` are hard and soft limits by `resource.RLIMIT_...`, and `module` is the
-    program that runs it.
+    `cwd` is the checkout whose daemon it is, `limits` are hard and soft limits by `resource.RLIMIT_...`, and `module`
+    is the program that runs it.
     """
     process = Process(module, "serve", "--port", "0", *options, env=env, cwd=cwd, limits=limits)
     try:
