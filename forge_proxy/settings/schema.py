@@ -1,4 +1,5 @@
-"""The JSON Schema of the settings file. Editors complete and check it: config/forge-proxy.yaml names it in its first line.
+"""The JSON Schema of the settings file. Editors that read it complete and check
+settings; config/forge-proxy.yaml names it in its first line.
 
 `forge-proxy config schema` prints it; config/forge-proxy.schema.json is a copy of that.
 """
@@ -14,7 +15,7 @@ _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def settings_schema() -> dict[str, Json]:
-    """What a settings file may hold. On and off may be written as words or as booleans, as YAML 1.1 and 1.2 read them."""
+    """What a settings file may hold. On and off are words or booleans: YAML 1.1 and 1.2 read them differently."""
     schema = Settings.model_json_schema(by_alias=True)
     return {"$schema": _DRAFT, **schema, "title": "forge-proxy settings"}
 

@@ -49,10 +49,15 @@ class Process:
     """A running Python module whose lines on stdout and stderr are kept."""
 
     def __init__(
-        self, module: str, *words: str, env: Mapping[str, str] | None = None, stderr: IO[str] | None = None
+        self,
+        module: str,
+        *words: str,
+        env: Mapping[str, str] | None = None,
+        stderr: IO[str] | None = None,
+        safe_path: bool = False,  # without the project folder at the front of the path
     ) -> None:
         self._popen = subprocess.Popen(
-            [sys.executable, "-m", module, *words],
+            [sys.executable, *(["-P"] if safe_path else []), "-m", module, *words],
             cwd=ROOT, env=environment(env), stdout=subprocess.PIPE, stderr=stderr or subprocess.PIPE,
             text=True, start_new_session=True,  # without the terminal of who runs the tests, whose SIGHUP means stop
         )  # fmt: skip
