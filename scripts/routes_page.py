@@ -15,7 +15,8 @@ _INTRO = """
 # Routes
 
 Every route with its parameters, body and responses, generated from the OpenAPI description. A running daemon shows the
-same at `/docs`, and the description itself at `/openapi.json`. [HTTP API](http-api.md) explains how the parts work together.
+same at `/docs`, and the description itself at `/openapi.json`. [HTTP API](http-api.md) explains how the parts work
+together.
 """
 
 
