@@ -45,21 +45,24 @@ def _described(command: Any, path: str) -> Iterator[str]:
             yield from _described(inner, f"{path} {name}")
         return
     rows = [
-        (*_names(parameter), sentence(parameter.help or ""))
+        (_spelling(parameter), " ".join((sentence(parameter.help or ""), _default(parameter))))
         for parameter in command.params
         if parameter.name != "help" and not getattr(parameter, "hidden", False)
     ]
-    yield table(("option", "default", "description"), rows)
+    yield table(("option", "description"), rows)
 
 
-def _names(parameter: Any) -> tuple[str, str]:
-    """The spelling of an option or argument, and its default."""
+def _spelling(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        return code(str(parameter.metavar or parameter.name).upper()), ""
-    spelling = "/".join((*parameter.opts, *parameter.secondary_opts))
+        return code(str(parameter.metavar or parameter.name).upper())
+    return code("/".join((*parameter.opts, *parameter.secondary_opts)) + _value(parameter))
+
+
+def _default(parameter: Any) -> str:
+    """The default of an option, if there is one that its description does not name."""
     default = parameter.default
     is_shown = isinstance(default, str | int | float) and not isinstance(default, bool) and default != ""
-    return code(spelling + _value(parameter)), code(str(default)) if is_shown else ""
+    return f"Default: {code(str(default))}." if is_shown else ""
 
 
 def _value(parameter: Any) -> str:
