@@ -87,9 +87,9 @@ def _schema(schema: Any) -> str:
     match schema.get("type"):
         case "array":
             return f"list of {_schema(schema.get('items', {})) or 'values'}"
-        case list(kinds):
-            return " or ".join(map(str, kinds))
         case None:
             return "any JSON"
-        case kind:
-            return str(kind)
+        case str(kind):
+            return kind
+        case kinds:
+            return " or ".join(kinds)

@@ -45,9 +45,9 @@ A file with every setting and a comment on each: `config/forge-proxy.yaml` in th
 
 def render_settings() -> str:
     """The whole page."""
-    schema = settings_schema()
+    schema: Any = settings_schema()
     parts = [NOTICE, _INTRO]
-    for name, field in schema["properties"].items():  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+    for name, field in schema["properties"].items():
         parts += _sections(schema, name, field, depth=2)
     return "\n".join(parts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
@@ -39,6 +39,8 @@ def _read_off(value: object) -> object:
     return "off" if value is False else value  # which is how YAML reads the word
 
 
+_Slots: TypeAlias = Annotated[int, Field(ge=1)] | Literal["auto"] | None
+"""How the setting may be written."""
 Kind = Literal["embedded", "openai", "llama-server", "llamafile", "ollama", "anthropic"]
 
 
@@ -215,7 +217,7 @@ class BackendConfig(BaseModel):
     )
     slots: Annotated[
         int | None,
-        BeforeValidator(_read_auto, json_schema_input_type=Annotated[int, Field(ge=1)] | Literal["auto"] | None),
+        BeforeValidator(_read_auto, json_schema_input_type=_Slots),
     ] = Field(
         default=None,
         ge=1,

@@ -185,7 +185,7 @@ def test_what_check_is_said_to_print_is_what_it_prints(tmp_path: Path) -> None:
                 for_us = said.replace("http://127.0.0.1:8080", url).replace(":8081", f":{port}")
                 for_us = for_us.replace("your-model (32768", "tiny-tools (2048").replace("your-model", "tiny-tools")
                 for_us = for_us.replace("required yes", "required …")  # the test model is not always the same
-                done = shell(asked.replace("http://127.0.0.1:8080", url), **env)
+                done = shell(asked.replace("http://127.0.0.1:8080", url), ROOT, **env)
                 done.stdout = re.sub("window      too small.*\n", "", done.stdout)  # the page's window is larger
                 assert_printed(for_us, done)
 
