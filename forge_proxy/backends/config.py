@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
@@ -39,6 +39,8 @@ def _read_off(value: object) -> object:
     return "off" if value is False else value  # which is how YAML reads the word
 
 
+_Slots: TypeAlias = Annotated[int, Field(ge=1)] | Literal["auto"] | None
+"""How the setting may be written."""
 Kind = Literal["embedded", "openai", "llama-server", "llamafile", "ollama", "anthropic"]
 
 
@@ -144,7 +146,12 @@ class OllamaConfig(BaseModel):
     keep_alive: Annotated[str | int, AfterValidator(_check_duration)] | None = Field(
         default=None, description="How long a model stays loaded after an answer. Default: Ollama's, 5 minutes."
     )
-    think: Annotated[Literal["auto", "on", "off", "low", "medium", "high"], BeforeValidator(_read_switch)] = Field(
+    think: Annotated[
+        Literal["auto", "on", "off", "low", "medium", "high"],
+        BeforeValidator(
+            _read_switch, json_schema_input_type=Literal["auto", "on", "off", "low", "medium", "high", True, False]
+        ),
+    ] = Field(
         default="auto", description="Whether models think where a request does not say: auto where the model can."
     )
 
@@ -154,9 +161,10 @@ class LlamaCppConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    think: Annotated[Literal["auto", "on", "off"], BeforeValidator(_read_switch)] = Field(
-        default="auto", description="Whether models think: as their chat template has it, or on, or off."
-    )
+    think: Annotated[
+        Literal["auto", "on", "off"],
+        BeforeValidator(_read_switch, json_schema_input_type=Literal["auto", "on", "off", True, False]),
+    ] = Field(default="auto", description="Whether models think: as their chat template has it, or on, or off.")
     cache_prompt: bool | None = Field(
         default=None, description="Whether what a prompt has in common with the one before is kept. Default: it is."
     )
@@ -208,7 +216,10 @@ class BackendConfig(BaseModel):
         description="How much of one response may be held, to read it or put it together; more is a 502. What is only"
         " passed on is not bounded.",
     )
-    slots: Annotated[int | None, BeforeValidator(_read_auto)] = Field(
+    slots: Annotated[
+        int | None,
+        BeforeValidator(_read_auto, json_schema_input_type=_Slots),
+    ] = Field(
         default=None,
         ge=1,
         description="How many requests it is asked at a time, the others wait here; auto: as many slots as it tells "
@@ -224,7 +235,10 @@ class BackendConfig(BaseModel):
         description="Thoughts in the history that a caller sends: left as-sent, none, keep-last (since the last user"
         " message), or all. Those kept are sent as reasoning_content and as reasoning.",
     )
-    self_test: Annotated[Literal["off", "on-load"], BeforeValidator(_read_off)] = Field(
+    self_test: Annotated[
+        Literal["off", "on-load"],
+        BeforeValidator(_read_off, json_schema_input_type=Literal["off", "on-load", False]),
+    ] = Field(
         default="off",
         description="Whether the model is asked a few short questions once it is loaded: how it is best told of tools,"
         " and what else works. 'forge-proxy check --self-test' asks them at any time.",

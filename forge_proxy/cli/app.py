@@ -42,7 +42,6 @@ MISCONFIGURED = 2
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Makes a self-hosted model's tool calling dependable.",
 )

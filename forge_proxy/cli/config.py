@@ -10,7 +10,8 @@ import typer
 from forge_proxy.cli.admin import Key, Url
 from forge_proxy.cli.options import ConfigFile, settings_file
 from forge_proxy.cli.remote import DEFAULT_URL, Remote
-from forge_proxy.settings import Settings, load
+from forge_proxy.settings import load
+from forge_proxy.settings.schema import render_schema
 
 config = typer.Typer(name="config", no_args_is_help=True, help="The settings: show, schema, check.")
 
@@ -38,7 +39,7 @@ def show_settings(
 @config.command()
 def schema() -> None:
     """The JSON Schema of the settings file, for editors."""
-    print(jsonlib.dumps(Settings.model_json_schema(by_alias=True), indent=2))
+    print(render_schema(), end="")
 
 
 @config.command()

@@ -23,7 +23,9 @@ class SamplingPolicy(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    defaults: Annotated[Literal["off", "on"], BeforeValidator(_read_switch)] = Field(
+    defaults: Annotated[
+        Literal["off", "on"], BeforeValidator(_read_switch, json_schema_input_type=Literal["off", "on", True, False])
+    ] = Field(
         default="off",
         description="on: what a caller leaves open is filled in as the model's makers recommend; a model of which"
         " nothing is known is then an error.",

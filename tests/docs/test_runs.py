@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -20,8 +19,10 @@ from forge_proxy.workflows.runs.submission import (
     Submission,
 )
 from forge_proxy.workflows.runs.transcript import WrittenMessage
+from tests.docs.guides import GUIDES
 
-PAGE = (Path(__file__).parents[2] / "docs" / "runs.md").read_text()
+PAGE = re.sub(r"^```.*?^```$", "", (GUIDES / "runs.md").read_text(), flags=re.DOTALL | re.MULTILINE)
+"""Without its code blocks."""
 NAMED = {word for quoted in re.findall(r"`([^`]+)`", PAGE) for word in re.findall(r"\w+", quoted)}
 
 

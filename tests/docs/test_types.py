@@ -27,7 +27,7 @@ def examples_of(page: Path) -> list[str]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All examples, as modules."""
     folder = tmp_path_factory.mktemp("examples")
-    for page in sorted(GUIDES.glob("*.md")):
+    for page in [*sorted(GUIDES.glob("*.md")), GUIDES / "clients" / "openai-python.md"]:
         if examples := examples_of(page):
             (folder / f"{page.stem.replace('-', '_')}.py").write_text("\n\n".join(examples))
     for number, example in enumerate(examples_of(ROOT / "README.md"), 1):

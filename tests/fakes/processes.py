@@ -58,9 +58,10 @@ class Process:
         stderr: IO[str] | None = None,
         cwd: Path = ROOT,
         limits: Mapping[int, int] | None = None,
+        safe_path: bool = False,  # without the project folder at the front of the path
     ) -> None:
         self._popen = subprocess.Popen(
-            [sys.executable, "-m", module, *words],
+            [sys.executable, *(["-P"] if safe_path else []), "-m", module, *words],
             cwd=cwd, env=environment(env), stdout=subprocess.PIPE, stderr=stderr or subprocess.PIPE, text=True,
             preexec_fn=partial(_limit, limits) if limits else None,
             start_new_session=True,  # without the terminal of who runs the tests, whose SIGHUP means stop

@@ -1,0 +1,1 @@
+"""What writes generated files: `python -m scripts` (`make generate`). Not part of the package."""
