@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -13,9 +14,13 @@ from forge_proxy.core.jsontypes import Json
 Cuttable = TypeVar("Cuttable", str, bytes)
 
 
+SCALE = float(os.environ.get("FORGE_TEST_EXAMPLES", "1"))
+"""How many times the usual examples each property is tried on: less in `make quick`, more in `make test-all`."""
+
+
 def examples(count: int) -> settings:
-    """So many examples, however slow the machine, and what is needed to see a failure again."""
-    return settings(max_examples=count, deadline=None, print_blob=True)
+    """So many examples times `SCALE`, however slow the machine, and what is needed to see a failure again."""
+    return settings(max_examples=max(5, round(count * SCALE)), deadline=None, print_blob=True)
 
 
 # What models, and the files they write, put between ordinary words.

@@ -122,7 +122,7 @@ def target(
         backend = stack.enter_context(server())
         options = ("--backend", "openai", "--backend-url", backend.url)
         with _limited(descriptors):
-            proxy = stack.enter_context(daemon(*options, env=dict(settings)))
+            proxy = stack.enter_context(daemon(*options, env=dict(settings), forked=False))
         yield Target(proxy, backend)
 
 

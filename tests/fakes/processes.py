@@ -13,15 +13,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any
+
+from tests.fakes.forks import Fork, fork
 
 JsonDict = dict[str, Any]
 ROOT = Path(__file__).parents[2]
-_SECONDS = 30.0
+_SECONDS = 90.0
 """The bound of every wait: far above what it takes, so that only what never happens fails."""
 _NO_FOLDER = "/dev/null/none"
 """Not even root can make it."""
@@ -37,7 +40,31 @@ class Ended:
 
 
 def command(*words: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT, stdin: bytes | None = None) -> Ended:
-    """Run `forge-proxy` with these words to its end."""
+    """Run `forge-proxy` with these words to its end: a process that is forked, which saves a second of imports.
+
+    A variable that Python reads when it starts needs an interpreter of its own, as in `command_in_new_interpreter`.
+    """
+    if any(name.startswith("PYTHON") for name in env or {}):
+        return command_in_new_interpreter(*words, env=env, cwd=cwd, stdin=stdin)
+    with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
+        given.write(stdin or b"")
+        given.seek(0)
+        running = fork("forge_proxy", words, environment(env), cwd, (given.fileno(), out.fileno(), err.fileno()))
+        try:
+            code = running.wait(_SECONDS)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait(_SECONDS)
+            raise
+        out.seek(0)
+        err.seek(0)
+        return Ended(code, out.read().decode(), err.read().decode())
+
+
+def command_in_new_interpreter(
+    *words: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT, stdin: bytes | None = None
+) -> Ended:
+    """Run `python -m forge_proxy` with these words to its end."""
     done = subprocess.run(
         [sys.executable, "-m", "forge_proxy", *words],
         cwd=cwd, env=environment(env), input=stdin, capture_output=True, timeout=_SECONDS, check=False,
@@ -46,19 +73,16 @@ def command(*words: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT,
 
 
 class Process:
-    """A running Python module whose lines on stdout and stderr are kept."""
+    """A running Python module, in an interpreter of its own or forked, whose lines on stdout and stderr are kept."""
 
     def __init__(
-        self, module: str, *words: str, env: Mapping[str, str] | None = None, stderr: IO[str] | None = None
-    ) -> None:
-        self._popen = subprocess.Popen(
-            [sys.executable, "-m", module, *words],
-            cwd=ROOT, env=environment(env), stdout=subprocess.PIPE, stderr=stderr or subprocess.PIPE,
-            text=True, start_new_session=True,  # without the terminal of who runs the tests, whose SIGHUP means stop
-        )  # fmt: skip
+        self, module: str, *words: str, env: Mapping[str, str] | None = None, stderr: IO[str] | None = None,
+        forked: bool = False,
+    ) -> None:  # fmt: skip
+        start = _start_fork if forked else _start_interpreter
+        self._popen, pipes = start(module, words, environment(env), stderr)
         self._changed = threading.Condition()
         self._lines: list[str] = []
-        pipes = [pipe for pipe in (self._popen.stdout, self._popen.stderr) if pipe]
         self._open = len(pipes)
         self._readers = [threading.Thread(target=self._read, args=(pipe,)) for pipe in pipes]
         for reader in self._readers:
@@ -122,10 +146,36 @@ class Process:
             self._changed.notify_all()
 
 
+def _start_interpreter(
+    module: str, words: Sequence[str], env: Mapping[str, str], stderr: IO[str] | None
+) -> tuple[subprocess.Popen[str] | Fork, list[IO[str]]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, *words],
+        cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=stderr or subprocess.PIPE,
+        text=True, start_new_session=True,  # without the terminal of who runs the tests, whose SIGHUP means stop
+    )  # fmt: skip
+    return process, [pipe for pipe in (process.stdout, process.stderr) if pipe]
+
+
+def _start_fork(
+    module: str, words: Sequence[str], env: Mapping[str, str], stderr: IO[str] | None
+) -> tuple[subprocess.Popen[str] | Fork, list[IO[str]]]:
+    out, out_end = os.pipe()
+    err, err_end = (None, stderr.fileno()) if stderr else os.pipe()
+    with Path(os.devnull).open() as nothing:
+        process = fork(module, words, env, ROOT, (nothing.fileno(), out_end, err_end), new_session=True)
+    for end in (out_end, err_end) if err is not None else (out_end,):
+        os.close(end)
+    return process, [os.fdopen(pipe) for pipe in (out, err) if pipe is not None]
+
+
 @contextmanager
-def daemon(*options: str, env: Mapping[str, str] | None = None) -> Generator[Process]:
-    """`forge-proxy serve` on a free port, listening, an embedded model loaded. Its `url` is the root, without `/v1`."""
-    process = Process("forge_proxy", "serve", "--port", "0", *options, env=env)
+def daemon(*options: str, env: Mapping[str, str] | None = None, forked: bool = True) -> Generator[Process]:
+    """`forge-proxy serve` on a free port, listening, an embedded model loaded. Its `url` is the root, without `/v1`.
+
+    Not `forked` where its memory is measured: a fork shares what the program that forks has imported.
+    """
+    process = Process("forge_proxy", "serve", "--port", "0", *options, env=env, forked=forked)
     try:
         process.url = str(process.wait_for("listening")["url"]).removesuffix("/v1")
         if "embedded" in options:
@@ -138,7 +188,7 @@ def daemon(*options: str, env: Mapping[str, str] | None = None) -> Generator[Pro
 @contextmanager
 def model_server(slots: int | None = None) -> Generator[Process]:
     """The program `tests.fakes.model_server`, listening. It tells how many slots it has if there is a number."""
-    process = Process("tests.fakes.model_server", *([] if slots is None else [str(slots)]))
+    process = Process("tests.fakes.model_server", *([] if slots is None else [str(slots)]), forked=True)
     try:
         process.url = str(process.wait_for("listening")["url"])
         yield process
@@ -160,7 +210,7 @@ def program(module: str, *words: str) -> Generator[Process]:
 @contextmanager
 def messages_server() -> Generator[Process]:
     """The program `tests.fakes.messages_server`, listening."""
-    process = Process("tests.fakes.messages_server")
+    process = Process("tests.fakes.messages_server", forked=True)
     try:
         process.url = str(process.wait_for("listening")["url"])
         yield process
@@ -171,7 +221,7 @@ def messages_server() -> Generator[Process]:
 @contextmanager
 def ollama_server(model: str) -> Generator[Process]:
     """The program `tests.fakes.ollama_server`, listening."""
-    process = Process("tests.fakes.ollama_server", model)
+    process = Process("tests.fakes.ollama_server", model, forked=True)
     try:
         process.url = str(process.wait_for("listening")["url"])
         yield process
