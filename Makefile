@@ -23,14 +23,14 @@ run: $(VENV)/.installed          ## start the daemon on the embedded test model,
 demo: $(VENV)/.installed         ## raw and guarded conversations, side by side
 	$(BIN)/forge-proxy demo
 
-quick: $(VENV)/.developed        ## what starts no process, with fewer examples of each property: under a minute
-	FORGE_TEST_EXAMPLES=0.2 $(BIN)/python -m pytest $(PARALLEL) -m '(unit or app) and not exhaustive' $(ARGS)
+quick: $(VENV)/.developed        ## what starts no process; fewer examples and cases: under a minute
+	FORGE_TEST_EXAMPLES=0.2 $(BIN)/python -m pytest $(PARALLEL) -m '(unit or app) and $(NEEDS_MORE)' $(ARGS)
 
-test: $(VENV)/.developed         ## every test, of long matrices a sample; warnings are errors
+test: $(VENV)/.developed         ## every test; of long matrices a sample; warnings are errors
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
-test-all: $(VENV)/.developed     ## the same, every case of long matrices, and twice the examples of each property
-	FORGE_TEST_EXAMPLES=2 $(BIN)/python -m pytest $(PARALLEL) -m '$(NEEDS_MORE)' $(ARGS)
+test-all: $(VENV)/.developed     ## the same, with every case, and twice the examples of each property
+	FORGE_TEST_EXAMPLES=2 $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 test-minimum: $(VENV)/.developed ## the declared minimum of every dependency, in a virtual environment of its own
 	$(BIN)/python -m pip install --quiet uv

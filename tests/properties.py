@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from forge_proxy.core.jsontypes import Json
 
 Cuttable = TypeVar("Cuttable", str, bytes)
+Case = TypeVar("Case")
 
 
 SCALE = float(os.environ.get("FORGE_TEST_EXAMPLES", "1"))
@@ -21,6 +22,18 @@ SCALE = float(os.environ.get("FORGE_TEST_EXAMPLES", "1"))
 def examples(count: int) -> settings:
     """So many examples times `SCALE`, however slow the machine, and what is needed to see a failure again."""
     return settings(max_examples=max(5, round(count * SCALE)), deadline=None, print_blob=True)
+
+
+def sample(cases: Sequence[Case], one_in: int) -> Sequence[Case]:
+    """One case in this many of a long matrix, the first and the last among them; every case in `make test-all`.
+
+    With a number that has no divisor in common with the lengths of the matrix, each of its values is in the sample.
+    """
+    if SCALE > 1:
+        return cases
+    step = round(one_in / SCALE)
+    chosen = list(cases[::step])
+    return chosen if not cases or (len(cases) - 1) % step == 0 else [*chosen, cases[-1]]
 
 
 # What models, and the files they write, put between ordinary words.

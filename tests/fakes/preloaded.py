@@ -11,9 +11,9 @@ import json
 import os
 import pkgutil
 import runpy
-import signal
 import socket
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import cast
 
@@ -27,9 +27,9 @@ def main() -> None:
     """Import everything, then fork for each request until the client closes its end of the socket."""
     with socket.socket(fileno=int(sys.argv[1])) as control:
         _import_everything()
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the watchers
         while True:
             request, descriptors, _, _ = socket.recv_fds(control, _LARGEST_REQUEST, 4)
+            _reap()
             if not request:
                 return
             if os.fork() == 0:
@@ -49,9 +49,15 @@ def _import_everything() -> None:
     gc.freeze()  # what was imported is never collected: a copy need not look at it
 
 
+def _reap() -> None:
+    """Let the watchers go that have ended."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
 def _watch(request: dict[str, object], descriptors: list[int]) -> None:
     """Start the process; report its id, and its exit code when it has ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
     if pid == 0:
         os.close(descriptors[0])
