@@ -11,6 +11,8 @@ import json
 import os
 import pkgutil
 import runpy
+import select
+import signal
 import socket
 import sys
 from contextlib import suppress
@@ -67,6 +69,9 @@ def _watch(request: dict[str, object], descriptors: list[int]) -> None:
         os.close(descriptor)
     with socket.socket(fileno=descriptors[0]) as replies:
         replies.send(str(pid).encode())
+        ended = os.pidfd_open(pid)
+        if ended not in select.select([ended, replies], [], [])[0]:  # the test has gone: nothing outlives it
+            os.kill(pid, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         try:
             replies.send(str(code).encode())

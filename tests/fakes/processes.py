@@ -44,7 +44,7 @@ def command(*words: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT,
 
     A variable that Python reads when it starts needs an interpreter of its own, as in `command_in_new_interpreter`.
     """
-    if any(name.startswith("PYTHON") for name in env or {}):
+    if _needs_interpreter(env):
         return command_in_new_interpreter(*words, env=env, cwd=cwd, stdin=stdin)
     with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
         given.write(stdin or b"")
@@ -79,7 +79,7 @@ class Process:
         self, module: str, *words: str, env: Mapping[str, str] | None = None, stderr: IO[str] | None = None,
         forked: bool = False,
     ) -> None:  # fmt: skip
-        start = _start_fork if forked else _start_interpreter
+        start = _start_fork if forked and not _needs_interpreter(env) else _start_interpreter
         self._popen, pipes = start(module, words, environment(env), stderr)
         self._changed = threading.Condition()
         self._lines: list[str] = []
@@ -271,6 +271,11 @@ def environment(added: Mapping[str, str] | None = None) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FORGE_PROXY_")}
     own = {"PYTHONUNBUFFERED": "1", "XDG_STATE_HOME": _NO_FOLDER, "XDG_CONFIG_HOME": _NO_FOLDER}
     return {**kept, **own, **(added or {})}
+
+
+def _needs_interpreter(env: Mapping[str, str] | None) -> bool:
+    """Whether Python reads one of these variables when it starts."""
+    return any(name.startswith("PYTHON") for name in env or {})
 
 
 def _as_json(line: str) -> JsonDict:
