@@ -6,7 +6,7 @@ MINIMUM := .venv-minimum
 MINIMUM_TESTS ?= tests/core/guardrails tests/wire tests/engine tests/contracts tests/store tests/tools
 # How many tests run at once. A file of tests is run by one worker, and what takes long comes first.
 WORKERS ?= $(shell nproc)
-PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NEEDS_MORE := not harness and not llama and not ollama and not docker
 GO ?= go
 OLLAMA_VERSION ?= v0.34.4

@@ -1,4 +1,4 @@
-"""Each test belongs to a tier, by its folder, and to a group that one worker of pytest-xdist runs as a whole.
+"""Each test belongs to a tier, by its folder.
 
 `unit`: pure functions. `app`: parts of the daemon in the process of the test. `process`: real daemons, commands and
 servers. `live`: a real llama.cpp. `make quick` runs the first two.
@@ -63,8 +63,5 @@ def tier_of(path: Path) -> str:
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        tier = tier_of(item.path)
-        item.add_marker(tier)
-        # Tests of a file share daemons; all live tests share one model.
-        item.add_marker(pytest.mark.xdist_group("live" if tier == "live" else str(item.path.relative_to(TESTS))))
+        item.add_marker(tier_of(item.path))
     items.sort(key=lambda item: _ORDER.index(tier_of(item.path)))
