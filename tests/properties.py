@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -11,11 +12,28 @@ from hypothesis import strategies as st
 from forge_proxy.core.jsontypes import Json
 
 Cuttable = TypeVar("Cuttable", str, bytes)
+Case = TypeVar("Case")
+
+
+SCALE = float(os.environ.get("FORGE_TEST_EXAMPLES", "1"))
+"""How many times the usual examples each property is tried on: less in `make quick`, more in `make test-all`."""
 
 
 def examples(count: int) -> settings:
-    """So many examples, however slow the machine, and what is needed to see a failure again."""
-    return settings(max_examples=count, deadline=None, print_blob=True)
+    """So many examples times `SCALE`, however slow the machine, and what is needed to see a failure again."""
+    return settings(max_examples=max(5, round(count * SCALE)), deadline=None, print_blob=True)
+
+
+def sample(cases: Sequence[Case], one_in: int) -> Sequence[Case]:
+    """One case in this many of a long matrix, the first and the last among them; every case in `make test-all`.
+
+    With a number that has no divisor in common with the lengths of the matrix, each of its values is in the sample.
+    """
+    if SCALE > 1:
+        return cases
+    step = round(one_in / SCALE)
+    chosen = list(cases[::step])
+    return chosen if not cases or (len(cases) - 1) % step == 0 else [*chosen, cases[-1]]
 
 
 # What models, and the files they write, put between ordinary words.

@@ -17,6 +17,7 @@ import pytest
 
 import forge_proxy
 from forge_proxy.core.errors import ForgeError
+from tests.folding import folded
 
 SOURCE = Path(forge_proxy.__file__ or "")
 
@@ -35,6 +36,7 @@ def loaded_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@folded
 @pytest.mark.parametrize(("name", "module"), typed_names().items())
 def test_each_name_is_what_its_module_calls_so(name: str, module: str) -> None:
     __import__(module)
@@ -104,6 +106,7 @@ def documented(owner: object) -> Iterator[str]:
             yield inspect.getdoc(member) or ""
 
 
+@folded
 @pytest.mark.parametrize("name", sorted(set(forge_proxy.__all__) - {"Json", "LLMResponse", "MessageFormat"}))
 def test_errors_that_a_docstring_names_can_be_imported(name: str) -> None:
     for text in documented(getattr(forge_proxy, name)):

@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -17,6 +17,7 @@ from forge_proxy.wire.openai.request import decode_request
 from tests.api.test_mistakes import ASK, PARIS_TEXT
 from tests.fakes.says import Said, respond
 from tests.fakes.scripted import Answer, chat
+from tests.properties import examples
 
 # Pieces of which models' answers are made, right ones and wrong ones.
 FRAGMENTS = st.sampled_from(
@@ -70,7 +71,7 @@ def same(one: Answer, other: Answer) -> None:
 
 
 @pytest.mark.parametrize("accepts", ["nudge", "accept"])
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(script=st.lists(REPLIES, min_size=4, max_size=4), cut=st.integers(1, 200), piece=st.integers(1, 30))
 def test_any_cut_gives_the_same_reply_streamed_and_whole(
     accepts: str, script: list[Said], cut: int, piece: int
@@ -103,7 +104,7 @@ async def test_one_byte_at_a_time_is_like_all_at_once(said: Said) -> None:
 
 
 @pytest.mark.parametrize("accepts", [True, False])
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(
     deltas=st.lists(
         st.builds(Delta, text=TEXTS) | st.builds(Delta, calls=st.tuples(CALL_DELTAS)),

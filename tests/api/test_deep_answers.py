@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 
 import pytest
 
@@ -11,11 +12,13 @@ from forge_proxy.core.jsontypes import DEEPEST, is_nested_too_deeply
 from tests.api.test_mistakes import ASK, PARIS, RIGHT, WEATHER
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict, chat
+from tests.properties import sample
 
 FREE: JsonDict = {"type": "function", "function": {"name": "free", "parameters": {"type": "object"}}}
 BODY: JsonDict = {**ASK, "tools": [WEATHER, FREE]}
 DEPTHS = (DEEPEST + 1, 260, 900, 1_100, 10_000)
-both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+WAYS = {"whole": False, "streamed": True}
+both = pytest.mark.parametrize("stream", WAYS.values(), ids=WAYS)
 
 
 def nested(depth: int, kind: str) -> str:
@@ -39,10 +42,9 @@ def said(form: str, deep: str) -> Said:
 FORMS = ("any arguments", "beside a value that is mended", "in place of a text", "with an escape", "of an unknown tool")
 
 
-@both
-@pytest.mark.parametrize("kind", ["lists", "objects"])
-@pytest.mark.parametrize("depth", DEPTHS)
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("form", "depth", "kind", "stream"), sample([*product(FORMS, DEPTHS, ("lists", "objects"), WAYS.values())], 7)
+)
 async def test_arguments_nested_too_deeply_are_retried(form: str, depth: int, kind: str, stream: bool) -> None:
     answer = await chat([said(form, nested(depth, kind)), RIGHT], BODY, stream=stream)
 
@@ -50,9 +52,7 @@ async def test_arguments_nested_too_deeply_are_retried(form: str, depth: int, ki
     assert len(json.dumps(answer.asked[1])) < len(json.dumps(answer.asked[0])) + 3_000
 
 
-@pytest.mark.parametrize("exhausted", ["deliver", "error"])
-@pytest.mark.parametrize("depth", DEPTHS)
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("form", "depth", "exhausted"), sample([*product(FORMS, DEPTHS, ("deliver", "error"))], 7))
 async def test_arguments_that_stay_nested_too_deeply_are_a_502(form: str, depth: int, exhausted: str) -> None:
     policy = GuardPolicy.model_validate({"on_exhausted": exhausted})
 

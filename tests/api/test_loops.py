@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.guardrails import GuardPolicy, Switches
@@ -17,6 +17,7 @@ from tests.api.test_cuts import same
 from tests.api.test_mistakes import ASK, PARIS_TEXT, both
 from tests.fakes.says import Said, respond
 from tests.fakes.scripted import chat
+from tests.properties import examples
 
 BEGINNING = "Let me see:\n"
 ROUND = "Then I look again, and again. "
@@ -172,7 +173,7 @@ async def test_of_several_choices_those_that_do_not_loop_are_whole() -> None:
 
 
 @pytest.mark.parametrize("accepts", ["nudge", "accept"])
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(
     said=st.builds(
         Said,

@@ -130,7 +130,7 @@ def target(
         figures = stack.enter_context(figures_file())
         env = {**settings, FIGURES_FILE: str(figures)}
         with _limited(descriptors):
-            proxy = stack.enter_context(daemon(*options, env=env, module="tests.attack.loop_monitor"))
+            proxy = stack.enter_context(daemon(*options, env=env, module="tests.attack.loop_monitor", forked=False))
         running = Target(proxy, backend, LoopFigures(figures))
         running.post(ask("says", tools=[TOOL]))  # whatever comes of it: the daemon has then done what it does once
         yield running

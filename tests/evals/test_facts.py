@@ -15,6 +15,7 @@ from forge_proxy.evals.scenarios.facts import (
     says,
 )
 from forge_proxy.evals.scenarios.relevance import declines
+from tests.folding import folded
 
 NUMBERS: list[tuple[float, Json, bool]] = [
     (1250, 1250, True),
@@ -119,6 +120,7 @@ TEXTS: list[tuple[Check, Json, bool]] = [
 ]
 
 
+@folded
 @pytest.mark.parametrize(("check", "written", "right"), TEXTS, ids=lambda value: str(value)[:40])
 def test_texts(check: Check, written: Json, right: bool) -> None:
     assert (check({"f": written}) is None) is right

@@ -16,6 +16,7 @@ from forge_proxy.evals.scenarios import ALL, find
 from forge_proxy.workflows.runner import WorkflowRunner
 from tests.evals.wrong import WRONG
 from tests.fakes.said_client import SaidClient
+from tests.folding import folded
 
 every_scenario = pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
 RUNS = range(20)
@@ -104,6 +105,7 @@ async def test_a_right_answer_in_other_words_is_taken(name: str, changed: Mappin
     assert judged(world, **changed) is None
 
 
+@folded
 @every_scenario
 def test_a_terminal_call_without_its_arguments_is_refused(scenario: Scenario) -> None:
     world = scenario.build(0)
@@ -180,6 +182,7 @@ NAMES_AND_TAGS: dict[str, tuple[int | None, str]] = {
 """As the seeds have them: ideal iterations where these are given, and tags."""
 
 
+@folded
 @pytest.mark.parametrize(("name", "wanted"), NAMES_AND_TAGS.items(), ids=NAMES_AND_TAGS)
 def test_all_that_were_asked_for_are_there(name: str, wanted: tuple[int | None, str]) -> None:
     ideal, tags = wanted

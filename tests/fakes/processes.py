@@ -14,16 +14,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any
+
+from tests.fakes.forks import Fork, fork
 
 JsonDict = dict[str, Any]
 ROOT = Path(__file__).parents[2]
-_SECONDS = 30.0
+_SECONDS = 90.0
 """The bound of every wait: far above what it takes, so that only what never happens fails."""
 _NO_FOLDER = "/dev/null/none"
 """Not even root can make it."""
@@ -39,7 +42,31 @@ class Ended:
 
 
 def command(*words: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT, stdin: bytes | None = None) -> Ended:
-    """Run `forge-proxy` with these words to its end."""
+    """Run `forge-proxy` with these words to its end: a process that is forked, which saves a second of imports.
+
+    A variable that Python reads when it starts needs an interpreter of its own, as in `command_in_new_interpreter`.
+    """
+    if _needs_interpreter(env):
+        return command_in_new_interpreter(*words, env=env, cwd=cwd, stdin=stdin)
+    with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
+        given.write(stdin or b"")
+        given.seek(0)
+        running = fork("forge_proxy", words, environment(env), cwd, (given.fileno(), out.fileno(), err.fileno()))
+        try:
+            code = running.wait(_SECONDS)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait(_SECONDS)
+            raise
+        out.seek(0)
+        err.seek(0)
+        return Ended(code, out.read().decode(), err.read().decode())
+
+
+def command_in_new_interpreter(
+    *words: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT, stdin: bytes | None = None
+) -> Ended:
+    """Run `python -m forge_proxy` with these words to its end."""
     done = subprocess.run(
         [sys.executable, "-m", "forge_proxy", *words],
         cwd=cwd, env=environment(env), input=stdin, capture_output=True, timeout=_SECONDS, check=False,
@@ -48,7 +75,7 @@ def command(*words: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT,
 
 
 class Process:
-    """A running Python module whose lines on stdout and stderr are kept."""
+    """A running Python module, in an interpreter of its own or forked, whose lines on stdout and stderr are kept."""
 
     def __init__(
         self,
@@ -59,16 +86,15 @@ class Process:
         cwd: Path = ROOT,
         limits: Mapping[int, int] | None = None,
         safe_path: bool = False,  # without the project folder at the front of the path
+        forked: bool = False,
     ) -> None:
-        self._popen = subprocess.Popen(
-            [sys.executable, *(["-P"] if safe_path else []), "-m", module, *words],
-            cwd=cwd, env=environment(env), stdout=subprocess.PIPE, stderr=stderr or subprocess.PIPE, text=True,
-            preexec_fn=partial(_limit, limits) if limits else None,
-            start_new_session=True,  # without the terminal of who runs the tests, whose SIGHUP means stop
-        )  # fmt: skip
+        if forked and not (limits or safe_path or cwd != ROOT or _needs_interpreter(env)):
+            self._popen, pipes = _start_fork(module, words, environment(env), stderr)
+        else:
+            command = [sys.executable, *(["-P"] if safe_path else []), "-m", module, *words]
+            self._popen, pipes = _start_interpreter(command, environment(env), stderr, cwd, limits)
         self._changed = threading.Condition()
         self._lines: list[str] = []
-        pipes = [pipe for pipe in (self._popen.stdout, self._popen.stderr) if pipe]
         self._open = len(pipes)
         self._readers = [threading.Thread(target=self._read, args=(pipe,)) for pipe in pipes]
         for reader in self._readers:
@@ -132,6 +158,33 @@ class Process:
             self._changed.notify_all()
 
 
+def _start_interpreter(
+    command: Sequence[str],
+    env: Mapping[str, str],
+    stderr: IO[str] | None,
+    cwd: Path,
+    limits: Mapping[int, int] | None,
+) -> tuple[subprocess.Popen[str] | Fork, list[IO[str]]]:
+    process = subprocess.Popen(
+        command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=stderr or subprocess.PIPE, text=True,
+        preexec_fn=partial(_limit, limits) if limits else None,
+        start_new_session=True,  # without the terminal of who runs the tests, whose SIGHUP means stop
+    )  # fmt: skip
+    return process, [pipe for pipe in (process.stdout, process.stderr) if pipe]
+
+
+def _start_fork(
+    module: str, words: Sequence[str], env: Mapping[str, str], stderr: IO[str] | None
+) -> tuple[subprocess.Popen[str] | Fork, list[IO[str]]]:
+    out, out_end = os.pipe()
+    err, err_end = (None, stderr.fileno()) if stderr else os.pipe()
+    with Path(os.devnull).open() as nothing:
+        process = fork(module, words, env, ROOT, (nothing.fileno(), out_end, err_end), new_session=True)
+    for end in (out_end, err_end) if err is not None else (out_end,):
+        os.close(end)
+    return process, [os.fdopen(pipe) for pipe in (out, err) if pipe is not None]
+
+
 @contextmanager
 def daemon(
     *options: str,
@@ -139,13 +192,15 @@ def daemon(
     cwd: Path = ROOT,
     limits: Mapping[int, int] | None = None,
     module: str = "forge_proxy",
+    forked: bool = True,
 ) -> Generator[Process]:
     """`forge-proxy serve` on a free port, listening, an embedded model loaded. Its `url` is the root, without `/v1`.
 
     `cwd` is the checkout whose daemon it is, `limits` are hard and soft limits by `resource.RLIMIT_...`, and `module`
-    is the program that runs it.
+    is the program that runs it. Not `forked` where its memory is measured: a fork shares what the program that forks
+    has imported.
     """
-    process = Process(module, "serve", "--port", "0", *options, env=env, cwd=cwd, limits=limits)
+    process = Process(module, "serve", "--port", "0", *options, env=env, cwd=cwd, limits=limits, forked=forked)
     try:
         process.url = str(process.wait_for("listening")["url"]).removesuffix("/v1")
         if "embedded" in options:
@@ -158,7 +213,7 @@ def daemon(
 @contextmanager
 def model_server(slots: int | None = None) -> Generator[Process]:
     """The program `tests.fakes.model_server`, listening. It tells how many slots it has if there is a number."""
-    process = Process("tests.fakes.model_server", *([] if slots is None else [str(slots)]))
+    process = Process("tests.fakes.model_server", *([] if slots is None else [str(slots)]), forked=True)
     try:
         process.url = str(process.wait_for("listening")["url"])
         yield process
@@ -180,7 +235,7 @@ def program(module: str, *words: str) -> Generator[Process]:
 @contextmanager
 def messages_server() -> Generator[Process]:
     """The program `tests.fakes.messages_server`, listening."""
-    process = Process("tests.fakes.messages_server")
+    process = Process("tests.fakes.messages_server", forked=True)
     try:
         process.url = str(process.wait_for("listening")["url"])
         yield process
@@ -191,7 +246,7 @@ def messages_server() -> Generator[Process]:
 @contextmanager
 def ollama_server(model: str) -> Generator[Process]:
     """The program `tests.fakes.ollama_server`, listening."""
-    process = Process("tests.fakes.ollama_server", model)
+    process = Process("tests.fakes.ollama_server", model, forked=True)
     try:
         process.url = str(process.wait_for("listening")["url"])
         yield process
@@ -246,6 +301,11 @@ def environment(added: Mapping[str, str] | None = None) -> dict[str, str]:
 def _limit(limits: Mapping[int, int]) -> None:
     for name, most in limits.items():
         resource.setrlimit(name, (most, most))
+
+
+def _needs_interpreter(env: Mapping[str, str] | None) -> bool:
+    """Whether Python reads one of these variables when it starts."""
+    return any(name.startswith("PYTHON") for name in env or {})
 
 
 def _as_json(line: str) -> JsonDict:

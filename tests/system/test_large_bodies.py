@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import AbstractContextManager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -26,10 +27,17 @@ def port_of(process: Process) -> int:
     return urlsplit(process.url).port or 0
 
 
+def daemon_before(port: int) -> AbstractContextManager[Process]:
+    """A daemon whose memory can be measured."""
+    return daemon("--backend-url", f"http://127.0.0.1:{port}", "--backend", "openai", env=ROOM, forked=False)
+
+
 @pytest.mark.parametrize(("kind", "statuses"), [("text", {200}), ("emoji", {200, 503}), ("lists", {413})])
 async def test_large_bodies_at_once_stay_within_the_memory(kind: str, statuses: set[int]) -> None:
     async with backend() as port:
-        with daemon("--backend-url", f"http://127.0.0.1:{port}", "--backend", "openai", env=ROOM) as proxy:
+        with daemon(
+            "--backend-url", f"http://127.0.0.1:{port}", "--backend", "openai", env=ROOM, forked=False
+        ) as proxy:
             await send_bodies(port_of(proxy), 1, "text", 200)
             before = resident(proxy)
 
@@ -43,7 +51,9 @@ async def test_large_bodies_at_once_stay_within_the_memory(kind: str, statuses: 
 
 async def test_small_requests_are_answered_while_large_ones_wait() -> None:
     async with backend() as port:
-        with daemon("--backend-url", f"http://127.0.0.1:{port}", "--backend", "openai", env=ROOM) as proxy:
+        with daemon(
+            "--backend-url", f"http://127.0.0.1:{port}", "--backend", "openai", env=ROOM, forked=False
+        ) as proxy:
             large = asyncio.create_task(send_bodies(port_of(proxy), 20, "text", 12 * MEGABYTE))
             small: Counter[int] = Counter()
             while not large.done() and small.total() < 1000:
@@ -56,5 +66,7 @@ async def test_small_requests_are_answered_while_large_ones_wait() -> None:
 
 async def test_a_body_larger_than_the_memory_is_a_413() -> None:
     async with backend() as port:
-        with daemon("--backend-url", f"http://127.0.0.1:{port}", "--backend", "openai", env=ROOM) as proxy:
+        with daemon(
+            "--backend-url", f"http://127.0.0.1:{port}", "--backend", "openai", env=ROOM, forked=False
+        ) as proxy:
             assert await send_bodies(port_of(proxy), 1, "text", 40 * MEGABYTE) == {413: 1}

@@ -78,7 +78,11 @@ def abort_all(pool: ThreadPoolExecutor, proxy: Process, count: int) -> None:
 
 
 def test_two_thousand_aborted_requests_leave_nothing_behind() -> None:
-    with model_server(slots=8) as server, daemon("--backend-url", server.url) as proxy, ThreadPoolExecutor(16) as pool:
+    with (
+        model_server(slots=8) as server,
+        daemon("--backend-url", server.url, forked=False) as proxy,
+        ThreadPoolExecutor(16) as pool,
+    ):
         abort_all(pool, proxy, 200)  # what is loaded once is kept
         until(lambda: busy(proxy) == (0, 0), "no request is left")
         before = descriptors(proxy.pid), megabytes(proxy.pid)

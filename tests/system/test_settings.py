@@ -11,7 +11,15 @@ import pytest
 from forge_proxy import __version__
 from forge_proxy.api.server import address
 from forge_proxy.backends.llama_server.programs import TINY_MODEL
-from tests.fakes.processes import Ended, closed_port, command, daemon, model_server, ollama_server
+from tests.fakes.processes import (
+    Ended,
+    closed_port,
+    command,
+    command_in_new_interpreter,
+    daemon,
+    model_server,
+    ollama_server,
+)
 
 
 def faults(ended: Ended) -> list[str]:
@@ -292,7 +300,7 @@ def test_the_address_that_is_told_is_a_url(host: str, url: str) -> None:
 
 
 def test_the_demo_makes_no_fewer_valid_calls_guarded_than_raw() -> None:
-    ended = command("demo", env={"FORGE_PROXY_BACKEND__URL": "http://127.0.0.1:9"})
+    ended = command_in_new_interpreter("demo", env={"FORGE_PROXY_BACKEND__URL": "http://127.0.0.1:9"})
 
     assert ended.code == 0, ended.err
     count = next(line for line in ended.out.splitlines() if line.startswith("valid tool calls"))

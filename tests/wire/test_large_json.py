@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from forge_proxy.wire import large_json
 from forge_proxy.wire.large_json import PIECE, read_slices, write_slices
+from tests.folding import folded
 from tests.properties import TEXTS, VALUES, examples
 
 T = TypeVar("T")
@@ -112,6 +113,7 @@ def test_broken_documents_are_errors_wherever_they_are_cut(
         expect_same(bytes(raw), *sizes)
 
 
+@folded
 @pytest.mark.parametrize(
     "raw",
     [

@@ -12,6 +12,7 @@ from forge_proxy.core.guardrails.coerce import coerce_args, read_arguments
 from forge_proxy.core.guardrails.schema import satisfies
 from forge_proxy.core.jsontypes import Json, JsonObject
 from tests.core.guardrails.schemas import DEFINITIONS, SCHEMAS, VALUES_NEAR, WRITTEN
+from tests.folding import folded
 from tests.properties import OBJECTS, VALUES, examples
 
 
@@ -24,6 +25,7 @@ def coerced(schema: Json, value: Json) -> Json:
 STRINGS: JsonObject = {"type": "array", "items": {"type": "string"}}
 
 
+@folded
 @pytest.mark.parametrize(
     ("said", "schema", "meant"),
     [
@@ -71,6 +73,7 @@ def test_what_is_sure_to_be_meant_is_what_comes_out(said: str, schema: JsonObjec
     assert type(value) is type(meant)
 
 
+@folded
 @pytest.mark.parametrize(
     ("value", "schema"),
     [

@@ -7,10 +7,11 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.guardrails.loops import Loop, LoopWatch
+from tests.properties import examples
 
 WORDS = [
     "the",
@@ -47,7 +48,7 @@ def span(period: int) -> int:
     return 2_048 if period <= 16 else 8_192 if period <= 512 else 16_384
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     period=st.integers(1, 40) | st.integers(1, 2_048),
     before=st.integers(0, 30_000),
@@ -73,7 +74,7 @@ def test_every_period_is_found_before_it_is_five_quarters_of_its_span_long(
     assert taken == text[: loop.end]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     period=st.integers(1, 3_000),
     before=st.integers(0, 3_000),
@@ -89,7 +90,7 @@ def test_where_it_is_found_does_not_depend_on_how_the_text_is_cut(
     assert watched(text, cuts) == watched(text)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(seed=st.integers(0, 10_000), length=st.integers(0, 60_000))
 def test_prose_is_no_loop(seed: int, length: int) -> None:
     text = prose(length, seed)

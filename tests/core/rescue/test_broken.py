@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from forge_proxy.core.jsontypes import Json, read_object, write
 from forge_proxy.core.rescue import mend_arguments, rescue
+from tests.folding import folded
 from tests.properties import OBJECTS, examples
 
 NAMES = ("save", "load")
@@ -82,6 +83,7 @@ MENDED: dict[str, tuple[str, Json, str]] = {
 }
 
 
+@folded
 @each_wrapper
 @pytest.mark.parametrize(("written", "meant", "repairs"), MENDED.values(), ids=MENDED)
 def test_broken_arguments_are_read_and_what_was_mended_is_said(
@@ -95,6 +97,7 @@ def test_broken_arguments_are_read_and_what_was_mended_is_said(
     assert rescued.text == ("Saving it:" if wrapper.startswith("Saving") else "")
 
 
+@folded
 @pytest.mark.parametrize(("written", "meant", "repairs"), MENDED.values(), ids=MENDED)
 def test_broken_arguments_of_a_call_that_the_server_read_are_mended(written: str, meant: Json, repairs: str) -> None:
     mended = mend_arguments(f" {written}\n")
@@ -159,6 +162,7 @@ CUT: dict[str, tuple[str, Json]] = {
 }
 
 
+@folded
 @pytest.mark.parametrize(
     "wrapper",
     [
@@ -210,6 +214,7 @@ GUESSES = {
 }  # fmt: skip
 
 
+@folded
 @pytest.mark.parametrize("wrapper", MARKED.values(), ids=MARKED)
 @pytest.mark.parametrize("written", GUESSES.values(), ids=GUESSES)
 def test_what_would_have_to_be_guessed_in_markup_is_broken(wrapper: str, written: str) -> None:
@@ -218,6 +223,7 @@ def test_what_would_have_to_be_guessed_in_markup_is_broken(wrapper: str, written
     assert (rescued.calls, rescued.broken) == ((), True)
 
 
+@folded
 @pytest.mark.parametrize("wrapper", LOOSE.values(), ids=LOOSE)
 @pytest.mark.parametrize("written", GUESSES.values(), ids=GUESSES)
 def test_what_would_have_to_be_guessed_without_markup_stays_text(wrapper: str, written: str) -> None:
@@ -228,6 +234,7 @@ def test_what_would_have_to_be_guessed_without_markup_stays_text(wrapper: str, w
     assert (rescued.calls, rescued.broken, rescued.text) == ((), False, text)
 
 
+@folded
 @pytest.mark.parametrize("written", [*GUESSES.values(), *(cut for cut, _ in CUT.values()), "", "x", "[1]", "{} x"])
 def test_what_would_have_to_be_guessed_is_not_mended(written: str) -> None:
     mended = mend_arguments(written)

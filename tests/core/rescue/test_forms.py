@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from forge_proxy.core.jsontypes import Json, write
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.rescue import rescue
+from tests.folding import folded
 from tests.properties import OBJECTS, TEXTS, examples
 
 NAMES = ("get_weather", "write_file", "respond")
@@ -192,6 +193,7 @@ def test_any_arguments_are_read_back_to_the_letter(form: Form, arguments: dict[s
     assert (rescued.text, rescued.reasoning, rescued.broken) == ("", "", False)
 
 
+@folded
 @each_form
 def test_the_text_before_a_call_stays(form: Form) -> None:
     rescued = rescue(f"Let me look.\n\n  {form('write_file', '{}')}", NAMES)
@@ -200,6 +202,7 @@ def test_the_text_before_a_call_stays(form: Form) -> None:
     assert rescued.text == "Let me look."
 
 
+@folded
 @pytest.mark.parametrize("form", EXPLICIT.values(), ids=EXPLICIT)
 def test_the_text_around_a_call_in_markup_stays_on_lines_of_its_own(form: Form) -> None:
     rescued = rescue(
@@ -210,6 +213,7 @@ def test_the_text_around_a_call_in_markup_stays_on_lines_of_its_own(form: Form) 
     assert rescued.text == "One.\nTwo.\nThree."
 
 
+@folded
 @pytest.mark.parametrize("form", LOOSE.values(), ids=LOOSE)
 def test_loose_json_that_more_text_follows_is_shown_and_not_called(form: Form) -> None:
     text = f"It would say:\n{form('write_file', '{}')}\nThat is all."
@@ -219,6 +223,7 @@ def test_loose_json_that_more_text_follows_is_shown_and_not_called(form: Form) -
     assert (rescued.text, rescued.calls) == (text.replace("\n</tool_call><|im_end|>", "\n"), ())
 
 
+@folded
 @each_form
 def test_a_call_says_where_it_stood_and_how_it_was_written(form: Form) -> None:
     written = form("write_file", '{"a": 1}')

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from forge_proxy.core.jsontypes import Json, write
 from forge_proxy.core.rescue.general import mend_object
+from tests.folding import folded
 from tests.properties import OBJECTS, examples
 
 MENDED = [
@@ -98,6 +99,7 @@ REFUSED = {
 }
 
 
+@folded
 @pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED.keys())
 def test_what_would_have_to_be_guessed_is_not(text: str) -> None:
     assert mend_object(text) is None

@@ -22,6 +22,7 @@ import pytest
 
 from forge_proxy.core.jsontypes import write
 from forge_proxy.core.rescue import Found, Scan, rescue
+from tests.folding import folded
 from tests.scanned import gather
 
 
@@ -86,6 +87,7 @@ def shown(found: Found) -> str:
 each_case = pytest.mark.parametrize("golden", list(golden_cases()))
 
 
+@folded
 @each_case
 def test_what_a_model_sent_is_read_as_it_was_meant(golden: Golden) -> None:
     rescued = rescue(golden.said, golden.tools)
@@ -96,6 +98,7 @@ def test_what_a_model_sent_is_read_as_it_was_meant(golden: Golden) -> None:
         assert rescued.text == golden.text
 
 
+@folded
 @each_case
 @pytest.mark.parametrize("length", [1, 7, 10_000])
 def test_what_is_given_out_of_it_while_it_comes_is_how_the_rest_begins(golden: Golden, length: int) -> None:

@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from forge_proxy.core.rescue import PieceKind, Rescued, Scan, rescue
+from tests.folding import folded
 from tests.properties import LENGTHS, TEXTS, cut, examples
 
 NAMES = ("get_weather", "write_file", "delete")
@@ -174,6 +175,7 @@ def is_only_text(rescued: Rescued, text: str) -> bool:
     return (rescued.text, rescued.calls, rescued.reasoning, rescued.broken) == (text, (), "", False)
 
 
+@folded
 @pytest.mark.parametrize("text", SHOWN.values(), ids=SHOWN)
 def test_what_is_shown_or_told_stays_as_it_is(text: str) -> None:
     assert is_only_text(rescue(text, NAMES), text)
@@ -190,6 +192,7 @@ HELD = {
 }
 
 
+@folded
 @pytest.mark.parametrize("text", [text for name, text in SHOWN.items() if name not in HELD])
 def test_what_is_shown_or_told_is_given_out_while_it_comes(text: str) -> None:
     more = f"{text}\n\nNow, is there anything else that you would like to know about all of this?\n" + "Yes. " * 200
@@ -248,6 +251,7 @@ drafts = pytest.mark.parametrize("draft", DRAFTS.values(), ids=DRAFTS)
 thoughts = pytest.mark.parametrize("thought", THOUGHTS.values(), ids=THOUGHTS)
 
 
+@folded
 @pytest.mark.parametrize("draft", [DRAFTS[name] for name in DRAFTS if name != "open fence"])
 @thoughts
 def test_a_draft_in_thoughts_is_no_call_when_an_answer_follows(draft: str, thought: str) -> None:
@@ -257,6 +261,7 @@ def test_a_draft_in_thoughts_is_no_call_when_an_answer_follows(draft: str, thoug
     assert rescued.reasoning == f"I could {draft} now."
 
 
+@folded
 @pytest.mark.parametrize("draft", [DRAFTS[name] for name in DRAFTS if name != "open fence"])
 @thoughts
 def test_a_draft_in_thoughts_is_no_call_when_another_follows(draft: str, thought: str) -> None:
@@ -361,6 +366,7 @@ def in_a_string(inner: str, outer: str) -> str:
     return outer.replace("%s", inner)
 
 
+@folded
 @inside
 @markup
 def test_markup_in_the_argument_of_a_call_is_only_its_argument(outer: str, inner: str) -> None:
@@ -370,6 +376,7 @@ def test_markup_in_the_argument_of_a_call_is_only_its_argument(outer: str, inner
     assert (rescued.text, rescued.reasoning, rescued.broken) == ("", "", False)
 
 
+@folded
 @tagged
 @pytest.mark.parametrize("inner", [MARKUP[name] for name in FOREIGN], ids=FOREIGN)
 def test_markup_in_a_value_between_tags_is_only_its_value(outer: str, inner: str) -> None:
@@ -381,6 +388,7 @@ def test_markup_in_a_value_between_tags_is_only_its_value(outer: str, inner: str
     assert (rescued.text, rescued.reasoning, rescued.broken) == ("", "", False)
 
 
+@folded
 @bounded
 @markup
 @pytest.mark.parametrize("lost", [2, 4, 12, 40])
@@ -390,6 +398,7 @@ def test_markup_in_the_argument_of_a_call_that_is_cut_off_is_no_call(outer: str,
     assert not any(found.call.tool == "delete" for found in rescue(text[:-lost], NAMES).calls)
 
 
+@folded
 @pytest.mark.parametrize("outer", [TAGGED[name] for name in TAGGED if name != "tag per tool"])
 @markup
 @pytest.mark.parametrize("lost", [2, 12, 40])
@@ -399,6 +408,7 @@ def test_markup_in_a_value_between_tags_that_is_cut_off_is_no_call(outer: str, i
     assert not any(found.call.tool == "delete" for found in rescue(text[:-lost], NAMES).calls)
 
 
+@folded
 @inside
 @markup
 def test_markup_in_the_argument_of_a_broken_call_is_only_its_argument(outer: str, inner: str) -> None:
@@ -409,6 +419,7 @@ def test_markup_in_the_argument_of_a_broken_call_is_only_its_argument(outer: str
     assert [(found.call.tool, found.call.args()) for found in rescued.calls] == [("write_file", {"text": inner})]
 
 
+@folded
 @bounded
 @markup
 def test_markup_in_the_argument_of_a_call_that_cannot_be_read_is_no_call(outer: str, inner: str) -> None:
@@ -417,6 +428,7 @@ def test_markup_in_the_argument_of_a_call_that_cannot_be_read_is_no_call(outer: 
     assert not any(found.call.tool == "delete" for found in rescue(text, NAMES).calls)
 
 
+@folded
 @inside
 @markup
 def test_markup_in_json_that_is_no_call_is_no_call(outer: str, inner: str) -> None:

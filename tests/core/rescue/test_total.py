@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from forge_proxy.core.jsontypes import read_object
 from forge_proxy.core.rescue import PieceKind, Scan, mend_arguments, rescue
+from tests.folding import folded
 from tests.properties import LENGTHS, MARKUP, cut, examples
 
 NAMES = ("get_weather", "a")
@@ -70,6 +71,7 @@ DEEP = {
 }
 
 
+@folded
 @pytest.mark.parametrize(
     "before", ["", "<tool_call>", "<tool_call>a\n", "[TOOL_CALLS]", "a[ARGS]", "[TOOL_CALLS]a", "```json\n"]
 )
@@ -161,6 +163,7 @@ def test_a_long_row_of_closers_and_parameters_is_read_to_its_end(text: str, call
     assert all(found.open for found in rescued.calls)
 
 
+@folded
 @pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
 def test_a_long_text_of_one_thing_is_read_to_its_end(text: str) -> None:
     rescued = rescue(text, NAMES)
@@ -169,6 +172,7 @@ def test_a_long_text_of_one_thing_is_read_to_its_end(text: str) -> None:
     assert len(rescued.text) <= len(text)
 
 
+@folded
 @pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
 def test_a_long_text_of_one_thing_is_scanned_to_its_end(text: str) -> None:
     scan = Scan(NAMES)

@@ -7,6 +7,7 @@ import pytest
 from forge_proxy.core.errors import BackendError, ContextOverflow, LimitTooLarge
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.wire.openai.refusals import read_fault
+from tests.folding import folded
 
 
 def said(message: str, **fields: Json) -> Json:
@@ -119,6 +120,7 @@ PROMPTS: list[tuple[str, Json, int | None, int | None]] = [
 ]
 
 
+@folded
 @pytest.mark.parametrize("status", [400, 413, 500, 502])
 @pytest.mark.parametrize(("body", "tokens", "window"), [row[1:] for row in PROMPTS], ids=[row[0] for row in PROMPTS])
 def test_a_prompt_that_is_too_long_is_known_by_each_servers_words(

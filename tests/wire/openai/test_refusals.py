@@ -7,6 +7,7 @@ import pytest
 from forge_proxy.core.dialect import Need
 from forge_proxy.core.errors import BackendError, Refused, UnreadCall
 from forge_proxy.wire.openai.refusals import read_fault
+from tests.folding import folded
 
 PARSER = "Unable to generate parser for this template. Automatic parser generation failed: "
 JINJA = (
@@ -49,6 +50,7 @@ REFUSALS = [
 ]
 
 
+@folded
 @pytest.mark.parametrize("status", [400, 422, 500])
 @pytest.mark.parametrize(("words", "need"), REFUSALS)
 def test_each_refusal_names_its_need(status: int, words: str, need: Need) -> None:

@@ -17,6 +17,7 @@ from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.messages import Message, MessageType, ToolCall
 from forge_proxy.wire.openai.call import encode_call
 from forge_proxy.wire.openai.request import decode_request, read_body
+from tests.folding import folded
 from tests.properties import OBJECTS, VALUES, examples
 
 Body = dict[str, Any]
@@ -163,6 +164,7 @@ BAD: list[tuple[Body, str, str]] = [
 ]
 
 
+@folded
 @pytest.mark.parametrize(("fields", "at", "why"), BAD, ids=[f"{at}: {why}" for _, at, why in BAD])
 def test_a_bad_field_is_named_by_its_path(fields: Body, at: str, why: str) -> None:
     body = {key: value for key, value in {**ASK, **fields}.items() if value is not ...}

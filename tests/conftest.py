@@ -1,0 +1,67 @@
+"""Each test belongs to a tier, by its folder.
+
+`unit`: pure functions. `app`: parts of the daemon in the process of the test. `process`: real daemons, commands and
+servers. `live`: a real llama.cpp. `make quick` runs the first two.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests.properties import SCALE
+
+settings.register_profile("forge-proxy", max_examples=max(5, round(100 * SCALE)), deadline=None, print_blob=True)
+settings.load_profile("forge-proxy")
+
+TESTS = Path(__file__).parent
+TIERS = {
+    "unit": ("core", "fuzz", "settings", "wire"),
+    "app": (
+        "api", "backends", "cli", "contracts", "daemon", "engine", "evals", "hardware", "harness", "schemas", "store",
+        "telemetry", "tools", "workflows",
+    ),
+    "process": ("attack", "docs", "system"),
+    "live": ("live",),
+}  # fmt: skip
+STARTS_PROCESSES = {
+    "backends/llama_server/test_manager.py",
+    "backends/test_scheme.py",
+    "cli/test_minimum.py",
+    "cli/test_remote.py",
+    "contracts/test_store.py",
+    "daemon/test_proxy_server.py",
+    "daemon/test_setup.py",
+    "engine/test_self_test.py",
+    "engine/test_workshop.py",
+    "evals/test_results.py",
+    "store/test_opening.py",
+    "test_public_names.py",
+    "tools/test_mcp.py",
+    "tools/test_mcp_faults.py",
+}
+"""Files of the tier `process` in folders of another."""
+_TIER_OF = {folder: tier for tier, folders in TIERS.items() for folder in folders}
+_ORDER = ["live", "process", "app", "unit"]
+"""What takes long comes first, so that no worker is left alone with it in the end."""
+
+
+def tier_of(path: Path) -> str:
+    """The tier of a test file. Raises `pytest.UsageError` for a folder that has none."""
+    inside = path.relative_to(TESTS)
+    if inside.as_posix() in STARTS_PROCESSES:
+        return "process"
+    if len(inside.parts) == 1:
+        return "unit"
+    if inside.parts[0] not in _TIER_OF:
+        raise pytest.UsageError(f"tests/{inside.parts[0]}: add this folder to a tier in tests/conftest.py")
+    return _TIER_OF[inside.parts[0]]
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects by the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(tier_of(item.path))
+    items.sort(key=lambda item: _ORDER.index(tier_of(item.path)))
