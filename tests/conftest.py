@@ -23,7 +23,7 @@ TIERS = {
         "api", "backends", "cli", "contracts", "daemon", "engine", "evals", "hardware", "harness", "schemas", "store",
         "telemetry", "tools", "workflows",
     ),
-    "process": ("attack", "docs", "system"),
+    "process": ("attack", "docs", "examples", "system", "transcripts"),
     "live": ("live",),
 }  # fmt: skip
 STARTS_PROCESSES = {
