@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from forge_proxy.api.config import ServerConfigError
     from forge_proxy.api.server import CannotListen, PortTaken
     from forge_proxy.backends.config import BackendChoiceError
-    from forge_proxy.backends.llama_server.orders import Overruled, SwitchFailed
-    from forge_proxy.backends.llama_server.run import CannotStart
+    from forge_proxy.backends.llama_server.commands import Superseded, SwitchFailed
+    from forge_proxy.backends.llama_server.instance import CannotStart
     from forge_proxy.core.budget import Budget, BudgetMode
     from forge_proxy.core.chat import ToolSpec
     from forge_proxy.core.compaction import (
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
         ModelNotLoaded,
         OutOfMemory,
         Overloaded,
-        Refused,
+        RequestFormatRejected,
         ResponseTooDeep,
         ResponseTooLarge,
         ThinkingNotSupportedError,
         ToolCallInvalid,
         ToolChoiceUnsatisfied,
-        ToolsRefused,
+        ToolsRejected,
         UnexpectedStatus,
         UnknownModel,
         UnreadCall,
@@ -86,14 +86,14 @@ if TYPE_CHECKING:
     from forge_proxy.daemon.setup import ReadyBackend, setup_backend
     from forge_proxy.engine.memory import MemoryFull, TooLargeForMemory
     from forge_proxy.settings import Settings, SettingsError
-    from forge_proxy.workflows.client import (
+    from forge_proxy.workflows.sdk.client import (
         ChunkType,
         LLMClient,
         LLMResponse,
         StreamChunk,
         TextResponse,
     )
-    from forge_proxy.workflows.components import (
+    from forge_proxy.workflows.sdk.guardrail_components import (
         ErrorTracker,
         Nudge,
         ResponseValidator,
@@ -103,11 +103,11 @@ if TYPE_CHECKING:
         ValidationResult,
     )
     from forge_proxy.workflows.context import CompactEvent, ContextManager
-    from forge_proxy.workflows.engine_client import EngineClient
-    from forge_proxy.workflows.guardrails import Checked, Guardrails
-    from forge_proxy.workflows.respond import respond_tool
+    from forge_proxy.workflows.sdk.engine_client import EngineClient
+    from forge_proxy.workflows.sdk.guardrails import CheckedResponse, Guardrails
+    from forge_proxy.workflows.sdk.respond import respond_tool
     from forge_proxy.workflows.runner import WorkflowRunner
-    from forge_proxy.workflows.slot_worker import SlotWorker, WorkerStopped
+    from forge_proxy.workflows.sdk.slot_worker import SlotWorker, WorkerStopped
 # isort: on
 
 __all__ = [
@@ -126,7 +126,7 @@ __all__ = [
     "BudgetUnchanged",
     "CannotListen",
     "CannotStart",
-    "Checked",
+    "CheckedResponse",
     "ChunkType",
     "CompactEvent",
     "CompactStrategy",
@@ -158,13 +158,12 @@ __all__ = [
     "Nudge",
     "OutOfMemory",
     "Overloaded",
-    "Overruled",
     "PortTaken",
     "Prerequisite",
     "PrerequisiteError",
     "ProxyServer",
     "ReadyBackend",
-    "Refused",
+    "RequestFormatRejected",
     "ResponseTooDeep",
     "ResponseTooLarge",
     "ResponseValidator",
@@ -180,6 +179,7 @@ __all__ = [
     "Steps",
     "StreamChunk",
     "StreamError",
+    "Superseded",
     "SwitchFailed",
     "TextResponse",
     "ThinkingNotSupportedError",
@@ -195,7 +195,7 @@ __all__ = [
     "ToolOutcome",
     "ToolResolutionError",
     "ToolSpec",
-    "ToolsRefused",
+    "ToolsRejected",
     "UnexpectedStatus",
     "UnknownModel",
     "UnreadCall",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from forge_proxy.core.rescue import Piece, PieceKind
+from forge_proxy.core.rescue import OutputPiece, PieceKind
 
 CALL = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
 PIECES = (  # whole and half beginnings of calls, thoughts and messages, and what may stand around them
@@ -36,7 +36,7 @@ class Given(NamedTuple):
     recalls: int
 
 
-def gather(pieces: Iterable[Piece]) -> Given:
+def gather(pieces: Iterable[OutputPiece]) -> Given:
     """What was given out in all."""
     text, thought, recalls = "", "", 0
     for piece in pieces:

@@ -9,8 +9,8 @@ import forge_proxy
 
 _WALL_CLOCK = re.compile(r"\btime\.(?:time|time_ns|localtime|gmtime)\b|\bdatetime\.(?:now|utcnow|today)\b")
 _READ_BY_PEOPLE = {
-    "api/openai/live.py",  # `created` of an answer
-    "backends/llama_server/board.py",  # since when a state lasts
+    "api/streaming.py",  # `created` of an answer
+    "backends/llama_server/server_state.py",  # since when a state lasts
     "cli/run_rows.py",  # times in a table
     "daemon/runs.py",  # when a run was made and changed
     "tools/ports.py",  # timestamps of signatures, and a Retry-After that is a date

@@ -69,7 +69,7 @@ def test_workflows_with_a_client_of_ones_own_load_no_http() -> None:
 NOT_MET_BY_PROGRAMS = (
     "forge_proxy.api.admin",  # answered over HTTP
     "forge_proxy.api.disconnect",
-    "forge_proxy.api.refusals",
+    "forge_proxy.api.access_denied",
     "forge_proxy.cli",  # printed by the commands
     "forge_proxy.evals",
     "forge_proxy.tools",  # of runs, which are submitted over HTTP

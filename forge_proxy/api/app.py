@@ -13,29 +13,29 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 
-from forge_proxy.api.admin.parts import AdminParts
 from forge_proxy.api.admin.routes import add_admin_routes
-from forge_proxy.api.auth import Door, RequireKey
+from forge_proxy.api.admin.services import AdminServices
+from forge_proxy.api.auth import KeyRing, RequireKey
 from forge_proxy.api.config import ServerConfig
-from forge_proxy.api.docs import Descriptions
+from forge_proxy.api.docs import ApiDescription
 from forge_proxy.api.errors import error_response, log_refused
-from forge_proxy.api.fields import wrong_field
+from forge_proxy.api.fast_path import Endpoint, FastPath
 from forge_proxy.api.health import HealthChecks
 from forge_proxy.api.home import HomePage
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.api.limits import LimitBody
 from forge_proxy.api.openai.chat import ChatCompletions
 from forge_proxy.api.openai.models import ModelList
-from forge_proxy.api.origins import CheckOrigin, OwnNames
+from forge_proxy.api.origins import CheckOrigin, HostNames
 from forge_proxy.api.rejected import LogRejections
-from forge_proxy.api.shortcut import Endpoint, Shortcut
+from forge_proxy.api.validation_errors import wrong_field
 from forge_proxy.core.errors import ForgeError, InvalidRequest, OutOfMemory
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.held import Held
+from forge_proxy.engine.live_value import LiveValue
 from forge_proxy.engine.memory import MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Backend
-from forge_proxy.wire.openai.errors import encode_error
+from forge_proxy.wire.clients.chat_completions.errors import encode_error
 
 _TOLD_TO_PAGES = (
     "retry-after",
@@ -58,17 +58,17 @@ _NEAR = 0.75
 def create_app(
     engine: Engine,
     backend: Backend,
-    policy: GuardPolicy | Held[GuardPolicy],
+    policy: GuardPolicy | LiveValue[GuardPolicy],
     config: ServerConfig,
-    admin: AdminParts | None = None,
-    door: Door | None = None,
+    admin: AdminServices | None = None,
+    door: KeyRing | None = None,
     memory: MemoryBudget | None = None,
 ) -> FastAPI:
     """The application over one engine and its backend, with an admin API where there are parts for it.
 
     Raises `ServerConfigError` where the keys cannot be read.
     """
-    held = policy if isinstance(policy, Held) else Held(policy)
+    held = policy if isinstance(policy, LiveValue) else LiveValue(policy)
     memory = memory or MemoryBudget(memory_limit(config.memory_mb, None))
     app = FastAPI(title="forge-proxy", docs_url=None, redoc_url=None, openapi_url=None)
     chat, models, health = (
@@ -83,7 +83,7 @@ def create_app(
     app.add_route("/v1/models", models.all, methods=["GET"])
     app.add_route("/v1/models/{name:path}", models.one, methods=["GET"])
     app.add_route("/", HomePage(backend).show, methods=["GET"])
-    descriptions = Descriptions(app)
+    descriptions = ApiDescription(app)
     app.add_route("/openapi.json", descriptions.as_json, methods=["GET"])
     app.add_route("/docs", descriptions.as_page, methods=["GET"])
     if admin is not None:
@@ -95,13 +95,13 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _wrong_field)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _own_error)
-    app.add_middleware(Shortcut, endpoints=hot)
+    app.add_middleware(FastPath, endpoints=hot)
     app.add_middleware(LogRejections)
-    _put_door_before(app, config, door or Door(config), memory)
+    _put_door_before(app, config, door or KeyRing(config), memory)
     return app
 
 
-def _put_door_before(app: FastAPI, config: ServerConfig, door: Door, memory: MemoryBudget) -> None:
+def _put_door_before(app: FastAPI, config: ServerConfig, door: KeyRing, memory: MemoryBudget) -> None:
     """What every request passes, on every route: the last one added is the first one met."""
     app.add_middleware(LimitBody, limit=int(config.max_body_mb * 1024 * 1024), memory=memory)
     app.add_middleware(RequireKey, door=door)
@@ -114,7 +114,7 @@ def _put_door_before(app: FastAPI, config: ServerConfig, door: Door, memory: Mem
             allow_private_network=True,
             expose_headers=_TOLD_TO_PAGES,
         )
-    app.add_middleware(CheckOrigin, names=OwnNames(config))
+    app.add_middleware(CheckOrigin, names=HostNames(config))
 
 
 async def _forge_error(request: Request, exc: Exception) -> Response:

@@ -10,10 +10,10 @@ from pathlib import Path
 from pydantic import SecretStr
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from forge_proxy.api.access_denied import AccessDenied, AdminDisabled, WrongKey
 from forge_proxy.api.config import ServerConfig, ServerConfigError, check_key
 from forge_proxy.api.errors import refuse
 from forge_proxy.api.origins import is_private
-from forge_proxy.api.refusals import AdminClosed, Refused, WrongKey
 
 OPEN_PATHS = frozenset({"/", "/health", "/healthz", "/readyz", "/docs", "/openapi.json"})
 """What load balancers and container engines ask without a key, and what browsers show. Everything else needs one."""
@@ -21,7 +21,7 @@ OPEN_PATHS = frozenset({"/", "/health", "/healthz", "/readyz", "/docs", "/openap
 _HEADERS = frozenset({b"authorization", b"x-api-key"})
 
 
-class Keys:
+class KeySet:
     """The keys that callers may use, kept as hashes of one length: comparing tells nothing about their lengths."""
 
     def __init__(self, keys: Iterable[str]) -> None:
@@ -36,20 +36,20 @@ class Keys:
         return sum(compare_digest(hashed, one) for one in self._hashes) > 0  # each one is looked at
 
 
-def read_keys(config: ServerConfig) -> Keys:
+def read_keys(config: ServerConfig) -> KeySet:
     """The callers' keys from the settings and from the file they name. Raises `ServerConfigError`."""
     return _read("server.api_keys_file", config.api_keys, config.api_keys_file)
 
 
-def read_admin_keys(config: ServerConfig) -> Keys:
+def read_admin_keys(config: ServerConfig) -> KeySet:
     """Those of the admin API. Raises `ServerConfigError`."""
     return _read("server.admin_keys_file", config.admin_keys, config.admin_keys_file)
 
 
-def _read(setting: str, said: Iterable[SecretStr], file: Path | None) -> Keys:
+def _read(setting: str, said: Iterable[SecretStr], file: Path | None) -> KeySet:
     keys = [key.get_secret_value() for key in said]
     if file is None:
-        return Keys(keys)
+        return KeySet(keys)
     try:
         lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as exc:
@@ -63,10 +63,10 @@ def _read(setting: str, said: Iterable[SecretStr], file: Path | None) -> Keys:
             keys.append(check_key(line))
         except ValueError as exc:
             raise ServerConfigError(f"{setting} {file}, line {number}: {exc}") from exc
-    return Keys(keys)
+    return KeySet(keys)
 
 
-class Door:
+class KeyRing:
     """Which keys open what. Replaced as a whole by `renew`, while requests come in."""
 
     def __init__(self, config: ServerConfig) -> None:
@@ -78,7 +78,7 @@ class Door:
         self._api, self._admin = api, admin
         self._admin_open = config.allow_public_without_keys or is_private(config.host)
 
-    def refusal(self, path: str, sent: list[bytes]) -> Refused | None:
+    def refusal(self, path: str, sent: list[bytes]) -> AccessDenied | None:
         """Why a request that sent these keys is not let in; None where it is."""
         if path in OPEN_PATHS:
             return None
@@ -87,7 +87,7 @@ class Door:
             if self._admin:
                 keys, wanted = self._admin, "server.admin_keys"
             elif not self._admin_open:
-                return AdminClosed()
+                return AdminDisabled()
         if not keys or any(keys.open_for(key) for key in sent):  # clients of Anthropic's API may send both headers
             return None
         return WrongKey(sent=bool(sent), wanted=wanted)
@@ -96,7 +96,7 @@ class Door:
 class RequireKey:
     """Pure ASGI middleware: without one of the keys that the door wants there is a 401."""
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, door: KeyRing) -> None:
         self._app = app
         self._door = door
 

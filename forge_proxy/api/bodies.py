@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.engine.memory import MemoryBudget
-from forge_proxy.wire.openai.request import read_body, read_large_body
+from forge_proxy.wire.clients.chat_completions.request import read_body, read_large_body
 
 LARGE = 256 * 1024
 """Bytes of a body from which on it is counted, waits for memory, and is parsed in turn."""
@@ -34,7 +34,7 @@ _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*("|\Z)', re.DOTALL)
 """Strings with their end, which may lie beyond what is looked at."""
 
 
-class Contents(NamedTuple):
+class BodyMeasure(NamedTuple):
     """What a body holds, as far as matters for the memory that its parsed form needs."""
 
     values: int
@@ -55,7 +55,7 @@ async def read_whole(receive: Receive) -> bytes | bytearray:
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-async def find_contents(body: bytes | bytearray) -> Contents:
+async def find_contents(body: bytes | bytearray) -> BodyMeasure:
     """Look through a body in slices, between which others have the event loop."""
     separators, is_wide = 0, False
     for at in range(0, len(body), _SLICE):
@@ -65,7 +65,7 @@ async def find_contents(body: bytes | bytearray) -> Contents:
         await asyncio.sleep(0)
     if separators > MAX_VALUES:  # those in strings are counted too, and a long text has many
         separators = await count_outside_strings(body, MAX_VALUES)
-    return Contents(separators, is_wide)
+    return BodyMeasure(separators, is_wide)
 
 
 def _count_separators(piece: bytes | bytearray) -> int:

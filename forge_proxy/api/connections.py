@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
-from forge_proxy.api.refusals import BodyTimeout, HeadTimeout, Refused
+from forge_proxy.api.access_denied import AccessDenied, BodyTimeout, HeadTimeout
 from forge_proxy.engine.memory import MemoryBudget
 
 _LOG = logging.getLogger("forge_proxy.api")
@@ -26,7 +26,7 @@ _CLOSED_AT_ONCE = 16
 """One in so many connections is closed when there are too many: looking through all of them costs time."""
 
 
-class Waiting(IntEnum):
+class WaitingFor(IntEnum):
     """What a connection waits for; those that come first are closed first."""
 
     REFUSED = 0
@@ -44,11 +44,11 @@ class Waiting(IntEnum):
 class Connection(Protocol):
     """A client connection, as this module sees it."""
 
-    def waiting(self, now: float) -> tuple[Waiting, float]:
+    def waiting(self, now: float) -> tuple[WaitingFor, float]:
         """What it waits for, and since when."""
         ...
 
-    def refuse(self, error: Refused) -> None:
+    def refuse(self, error: AccessDenied) -> None:
         """Answer with an error, if that can still be done, and close."""
         ...
 
@@ -118,13 +118,13 @@ class ConnectionSupervisor:
         """Close those whose client is overdue. To be called about once a second."""
         for connection in tuple(connections):
             waiting, since = connection.waiting(now)
-            if waiting is Waiting.BODY and now - since > self.limits.body_seconds:
+            if waiting is WaitingFor.BODY and now - since > self.limits.body_seconds:
                 connection.refuse(BodyTimeout(self.limits.body_seconds))
-            elif waiting is Waiting.HEAD and now - since > self.limits.head_seconds:
+            elif waiting is WaitingFor.HEAD and now - since > self.limits.head_seconds:
                 connection.refuse(HeadTimeout(self.limits.head_seconds))
-            elif waiting is Waiting.READER and now - since > self.limits.send_seconds:
+            elif waiting is WaitingFor.READER and now - since > self.limits.send_seconds:
                 self._abort_reader(connection)
-            elif waiting < Waiting.HEAD and now - since > self.limits.head_seconds:
+            elif waiting < WaitingFor.HEAD and now - since > self.limits.head_seconds:
                 connection.abort()  # nothing was asked: there is nothing to answer
 
     def has_room(self, connections: Collection[Connection], now: float) -> bool:
@@ -145,10 +145,10 @@ class ConnectionSupervisor:
         )  # fmt: skip
         return bool(closed)
 
-    def _is_idle(self, waiting: Waiting, since: float, now: float) -> bool:
+    def _is_idle(self, waiting: WaitingFor, since: float, now: float) -> bool:
         """Whether a connection may be closed for a new one. A reader may pause for a while."""
-        patience = self.limits.head_seconds if waiting is Waiting.READER else 0
-        return waiting < Waiting.RESPONSE and now - since > patience
+        patience = self.limits.head_seconds if waiting is WaitingFor.READER else 0
+        return waiting < WaitingFor.RESPONSE and now - since > patience
 
     def _abort_reader(self, connection: Connection) -> None:
         connection.abort()

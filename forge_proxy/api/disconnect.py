@@ -13,7 +13,7 @@ _WATCHED_AFTER = 0.02
 """Seconds. One who left before that is noticed then."""
 
 
-class Stopping(ForgeError):
+class ShuttingDown(ForgeError):
     """The daemon was told to stop, and the answer was not complete when the time for that was over."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Stopping(ForgeError):
 
 
 def leaving_cancels(receive: Receive) -> AbstractAsyncContextManager[None]:
-    """Cancels the block when the caller disconnects, and swallows just that cancellation; another raises `Stopping`.
+    """Cancel the block when the client disconnects, and swallow only that cancellation. Shutdown raises `ShuttingDown`.
 
     The request's body must have been read: from then on `receive` only tells of the disconnect.
     """
@@ -49,7 +49,7 @@ class _Watched(AbstractAsyncContextManager[None]):
         if not isinstance(error, asyncio.CancelledError):
             return False
         if not self._left:
-            raise Stopping from error
+            raise ShuttingDown from error
         self._task.uncancel()
         return True
 

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from forge_proxy import __version__
-from forge_proxy.api.openai.described import PATHS, SCHEMAS, TOO_LARGE
+from forge_proxy.api.openai.openapi import PATHS, SCHEMAS, TOO_LARGE
 
 _STYLE = (
     ":root{color-scheme:light dark}"
@@ -53,7 +53,7 @@ _CODE = re.compile(r"`([^`]+)`")
 _FRAMEWORKS = ("HTTPValidationError", "ValidationError")
 
 
-class Descriptions:
+class ApiDescription:
     """The two endpoints, made once when they are first asked for."""
 
     def __init__(self, app: FastAPI) -> None:

@@ -10,15 +10,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from forge_proxy.api.admin.ports import NotManaged, WrongSettings
-from forge_proxy.api.disconnect import Stopping
-from forge_proxy.api.identity import request_id_of
-from forge_proxy.api.refusals import (
-    AdminClosed,
+from forge_proxy.api.access_denied import (
+    AdminDisabled,
     AmbiguousHeaders,
-    BodyEncoded,
     BodyTimeout,
     BodyTooLarge,
+    CompressedBody,
     ForeignHost,
     ForeignOrigin,
     HeadTimeout,
@@ -30,6 +27,9 @@ from forge_proxy.api.refusals import (
     TooManyValues,
     WrongKey,
 )
+from forge_proxy.api.admin.ports import NotManaged, WrongSettings
+from forge_proxy.api.disconnect import ShuttingDown
+from forge_proxy.api.identity import request_id_of
 from forge_proxy.core.errors import (
     BackendBroke,
     BackendDown,
@@ -51,19 +51,19 @@ from forge_proxy.core.errors import (
     ResponseTooLarge,
     ToolCallInvalid,
     ToolChoiceUnsatisfied,
-    ToolsRefused,
+    ToolsRejected,
     UnknownModel,
 )
 from forge_proxy.core.jsontypes import JsonObject, is_object
 from forge_proxy.core.sampling import UnsupportedModelError
 from forge_proxy.engine.memory import MemoryFull, TooLargeForMemory
-from forge_proxy.wire.openai.errors import encode_error
+from forge_proxy.wire.clients.chat_completions.errors import encode_error
 from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, RunNotFound, StoreUnavailable, ToolUnusable
 
 _LOG = logging.getLogger("forge_proxy.api")
 
 
-class Rendered(NamedTuple):
+class ErrorResponse(NamedTuple):
     """An error as a caller gets it."""
 
     status: int
@@ -98,7 +98,7 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     TooManyValues: (413, "invalid_request_error", "body_too_large"),
     TooLargeForMemory: (413, "invalid_request_error", "body_too_large"),
     MemoryFull: (503, "server_error", "memory_full"),
-    BodyEncoded: (415, "invalid_request_error", None),
+    CompressedBody: (415, "invalid_request_error", None),
     NotJson: (415, "invalid_request_error", None),
     HeadTooLarge: (431, "invalid_request_error", "headers_too_large"),
     TooManyHeaders: (431, "invalid_request_error", "headers_too_large"),
@@ -107,7 +107,7 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     TooManyConnections: (503, "server_error", "too_many_connections"),
     AmbiguousHeaders: (400, "invalid_request_error", None),
     NotHttp: (400, "invalid_request_error", None),
-    AdminClosed: (403, "invalid_request_error", "admin_closed"),
+    AdminDisabled: (403, "invalid_request_error", "admin_closed"),
     NotManaged: (409, "invalid_request_error", "backend_not_managed"),
     WrongSettings: (400, "invalid_request_error", "wrong_settings"),
     RunNotFound: (404, "invalid_request_error", "run_not_found"),
@@ -115,19 +115,19 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     NotReadable: (409, "invalid_request_error", "run_not_readable"),
     ToolUnusable: (502, "server_error", "tool_unusable"),
     StoreUnavailable: (503, "server_error", "store_unavailable"),
-    Stopping: (503, "server_error", "stopping"),
+    ShuttingDown: (503, "server_error", "stopping"),
     ForgeError: (500, "server_error", "internal_error"),
 }
 
 
-def render(error: ForgeError) -> Rendered:
+def render(error: ForgeError) -> ErrorResponse:
     """Status, body and headers of an error, in the OpenAI shape."""
     if isinstance(error, BackendError):
         return _backend_error(error)
     status, kind, code = next(_TABLE[cls] for cls in type(error).__mro__ if cls in _TABLE)
     param = error.at if isinstance(error, InvalidRequest) else None
     param = "messages" if isinstance(error, ContextBudgetExceeded) else param
-    return Rendered(status, encode_error(str(error), kind, code, param), _headers_for(error))
+    return ErrorResponse(status, encode_error(str(error), kind, code, param), _headers_for(error))
 
 
 def _headers_for(error: ForgeError) -> Mapping[str, str]:
@@ -149,11 +149,11 @@ _INSTEAD = {408: 504, 409: 503, 425: 503}
 """What a client should try again later, with a status that does not blame its request; 502 for what is not here."""
 
 
-def _backend_error(error: BackendError) -> Rendered:
+def _backend_error(error: BackendError) -> ErrorResponse:
     """The model server's own words, and its status if that is about the request; its shape made that of OpenAI."""
     if isinstance(error, ContextOverflow):
         return _overflow(error)
-    if isinstance(error, ToolsRefused):
+    if isinstance(error, ToolsRejected):
         return _refused_tools(error)
     inner = error.body.get("error") if is_object(error.body) else None
     said = inner if is_object(inner) else {}
@@ -170,7 +170,7 @@ def _backend_error(error: BackendError) -> Rendered:
         code if isinstance(code, str) else None,
         param if isinstance(param, str) else None,
     )
-    return Rendered(status, body, error.headers)
+    return ErrorResponse(status, body, error.headers)
 
 
 def _status_of(error: BackendError) -> int:
@@ -180,14 +180,14 @@ def _status_of(error: BackendError) -> int:
     return _INSTEAD.get(error.status, 502)
 
 
-def _blamed_on_server(error: BackendError, status: int) -> Rendered:
+def _blamed_on_server(error: BackendError, status: int) -> ErrorResponse:
     hint, headers = "", error.headers
     if error.status in _AUTH:
         headers = {**headers, "x-should-retry": "false"}
     elif error.status == 404:
         hint, headers = "; check the path of backend.url", {**headers, "x-should-retry": "false"}
     code = "backend_refused_key" if error.status in _AUTH else "backend_error"
-    return Rendered(status, encode_error(f"{error}{hint}", "server_error", code), headers)
+    return ErrorResponse(status, encode_error(f"{error}{hint}", "server_error", code), headers)
 
 
 def _model_missing(error: BackendError) -> str:
@@ -195,7 +195,7 @@ def _model_missing(error: BackendError) -> str:
     return error.words if "ollama pull" in error.words else f"{error.words} ({remedy})"
 
 
-def _overflow(error: ContextOverflow) -> Rendered:
+def _overflow(error: ContextOverflow) -> ErrorResponse:
     """The status, code and sentence on which clients compact, and the server's own words behind them."""
     sentence = error.words
     if error.tokens is not None and error.window is not None and "maximum context length is" not in sentence:
@@ -203,10 +203,12 @@ def _overflow(error: ContextOverflow) -> Rendered:
             f"This model's maximum context length is {error.window} tokens. However, your messages resulted in "
             f"{error.tokens} tokens. Please reduce the length of the messages. The model server says: {sentence}"
         )
-    return Rendered(400, encode_error(sentence, "invalid_request_error", "context_length_exceeded", "messages"), {})
+    return ErrorResponse(
+        400, encode_error(sentence, "invalid_request_error", "context_length_exceeded", "messages"), {}
+    )
 
 
-def _refused_tools(error: ToolsRefused) -> Rendered:
+def _refused_tools(error: ToolsRejected) -> ErrorResponse:
     if error.place is None:
         who, what, param = f"the {error.offered} tools together", "offer fewer or simpler ones", "tools"
     else:
@@ -214,7 +216,7 @@ def _refused_tools(error: ToolsRefused) -> Rendered:
         param = f"tools[{error.place}].function.parameters"
     sentence = f"{who} cannot be used with this model server, not even with simplified schemas; {what}. It says: "
     kind, code = "invalid_request_error", "invalid_function_parameters"
-    return Rendered(400, encode_error(sentence + error.words, kind, code, param), {})
+    return ErrorResponse(400, encode_error(sentence + error.words, kind, code, param), {})
 
 
 def error_response(error: ForgeError, headers: Mapping[str, str]) -> JSONResponse:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from forge_proxy.api.access_denied import BodyTooLarge, CompressedBody, TooManyValues
 from forge_proxy.api.bodies import LARGE, MAX_VALUES, find_contents
 from forge_proxy.api.errors import refuse
-from forge_proxy.api.refusals import BodyEncoded, BodyTooLarge, TooManyValues
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.memory import MemoryBudget, MemoryFull
 
@@ -38,7 +38,7 @@ class LimitBody:
             elif name in (b"transfer-encoding", b"content-encoding"):
                 is_chunked = is_chunked or name == b"transfer-encoding"
                 if value.lower() not in (b"chunked" if is_chunked else b"identity", b""):
-                    return await refuse(BodyEncoded(value.decode("latin-1")), scope, receive, send)
+                    return await refuse(CompressedBody(value.decode("latin-1")), scope, receive, send)
         if length > self._limit:
             return await refuse(BodyTooLarge(self._limit), scope, receive, send)
         if length > LARGE or is_chunked:

@@ -12,9 +12,9 @@ from ipaddress import ip_address
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from forge_proxy.api.access_denied import AccessDenied, AmbiguousHeaders, ForeignHost, ForeignOrigin
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.errors import refuse
-from forge_proxy.api.refusals import AmbiguousHeaders, ForeignHost, ForeignOrigin, Refused
 
 # No public name server answers for these, so no page from outside can make its own name one of them.
 _PRIVATE_NAMES = frozenset({"localhost", "host.docker.internal", "host.containers.internal"})
@@ -27,7 +27,7 @@ _SINGLE = frozenset({b"host", b"origin", b"authorization", b"x-api-key", b"conte
 """Headers of which only one may be sent. Of two, a server in front may have looked at the other."""
 
 
-class OwnNames:
+class HostNames:
     """The names under which this daemon is asked, and the origins that may ask. Pure; remembers its verdicts."""
 
     def __init__(self, config: ServerConfig) -> None:
@@ -63,7 +63,7 @@ class CheckOrigin:
     headers do not say clearly which these are.
     """
 
-    def __init__(self, app: ASGIApp, names: OwnNames) -> None:
+    def __init__(self, app: ASGIApp, names: HostNames) -> None:
         self._app = app
         self._names = names
 
@@ -82,7 +82,7 @@ class CheckOrigin:
             return await refuse(refusal, scope, receive, send)
         return await self._app(scope, receive, send)
 
-    def _refusal(self, scope: Scope, single: Mapping[bytes, bytes]) -> Refused | None:
+    def _refusal(self, scope: Scope, single: Mapping[bytes, bytes]) -> AccessDenied | None:
         sent = single.get(b"host")
         if sent is None:  # then it is no browser that asks
             if scope["http_version"] == "1.1":

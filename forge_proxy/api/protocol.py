@@ -15,11 +15,11 @@ import httptools
 import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from forge_proxy.api.connections import Connection, ConnectionSupervisor, Waiting
-from forge_proxy.api.cork import Corked
+from forge_proxy.api.access_denied import AccessDenied, HeadTooLarge, NotHttp, TooManyConnections, TooManyHeaders
+from forge_proxy.api.connections import Connection, ConnectionSupervisor, WaitingFor
 from forge_proxy.api.errors import render
 from forge_proxy.api.identity import new_request_id
-from forge_proxy.api.refusals import HeadTooLarge, NotHttp, Refused, TooManyConnections, TooManyHeaders
+from forge_proxy.api.write_buffer import CoalescingTransport
 
 _LINGER_SECONDS = 2.0
 """How long what a refused client still sends is read and dropped; closing at once would take the answer from it."""
@@ -47,7 +47,7 @@ class HttpConnection(HttpToolsProtocol):
     """Bytes of names and values of the head that is being read; what separates them is not counted."""
     _unparsed = 0
     """Bytes that came since the parser last reported a part of that head."""
-    _reads = Waiting.FIRST_BYTE
+    _reads = WaitingFor.FIRST_BYTE
     """Which part of a request is read next."""
     _since = 0.0
     """When the head began that is being read, or when something was last read."""
@@ -61,7 +61,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A connection begins."""
-        self._corked = Corked(transport, self.loop)
+        self._corked = CoalescingTransport(transport, self.loop)
         super().connection_made(self._corked)
         self._since = self.loop.time()
         if not self.supervisor.has_room(cast("Collection[Connection]", self.connections), self._since):
@@ -88,12 +88,12 @@ class HttpConnection(HttpToolsProtocol):
         if self._refused:
             return
         self._unset_keepalive_if_required()
-        if self._reads is not Waiting.HEAD:
+        if self._reads is not WaitingFor.HEAD:
             self._since = self.loop.time()
         pending: list[bytes | memoryview] = [data]
         while pending and not self._refused:
             self._parse(pending)
-        if self._reads is Waiting.HEAD and self._head + self._unparsed > self.supervisor.limits.head_bytes:
+        if self._reads is WaitingFor.HEAD and self._head + self._unparsed > self.supervisor.limits.head_bytes:
             self.refuse(HeadTooLarge(self.supervisor.limits.head_bytes))
 
     def _parse(self, pending: list[bytes | memoryview]) -> None:
@@ -110,11 +110,11 @@ class HttpConnection(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             # What a callback raised is the context of the parser's own error.
             limit = error.__context__
-            self.refuse(limit if isinstance(limit, Refused) else NotHttp())
+            self.refuse(limit if isinstance(limit, AccessDenied) else NotHttp())
 
     def on_message_begin(self) -> None:
         """A head begins."""
-        self._head, self._unparsed, self._reads = 0, 0, Waiting.HEAD
+        self._head, self._unparsed, self._reads = 0, 0, WaitingFor.HEAD
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -127,32 +127,32 @@ class HttpConnection(HttpToolsProtocol):
         self._count(len(name) + len(value))
         if len(self.headers) == _MAX_HEADERS:
             raise TooManyHeaders(_MAX_HEADERS)
-        if self._reads is Waiting.HEAD:  # trailers are not read, and the request has been passed on
+        if self._reads is WaitingFor.HEAD:  # trailers are not read, and the request has been passed on
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """The head is complete: the application is called."""
         if len(self.pipeline) == _MAX_PIPELINED:
             raise NotHttp  # of which the client learns by the end of the connection
-        self._reads, self._since = Waiting.BODY, self.loop.time()
+        self._reads, self._since = WaitingFor.BODY, self.loop.time()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """The whole request was read."""
-        self._reads = Waiting.NEXT_REQUEST
+        self._reads = WaitingFor.NEXT_REQUEST
         super().on_message_complete()
 
-    def waiting(self, now: float) -> tuple[Waiting, float]:
+    def waiting(self, now: float) -> tuple[WaitingFor, float]:
         """See `connections.Connection`."""
         if self._refused:
-            return Waiting.REFUSED, self._since
+            return WaitingFor.REFUSED, self._since
         if (stalled_since := self._look_at_reader(now)) is not None:
             self._since = now
-            return Waiting.READER, stalled_since
-        is_answering = self._is_answering() and self._reads is not Waiting.BODY
+            return WaitingFor.READER, stalled_since
+        is_answering = self._is_answering() and self._reads is not WaitingFor.BODY
         if is_answering or self.flow.read_paused:  # then the client waits for us
             self._since = now
-        return (Waiting.RESPONSE if is_answering else self._reads), self._since
+        return (WaitingFor.RESPONSE if is_answering else self._reads), self._since
 
     def abort(self) -> None:
         """See `connections.Connection`."""
@@ -198,15 +198,15 @@ class HttpConnection(HttpToolsProtocol):
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         return b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, b"".join(lines))
 
-    def refuse(self, error: Refused) -> None:
+    def refuse(self, error: AccessDenied) -> None:
         """Answer without the application, and take nothing more."""
         if self._refused:
             return
         self._refused = True
         self._since = self.loop.time()
         self.supervisor.log.warn(type(error).__name__, "refused", error=str(error))
-        answers_another = self._is_answering() and self._reads is not Waiting.BODY
-        if answers_another or (self._reads is Waiting.BODY and self.cycle.response_started):
+        answers_another = self._is_answering() and self._reads is not WaitingFor.BODY
+        if answers_another or (self._reads is WaitingFor.BODY and self.cycle.response_started):
             self.transport.close()  # the error would be read as a part of another response
             return
         rendered = render(error)

@@ -30,11 +30,11 @@ from forge_proxy.core.errors import (
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, JsonObject, is_object
 from forge_proxy.core.stream import Chunk
-from forge_proxy.wire.anthropic.call import encode_call
-from forge_proxy.wire.anthropic.errors import status_of
-from forge_proxy.wire.anthropic.facts import ModelFacts, card_of, read_facts
-from forge_proxy.wire.anthropic.stream import MessageReader
-from forge_proxy.wire.openai.refusals import read_fault
+from forge_proxy.wire.backends.anthropic.capabilities import ModelFacts, card_of, read_facts
+from forge_proxy.wire.backends.anthropic.errors import status_of
+from forge_proxy.wire.backends.anthropic.request import encode_call
+from forge_proxy.wire.backends.anthropic.stream import MessageReader
+from forge_proxy.wire.backends.openai.rejections import read_fault
 from forge_proxy.wire.sse import MAX_RESPONSE, TooLarge
 
 _KEPT_HEADERS = ("retry-after", "retry-after-ms", "request-id")

@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig
-from forge_proxy.backends.llama_server.launch import CacheType, LaunchSpec, Program, refuse_our_flags
+from forge_proxy.backends.llama_server.launch import CacheType, LaunchSpec, ServerProgram, refuse_our_flags
 from forge_proxy.backends.llama_server.model_file import model_fault
 from forge_proxy.backends.llama_server.programs import launch_spec
 from forge_proxy.core.budget import BudgetPolicy
@@ -107,7 +107,9 @@ def refuse_wrong_models(config: BackendConfig, models: Mapping[str, ModelEntry])
     catalog_of(models, config.model)
 
 
-def launch_specs(config: BackendConfig, program: Program, models: Mapping[str, ModelEntry]) -> dict[str, LaunchSpec]:
+def launch_specs(
+    config: BackendConfig, program: ServerProgram, models: Mapping[str, ModelEntry]
+) -> dict[str, LaunchSpec]:
     """How each model file is served. Raises `BackendChoiceError`."""
     specs: dict[str, LaunchSpec] = {}
     for name, entry in models.items():

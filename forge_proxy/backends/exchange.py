@@ -23,7 +23,7 @@ from forge_proxy.core.errors import (
     UnexpectedStatus,
 )
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.wire.answers import NestedTooDeeply, UnreadableAnswer
+from forge_proxy.wire.backends.responses import NestedTooDeeply, UnreadableAnswer
 from forge_proxy.wire.large_json import write_slices
 from forge_proxy.wire.sse import TooLarge
 

@@ -21,7 +21,7 @@ from yarl import URL
 
 from forge_proxy.backends.body_slices import BodySlices, Undecodable
 from forge_proxy.core.errors import BackendBroke, BackendTimeout, BackendUnreachable
-from forge_proxy.engine.pacing import Pace, Turns
+from forge_proxy.engine.pacing import LoopTurns, Pace
 
 _MAX_ERROR_BODY = 1024 * 1024
 _MAX_BODY = 64 * 1024 * 1024
@@ -117,10 +117,10 @@ class AioHttp:
         connect_seconds: float,
         silence_seconds: float,
         resolver: AbstractResolver | None = None,
-        turns: Turns | None = None,
+        turns: LoopTurns | None = None,
     ) -> None:
         """`resolver` looks up hosts; by default the operating system does. Bodies are read in `turns`."""
-        self._turns = turns or Turns()
+        self._turns = turns or LoopTurns()
         self._connect = connect_seconds
         self._silence = silence_seconds
         self._unbounded = self._timeout(None)
@@ -214,7 +214,7 @@ class _Exchange(AbstractAsyncContextManager[HttpResponse]):
     """One request and its answer: a class, as a generator takes longer, and this is done for each request."""
 
     def __init__(
-        self, sending: Coroutine[None, None, aiohttp.ClientResponse], url: str, silence: float, turns: Turns
+        self, sending: Coroutine[None, None, aiohttp.ClientResponse], url: str, silence: float, turns: LoopTurns
     ) -> None:
         self._sending = sending
         self._turns = turns
@@ -239,7 +239,7 @@ class _Response:
     else that is done with one.
     """
 
-    def __init__(self, response: aiohttp.ClientResponse, url: str, silence: float, turns: Turns) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, url: str, silence: float, turns: LoopTurns) -> None:
         self.status = response.status
         self.headers = response.headers
         self._response = response

@@ -21,14 +21,13 @@ from forge_proxy.core.errors import (
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, is_object
 from forge_proxy.core.stream import Chunk, Delta
-from forge_proxy.engine.events import LeftOut, PromptCut
+from forge_proxy.engine.events import FieldsOmitted, PromptTruncated
 from forge_proxy.engine.ports import Observer
-from forge_proxy.wire.ollama.call import Terms, encode_call, encode_loading, encode_unloading, prompt_bytes
-from forge_proxy.wire.ollama.errors import is_cut_call
-from forge_proxy.wire.ollama.models import (
-    Listed,
-    Loaded,
-    Shown,
+from forge_proxy.wire.backends.ollama.errors import is_cut_call
+from forge_proxy.wire.backends.ollama.models import (
+    InstalledModel,
+    LoadedModel,
+    ModelDescription,
     card_of,
     decode_loaded,
     decode_show,
@@ -36,9 +35,16 @@ from forge_proxy.wire.ollama.models import (
     knows_truncate,
     with_tag,
 )
-from forge_proxy.wire.ollama.options import left_out
-from forge_proxy.wire.ollama.stream import StreamReader
-from forge_proxy.wire.openai.thinking import Think, think_of
+from forge_proxy.wire.backends.ollama.options import left_out
+from forge_proxy.wire.backends.ollama.request import (
+    OllamaRequestOptions,
+    encode_call,
+    encode_loading,
+    encode_unloading,
+    prompt_bytes,
+)
+from forge_proxy.wire.backends.ollama.stream import OllamaStreamReader
+from forge_proxy.wire.backends.openai.reasoning import Think, think_of
 from forge_proxy.wire.sse import MAX_RESPONSE
 
 _SHOWN_AT_ONCE = 8
@@ -62,10 +68,10 @@ class Ollama:
     ) -> None:
         self._api = OllamaApi(url, http, api_key, max_response=max_response)
         self.url = self._api.url
-        self.terms = Terms(config.num_ctx, config.keep_alive)
+        self.terms = OllamaRequestOptions(config.num_ctx, config.keep_alive)
         self._think = config.think
         self._observe = observe
-        self._shown: dict[str, tuple[str, Shown]] = {}
+        self._shown: dict[str, tuple[str, ModelDescription]] = {}
         """By name: the digest of the model that was looked at, and what it is."""
         self._thoughtless: set[str] = set()
         """Models that refused to think, by name."""
@@ -95,7 +101,7 @@ class Ollama:
         shown = await self._look_at(listed)
         return [card_of(model, shown[model.name], loaded.get(model.name), self.terms.num_ctx) for model in listed]
 
-    async def loaded(self) -> Sequence[Loaded]:
+    async def loaded(self) -> Sequence[LoadedModel]:
         """The models that are in memory. Raises like `stream`."""
         return decode_loaded(await self._api.get("ps"))
 
@@ -134,7 +140,7 @@ class Ollama:
         body = await write_call(call, encoded)
         self._tell_left_out(call)
         renamed = call.request.model if call.model is not None else None
-        reader = StreamReader(renamed, limit=self._api.max_response, buffered=call.buffered)
+        reader = OllamaStreamReader(renamed, limit=self._api.max_response, buffered=call.buffered)
         async with self._api.chat(body) as response:
             if response.status != OK:
                 yield self._cut(encoded, await self._api.error(response))
@@ -164,14 +170,14 @@ class Ollama:
             return None
         if think != "auto":
             return think
-        _, shown = self._shown.get(name, ("", Shown()))
+        _, shown = self._shown.get(name, ("", ModelDescription()))
         return True if "thinking" in shown.capabilities else None
 
     def _tell_left_out(self, call: ModelCall) -> None:
         new = [field for field in left_out(call.request.body) if field not in self._left_out]
         if new and len(self._left_out) < _REMEMBERED:
             self._left_out.update(new)
-            self._observe(LeftOut(tuple(new)))
+            self._observe(FieldsOmitted(tuple(new)))
 
     async def _refuse_cut(self, call: ModelCall, encoded: Mapping[str, Json], read: int | None) -> None:
         """Raise `ContextOverflow` where the prompt was cut. Once it has left, an answer is not taken back for that:
@@ -184,7 +190,7 @@ class Ollama:
         if window is not None and least <= window:
             return
         if call.request.stream:
-            self._observe(PromptCut(_model(call), read, least))
+            self._observe(PromptTruncated(_model(call), read, least))
             return
         words = f"the prompt has {least} tokens or more, and the model server read only {read} of them"
         raise ContextOverflow(self.url, 400, {"error": words}, tokens=least, window=window)
@@ -202,17 +208,17 @@ class Ollama:
         except BackendFault:
             return None
 
-    async def _look_at(self, listed: Sequence[Listed]) -> dict[str, Shown]:
+    async def _look_at(self, listed: Sequence[InstalledModel]) -> dict[str, ModelDescription]:
         """What each of these models is; those not looked at yet, or pulled anew, are looked at."""
         new = [model for model in listed if self._shown.get(model.name, ("",))[0] != model.digest or not model.digest]
         several = asyncio.Semaphore(_SHOWN_AT_ONCE)
 
-        async def look_at(model: Listed) -> None:
+        async def look_at(model: InstalledModel) -> None:
             async with several:
                 try:
                     shown = decode_show(await self._api.post("show", {"model": model.name}))
                 except BackendError:  # one that is damaged shall not hide the others
-                    shown = Shown()
+                    shown = ModelDescription()
             self._shown[model.name] = model.digest, shown
             self._thoughtless.discard(model.name)
 

@@ -20,8 +20,8 @@ from forge_proxy.backends.exchange import (
 from forge_proxy.backends.http import HttpClient, HttpResponse, RequestBody, read_capped
 from forge_proxy.core.errors import BackendFault
 from forge_proxy.core.jsontypes import Json, JsonObject
-from forge_proxy.wire.answers import UnreadableAnswer
-from forge_proxy.wire.ollama.errors import read_error, status_in
+from forge_proxy.wire.backends.ollama.errors import read_error, status_in
+from forge_proxy.wire.backends.responses import UnreadableAnswer
 from forge_proxy.wire.sse import MAX_RESPONSE, TooLarge
 
 _SHORT = 5.0

@@ -11,11 +11,11 @@ from forge_proxy.backends.ollama import Ollama
 from forge_proxy.core.chat import ModelCall, ModelCard
 from forge_proxy.core.health import Health
 from forge_proxy.core.stream import Chunk
-from forge_proxy.wire.ollama.models import with_tag
+from forge_proxy.wire.backends.ollama.models import with_tag
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class OllamaEntry:
     """A model as Ollama calls it, or None for all that it has, and the adapter with its terms."""
 
     model: str | None
@@ -25,7 +25,7 @@ class Entry:
 class OllamaCatalog:
     """A `Backend`. Models are asked for by the names of the catalog."""
 
-    def __init__(self, entries: Mapping[str, Entry]) -> None:
+    def __init__(self, entries: Mapping[str, OllamaEntry]) -> None:
         self._entries = entries
         self._any = next(iter(entries.values())).ollama
         self.url = self._any.url
@@ -58,7 +58,7 @@ class OllamaCatalog:
         """See `engine.ports.Backend`."""
         return await self._any.health()
 
-    async def _card(self, name: str, entry: Entry) -> ModelCard:
+    async def _card(self, name: str, entry: OllamaEntry) -> ModelCard:
         listed = await entry.ollama.models()
         found = next((card for card in listed if card.id == with_tag(entry.model or name)), None)
         return replace(found, id=name) if found else ModelCard(name, entry.ollama.terms.num_ctx)

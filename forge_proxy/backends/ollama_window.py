@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from forge_proxy.backends.ollama import Ollama
 from forge_proxy.core.errors import BackendFault
-from forge_proxy.engine.switching import Switching
-from forge_proxy.wire.ollama.models import with_tag
+from forge_proxy.engine.backend_switching import BackendSwitcher
+from forge_proxy.wire.backends.ollama.models import with_tag
 
 
 class OllamaWindow:
@@ -18,7 +18,9 @@ class OllamaWindow:
     it is this one alone.
     """
 
-    def __init__(self, ollama: Ollama, switching: Switching, drain_seconds: float, only: str | None = None) -> None:
+    def __init__(
+        self, ollama: Ollama, switching: BackendSwitcher, drain_seconds: float, only: str | None = None
+    ) -> None:
         self._ollama = ollama
         self._switching = switching
         self._drain = drain_seconds

@@ -22,11 +22,11 @@ from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
 from forge_proxy.core.stream import Chunk
-from forge_proxy.wire.answers import UnreadableAnswer
-from forge_proxy.wire.openai.call import encode_call
-from forge_proxy.wire.openai.models import decode_models
-from forge_proxy.wire.openai.refusals import read_fault
-from forge_proxy.wire.openai.stream import StreamReader
+from forge_proxy.wire.backends.openai.models import decode_models
+from forge_proxy.wire.backends.openai.rejections import read_fault
+from forge_proxy.wire.backends.openai.request import encode_call
+from forge_proxy.wire.backends.openai.stream import ChatStreamReader
+from forge_proxy.wire.backends.responses import UnreadableAnswer
 from forge_proxy.wire.sse import MAX_RESPONSE, TooLarge
 
 _SHORT = 5.0
@@ -81,11 +81,11 @@ class OpenAICompatible:
             if not (reader.finished or reader.done):
                 raise BackendBroke(self.url, "the stream ended without a finish reason")
 
-    def _reader(self, call: ModelCall, response: HttpResponse) -> StreamReader:
+    def _reader(self, call: ModelCall, response: HttpResponse) -> ChatStreamReader:
         renamed = call.request.model if call.model is not None else None
         verbatim = call.verbatim and renamed is None
         wanted = "return_progress" in call.request.body
-        return StreamReader(
+        return ChatStreamReader(
             verbatim=verbatim,
             stream=call.stream,
             model=renamed,
@@ -154,7 +154,7 @@ class OpenAICompatible:
                 raise await self._error(response)
             return parsed(await response.read())
 
-    def _check(self, reader: StreamReader) -> None:
+    def _check(self, reader: ChatStreamReader) -> None:
         """Raises a `BackendFault` for what cannot be read, and for an end before anything has begun."""
         if reader.fault is not None:
             raise self._unreadable(reader.fault) from reader.fault
@@ -174,7 +174,7 @@ class OpenAICompatible:
         return read_fault(self.url, response.status, parsed(await read_capped(response)), kept_headers(response))
 
 
-def _as_asked(chunk: Chunk, call: ModelCall, reader: StreamReader) -> Chunk:
+def _as_asked(chunk: Chunk, call: ModelCall, reader: ChatStreamReader) -> Chunk:
     """The chunk: a whole answer to a caller who wants a stream, or the other way round, is written anew."""
     return replace(chunk, as_sent=None) if chunk.as_sent is not None and reader.is_whole is call.stream else chunk
 

@@ -23,18 +23,18 @@ OUR_HEADER = "x-forge-proxy"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DetectedServer:
     """A server that answers at `url`. A llama-server that is still loading its model counts."""
 
     kind: ServerKind
     url: str
 
 
-async def find_server(http: HttpClient) -> Found | None:
+async def find_server(http: HttpClient) -> DetectedServer | None:
     """A llama-server on its usual port, else an Ollama on its own; None when neither answers."""
     for url, kind in _USUAL:
         if await identify(url, http) == kind:
-            return Found(kind, url)
+            return DetectedServer(kind, url)
     return None
 
 

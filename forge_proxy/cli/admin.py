@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from forge_proxy.cli.remote import DEFAULT_URL, Remote
-from forge_proxy.cli.shown import budget_words, preview_rows, show, show_rows, status_rows
+from forge_proxy.cli.formatting import budget_words, preview_rows, show, show_rows, status_rows
+from forge_proxy.cli.remote import DEFAULT_URL, AdminClient
 from forge_proxy.core.budget import LARGEST, SMALLEST
 from forge_proxy.core.guardrails.policy import SWITCHES
 from forge_proxy.core.jsontypes import Json, is_list, is_object
@@ -30,7 +30,7 @@ _WORDS: dict[str, Any] = {"on": True, "true": True, "off": False, "false": False
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CommandOptions:
     """How a group's commands were asked."""
 
     url: str
@@ -38,9 +38,9 @@ class Asked:
     as_json: bool
 
     @property
-    def remote(self) -> Remote:
+    def remote(self) -> AdminClient:
         """The daemon that is meant."""
-        return Remote(self.url, self.key)
+        return AdminClient(self.url, self.key)
 
 
 def add_admin_commands(app: typer.Typer) -> None:
@@ -54,7 +54,7 @@ def add_admin_commands(app: typer.Typer) -> None:
 
 def status(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> None:
     """Show a running daemon: backend, budget, queue, guardrails, hardware."""
-    said = Remote(url, key).admin("GET", "status")
+    said = AdminClient(url, key).admin("GET", "status")
     if json:
         show(said, as_json=True)
     else:
@@ -63,7 +63,7 @@ def status(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> Non
 
 def models(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> None:
     """List the models of a running daemon, each with its budget."""
-    said = Remote(url, key).admin("GET", "models")
+    said = AdminClient(url, key).admin("GET", "models")
     if json:
         show(said, as_json=True)
     else:
@@ -72,7 +72,7 @@ def models(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> Non
 
 def reload(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> None:
     """Reload the settings of a running daemon."""
-    show(Remote(url, key).admin("POST", "reload"), as_json=json)
+    show(AdminClient(url, key).admin("POST", "reload"), as_json=json)
 
 
 budget = typer.Typer(name="budget", help="The context budget of requests: show, set.")
@@ -88,9 +88,9 @@ guardrails = typer.Typer(name="guardrails", help="The guardrails: show, set.")
 def _show(  # pyright: ignore[reportUnusedFunction]
     context: typer.Context, url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False
 ) -> None:
-    context.obj = Asked(url, key, json)
+    context.obj = CommandOptions(url, key, json)
     if context.invoked_subcommand is None:
-        show(Remote(url, key).admin("GET", str(context.info_name)), as_json=json)
+        show(AdminClient(url, key).admin("GET", str(context.info_name)), as_json=json)
 
 
 @budget.command("show")
@@ -249,11 +249,11 @@ def _change(said: str) -> tuple[str, str]:
     return name, word
 
 
-def asked_of(context: typer.Context, url: str | None, key: str | None, as_json: bool) -> Asked:
+def asked_of(context: typer.Context, url: str | None, key: str | None, as_json: bool) -> CommandOptions:
     """How a command inside a group was asked, with what was said to the group."""
-    group: Asked = context.obj
-    return Asked(url or group.url, key or group.key, as_json or group.as_json)
+    group: CommandOptions = context.obj
+    return CommandOptions(url or group.url, key or group.key, as_json or group.as_json)
 
 
-def _do(asked: Asked, what: str, body: dict[str, Any] | None = None) -> None:
+def _do(asked: CommandOptions, what: str, body: dict[str, Any] | None = None) -> None:
     show(asked.remote.admin("POST", f"backend/{what}", body), as_json=asked.as_json)

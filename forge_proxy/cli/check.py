@@ -11,7 +11,7 @@ from rich.text import Text
 from forge_proxy import daemon
 from forge_proxy.api.auth import read_keys
 from forge_proxy.api.server import address
-from forge_proxy.backends.cards import state_folder
+from forge_proxy.backends.capability_cache import state_folder
 from forge_proxy.cli.connect.minimum import describe_small_windows
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.chat import ModelCard

@@ -9,7 +9,7 @@ import typer
 
 from forge_proxy.cli.admin import Key, Url
 from forge_proxy.cli.options import ConfigFile, settings_file
-from forge_proxy.cli.remote import DEFAULT_URL, Remote
+from forge_proxy.cli.remote import DEFAULT_URL, AdminClient
 from forge_proxy.settings import load
 from forge_proxy.settings.schema import render_schema
 
@@ -27,7 +27,7 @@ def show_settings(
     """All settings as file and environment make them, secrets masked."""
     from forge_proxy.settings.masking import masked
 
-    settings = Remote(url, key).admin("GET", "config") if live else dict(masked(load(settings_file(file), {})))
+    settings = AdminClient(url, key).admin("GET", "config") if live else dict(masked(load(settings_file(file), {})))
     if json:
         print(jsonlib.dumps(settings, indent=2))
     else:

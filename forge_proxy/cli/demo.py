@@ -17,6 +17,7 @@ from forge_proxy.backends.config import BackendConfig
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import GuardPolicy, read_switches
+from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.guardrails.schema import faults_in
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.messages import ToolCall
@@ -24,10 +25,9 @@ from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.core.stream import Chunk, CompletionBuilder, Reply
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import Event
-from forge_proxy.engine.report import Report
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry.config import LogConfig
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 
 # The test model understands only requests of this kind: an action in words, and its arguments by name.
 REQUESTS = (
@@ -65,7 +65,7 @@ RESULTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class DemoResult:
     """One conversation, made both ways with the same seed. `ends_with` is what the guarded model says at the end."""
 
     said: str
@@ -111,7 +111,7 @@ def _is_valid(call: ToolCall) -> bool:
     return call.tool in offered and args is not None and not faults_in(offered[call.tool], args)
 
 
-async def _try_all() -> list[Tried]:
+async def _try_all() -> list[DemoResult]:
     # Made here in full: what the environment says is meant for the user's own daemon.
     settings = Settings.model_construct(
         server=ServerConfig(),
@@ -126,7 +126,7 @@ async def _try_all() -> list[Tried]:
         return [tried async for tried in _try_each(parts.engine, settings.guardrails)]
 
 
-async def _try_each(engine: Engine, policy: GuardPolicy) -> AsyncIterator[Tried]:
+async def _try_each(engine: Engine, policy: GuardPolicy) -> AsyncIterator[DemoResult]:
     off = policy.model_copy(update={"enabled": read_switches("off", policy.enabled)})
     for said in REQUESTS:
         for seed in range(_TRIES):
@@ -137,7 +137,7 @@ async def _try_each(engine: Engine, policy: GuardPolicy) -> AsyncIterator[Tried]
             if guarded is not None and is_right(guarded):
                 last, _ = await _ask(engine, _with_result(body, said, guarded.calls[0]), policy)
                 ends_with = (last.text if last else None) or ""
-            yield Tried(said, raw, guarded, report, ends_with)
+            yield DemoResult(said, raw, guarded, report, ends_with)
 
 
 async def _ask(engine: Engine, body: JsonObject, policy: GuardPolicy) -> tuple[Reply | None, Report | None]:
@@ -177,9 +177,9 @@ def _with_result(body: JsonObject, said: str, call: ToolCall) -> JsonObject:
     return {**body, "messages": messages}
 
 
-def _worth_showing(tried: list[Tried]) -> list[Tried]:
+def _worth_showing(tried: list[DemoResult]) -> list[DemoResult]:
     """For each request one try: the first where the raw model went wrong, else the first."""
-    shown: list[Tried] = []
+    shown: list[DemoResult] = []
     for said in REQUESTS:
         cases = [case for case in tried if case.said == said]
         shown.append(next((case for case in cases if not is_right(case.raw)), cases[0]))

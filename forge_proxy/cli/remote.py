@@ -33,7 +33,7 @@ class NoDaemon(ForgeError):
     """No daemon answers, or what answers is none."""
 
 
-class RefusedByDaemon(ForgeError):
+class DaemonError(ForgeError):
     """The daemon's own words for what it does not do."""
 
 
@@ -46,7 +46,7 @@ class SentEvent:
     data: dict[str, Any]
 
 
-class Remote:
+class AdminClient:
     """One daemon at a URL, with or without `/v1`. `key` is an admin key, or a caller's for what callers may ask."""
 
     def __init__(self, url: str, key: str | None) -> None:
@@ -54,7 +54,7 @@ class Remote:
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
     def admin(self, method: str, path: str, body: dict[str, Any] | None = None, **query: Any) -> dict[str, Any]:
-        """Ask the admin API. Raises `NoDaemon` or `RefusedByDaemon`."""
+        """Ask the admin API. Raises `NoDaemon` or `DaemonError`."""
         return self.ask(method, f"/admin/v1/{path}", body, query)
 
     def ask(
@@ -110,7 +110,7 @@ class Remote:
     def _refusal(self, said: Any, status: int) -> ForgeError:
         """The daemon's refusal, unless some other server does not know the route or the key."""
         other = self._other_server() if status in _MAY_BE_ANOTHER else None
-        return other or RefusedByDaemon(_words(said, status))
+        return other or DaemonError(_words(said, status))
 
     def _other_server(self) -> NoDaemon | None:
         """Says which server it is that answers; None for a forge-proxy."""

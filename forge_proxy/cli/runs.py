@@ -12,11 +12,11 @@ from urllib.parse import quote
 
 import typer
 
-from forge_proxy.cli.admin import AsJson, Asked, Key, OwnKey, OwnUrl, Url, asked_of
+from forge_proxy.cli.admin import AsJson, CommandOptions, Key, OwnKey, OwnUrl, Url, asked_of
+from forge_proxy.cli.formatting import show, show_rows
 from forge_proxy.cli.remote import DEFAULT_URL, SentEvent
 from forge_proxy.cli.run_files import NotASubmission, parse_outputs, read_outputs_file, read_submission_file
 from forge_proxy.cli.run_rows import describe_call, describe_event, describe_result, describe_time, run_rows
-from forge_proxy.cli.shown import show, show_rows
 from forge_proxy.core.errors import ForgeError
 
 _ENDED = ("completed", "failed", "cancelled")
@@ -35,7 +35,7 @@ class RunDidNotComplete(ForgeError):
 def _group(  # pyright: ignore[reportUnusedFunction]
     context: typer.Context, url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False
 ) -> None:
-    context.obj = Asked(url, key, json)
+    context.obj = CommandOptions(url, key, json)
     if context.invoked_subcommand is None:
         _list(context.obj, 20, None)
 
@@ -163,7 +163,7 @@ def list_runs(
     _list(asked_of(context, url, key, json), limit, status)
 
 
-def _list(asked: Asked, limit: int, status: str | None) -> None:
+def _list(asked: CommandOptions, limit: int, status: str | None) -> None:
     query: dict[str, Any] = {"limit": limit, **({"status": status} if status else {})}
     said = asked.remote.admin("GET", "runs", None, **query)
     if asked.as_json:
@@ -177,7 +177,7 @@ def _list(asked: Asked, limit: int, status: str | None) -> None:
     show_rows(rows)
 
 
-def _watch(asked: Asked, run_id: str) -> None:
+def _watch(asked: CommandOptions, run_id: str) -> None:
     for event in asked.remote.events(f"{_path(run_id)}/events", _ends):
         print(jsonlib.dumps(asdict(event)) if asked.as_json else describe_event(event), flush=True)
         if event.type == "status" and event.data["status"] == "requires_action":
@@ -189,7 +189,7 @@ def _watch(asked: Asked, run_id: str) -> None:
         print(describe_result(run["result"]["result"]))
 
 
-def _tell_what_it_waits_for(asked: Asked, run_id: str) -> None:
+def _tell_what_it_waits_for(asked: CommandOptions, run_id: str) -> None:
     """Say whose turn it is, unless that is past: events are shown from the beginning."""
     path = _path(run_id)
     if calls := asked.remote.admin("GET", path)["required_action"]:

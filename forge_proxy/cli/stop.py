@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from forge_proxy.backends.cards import state_folder
+from forge_proxy.backends.capability_cache import state_folder
 from forge_proxy.core.errors import ForgeError
-from forge_proxy.telemetry.running import RunningDaemon, is_running, running_daemons
+from forge_proxy.telemetry.running_daemons import RunningDaemon, is_running, running_daemons
 
 _LOOK_AGAIN_SECONDS = 0.05
 

@@ -72,7 +72,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizing:
+class WindowSizing:
     """How a model server comes to its window.
 
     `fixed`: it was started with one. `restart`: it is ours and can be started anew with another. `request`: each
@@ -98,7 +98,9 @@ class Budget:
     """Whether it is for us to refuse what is longer: the server would not."""
 
 
-def fit_budget(wish: BudgetPolicy, window: Window, sizing: Sizing, hardware: HardwareProfile | None = None) -> Budget:
+def fit_budget(
+    wish: BudgetPolicy, window: Window, sizing: WindowSizing, hardware: HardwareProfile | None = None
+) -> Budget:
     """The budget that a wish comes to. `hardware` counts where each request says its window."""
     if sizing.by == "fixed":
         tokens, because = _within(wish, window.now)
@@ -138,7 +140,7 @@ def _within(wish: BudgetPolicy, window: int | None) -> tuple[int | None, str]:
 
 
 def _sized(
-    wish: BudgetPolicy, window: Window, sizing: Sizing, hardware: HardwareProfile | None
+    wish: BudgetPolicy, window: Window, sizing: WindowSizing, hardware: HardwareProfile | None
 ) -> tuple[int | None, int | None, str]:
     """The budget, the window that the server is to be given for it, and why it is that."""
     full, because = _full(window, sizing, hardware)
@@ -157,7 +159,7 @@ def _sized(
             assert_never(wish.mode)
 
 
-def _full(window: Window, sizing: Sizing, hardware: HardwareProfile | None) -> tuple[int | None, str]:
+def _full(window: Window, sizing: WindowSizing, hardware: HardwareProfile | None) -> tuple[int | None, str]:
     known = window.most or window.now
     if sizing.by == "restart":
         if known is None:

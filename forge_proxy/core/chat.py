@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeAlias
 
 from forge_proxy.core.dialect import AS_SENT, Dialect
 from forge_proxy.core.errors import InvalidRequest
+from forge_proxy.core.fast_dataclass import record
 from forge_proxy.core.jsontypes import JsonObject, is_object, no_fields
 from forge_proxy.core.messages import Message
-from forge_proxy.core.record import record
 
 Schema: TypeAlias = JsonObject | bool
 """A JSON Schema as the caller sent it: an object, or `True` for "anything"."""

@@ -23,7 +23,7 @@ ToolMode: TypeAlias = Literal["native", "prompt", "auto"]
 """
 
 
-class Need(StrEnum):
+class UnsupportedFeature(StrEnum):
     """What a server said that it cannot take."""
 
     NO_DEVELOPER = "no role developer"
@@ -43,7 +43,7 @@ class Need(StrEnum):
     @property
     def is_of_tools(self) -> bool:
         """Whether it may be met by simpler tools."""
-        return self in (Need.PLAIN_SCHEMAS, Need.UNCLEAR)
+        return self in (UnsupportedFeature.PLAIN_SCHEMAS, UnsupportedFeature.UNCLEAR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,29 +92,31 @@ class Dialect:
         }
         return tuple(words for words, holds in changes.items() if holds)
 
-    def meeting(self, need: Need) -> Dialect:
+    def meeting(self, need: UnsupportedFeature) -> Dialect:
         """The dialect that meets one more need; itself, where it does already."""
         first = "first" if self.system == "anywhere" else self.system
         match need:
-            case Need.NO_DEVELOPER:
+            case UnsupportedFeature.NO_DEVELOPER:
                 return replace(self, developer=False)
-            case Need.SYSTEM_FIRST:
+            case UnsupportedFeature.SYSTEM_FIRST:
                 return replace(self, system=first)
-            case Need.NO_SYSTEM:
+            case UnsupportedFeature.NO_SYSTEM:
                 return replace(self, system="never")
-            case Need.ALTERNATION:  # such templates count a system message in between as a break of the order
+            case (
+                UnsupportedFeature.ALTERNATION
+            ):  # such templates count a system message in between as a break of the order
                 return replace(self, alternating=True, system=first)
-            case Need.CHOICE_IN_WORDS:
+            case UnsupportedFeature.CHOICE_IN_WORDS:
                 return replace(self, choice_in_words=True)
-            case Need.USER_LAST:
+            case UnsupportedFeature.USER_LAST:
                 return replace(self, prefill=False)
-            case Need.NO_TOOLS:
+            case UnsupportedFeature.NO_TOOLS:
                 return replace(self, tools="prompt") if self.tools == "auto" else self
-            case Need.FREE_CHOICE:
+            case UnsupportedFeature.FREE_CHOICE:
                 return replace(self, forced_choice=False)
-            case Need.NO_SAMPLING:
+            case UnsupportedFeature.NO_SAMPLING:
                 return replace(self, sampling=False)
-            case Need.PLAIN_SCHEMAS | Need.UNCLEAR:
+            case UnsupportedFeature.PLAIN_SCHEMAS | UnsupportedFeature.UNCLEAR:
                 return replace(self, plain_schemas=True)
             case _:
                 assert_never(need)

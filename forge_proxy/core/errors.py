@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from forge_proxy.core.dialect import Need
+from forge_proxy.core.dialect import UnsupportedFeature
 from forge_proxy.core.jsontypes import Json
 
 _LONGEST = 4000
@@ -274,17 +274,17 @@ class LimitTooLarge(ContextOverflow):
         self.room = room
 
 
-class Refused(BackendError):
+class RequestFormatRejected(BackendError):
     """The model server does not take the request as it is written; `need` is what it wants written differently."""
 
     def __init__(
-        self, url: str, status: int, body: Json, headers: Mapping[str, str] | None = None, *, need: Need
+        self, url: str, status: int, body: Json, headers: Mapping[str, str] | None = None, *, need: UnsupportedFeature
     ) -> None:
         super().__init__(url, status, body, headers)
         self.need = need
 
 
-class ToolsRefused(BackendError):
+class ToolsRejected(BackendError):
     """The model server takes the tools not even with simplified schemas. `tool` is the guilty one and `place` where it
     stands in the list; None when it is no single one.
     """

@@ -1,8 +1,8 @@
 """Who may run now and who comes next: a bounded queue for a number of slots, fair between clients.
 
 Only the bookkeeping, for `engine/admission.py`, which does the waiting. Clients take turns; one client's own places are
-served in the order in which they came. Where one of several models is loaded at a time, a `Schedule` says which, and
-each model has a line of its own.
+served in the order in which they came. If one of several models is loaded at a time, a `ModelSchedule` selects it, and
+each model has a queue of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from enum import Enum
 
-from forge_proxy.core.scheduling import Schedule
+from forge_proxy.core.scheduling import ModelSchedule
 
 
 class State(Enum):
@@ -21,7 +21,7 @@ class State(Enum):
     GONE = "gone"
 
 
-class Place:
+class QueueEntry:
     """One request's place: it waits or runs, until it has left. Each is equal to itself alone."""
 
     __slots__ = ("client", "model", "state")
@@ -32,12 +32,12 @@ class Place:
         self.model = model
 
 
-class Line:
+class ModelQueue:
     """Those who wait for one model. Clients take turns."""
 
     def __init__(self) -> None:
         # The client whose turn is next comes first. A place that leaves while it waits is found by its key.
-        self._turns: OrderedDict[str, OrderedDict[Place, None]] = OrderedDict()
+        self._turns: OrderedDict[str, OrderedDict[QueueEntry, None]] = OrderedDict()
 
     def __bool__(self) -> bool:
         return bool(self._turns)
@@ -46,18 +46,18 @@ class Line:
         """Whether one of this client's waits."""
         return client in self._turns
 
-    def join(self, place: Place) -> None:
+    def join(self, place: QueueEntry) -> None:
         """Behind the others of its client."""
         self._turns.setdefault(place.client, OrderedDict())[place] = None
 
-    def drop(self, place: Place) -> None:
+    def drop(self, place: QueueEntry) -> None:
         """It waits no more."""
         places = self._turns[place.client]
         del places[place]
         if not places:
             del self._turns[place.client]
 
-    def pop(self) -> Place:
+    def pop(self) -> QueueEntry:
         """The next one, who waits no more. There is one."""
         client, places = self._turns.popitem(last=False)
         place, _ = places.popitem(last=False)
@@ -70,10 +70,10 @@ class FairQueue:
     """At most `slots` places run, any number where it is None; at most `limit` wait.
 
     So that nobody is locked out by one client who fills the queue, a client of whom nothing waits finds a place in a
-    full one, for as many again as `limit`. Without a `Schedule` neither models nor the time count.
+    full one, for as many again as `limit`. Without a `ModelSchedule` neither models nor the time count.
     """
 
-    def __init__(self, slots: int | None, limit: int, schedule: Schedule | None = None) -> None:
+    def __init__(self, slots: int | None, limit: int, schedule: ModelSchedule | None = None) -> None:
         self.slots = slots
         self.limit = limit
         self.schedule = schedule
@@ -81,24 +81,24 @@ class FairQueue:
         self.waiting = 0
         self.paused = False
         """Whether nobody is let in, whatever is free."""
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, ModelQueue] = {}
 
-    def enter(self, client: str, model: str = "", now: float = 0.0) -> Place | None:
+    def enter(self, client: str, model: str = "", now: float = 0.0) -> QueueEntry | None:
         """A place that runs at once if a slot is free, and else waits; None where no more may wait."""
         model = model if self.schedule else ""
         if self._lets_in(model, now):  # then nobody waits for it
-            return self._run(Place(client, State.RUNNING, model), now)
+            return self._run(QueueEntry(client, State.RUNNING, model), now)
         waits_already = any(client in line for line in self._lines.values())
         if self.waiting >= (self.limit if waits_already else 2 * self.limit):
             return None
-        place = Place(client, State.WAITING, model)
-        self._lines.setdefault(model, Line()).join(place)
+        place = QueueEntry(client, State.WAITING, model)
+        self._lines.setdefault(model, ModelQueue()).join(place)
         self.waiting += 1
         if self.schedule:
             self.schedule = self.schedule.wanting(model, now)
         return place
 
-    def leave(self, place: Place, now: float = 0.0) -> list[Place]:
+    def leave(self, place: QueueEntry, now: float = 0.0) -> list[QueueEntry]:
         """End a place, whether it ran, waited or had left already. Gives those that run now in consequence."""
         state, place.state = place.state, State.GONE
         match state:
@@ -112,25 +112,25 @@ class FairQueue:
                 return []
         return self._start(now)
 
-    def resize(self, slots: int | None, now: float = 0.0) -> list[Place]:
+    def resize(self, slots: int | None, now: float = 0.0) -> list[QueueEntry]:
         """Have another number of slots. Gives those that run now in consequence; none is stopped for it."""
         self.slots = slots
         return self._start(now)
 
-    def resume(self, now: float = 0.0) -> list[Place]:
+    def resume(self, now: float = 0.0) -> list[QueueEntry]:
         """Let in again. Gives those that run now in consequence."""
         self.paused = False
         return self._start(now)
 
-    def serve(self, model: str | None, now: float) -> list[Place]:
+    def serve(self, model: str | None, now: float) -> list[QueueEntry]:
         """This model is loaded now, or none is. Gives those that run now in consequence."""
         if self.schedule:
             self.schedule = self.schedule.turning(model)
         return self._start(now)
 
-    def refuse(self, model: str) -> list[Place]:
+    def refuse(self, model: str) -> list[QueueEntry]:
         """Have nobody wait for this model. Gives those who did; say with `serve` which one is loaded after all."""
-        refused: list[Place] = []
+        refused: list[QueueEntry] = []
         while line := self._lines.get(model):
             place = line.pop()
             place.state = State.GONE
@@ -153,8 +153,8 @@ class FairQueue:
             return False
         return self.schedule is None or self.schedule.admits(model, now)
 
-    def _start(self, now: float) -> list[Place]:
-        started: list[Place] = []
+    def _start(self, now: float) -> list[QueueEntry]:
+        started: list[QueueEntry] = []
         model = (self.schedule.loaded or "") if self.schedule else ""
         while (line := self._lines.get(model)) and self._lets_in(model, now):
             place = line.pop()
@@ -164,7 +164,7 @@ class FairQueue:
             started.append(self._run(place, now))
         return started
 
-    def _run(self, place: Place, now: float) -> Place:
+    def _run(self, place: QueueEntry, now: float) -> QueueEntry:
         self.running += 1
         if self.schedule:
             self.schedule = self.schedule.letting_in(now)

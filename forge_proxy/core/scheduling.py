@@ -16,7 +16,7 @@ _LONGEST_BACKOFF = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class LoadFailure:
     """A model could not be loaded, so often in a row. It is not tried again before `until`."""
 
     why: str
@@ -25,7 +25,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class ModelSchedule:
     """The turns as they stand. Times are seconds of one clock."""
 
     swap_after: float
@@ -36,7 +36,7 @@ class Schedule:
     """When it let in the first request of its turn; None before that."""
     waited: tuple[tuple[str, float], ...] = ()
     """The models that somebody waits for, and since when, the next one first. The loaded one may be among them."""
-    failures: Mapping[str, Failure] = field(default_factory=dict[str, Failure])
+    failures: Mapping[str, LoadFailure] = field(default_factory=dict[str, LoadFailure])
 
     @property
     def next(self) -> str | None:
@@ -47,21 +47,21 @@ class Schedule:
         """Whether a request of this model may be let in, as far as turns go."""
         return model == self.loaded and not self._is_over(now)
 
-    def letting_in(self, now: float) -> Schedule:
+    def letting_in(self, now: float) -> ModelSchedule:
         """A request of the loaded model is let in."""
         return replace(self, since=now) if self.since is None else self
 
-    def wanting(self, model: str, now: float) -> Schedule:
+    def wanting(self, model: str, now: float) -> ModelSchedule:
         """Somebody waits for this model."""
         if any(model == other for other, _ in self.waited):
             return self
         return replace(self, waited=(*self.waited, (model, now)))
 
-    def unwanting(self, model: str) -> Schedule:
+    def unwanting(self, model: str) -> ModelSchedule:
         """Nobody waits for this model any more."""
         return replace(self, waited=tuple(one for one in self.waited if one[0] != model))
 
-    def turning(self, model: str | None) -> Schedule:
+    def turning(self, model: str | None) -> ModelSchedule:
         """This model is loaded now, or none is. The one before stands behind all who wait, and behind that this one."""
         if model == self.loaded:
             return self
@@ -70,18 +70,18 @@ class Schedule:
         failures = {name: failure for name, failure in self.failures.items() if name != model}
         return replace(self, loaded=model, since=None, waited=(*kept, *moved), failures=failures)
 
-    def failing(self, model: str, why: str, now: float) -> Schedule:
+    def failing(self, model: str, why: str, now: float) -> ModelSchedule:
         """This model could not be loaded: it is left alone for a while, each time twice as long."""
         before = self.failures.get(model)
         times = before.times + 1 if before else 1
         pause = min(_FIRST_BACKOFF * 2 ** min(times - 1, 10), _LONGEST_BACKOFF)
-        return replace(self, failures={**self.failures, model: Failure(why, times, now + pause)})
+        return replace(self, failures={**self.failures, model: LoadFailure(why, times, now + pause)})
 
-    def forgiving(self) -> Schedule:
+    def forgiving(self) -> ModelSchedule:
         """Every model may be tried again at once."""
         return replace(self, failures={})
 
-    def refusal(self, model: str, now: float) -> Failure | None:
+    def refusal(self, model: str, now: float) -> LoadFailure | None:
         """Why a request of this model is not to wait; None where it may."""
         failure = self.failures.get(model)
         return failure if failure and model != self.loaded and now < failure.until else None

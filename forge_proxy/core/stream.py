@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import StringIO
 
+from forge_proxy.core.fast_dataclass import record
 from forge_proxy.core.fields import FieldsBuilder
 from forge_proxy.core.jsontypes import Json, JsonObject, no_fields
 from forge_proxy.core.messages import ToolCall
-from forge_proxy.core.record import record
 
 
 @record
@@ -42,7 +42,7 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PromptProgress:
     """How many tokens of the prompt have been read, those in the cache included."""
 
     processed: int
@@ -59,7 +59,7 @@ class Chunk:
     deltas: tuple[Delta, ...] = ()
     usage: JsonObject | None = None
     head: JsonObject = field(default_factory=no_fields)
-    progress: Progress | None = None
+    progress: PromptProgress | None = None
     """How far the prompt has been read: such a chunk says nothing else, and the answer has not begun."""
     pending_bytes: int = 0
     """Bytes that are buffered of an event or body whose end has not come: such a chunk says nothing else."""

@@ -11,21 +11,21 @@ from forge_proxy.backends.llama_server.manager import ServerManager
 from forge_proxy.backends.llama_server.status import describe_stopped
 from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.errors import BackendDown, UnknownModel
-from forge_proxy.daemon.own_server import OwnServer
+from forge_proxy.daemon.managed_server import ManagedServerControl
 from forge_proxy.engine.admission import Admission
-from forge_proxy.engine.switching import Switching
+from forge_proxy.engine.backend_switching import BackendSwitcher
 
 Fit: TypeAlias = Callable[[str, Callable[[int | None], Awaitable[object]]], Awaitable[None]]
 """`Budgets.load`."""
 
 
-class CatalogServer(OwnServer):
+class CatalogServer(ManagedServerControl):
     """`BackendControl` and `Resizer`. Whatever it does, the admission hears which model is served then."""
 
     def __init__(
         self,
         manager: ServerManager,
-        switching: Switching,
+        switching: BackendSwitcher,
         drain_seconds: float,
         admission: Admission,
         catalog: Catalog,

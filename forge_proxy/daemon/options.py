@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, TypedDict
 
-from forge_proxy.backends.choose import Choice
 from forge_proxy.backends.config import BackendChoiceError, Kind
 from forge_proxy.backends.llama_server.launch import CacheType
+from forge_proxy.backends.selection import SelectedBackend
 from forge_proxy.core.budget import BudgetMode
 from forge_proxy.core.dialect import ToolMode
 from forge_proxy.settings import Settings, SettingsError, given
@@ -102,7 +102,7 @@ def settings_of(options: Mapping[str, Any], under: Settings | None, known: type[
         raise SettingsError("\n".join(map(_by_argument, str(error).splitlines()))) from error
 
 
-def refuse_unheard(options: Mapping[str, Any], choice: Choice) -> None:
+def refuse_unheard(options: Mapping[str, Any], choice: SelectedBackend) -> None:
     """Raise `BackendChoiceError` for an argument that means nothing to the backend that was chosen."""
     for name in _OF_OUR_SERVER:
         if choice.launch is None and options.get(name) is not None:

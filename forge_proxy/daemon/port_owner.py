@@ -6,7 +6,7 @@ import http.client
 from collections.abc import Sequence
 
 from forge_proxy.backends.probe import OUR_HEADER
-from forge_proxy.telemetry.running import RunningDaemon
+from forge_proxy.telemetry.running_daemons import RunningDaemon
 
 _SECONDS = 1.0
 _ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  # nothing is bound to it

@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from forge_proxy.api.server import listen
-from forge_proxy.backends.choose import refuse_contradictions
+from forge_proxy.backends.selection import refuse_contradictions
+from forge_proxy.daemon.app import build
 from forge_proxy.daemon.options import ProxyOptions, refuse_unheard, settings_of
-from forge_proxy.daemon.whole import build
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
 

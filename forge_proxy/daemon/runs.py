@@ -13,29 +13,29 @@ from itertools import chain, repeat
 from pydantic import TypeAdapter, ValidationError
 from structlog.typing import FilteringBoundLogger
 
-from forge_proxy.api.fields import wrong_field
-from forge_proxy.backends.cards import state_folder
+from forge_proxy.api.validation_errors import wrong_field
+from forge_proxy.backends.capability_cache import state_folder
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.errors import ForgeError, InvalidRequest
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.events import RunMoved, RunStranded
+from forge_proxy.engine.events import RunNotResumable, RunStatusChanged
 from forge_proxy.engine.ports import Observer
 from forge_proxy.settings import Settings
 from forge_proxy.store.config import sqlite_file
 from forge_proxy.tools.config import ByHttp, ByMcp, Execution
 from forge_proxy.tools.errors import ToolServerUnusable
+from forge_proxy.tools.executors import ToolExecutors
 from forge_proxy.tools.ports import SystemClock
 from forge_proxy.tools.resolver import CheckedResolver
-from forge_proxy.tools.toolbox import Toolbox
-from forge_proxy.workflows.runs.documents import Failure, read_outcome
-from forge_proxy.workflows.runs.driving import Means
-from forge_proxy.workflows.runs.errors import StoreTaken, StoreUnavailable, ToolUnusable
-from forge_proxy.workflows.runs.ports import Declaration, RunStore
-from forge_proxy.workflows.runs.records import Run
+from forge_proxy.workflows.runs.errors import StoreInUse, StoreUnavailable, ToolUnusable
+from forge_proxy.workflows.runs.execution import ExecutionDeps
+from forge_proxy.workflows.runs.local_tools import OWN, LocalTools, parameters_of
+from forge_proxy.workflows.runs.ports import RunStore, ToolDeclaration
+from forge_proxy.workflows.runs.records import StoredRun
+from forge_proxy.workflows.runs.serialization import RunError, read_outcome
 from forge_proxy.workflows.runs.service import Runs
-from forge_proxy.workflows.runs.toolbox import OWN, OwnTools, parameters_of
 from forge_proxy.workflows.tools import Executor
 
 _EXECUTION: TypeAdapter[ByHttp | ByMcp] = TypeAdapter(Execution)
@@ -55,14 +55,14 @@ async def build_runs(settings: Settings, engine: Engine, observe: Observer) -> A
 
     async def open_store() -> RunStore:
         # SQLAlchemy and Alembic take most of a second to load, which neither the start nor a request shall wait for.
-        opening = await asyncio.to_thread(import_module, "forge_proxy.store.opening")
+        opening = await asyncio.to_thread(import_module, "forge_proxy.store.database")
         return await opening.open_store(url)
 
     def stranded(run_id: str, error: Exception) -> None:
         if isinstance(error, ForgeError):
-            observe(RunStranded(run_id, error.summary))
+            observe(RunNotResumable(run_id, error.summary))
         else:
-            observe(RunStranded(run_id, "an error inside forge-proxy", error))
+            observe(RunNotResumable(run_id, "an error inside forge-proxy", error))
 
     async with AsyncExitStack() as closing:
         http = AioHttp(
@@ -71,8 +71,8 @@ async def build_runs(settings: Settings, engine: Engine, observe: Observer) -> A
             resolver=CheckedResolver(settings.tools.callbacks.allow),
         )
         closing.push_async_callback(http.close)
-        toolbox = await closing.enter_async_context(Toolbox(settings.tools, http, SystemClock(), observe))
-        means = Means(engine, OwnTools(ToolServers(toolbox)), stranded)
+        toolbox = await closing.enter_async_context(ToolExecutors(settings.tools, http, SystemClock(), observe))
+        means = ExecutionDeps(engine, LocalTools(ToolServers(toolbox)), stranded)
         runs = Runs(open_store, means, settings.runs.max_running, time.time, lambda run: observe(_moved(run)))
         closing.push_async_callback(runs.close)
         yield runs
@@ -94,7 +94,7 @@ async def resume(runs: Runs, settings: Settings, log: FilteringBoundLogger) -> N
             if error.summary != told:
                 told = error.summary
                 log.warning("no runs", error=told, note="it is tried again until it can be used")
-            seconds = _AGAIN_AFTER if isinstance(error, StoreTaken) else next(waits)
+            seconds = _AGAIN_AFTER if isinstance(error, StoreInUse) else next(waits)
         await asyncio.sleep(seconds)
 
 
@@ -102,18 +102,18 @@ def _url(settings: Settings) -> str:
     return settings.store.url_in(state_folder(os.environ))
 
 
-def _moved(run: Run) -> RunMoved:
+def _moved(run: StoredRun) -> RunStatusChanged:
     outcome = read_outcome(run.outcome) if run.outcome is not None else None
-    return RunMoved(run.id, run.status, outcome.type if isinstance(outcome, Failure) else None)
+    return RunStatusChanged(run.id, run.status, outcome.type if isinstance(outcome, RunError) else None)
 
 
 class ToolServers:
     """`workflows.runs.ports.Toolbox` of HTTP callbacks and MCP servers."""
 
-    def __init__(self, toolbox: Toolbox) -> None:
+    def __init__(self, toolbox: ToolExecutors) -> None:
         self._toolbox = toolbox
 
-    async def declare(self, tool: Declaration, at: str) -> ToolSpec:
+    async def declare(self, tool: ToolDeclaration, at: str) -> ToolSpec:
         """See the port."""
         if tool.execute.get("by") not in _WAYS:
             raise InvalidRequest(f"{at}.execute.by", f"expected one of {', '.join((*OWN, *_WAYS))}")

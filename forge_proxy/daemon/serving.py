@@ -18,15 +18,15 @@ from structlog.typing import FilteringBoundLogger
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.connections import raise_descriptor_limit
 from forge_proxy.api.server import PortTaken, listen
-from forge_proxy.backends.cards import state_folder
+from forge_proxy.backends.capability_cache import state_folder
+from forge_proxy.daemon.app import build
 from forge_proxy.daemon.port_owner import find_daemon, stop_command
-from forge_proxy.daemon.whole import build
-from forge_proxy.reload import Reloads
+from forge_proxy.daemon.reload import SettingsReloader
 from forge_proxy.settings import Settings
 from forge_proxy.settings.usable import refuse_unusable
 from forge_proxy.telemetry import logs
 from forge_proxy.telemetry.hangup import Hangup
-from forge_proxy.telemetry.running import registered, running_daemons
+from forge_proxy.telemetry.running_daemons import registered, running_daemons
 from forge_proxy.telemetry.systemd import Systemd
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -47,7 +47,7 @@ async def serve(
     async with build(settings, listener, read, log) as daemon:
         log.info("settings", file=str(file) if file else None)
         systemd = Systemd()
-        reloads = Reloads(daemon.live, systemd)
+        reloads = SettingsReloader(daemon.live, systemd)
 
         def stop(signum: int) -> None:
             if not daemon.server.should_exit:

@@ -13,14 +13,14 @@ from forge_proxy.core.budget import Budget
 from forge_proxy.core.compaction import CompactStrategy, NoCompact
 from forge_proxy.core.errors import BackendError, BackendFault, BudgetResolutionError
 from forge_proxy.core.jsontypes import JsonObject
-from forge_proxy.daemon.assembly import Assembled, assemble
+from forge_proxy.daemon.app import in_next_turn, tell_choice
+from forge_proxy.daemon.container import EngineAssembly, assemble
+from forge_proxy.daemon.managed_server import ManagedServerControl
 from forge_proxy.daemon.options import BackendOptions, refuse_unheard, settings_of
-from forge_proxy.daemon.own_server import OwnServer
-from forge_proxy.daemon.whole import in_next_turn, tell_choice
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
 from forge_proxy.workflows.context import CompactEvent, ContextManager
-from forge_proxy.workflows.engine_client import EngineClient
+from forge_proxy.workflows.sdk.engine_client import EngineClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ReadyBackend:
     context: ContextManager
     """For one conversation at a time; others are made with `budget.tokens`."""
     budget: Budget
-    server: OwnServer | None
+    server: ManagedServerControl | None
     """The model server, where it was started here: to be looked at, restarted, stopped."""
     kind: Kind
     url: str
@@ -82,7 +82,7 @@ async def setup_backend(
         )
 
 
-async def _load(parts: Assembled, model: str | None) -> None:
+async def _load(parts: EngineAssembly, model: str | None) -> None:
     """Have the model loaded, with the window that the budget wants. Raises `BackendFault`."""
     await parts.load()
     await parts.engine.models.name_for(model)  # asks the server, so one that is not there is noticed
@@ -92,7 +92,7 @@ async def _load(parts: Assembled, model: str | None) -> None:
         await parts.engine.budgets.settle()
 
 
-async def _budget(parts: Assembled, model: str | None) -> tuple[Budget, int]:
+async def _budget(parts: EngineAssembly, model: str | None) -> tuple[Budget, int]:
     """The budget, and its tokens. Raises `BudgetResolutionError`."""
     budget = await parts.engine.budgets.of(model)
     if budget.tokens is not None:

@@ -20,9 +20,9 @@ from forge_proxy.core.errors import (
     ModelNotLoaded,
     Overloaded,
 )
-from forge_proxy.core.queueing import FairQueue, Place, State
-from forge_proxy.core.scheduling import Failure, Schedule
-from forge_proxy.engine.events import SlotsFound
+from forge_proxy.core.queueing import FairQueue, QueueEntry, State
+from forge_proxy.core.scheduling import LoadFailure, ModelSchedule
+from forge_proxy.engine.events import SlotsDetected
 from forge_proxy.engine.ports import Backend, Clock, Observer
 
 QUEUE_LIMIT = 100
@@ -54,13 +54,13 @@ class Admission:
         *,
         slots: int | None = None,
         limit: int = QUEUE_LIMIT,
-        schedule: Schedule | None = None,
+        schedule: ModelSchedule | None = None,
     ) -> None:
         self._backend = backend
         self._clock = clock
         self._observe = observe
         self.queue = FairQueue(slots, limit, schedule)
-        self._calls: dict[Place, asyncio.Future[None]] = {}
+        self._calls: dict[QueueEntry, asyncio.Future[None]] = {}
         self._believed_until = math.inf if slots is not None else -math.inf
         self._asked_before = False
         self._asking: asyncio.Event | None = None
@@ -73,7 +73,7 @@ class Admission:
         """A slot for one request of that client, had inside of `async with`. Clients are told apart by any string."""
         return Slot(self, self._clock, client, model)
 
-    async def enter(self, client: str, model: str = "") -> Place:
+    async def enter(self, client: str, model: str = "") -> QueueEntry:
         """Wait for a slot. Raises `Overloaded`, `ModelNotLoaded`, or `BackendUnreachable` where the backend has to be
         asked first.
         """
@@ -95,7 +95,7 @@ class Admission:
                 del self._calls[place]
         return place
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: QueueEntry) -> None:
         """Give a place up; the next ones are called."""
         self._call(self.queue.leave(place, self._clock.now()))
         self._stir()
@@ -111,7 +111,7 @@ class Admission:
         self._call(self.queue.serve(model, self._clock.now()))
         self._stir()
 
-    def refuse(self, model: str, why: str) -> Failure | None:
+    def refuse(self, model: str, why: str) -> LoadFailure | None:
         """This model cannot be loaded: those who wait for it are told, and so are others for a while."""
         if self.queue.schedule is None:
             return None
@@ -186,11 +186,11 @@ class Admission:
             self._asking = None
         self._believed_until = self._clock.now() + _BELIEVED_FOR
         if slots != self.queue.slots or not self._asked_before:
-            self._observe(SlotsFound(slots))
+            self._observe(SlotsDetected(slots))
         self._asked_before = True
         self._call(self.queue.resize(slots, self._clock.now()))
 
-    def _call(self, started: list[Place]) -> None:
+    def _call(self, started: list[QueueEntry]) -> None:
         for place in started:
             if not (call := self._calls[place]).done():  # a cancelled one gives its slot up when it wakes
                 call.set_result(None)
@@ -222,7 +222,7 @@ class Slot:
         self._client = client
         self.model = model
         """The model it is for, which may still be said until it is waited for."""
-        self._place: Place | None = None
+        self._place: QueueEntry | None = None
         self._came = self._began = 0.0
         self._waits = False
 

@@ -19,43 +19,49 @@ from forge_proxy.core.dialect import AS_SENT, Dialect
 from forge_proxy.core.errors import BackendFault, ContextOverflow, ForgeError
 from forge_proxy.core.guardrails import (
     CallsForbidden,
+    FinalAnswer,
     GuardPolicy,
     Outcome,
     Retry,
-    Settled,
     Turn,
     open_turn,
 )
-from forge_proxy.core.guardrails.usage import Spent
+from forge_proxy.core.guardrails.attempt import FinishedAttempt
+from forge_proxy.core.guardrails.report import Report, summary_of
+from forge_proxy.core.guardrails.usage import TokenUsage
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.queueing import FairQueue
 from forge_proxy.core.stream import Chunk
-from forge_proxy.engine.accommodate import Accommodating
 from forge_proxy.engine.admission import Admission, Slot
-from forge_proxy.engine.asking import Asking, Losses, Means
-from forge_proxy.engine.attempt import Settlement
+from forge_proxy.engine.attempts import AttemptRunner, EngineDeps, LostResponses
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.capabilities import Capabilities
-from forge_proxy.engine.events import Abandoned, Answered, Compacted, Failed, Unchecked
-from forge_proxy.engine.fitting import Fitting
+from forge_proxy.engine.compat import CompatibleBackend
+from forge_proxy.engine.context_fitting import ContextFitter
+from forge_proxy.engine.events import (
+    ContextCompacted,
+    RequestAbandoned,
+    RequestAnswered,
+    RequestFailed,
+    ToolsUnvalidated,
+)
 from forge_proxy.engine.memory import MemoryBudget, ResponseMemory
 from forge_proxy.engine.models import Models
-from forge_proxy.engine.own_prompt import OwnPrompt
-from forge_proxy.engine.pacing import Turns
+from forge_proxy.engine.pacing import LoopTurns
 from forge_proxy.engine.ports import Backend, CardStore, Clock, Observer, ThoroughReader
-from forge_proxy.engine.report import Report, summary_of
+from forge_proxy.engine.respond_overhead import RespondOverhead
 from forge_proxy.engine.sampling import Sampling
-from forge_proxy.engine.text_answers import TextAnswers
-from forge_proxy.engine.tool_sets import ToolSets
+from forge_proxy.engine.text_responses import TextResponseHistory
+from forge_proxy.engine.unvalidated_tools import UnvalidatedTools
 
-AnswerEvent: TypeAlias = Chunk | Compacted | Report
+AnswerEvent: TypeAlias = Chunk | ContextCompacted | Report
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class AttemptResult:
     """An attempt that was an answer: its calls, and what the model thought."""
 
-    settled: Settled
+    settled: FinalAnswer
     reasoning: str
 
 
@@ -80,21 +86,21 @@ class Engine:
         catalog: Catalog | None = None,
         compaction: CompactionPolicy | None = None,
         memory: MemoryBudget | None = None,
-        turns: Turns | None = None,
+        turns: LoopTurns | None = None,
     ) -> None:
-        self._backend = Accommodating(backend, observe, dialect)
-        self._own_prompt = OwnPrompt(self._backend)
+        self._backend = CompatibleBackend(backend, observe, dialect)
+        self._own_prompt = RespondOverhead(self._backend)
         self._clock = clock
         self._observe = observe
         self._admission = admission or Admission(backend, clock, observe)
-        self._tool_sets = ToolSets()
+        self._tool_sets = UnvalidatedTools()
         self.models = Models(backend, clock, default_model, catalog)
         self.budgets = budgets or Budgets(backend, clock, observe)
-        self.fitting = Fitting(self.budgets, self._backend.count_tokens, observe, compaction)
+        self.fitting = ContextFitter(self.budgets, self._backend.count_tokens, observe, compaction)
         self.sampling = sampling or Sampling(observe)
-        self.text_answers = TextAnswers()
-        self.turns = turns or Turns()
-        self._means = Means(
+        self.text_answers = TextResponseHistory()
+        self.turns = turns or LoopTurns()
+        self._means = EngineDeps(
             self._backend, self.fitting, self.text_answers, thorough, observe, self.turns, memory=memory
         )
         self.capabilities = Capabilities(backend, self._backend, dialect, cards)
@@ -112,8 +118,8 @@ class Engine:
     async def answer(
         self, request: ChatRequest, policy: GuardPolicy, *, request_id: str, client: str = ""
     ) -> AsyncGenerator[AnswerEvent]:
-        """Chunks of the answer as they may leave, then a `Report`; before them a `Compacted` for each time that the
-        history was shortened. Closing it stops the generation.
+        """Yield the chunks of the answer as they may be sent, then a `Report`; before them a `ContextCompacted` for
+        each compaction. Closing the generator stops the generation.
 
         Slots are shared fairly between clients, whom any string names. Raises `Overloaded`, `ContextBudgetExceeded`,
         `UnknownModel`, `UnsupportedModelError`, a `BackendFault`, `ToolChoiceUnsatisfied`, `ToolCallInvalid` or
@@ -143,16 +149,16 @@ class Engine:
                 async for event in events:
                     if isinstance(event, Report):
                         done = True
-                        self._observe(Answered(request_id, request.model, event, *took()))
+                        self._observe(RequestAnswered(request_id, request.model, event, *took()))
                     yield event
         except ForgeError as error:
             done = True
-            self._observe(Failed(request_id, request.model, summary_of(error, request), *took()))
+            self._observe(RequestFailed(request_id, request.model, summary_of(error, request), *took()))
             raise
         finally:
             memory.release()
             if not done:
-                self._observe(Abandoned(request_id, *took()))
+                self._observe(RequestAbandoned(request_id, *took()))
 
     async def count(self, request: ChatRequest) -> int | None:
         """How many tokens the prompt of a request has; None where the backend cannot say."""
@@ -164,7 +170,7 @@ class Engine:
 
     async def attempt(
         self, request: ChatRequest, turn: Turn, *, client: str = ""
-    ) -> AsyncGenerator[Chunk | Retry | Taken]:
+    ) -> AsyncGenerator[Chunk | Retry | AttemptResult]:
         """One attempt of a conversation whose caller loops himself, in a slot of its own: the chunks as they come, and
         what came of them. Raises like `answer`.
         """
@@ -173,8 +179,12 @@ class Engine:
                 asking = await self._asking(request, turn.request_id, memory, raw=True)
                 async with aclosing(asking.attempt(turn)) as events:
                     async for event in events:
-                        if not isinstance(event, Compacted):
-                            yield Taken(event.answers[0], asking.reasoning) if isinstance(event, Settlement) else event
+                        if not isinstance(event, ContextCompacted):
+                            yield (
+                                AttemptResult(event.answers[0], asking.reasoning)
+                                if isinstance(event, FinishedAttempt)
+                                else event
+                            )
 
     async def unguarded(self, request: ChatRequest, *, request_id: str, client: str = "") -> AsyncGenerator[Chunk]:
         """The chunks of an answer as the backend gives them, for a caller who judges it himself. Raises like `answer`,
@@ -216,7 +226,7 @@ class Engine:
         if compacted:
             yield compacted
         usage: JsonObject | None = None
-        losses, begun, done = Losses(request_id, self._observe), False, False
+        losses, begun, done = LostResponses(request_id, self._observe), False, False
         while not done:
             memory.release()
             try:
@@ -248,13 +258,13 @@ class Engine:
     ) -> AsyncGenerator[AnswerEvent]:
         """The attempts of a guarded request, until one is an answer. All have the same slot."""
         asking = await self._asking(request, turn.request_id, memory)
-        verdict: Settlement | None = None
+        verdict: FinishedAttempt | None = None
         if unchecked := await self._tool_sets.unchecked(turn):
-            self._observe(Unchecked(turn.request_id, unchecked))
+            self._observe(ToolsUnvalidated(turn.request_id, unchecked))
         while verdict is None:
             async with aclosing(asking.attempt(turn)) as events:
                 async for event in events:
-                    if isinstance(event, Chunk | Compacted):
+                    if isinstance(event, Chunk | ContextCompacted):
                         yield event
                     elif isinstance(event, Retry):
                         turn = event.turn
@@ -272,13 +282,13 @@ class Engine:
 
     async def _asking(
         self, request: ChatRequest, request_id: str, memory: ResponseMemory, *, raw: bool = False
-    ) -> Asking:
+    ) -> AttemptRunner:
         model = await self.models.name_for(request.model)
         served = self.models.served_as(request.model)  # known from here on, at the first request not before
         sampling = self.sampling.values_for(served)
-        return Asking(self._means, request, request_id, served, model, sampling, memory, raw=raw)
+        return AttemptRunner(self._means, request, request_id, served, model, sampling, memory, raw=raw)
 
-    async def _usage(self, call: ModelCall, spent: Spent) -> JsonObject | None:
+    async def _usage(self, call: ModelCall, spent: TokenUsage) -> JsonObject | None:
         """The usage of the delivered attempt; where the caller is told it, without what we added to the prompt."""
         usage = spent.usage()
         if usage is None or (call.request.stream and not call.request.include_usage):
@@ -286,7 +296,7 @@ class Engine:
         return spent.usage(await self._own_prompt.added_to(call))
 
 
-def _report(turn: Turn, answers: list[Settled], spent: Spent) -> Report:
+def _report(turn: Turn, answers: list[FinalAnswer], spent: TokenUsage) -> Report:
     outcome = Outcome.furthest(settled.outcome for settled in answers)
     marks = tuple(mark for settled in answers for mark in settled.marks)
     return Report(outcome, turn.attempt, turn.faults, marks, spent.tokens or None)

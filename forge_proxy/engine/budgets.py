@@ -13,11 +13,11 @@ from itertools import chain
 
 import orjson
 
-from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Sizing, Window, as_taken, fit_budget
+from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Window, WindowSizing, as_taken, fit_budget
 from forge_proxy.core.chat import ModelCall, ModelCard
 from forge_proxy.core.errors import BackendFault, BudgetUnchanged
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.engine.events import BudgetChosen
+from forge_proxy.engine.events import BudgetResolved
 from forge_proxy.engine.ports import Backend, Clock, HardwareSource, Observer, Resizer
 from forge_proxy.wire.large_json import write_slices
 
@@ -25,12 +25,12 @@ _KEPT_FOR = 30.0
 """Seconds for which a window is believed, as long as the list of models."""
 _KEPT_AFTER_A_FAULT = 1.0
 _REMEMBERED = 256
-_FIXED = Sizing()
+_FIXED = WindowSizing()
 _NONE: Mapping[str, BudgetPolicy] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class PromptLimit:
     """How many tokens a prompt may have, and why: refused beyond by us where it is `enforced`, shortened where it
     `compacts`.
     """
@@ -53,7 +53,7 @@ class Budgets:
         clock: Clock,
         observe: Observer,
         wish: BudgetPolicy | None = None,
-        sizing: Sizing = _FIXED,
+        sizing: WindowSizing = _FIXED,
         resizer: Resizer | None = None,
         hardware: HardwareSource | None = None,
         own: Mapping[str, BudgetPolicy] = _NONE,
@@ -85,7 +85,7 @@ class Budgets:
             if len(self._told) >= _REMEMBERED:
                 self._told.clear()
             self._told[model] = budget
-            self._observe(BudgetChosen(model, budget))
+            self._observe(BudgetResolved(model, budget))
         return budget
 
     def wish_of(self, model: str | None) -> BudgetPolicy:
@@ -136,7 +136,7 @@ class Budgets:
         else:
             self._gave(model, better)
 
-    async def limit_of(self, call: ModelCall) -> Limit | None:
+    async def limit_of(self, call: ModelCall) -> PromptLimit | None:
         """What the prompt of a call is held to; None where it is within that for sure, or the backend sees to it.
 
         A token is a byte at least, and the JSON around the texts is more than what a template puts there.
@@ -149,7 +149,7 @@ class Budgets:
         budget = await self.of(model)
         if budget.tokens is None or not (compacts or budget.enforced) or await _is_within(call, budget.tokens):
             return None
-        return Limit(budget.tokens, budget.because, budget.enforced, compacts)
+        return PromptLimit(budget.tokens, budget.because, budget.enforced, compacts)
 
     def _served(self) -> Sequence[str | None]:
         return self._resizer.served() if self._resizer else (None,)

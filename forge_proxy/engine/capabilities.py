@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.dialect import Dialect
-from forge_proxy.engine.accommodate import Accommodating
+from forge_proxy.engine.compat import CompatibleBackend
 from forge_proxy.engine.ports import Backend, CardStore
 from forge_proxy.engine.self_test import self_test
 
@@ -15,7 +15,7 @@ class Capabilities:
     """Cards by model. Without a store they are forgotten with the daemon."""
 
     def __init__(
-        self, backend: Backend, requests: Accommodating, dialect: Dialect, store: CardStore | None = None
+        self, backend: Backend, requests: CompatibleBackend, dialect: Dialect, store: CardStore | None = None
     ) -> None:
         self._backend = backend
         self._requests = requests

@@ -7,19 +7,19 @@ from typing import TypeAlias
 
 from forge_proxy.core.budget import Budget
 from forge_proxy.core.guardrails.loops import Loop
+from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.guardrails.turn import Fault
-from forge_proxy.engine.report import Report
 
 
 @dataclass(frozen=True, slots=True)
-class SlotsFound:
+class SlotsDetected:
     """The backend was asked how many requests it works on at a time, for the first time or with a new answer."""
 
     slots: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetChosen:
+class BudgetResolved:
     """The context budget of a model, for the first time or another than before."""
 
     model: str | None
@@ -27,7 +27,7 @@ class BudgetChosen:
 
 
 @dataclass(frozen=True, slots=True)
-class BetterSamplingKnown:
+class SamplingRecommended:
     """The makers of a model recommend sampling values, and they are not used. Told once for each model."""
 
     model: str
@@ -36,7 +36,7 @@ class BetterSamplingKnown:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerTurned:
+class ServerStateChanged:
     """A model server of ours is in another state now, or says more of how it gets on. `detail` is of its own words."""
 
     server: str
@@ -45,7 +45,7 @@ class ServerTurned:
 
 
 @dataclass(frozen=True, slots=True)
-class Unchecked:
+class ToolsUnvalidated:
     """Tools whose arguments are not checked, since their schemas cannot be used. Told once for each set of tools."""
 
     request_id: str
@@ -53,7 +53,7 @@ class Unchecked:
 
 
 @dataclass(frozen=True, slots=True)
-class Accommodated:
+class RequestRewritten:
     """The backend refused requests as they were sent and takes them with these changes. Told when it is learned."""
 
     model: str | None
@@ -61,14 +61,14 @@ class Accommodated:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class FieldsOmitted:
     """Fields of requests that the backend has no place for. Each is told once."""
 
     fields: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class PromptCut:
+class PromptTruncated:
     """The backend read less of a prompt than there was, and said nothing of it; the answer had left by then.
 
     `read` are the tokens that it tells, `least` those that the prompt had at least, by its length.
@@ -80,7 +80,7 @@ class PromptCut:
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class ContextCompacted:
     """A history was over the budget and was shortened: so many of its messages were `cut`, whole or in part."""
 
     request_id: str
@@ -93,7 +93,7 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True)
-class Retried:
+class AttemptRetried:
     """An attempt failed and the daemon retries it. `tool` is that of the call at fault, `reason` says why it is.
 
     Of both there is no more than fits a line, and never a value.
@@ -107,7 +107,7 @@ class Retried:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedAnew:
+class LostResponseRetried:
     """The response was lost before anything of it was sent to the client, and the daemon sends the request again."""
 
     request_id: str
@@ -115,7 +115,7 @@ class AskedAnew:
 
 
 @dataclass(frozen=True, slots=True)
-class Looped:
+class LoopDetected:
     """The answer of an attempt only repeated itself. `cut` where it was stopped for that."""
 
     request_id: str
@@ -143,7 +143,7 @@ class ModelFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class RequestAnswered:
     """A request was answered. `seconds` from its arrival, of which it was `queued` for so many."""
 
     request_id: str
@@ -154,7 +154,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class RequestFailed:
     """A request ended in an error."""
 
     request_id: str
@@ -165,7 +165,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Abandoned:
+class RequestAbandoned:
     """The caller left before the answer was complete."""
 
     request_id: str
@@ -174,7 +174,7 @@ class Abandoned:
 
 
 @dataclass(frozen=True, slots=True)
-class RunMoved:
+class RunStatusChanged:
     """A stored run is in another state. `error` is the name of what it failed with."""
 
     run_id: str
@@ -183,7 +183,7 @@ class RunMoved:
 
 
 @dataclass(frozen=True, slots=True)
-class RunStranded:
+class RunNotResumable:
     """A stored run cannot be gone on with here: for its store, or for a fault of ours, which `fault` then is."""
 
     run_id: str
@@ -204,24 +204,24 @@ class ToolServerFailed:
 
 
 Event: TypeAlias = (
-    SlotsFound
-    | BudgetChosen
-    | BetterSamplingKnown
-    | ServerTurned
-    | Unchecked
-    | Accommodated
-    | LeftOut
-    | PromptCut
-    | Compacted
-    | Retried
-    | AskedAnew
-    | Looped
+    SlotsDetected
+    | BudgetResolved
+    | SamplingRecommended
+    | ServerStateChanged
+    | ToolsUnvalidated
+    | RequestRewritten
+    | FieldsOmitted
+    | PromptTruncated
+    | ContextCompacted
+    | AttemptRetried
+    | LostResponseRetried
+    | LoopDetected
     | ModelSwapped
     | ModelFailed
-    | Answered
-    | Failed
-    | Abandoned
-    | RunMoved
-    | RunStranded
+    | RequestAnswered
+    | RequestFailed
+    | RequestAbandoned
+    | RunStatusChanged
+    | RunNotResumable
     | ToolServerFailed
 )

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.stream import Chunk
-from forge_proxy.wire.body import HeldSize
+from forge_proxy.wire.body import BufferedSize
 
 MEGABYTE = 1024 * 1024
 SMALL = 4 * MEGABYTE
@@ -163,7 +163,7 @@ class ResponseMemory:
     def __init__(self, memory: MemoryBudget | None) -> None:
         self._memory = memory
         self._reserved = 0
-        self._size = HeldSize()
+        self._size = BufferedSize()
 
     def __enter__(self) -> ResponseMemory:
         return self
@@ -174,7 +174,7 @@ class ResponseMemory:
     def release(self) -> None:
         """Return all that is reserved: the next chunk is the first of another response."""
         self._shrink_to(0)
-        self._size = HeldSize()
+        self._size = BufferedSize()
 
     async def add(self, chunk: Chunk, *, is_kept: bool = True) -> None:
         """Reserve what one more chunk needs. While there is no room, the model server is not read.

@@ -44,7 +44,7 @@ class _Place:
         self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
-class Turns:
+class LoopTurns:
     """Shared by all requests. Belongs to one event loop.
 
     While others wait, heavy requests and light ones come in turn, each class in the order of arrival: a small request
@@ -118,7 +118,7 @@ class Turns:
 class Pace:
     """The turns of one request, which is a heavy one while it works for more than its share of the time."""
 
-    def __init__(self, turns: Turns, clock: Clock | None = None) -> None:
+    def __init__(self, turns: LoopTurns, clock: Clock | None = None) -> None:
         self._turns = turns
         self._clock: Clock = clock or MonotonicClock()
         self._credit = _BURST_SECONDS

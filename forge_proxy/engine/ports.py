@@ -7,7 +7,7 @@ from typing import Protocol
 
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.chat import ModelCall, ModelCard
-from forge_proxy.core.guardrails.reading import Reading
+from forge_proxy.core.guardrails.extraction import Extraction
 from forge_proxy.core.guardrails.turn import Turn
 from forge_proxy.core.hardware import HardwareProfile
 from forge_proxy.core.health import Health
@@ -27,7 +27,7 @@ class Backend(Protocol):
         """The answer, chunk by chunk; whole answers come as one. Closing it stops the generation.
 
         Raises `BackendUnreachable`, `BackendTimeout`, `BackendBroke` or `BackendError`. Before the first chunk it
-        may be `Refused`, for what could be written differently, or `LimitTooLarge`, for what could be asked for less.
+        may be `RequestFormatRejected`, if another format may be accepted, or `LimitTooLarge`, if a smaller one may be.
         """
         ...
 
@@ -92,7 +92,7 @@ class Clock(Protocol):
 class ThoroughReader(Protocol):
     """Reads replies that are long or badly broken, without holding up the event loop."""
 
-    async def read(self, turn: Turn, reply: Reply, *, lightly: bool = False) -> Reading | None:
+    async def read(self, turn: Turn, reply: Reply, *, lightly: bool = False) -> Extraction | None:
         """What a thorough reading finds, or a light one; None when none can be had in time. Raises nothing."""
         ...
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.sampling import Recommendation, SamplingPolicy, UnsupportedModelError, find_recommendation
-from forge_proxy.engine.events import BetterSamplingKnown
+from forge_proxy.engine.events import SamplingRecommended
 from forge_proxy.engine.ports import Observer
 
 _REMEMBERED = 256
@@ -18,14 +18,14 @@ _NONE: Mapping[str, Json] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class OwnSampling:
+class SamplingOverride:
     """What is set for a model. `known_as` is the name by which its family is found: our own says little of it."""
 
     values: Mapping[str, Json]
     known_as: str | None = None
 
 
-_NOTHING = OwnSampling({})
+_NOTHING = SamplingOverride({})
 
 
 class Sampling:
@@ -36,7 +36,7 @@ class Sampling:
         observe: Observer,
         known: Sequence[Recommendation] = (),
         policy: SamplingPolicy | None = None,
-        own: Mapping[str, OwnSampling] | None = None,
+        own: Mapping[str, SamplingOverride] | None = None,
     ) -> None:
         self._observe = observe
         self._told: set[str] = set()
@@ -58,8 +58,8 @@ class Sampling:
         if model not in self._told and len(self._told) < _REMEMBERED:
             self._told.add(model)
             if found := self._find(model, own):
-                self._observe(BetterSamplingKnown(model, found.family, found.source))
+                self._observe(SamplingRecommended(model, found.family, found.source))
         return _NONE
 
-    def _find(self, model: str, own: OwnSampling) -> Recommendation | None:
+    def _find(self, model: str, own: SamplingOverride) -> Recommendation | None:
         return find_recommendation(own.known_as or model, self.known)

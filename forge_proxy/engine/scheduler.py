@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 from forge_proxy.core.errors import BackendFault
 from forge_proxy.engine.admission import Admission
+from forge_proxy.engine.backend_switching import BackendSwitcher
 from forge_proxy.engine.events import ModelFailed, ModelSwapped
 from forge_proxy.engine.ports import Clock, Observer
-from forge_proxy.engine.switching import Switching
 
 
 class Scheduler:
@@ -21,7 +21,7 @@ class Scheduler:
     def __init__(
         self,
         admission: Admission,
-        switching: Switching,
+        switching: BackendSwitcher,
         load: Callable[[str], Awaitable[object]],
         clock: Clock,
         observe: Observer,

@@ -12,12 +12,12 @@ from forge_proxy.core.dialect import Dialect, ToolMode
 from forge_proxy.core.errors import BackendError, BackendTimeout, UnreadCall
 from forge_proxy.core.guardrails import GuardPolicy, Outcome, open_turn
 from forge_proxy.core.guardrails.check import check
+from forge_proxy.core.guardrails.extraction import Extraction, read
 from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.guardrails.policy import Switches
-from forge_proxy.core.guardrails.reading import Reading, read
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
 from forge_proxy.core.stream import Completion, CompletionBuilder, Reply
-from forge_proxy.engine.accommodate import Accommodating
+from forge_proxy.engine.compat import CompatibleBackend
 from forge_proxy.engine.events import Event
 from forge_proxy.engine.ports import Backend
 
@@ -45,7 +45,7 @@ class _Heard:
     """An answer, and the calls in it that are valid."""
 
     completion: Completion
-    reading: Reading
+    reading: Extraction
     valid: int
 
     @property
@@ -86,8 +86,8 @@ class _SelfTest:
         self._url = backend.url
         self._model = model
         # Roles and schemas are written as the server takes them, which is not what the test is about.
-        self._ways: dict[ToolMode, Accommodating] = {
-            mode: Accommodating(backend, _unheard, replace(dialect, tools=mode)) for mode in _MODES
+        self._ways: dict[ToolMode, CompatibleBackend] = {
+            mode: CompatibleBackend(backend, _unheard, replace(dialect, tools=mode)) for mode in _MODES
         }
 
     async def run(self) -> CapabilityCard:

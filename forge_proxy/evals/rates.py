@@ -44,7 +44,7 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class PairedRuns:
     """The same runs made in two ways: how often both were right, the first alone, the second alone, neither."""
 
     both: int = 0
@@ -53,7 +53,7 @@ class Pairs:
     neither: int = 0
 
     @classmethod
-    def of(cls, outcomes: Iterable[tuple[bool, bool]]) -> Pairs:
+    def of(cls, outcomes: Iterable[tuple[bool, bool]]) -> PairedRuns:
         """Those of the outcomes of each run in both ways."""
         counts = {(True, True): 0, (True, False): 0, (False, True): 0, (False, False): 0}
         for pair in outcomes:

@@ -14,7 +14,7 @@ from forge_proxy.evals.ablation import Surface
 Strategy: TypeAlias = Literal["tiered", "sliding", "none"]
 
 
-class Configuration(BaseModel):
+class EvalConfiguration(BaseModel):
     """All that makes one series of runs what it is. Two series with equal values are the same one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -77,9 +77,9 @@ _TOLD: Mapping[str, str] = {
 """How the fields are told that a label leaves out."""
 
 
-def labels_of(configs: Iterable[Configuration]) -> Mapping[str, str]:
+def labels_of(configs: Iterable[EvalConfiguration]) -> Mapping[str, str]:
     """A label for each configuration, by its key: where several have the same, with all in which these differ."""
-    alike: dict[str, list[Configuration]] = {}
+    alike: dict[str, list[EvalConfiguration]] = {}
     for config in configs:
         alike.setdefault(config.label, []).append(config)
     labels: dict[str, str] = {}
@@ -98,7 +98,7 @@ class RunRecord(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    config: Configuration
+    config: EvalConfiguration
     scenario: str
     tags: tuple[str, ...] = ()
     run: int

@@ -11,7 +11,7 @@ from forge_proxy.core.workflow.definition import Workflow
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ScenarioState:
     """A fresh copy of what a scenario is about, for one run: nothing that one run does is seen by another."""
 
     user_message: str
@@ -30,7 +30,7 @@ class Scenario:
     description: str
     tags: frozenset[str]
     ideal_iterations: int
-    build: Callable[[int], World]
+    build: Callable[[int], ScenarioState]
     """The world of the run with that number, from 0: the same for the same number. Some scenarios differ by it in
     their data, so that many runs are not one prompt; the ideal number of iterations is that of all of them."""
     budget_tokens: int | None = None

@@ -7,15 +7,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from forge_proxy.evals.ablation import Ablation, Surface
-from forge_proxy.evals.playing import Job, Stage, make_run
-from forge_proxy.evals.record import Configuration, RunRecord
+from forge_proxy.evals.record import EvalConfiguration, RunRecord
 from forge_proxy.evals.results import ResultsFile
 from forge_proxy.evals.scenario import Scenario
+from forge_proxy.evals.single_run import Harness, PlannedRun, make_run
 
 
 def jobs_of(
-    config: Configuration, cells: Sequence[tuple[Surface, Ablation]], scenarios: Sequence[Scenario], runs: int
-) -> Sequence[Job]:
+    config: EvalConfiguration, cells: Sequence[tuple[Surface, Ablation]], scenarios: Sequence[Scenario], runs: int
+) -> Sequence[PlannedRun]:
     """Every run of one configuration, on these surfaces and under these presets.
 
     The first run of everything comes first, then the second: whenever it is stopped, all cells have about as many runs,
@@ -26,22 +26,22 @@ def jobs_of(
         (preset, config.model_copy(update={"surface": surface, "ablation": preset.name})) for surface, preset in cells
     ]
     return tuple(
-        Job(one, preset, scenario, run, planned)
+        PlannedRun(one, preset, scenario, run, planned)
         for run in range(runs)
         for scenario in scenarios
         for preset, one in each
     )
 
 
-def missing(jobs: Iterable[Job], there: Iterable[RunRecord]) -> Sequence[Job]:
+def missing(jobs: Iterable[PlannedRun], there: Iterable[RunRecord]) -> Sequence[PlannedRun]:
     """The jobs of which there is no record yet."""
     done = {record.key for record in there}
     return tuple(job for job in jobs if (job.config.key, job.scenario.name, job.run) not in done)
 
 
 async def make_runs(
-    jobs: Iterable[Job],
-    stages: Mapping[Surface, Stage],
+    jobs: Iterable[PlannedRun],
+    stages: Mapping[Surface, Harness],
     keep: ResultsFile | None,
     heard: Callable[[RunRecord], None],
     parallel: int,

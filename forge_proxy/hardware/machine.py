@@ -1,4 +1,4 @@
-"""`Machine` asks one probe after the other, once, off the event loop and within a bound, and keeps the profile."""
+"""`MachineHardware` runs the probes one after the other, once, off the event loop and with a time limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 
 from forge_proxy.core.hardware import Gpu, HardwareProfile
 from forge_proxy.hardware.files import count_cores, find_amd_cards, find_ram_mb
-from forge_proxy.hardware.nvidia import NotTold, ask_nvidia_smi, ask_nvml
+from forge_proxy.hardware.nvidia import ProbeFailed, ask_nvidia_smi, ask_nvml
 
 _SECONDS = 10.0
 """For each probe: the first nvidia-smi after a boot may need several while the driver wakes up."""
@@ -23,7 +23,7 @@ _NVIDIA: tuple[tuple[Literal["nvidia-smi", "nvml"], Callable[[int | None, float]
 )
 
 
-class Machine:
+class MachineHardware:
     """`HardwareSource` of the machine that this runs on."""
 
     def __init__(self, root: Path = Path("/"), system: str | None = None, seconds: float = _SECONDS) -> None:
@@ -50,7 +50,7 @@ class Machine:
         for source, ask in _NVIDIA:
             try:
                 gpus = await ask(ram, self._seconds)
-            except NotTold as exc:
+            except ProbeFailed as exc:
                 why.append(str(exc))
             else:
                 return HardwareProfile(source, gpus, ram, cores, f"by {source}")

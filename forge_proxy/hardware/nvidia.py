@@ -19,27 +19,27 @@ _SHARING = ("GB10", "Orin", "Thor", "Xavier", "Tegra")
 _END_SECONDS = 1.0
 
 
-class NotTold(Exception):
+class ProbeFailed(Exception):
     """A probe has no answer; the message says why."""
 
 
 async def ask_nvidia_smi(ram_mb: int | None, seconds: float) -> tuple[Gpu, ...]:
-    """The cards by `nvidia-smi`. Raises `NotTold`."""
+    """The cards by `nvidia-smi`. Raises `ProbeFailed`."""
     program = shutil.which("nvidia-smi")
     if program is None:
-        raise NotTold("there is no nvidia-smi")
+        raise ProbeFailed("there is no nvidia-smi")
     return read_cards(await _output("nvidia-smi", seconds, program, *_QUERY), ram_mb)
 
 
 async def ask_nvml(ram_mb: int | None, seconds: float) -> tuple[Gpu, ...]:
-    """The cards by NVML, where nvidia-ml-py is installed. Raises `NotTold`."""
+    """The cards by NVML, where nvidia-ml-py is installed. Raises `ProbeFailed`."""
     if find_spec("pynvml") is None:
-        raise NotTold("nvidia-ml-py is not installed")
+        raise ProbeFailed("nvidia-ml-py is not installed")
     return read_cards(await _output("NVML", seconds, sys.executable, "-m", "forge_proxy.hardware.nvml_child"), ram_mb)
 
 
 def read_cards(said: str, ram_mb: int | None) -> tuple[Gpu, ...]:
-    """The cards in lines of `name, total, free`, sizes in MiB. Raises `NotTold` where there is none."""
+    """The cards in lines of `name, total, free`, sizes in MiB. Raises `ProbeFailed` where there is none."""
     cards: list[Gpu] = []
     for row in csv.reader(said.splitlines(), skipinitialspace=True):
         if len(row) >= 3:
@@ -48,7 +48,7 @@ def read_cards(said: str, ram_mb: int | None) -> tuple[Gpu, ...]:
                 total = ram_mb
             cards.append(Gpu(name, total, free))
     if not cards:
-        raise NotTold("it lists no card")
+        raise ProbeFailed("it lists no card")
     return tuple(cards)
 
 
@@ -66,12 +66,12 @@ async def _output(what: str, seconds: float, *words: str) -> str:
             start_new_session=True,
         )  # fmt: skip
     except OSError as exc:
-        raise NotTold(f"{what} cannot be run: {exc.strerror or exc}") from exc
+        raise ProbeFailed(f"{what} cannot be run: {exc.strerror or exc}") from exc
     try:
         async with asyncio.timeout(seconds):
             out, err = await process.communicate()
     except TimeoutError as exc:
-        raise NotTold(f"{what} said nothing within {seconds:g} s") from exc
+        raise ProbeFailed(f"{what} said nothing within {seconds:g} s") from exc
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
@@ -81,5 +81,5 @@ async def _output(what: str, seconds: float, *words: str) -> str:
                     await process.communicate()
     if process.returncode != 0:
         words_said = " ".join((err or out).decode("utf-8", "replace").split())[:200]
-        raise NotTold(f"{what} failed: {words_said or f'exit code {process.returncode}'}")
+        raise ProbeFailed(f"{what} failed: {words_said or f'exit code {process.returncode}'}")
     return out.decode("utf-8", "replace")

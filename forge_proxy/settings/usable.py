@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from forge_proxy.api.auth import Door
+from forge_proxy.api.auth import KeyRing
 from forge_proxy.api.server import resolve_address
-from forge_proxy.backends.choose import refuse_contradictions, refuse_missing_program
+from forge_proxy.backends.selection import refuse_contradictions, refuse_missing_program
 from forge_proxy.settings import Settings
 from forge_proxy.settings.errors import SettingsError
 from forge_proxy.store.config import POSTGRES
@@ -19,6 +19,6 @@ def refuse_unusable(settings: Settings) -> None:
     refuse_contradictions(settings.backend, settings.models)
     refuse_missing_program(settings.backend, settings.models)
     resolve_address(settings.server)
-    Door(settings.server)  # reads the files of keys
+    KeyRing(settings.server)  # reads the files of keys
     if (settings.store.url or "").startswith(POSTGRES) and find_spec("asyncpg") is None:
         raise SettingsError("store.url: PostgreSQL needs a driver: pip install 'forge-proxy[postgres]'")

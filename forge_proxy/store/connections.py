@@ -18,7 +18,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from forge_proxy.store.config import sqlite_file
-from forge_proxy.workflows.runs.errors import StoreTaken, StoreUnavailable
+from forge_proxy.workflows.runs.errors import StoreInUse, StoreUnavailable
 
 _LOCK = 0x666F7267
 """Of PostgreSQL's advisory locks, which are numbers, the one that is ours: "forg"."""
@@ -32,7 +32,7 @@ _READERS = 4
 _LOG = logging.getLogger(__name__)
 
 
-class Databases:
+class DatabaseConnections:
     """The one connection that writes, and those that read."""
 
     def __init__(self, url: str) -> None:
@@ -48,7 +48,7 @@ class Databases:
         self._is_reported = False
 
     def take(self) -> None:
-        """Hold the lock of a file. Raises `StoreTaken` or `OSError`."""
+        """Hold the lock of a file. Raises `StoreInUse` or `OSError`."""
         if self._file is None:
             return
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ class Databases:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
             os.close(held)
-            raise StoreTaken(str(self._file)) from exc
+            raise StoreInUse(str(self._file)) from exc
         self._held = held
         os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # prompts are nobody else's
         self._identities = {path: _identity(path) for path in (self._file, beside)}
@@ -135,4 +135,4 @@ def _lock_postgres(connection: DBAPIConnection, _: Any) -> None:
     connection.commit()
     if not mine:
         connection.close()
-        raise StoreTaken("this database")
+        raise StoreInUse("this database")

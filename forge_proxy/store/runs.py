@@ -11,23 +11,23 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from forge_proxy.store.connections import Databases
+from forge_proxy.store.connections import DatabaseConnections
 from forge_proxy.store.tables import EVENTS, RUNS
 from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, StoreUnavailable
-from forge_proxy.workflows.runs.ports import Claim
-from forge_proxy.workflows.runs.records import FINISHED, Run, RunEvent, RunHead, RunStatus
+from forge_proxy.workflows.runs.ports import IdempotencyClaim
+from forge_proxy.workflows.runs.records import FINISHED, RunEvent, RunHead, RunStatus, StoredRun
 
 _HEAD = [RUNS.c[field.name] for field in fields(RunHead)]
-_ALL = [RUNS.c[field.name] for field in fields(Run)]
+_ALL = [RUNS.c[field.name] for field in fields(StoredRun)]
 
 
 class StoredRuns:
     """See `workflows.runs.ports.RunStore`."""
 
-    def __init__(self, databases: Databases) -> None:
+    def __init__(self, databases: DatabaseConnections) -> None:
         self._databases = databases
 
-    async def create(self, run: Run, events: Sequence[RunEvent], claim: Claim | None) -> Run:
+    async def create(self, run: StoredRun, events: Sequence[RunEvent], claim: IdempotencyClaim | None) -> StoredRun:
         """See the port."""
         claimed = {} if claim is None else {"claim_key": claim.key, "claim_digest": claim.digest}
         try:
@@ -40,7 +40,7 @@ class StoredRuns:
             return await self._claimed(claim)
         return run
 
-    async def _claimed(self, claim: Claim) -> Run:
+    async def _claimed(self, claim: IdempotencyClaim) -> StoredRun:
         async with self._read() as connection:
             found = await connection.execute(select(*_ALL, RUNS.c.claim_digest).where(RUNS.c.claim_key == claim.key))
             row = found.one()
@@ -48,7 +48,7 @@ class StoredRuns:
             raise RunConflict("this Idempotency-Key was used for another submission")
         return _run(row[:-1])
 
-    async def get(self, run_id: str) -> Run:
+    async def get(self, run_id: str) -> StoredRun:
         """See the port."""
         return _run(await self._one(_ALL, run_id))
 
@@ -72,7 +72,7 @@ class StoredRuns:
         async with self._read() as connection:
             return [RunHead(*row) for row in await connection.execute(asked)]
 
-    async def save(self, run: Run, since: int, events: Sequence[RunEvent]) -> None:
+    async def save(self, run: StoredRun, since: int, events: Sequence[RunEvent]) -> None:
         """See the port."""
         changed = {name: value for name, value in asdict(run).items() if name not in ("id", "created_at", "submission")}
         async with self._write() as connection:
@@ -154,5 +154,5 @@ def _rows(run_id: str, events: Sequence[RunEvent]) -> list[dict[str, Any]]:
     return [{"run_id": run_id, **asdict(event)} for event in events]
 
 
-def _run(row: Sequence[Any]) -> Run:
-    return Run(*row)
+def _run(row: Sequence[Any]) -> StoredRun:
+    return StoredRun(*row)

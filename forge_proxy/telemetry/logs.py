@@ -16,7 +16,7 @@ from typing_extensions import Buffer
 
 from forge_proxy.engine.events import Event
 from forge_proxy.telemetry.config import LogConfig
-from forge_proxy.telemetry.lines import line_of
+from forge_proxy.telemetry.log_events import line_of
 from forge_proxy.telemetry.log_writer import LogWriter
 
 _OURS = "forge_proxy"

@@ -11,7 +11,7 @@ from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.engine.events import ToolServerFailed
 from forge_proxy.engine.ports import Observer
-from forge_proxy.tools.answers import Again, read_answer
+from forge_proxy.tools.callback_responses import TransientFailure, read_answer
 from forge_proxy.tools.config import ByHttp, CallbackConfig
 from forge_proxy.tools.errors import NotAllowed
 from forge_proxy.tools.origins import is_listed, origin_of
@@ -59,7 +59,7 @@ class HttpCallback:
             await self._clock.sleep(pause)
         raise AssertionError("the last try returns")
 
-    async def _ask(self, how: ByHttp, tool: str, body: bytes, key: str) -> ToolOutcome | Again:
+    async def _ask(self, how: ByHttp, tool: str, body: bytes, key: str) -> ToolOutcome | TransientFailure:
         seconds = how.timeout_seconds or self._config.timeout_seconds
         limit = 1024 * self._config.max_answer_kb
         headers = self._headers(body, key)
@@ -76,7 +76,7 @@ class HttpCallback:
         except BackendFault as fault:
             why = _in_words(fault, seconds)
             self._observe(ToolServerFailed(origin_of(how.url), tool, key, why))
-            return Again(why)
+            return TransientFailure(why)
 
     def _headers(self, body: bytes, key: str) -> dict[str, str]:
         """Made anew for each request: who checks a signature may refuse an old one."""

@@ -74,7 +74,7 @@ class PendingSize:
         return [Chunk(pending_bytes=size)]
 
 
-class HeldSize:
+class BufferedSize:
     """Counts the bytes that are held of a response whose chunks are put together."""
 
     def __init__(self) -> None:

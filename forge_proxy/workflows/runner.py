@@ -32,14 +32,14 @@ from forge_proxy.core.workflow.run import (
 from forge_proxy.core.workflow.steps import Steps
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
-from forge_proxy.workflows.asking import Asker
-from forge_proxy.workflows.cancelling import Cancelled, unless
-from forge_proxy.workflows.client import ChunkType, LLMClient, StreamChunk
-from forge_proxy.workflows.client_backend import ClientBackend
+from forge_proxy.workflows.cancellation import Cancelled, unless
 from forge_proxy.workflows.context import ContextManager
-from forge_proxy.workflows.engine_client import EngineClient
+from forge_proxy.workflows.iterations import IterationRunner
+from forge_proxy.workflows.sdk.client import ChunkType, LLMClient, StreamChunk
+from forge_proxy.workflows.sdk.client_backend import ClientBackend
+from forge_proxy.workflows.sdk.engine_client import EngineClient
+from forge_proxy.workflows.stream_listener import StreamListener
 from forge_proxy.workflows.tools import CallableTools, Executor
-from forge_proxy.workflows.watching import Watcher
 
 OnChunk = Callable[[StreamChunk], Awaitable[None]]
 OnMessage = Callable[[Message], None]
@@ -84,7 +84,7 @@ class WorkflowRunner:
         policy = GuardPolicy(enabled=switches, on_exhausted="error")
         retries = max_retries_per_step if switches.retry else 0
         self._limits = Limits(max_iterations, retries, max_tool_errors)
-        self._asker = Asker(engine, context_manager, policy, self._limits, model, options or no_fields())
+        self._asker = IterationRunner(engine, context_manager, policy, self._limits, model, options or no_fields())
         self._on_chunk = on_chunk if stream else None
         self._on_message = on_message
         self._on_usage = on_usage
@@ -159,7 +159,7 @@ class WorkflowRunner:
         if state.iteration >= self._limits.max_iterations:
             pending = state.steps.pending(workflow.required_steps)
             raise MaxIterationsError(state.iteration, state.steps.completed, pending)
-        watcher = Watcher(self._on_chunk)
+        watcher = StreamListener(self._on_chunk)
         try:
             state = await unless(cancel_event, self._asker.fit(workflow, state))
             answer = await unless(cancel_event, self._asker.ask(workflow, state, watcher, run_id))

@@ -17,7 +17,7 @@ from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.events import Accommodated, Event
+from forge_proxy.engine.events import Event, RequestRewritten
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock, whole
 
@@ -107,7 +107,9 @@ async def test_roles_are_mapped_after_a_refusal_and_remembered(stream: bool) -> 
         mapped,
     ]
     learned = ("developer as system", "system messages first", "neighbours of one role merged")
-    assert [event for event in world.heard if isinstance(event, Accommodated)] == [Accommodated("scripted", learned)]
+    assert [event for event in world.heard if isinstance(event, RequestRewritten)] == [
+        RequestRewritten("scripted", learned)
+    ]
 
 
 @both
@@ -197,7 +199,7 @@ async def test_what_mapping_does_not_help_is_the_servers_own_error() -> None:
     response = await world.ask(USER, USER)
 
     assert (response.status_code, len(world.asked)) == (500, 2)
-    assert not [event for event in world.heard if isinstance(event, Accommodated)]
+    assert not [event for event in world.heard if isinstance(event, RequestRewritten)]
 
 
 EXACT = (

@@ -31,9 +31,9 @@ from forge_proxy.core.health import Health
 from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.memory import MEGABYTE, MemoryBudget
+from forge_proxy.wire.backends.openai.request import encode_call
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from forge_proxy.wire.large_json import PIECE
-from forge_proxy.wire.openai.call import encode_call
-from forge_proxy.wire.openai.request import decode_request
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock
 from tests.properties import VALUES
@@ -273,7 +273,7 @@ async def test_a_lack_of_memory_is_a_503(monkeypatch: pytest.MonkeyPatch) -> Non
     def fail(_: object) -> None:
         raise orjson.JSONDecodeError("Not enough memory to allocate buffer for parsing", "", 0)
 
-    monkeypatch.setattr("forge_proxy.wire.openai.request.orjson.loads", fail)
+    monkeypatch.setattr("forge_proxy.wire.clients.chat_completions.request.orjson.loads", fail)
     answer = await ask(message("x"), MemoryBudget(100 * MEGABYTE))
 
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "out_of_memory")

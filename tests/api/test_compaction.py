@@ -13,16 +13,16 @@ from starlette.types import Message
 
 from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
-from forge_proxy.api.openai.live import LiveAnswer
+from forge_proxy.api.streaming import StreamingAnswer
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.budget import BudgetMode, BudgetPolicy
 from forge_proxy.core.guardrails import GuardPolicy, Outcome
+from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine.answer import AnswerEvent, Engine
 from forge_proxy.engine.budgets import Budgets
-from forge_proxy.engine.events import Compacted, Event
-from forge_proxy.engine.report import Report
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.engine.events import ContextCompacted, Event
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock
 
@@ -77,7 +77,7 @@ async def test_a_history_over_the_budget_is_answered_and_the_caller_is_told(stre
     assert asked["seed"] == 7
     assert asked["messages"][2]["content"] == "x" * 200 + "\n[Truncated — 3800 chars removed]"
     assert [*asked["messages"][:2], *asked["messages"][3:]] == [*messages[:2], *messages[3:]]
-    (event,) = (one for one in heard if isinstance(one, Compacted))
+    (event,) = (one for one in heard if isinstance(one, ContextCompacted))
     assert (event.phase, event.cut, event.exact) == (1, 1, False)
     assert answer.headers["x-forge-compacted"].endswith(f"{event.tokens_before}->{event.tokens_after}")
 
@@ -154,7 +154,7 @@ async def test_after_the_headers_have_left_it_is_told_in_a_comment() -> None:
 
     async def answer() -> AsyncGenerator[AnswerEvent]:
         await started.wait()  # for a slot, say
-        yield Compacted("r", None, 2, 3, 900, 400, exact=True)
+        yield ContextCompacted("r", None, 2, 3, 900, 400, exact=True)
         yield Chunk((Delta(text="Done.", finish="stop"),))
         yield Report(Outcome.PASSTHROUGH)
 
@@ -166,7 +166,7 @@ async def test_after_the_headers_have_left_it_is_told_in_a_comment() -> None:
         return await asyncio.get_running_loop().create_future()
 
     request = decode_request({"messages": [*history()], "stream": True})
-    await LiveAnswer(answer(), request, "r", ServerConfig(first_event_seconds=0.01), {})({}, receive, send)
+    await StreamingAnswer(answer(), request, "r", ServerConfig(first_event_seconds=0.01), {})({}, receive, send)
 
     told = b": x-forge-compacted=phase=2; messages=3; tokens=900->400\n\n"
     assert [part for part in sent if part.startswith(b": x-forge-compacted")] == [told]

@@ -10,7 +10,7 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.api.cork import Corked
+from forge_proxy.api.write_buffer import CoalescingTransport
 
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
 
@@ -41,7 +41,7 @@ class Wire(asyncio.Transport):
 async def written(turns: list[list[bytes]], apart: float = 0.002) -> list[bytes]:
     """What is sent of pieces that are written in so many turns of the loop."""
     wire = Wire()
-    corked = Corked(wire, asyncio.get_running_loop())
+    corked = CoalescingTransport(wire, asyncio.get_running_loop())
     for turn in turns:
         for piece in turn:
             corked.write(piece)
@@ -59,7 +59,7 @@ async def test_what_is_held_for_somebody_who_has_left_is_dropped() -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, fault: faults.append(fault))
 
-    Corked(wire, loop).write(HEAD)
+    CoalescingTransport(wire, loop).write(HEAD)
     wire.lost = True
     await asyncio.sleep(0)
 
@@ -86,7 +86,7 @@ def test_what_is_written_in_one_turn_takes_two_writes_at_most() -> None:
 def test_nothing_written_is_lost_at_the_end(end: str) -> None:
     async def end_at_once() -> list[bytes]:
         wire = Wire()
-        corked = Corked(wire, asyncio.get_running_loop())
+        corked = CoalescingTransport(wire, asyncio.get_running_loop())
         corked.write(HEAD)
         corked.write(b"part")
         getattr(corked, end)()
@@ -105,7 +105,7 @@ def test_the_bytes_are_the_same_in_the_same_order(turns: list[list[bytes]]) -> N
 async def test_what_one_turn_writes_is_not_held_without_bound() -> None:
     """Else a writer would never learn that its client does not read."""
     wire = Wire()
-    corked = Corked(wire, asyncio.get_running_loop())
+    corked = CoalescingTransport(wire, asyncio.get_running_loop())
     corked.write(HEAD)
     for _ in range(100):
         corked.write(b"x" * 10_000)

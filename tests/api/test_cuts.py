@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from forge_proxy.core.guardrails import Accept, Gate, GiveUp, GuardPolicy, Retry, Turn, judge, open_turn
+from forge_proxy.core.guardrails import Accept, GiveUp, GuardPolicy, Retry, StreamGate, Turn, judge, open_turn
 from forge_proxy.core.stream import CallDelta, Delta, Reply
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.api.test_mistakes import ASK, PARIS_TEXT
 from tests.fakes.says import Said, respond
 from tests.fakes.scripted import Answer, chat
@@ -116,7 +116,7 @@ def test_what_has_left_is_always_how_the_answer_begins(accepts: bool, deltas: li
     request = decode_request(ASK)
     turn = open_turn(request, GuardPolicy(), request_id="r", nudge_text=not accepts)
     assert turn is not None
-    gate = Gate(turn)
+    gate = StreamGate(turn)
 
     for delta in (*deltas, Delta(finish=finish)):
         gate.take(delta)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from forge_proxy.core.chat import ModelCall
-from forge_proxy.wire.ollama.call import Terms, encode_call
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.backends.ollama.request import OllamaRequestOptions, encode_call
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict, chat
 
@@ -72,6 +72,6 @@ async def test_an_ollama_gets_arguments_that_are_too_deep_for_an_object_as_their
     body: JsonDict = {**BODY, "messages": told}
     request = decode_request(body)
 
-    said = encode_call(ModelCall(request, stream=True), Terms(), None)
+    said = encode_call(ModelCall(request, stream=True), OllamaRequestOptions(), None)
 
     assert json.loads(json.dumps(said))["messages"][1]["tool_calls"][0]["function"]["arguments"] == {"_raw": arguments}

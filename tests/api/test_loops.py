@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from forge_proxy.core.guardrails import GuardPolicy, Switches
 from forge_proxy.core.guardrails.cut import LOOP_NOTICE
-from forge_proxy.engine.events import Event, Looped
+from forge_proxy.engine.events import Event, LoopDetected
 from tests.api.test_cuts import same
 from tests.api.test_mistakes import ASK, PARIS_TEXT, both
 from tests.fakes.says import Said, respond
@@ -37,7 +37,7 @@ async def test_text_that_was_held_is_asked_again_without_its_loop(stream: bool) 
     said, nudge = answer.asked[1]["messages"][-2:]
     assert said == {"role": "assistant", "content": SHORTENED}
     assert (nudge["role"], "repeated the same words" in nudge["content"]) == ("user", True)
-    looped = [event for event in heard if isinstance(event, Looped)]
+    looped = [event for event in heard if isinstance(event, LoopDetected)]
     assert [(event.attempt, event.loop.part, event.loop.period, event.cut) for event in looped] == [
         (1, "text", len(ROUND), True)
     ]
@@ -169,7 +169,7 @@ async def test_of_several_choices_those_that_do_not_loop_are_whole() -> None:
 
     # The reader joins the choices in the order in which they came.
     assert answer.text == LOOPING[:10_240] + "It is sunny."
-    assert [event.loop.end for event in heard if isinstance(event, Looped)] == [10_240]
+    assert [event.loop.end for event in heard if isinstance(event, LoopDetected)] == [10_240]
 
 
 @pytest.mark.parametrize("accepts", ["nudge", "accept"])

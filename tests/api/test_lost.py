@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from forge_proxy.core.errors import BackendDown, BackendLost, BackendNotReady, BackendTimeout
-from forge_proxy.core.guardrails import Outcome, Settled
+from forge_proxy.core.guardrails import FinalAnswer, Outcome
 from forge_proxy.core.guardrails.turn import Fault
-from forge_proxy.engine.events import AskedAnew, Event
-from forge_proxy.engine.text_answers import TextAnswers
+from forge_proxy.engine.events import Event, LostResponseRetried
+from forge_proxy.engine.text_responses import TextResponseHistory
 from tests.fakes.says import Said
 from tests.fakes.scripted import chat
 
@@ -31,7 +31,7 @@ async def test_one_that_ends_before_anything_has_left_is_asked_anew(tools: dict[
 
     assert (answer.status, answer.text, answer.calls) == (200, call.text, [("get_weather", {})] if tools else [])
     assert answer.attempts == 1
-    assert [event.error for event in heard if isinstance(event, AskedAnew)] == [LOST.summary] * 2
+    assert [event.error for event in heard if isinstance(event, LostResponseRetried)] == [LOST.summary] * 2
     assert answer.asked[0] == answer.asked[2]
 
 
@@ -102,8 +102,8 @@ async def test_the_fault_of_a_retry_is_the_answer_if_nothing_before_it_may_be_de
 
 
 async def test_nothing_is_learned_of_a_model_from_a_retry_that_failed() -> None:
-    figures = TextAnswers()
-    settled = Settled("sunny", (), "stop", Outcome.RETRIED, 2, is_before_failed_retry=True)
+    figures = TextResponseHistory()
+    settled = FinalAnswer("sunny", (), "stop", Outcome.RETRIED, 2, is_before_failed_retry=True)
 
     figures.learn("m", (Fault.TEXT,), settled)
 

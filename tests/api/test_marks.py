@@ -9,9 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from forge_proxy.api.openai.outcome import outcome_comment, outcome_headers
-from forge_proxy.core.guardrails import Mark, Outcome
-from forge_proxy.engine.events import Answered, Event
-from forge_proxy.engine.report import Report
+from forge_proxy.core.guardrails import Intervention, Outcome
+from forge_proxy.core.guardrails.report import Report
+from forge_proxy.engine.events import Event, RequestAnswered
 from forge_proxy.telemetry.logs import LogObserver
 from tests.api.test_mistakes import ASK, PARIS_TEXT, RIGHT, both
 from tests.core.guardrails.test_schema import overlapping
@@ -19,11 +19,11 @@ from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict, chat
 
 
-def rescued(tool: str, detail: str = "json at 0") -> Mark:
-    return Mark(Outcome.RESCUED, tool, detail)
+def rescued(tool: str, detail: str = "json at 0") -> Intervention:
+    return Intervention(Outcome.RESCUED, tool, detail)
 
 
-def told(*marks: Mark) -> str:
+def told(*marks: Intervention) -> str:
     """What `x-forge-marks` says of these."""
     return outcome_headers(Report(Outcome.RESCUED, marks=marks))["x-forge-marks"]
 
@@ -60,7 +60,7 @@ async def test_arguments_that_were_not_checked_are_reported(schema: JsonDict, wh
 
     assert (answer.calls, answer.outcome) == ([("get_weather", {"a": 1})], "clean")
     assert answer.marks == f"unchecked get_weather: {why}"
-    assert [event.report.done for event in heard if isinstance(event, Answered)] == [(answer.marks,)]
+    assert [event.report.done for event in heard if isinstance(event, RequestAnswered)] == [(answer.marks,)]
 
 
 @both
@@ -140,7 +140,7 @@ def test_a_line_of_the_log_stays_short() -> None:
     report = Report(Outcome.RESCUED, marks=tuple(rescued("x" * 10_000) for _ in range(1000)))
 
     with capture_logs() as lines:
-        LogObserver()(Answered("r", None, report, 0.0, 0.0))
+        LogObserver()(RequestAnswered("r", None, report, 0.0, 0.0))
 
     assert len(json.dumps(lines)) < 6000
     assert lines[0]["done"][-1].endswith(" more")

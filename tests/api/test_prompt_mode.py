@@ -15,7 +15,7 @@ from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.events import Accommodated, Event
+from forge_proxy.engine.events import Event, RequestRewritten
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock
 
@@ -91,8 +91,8 @@ async def test_a_server_that_takes_no_tools_is_told_them_in_the_prompt_from_then
 
     assert [answer.json()["choices"][0]["finish_reason"] for answer in answers] == ["tool_calls"] * 2
     assert ["tools" in asked for asked in world.http.asked] == [True, False, False]
-    assert [event for event in world.heard if isinstance(event, Accommodated)] == [
-        Accommodated("scripted", ("tools in the prompt",))
+    assert [event for event in world.heard if isinstance(event, RequestRewritten)] == [
+        RequestRewritten("scripted", ("tools in the prompt",))
     ]
 
 

@@ -17,9 +17,9 @@ from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.stream import Reply
 from forge_proxy.engine.answer import Engine
-from forge_proxy.wire.openai.answer import decode_answer
-from forge_proxy.wire.openai.places import CallPlaces
-from forge_proxy.wire.openai.stream import StreamReader
+from forge_proxy.wire.backends.openai.call_indexes import CallIndexes
+from forge_proxy.wire.backends.openai.response import decode_answer
+from forge_proxy.wire.backends.openai.stream import ChatStreamReader
 from tests.contracts.adapters import put_together
 from tests.contracts.recordings import RECORDINGS, Recording
 from tests.fakes.literal import EVENTS, JSON, LiteralHttp
@@ -51,8 +51,8 @@ def ask(sent: Sequence[bytes], kind: str, *, stream: bool, guarded: bool) -> byt
 
 def reply_in(body: bytes, *, stream: bool) -> tuple[Reply, object]:
     """The reply that a client puts together, and its tokens."""
-    reader = StreamReader()
-    chunks = [*reader.feed(body), *reader.end()] if stream else [CallPlaces().place(decode_answer(body))]
+    reader = ChatStreamReader()
+    chunks = [*reader.feed(body), *reader.end()] if stream else [CallIndexes().place(decode_answer(body))]
     completion = put_together(chunks)
     assert reader.done is stream
     (reply,) = completion.replies

@@ -12,7 +12,7 @@ from forge_proxy.core.guardrails import GuardPolicy, Retry, judge, open_turn
 from forge_proxy.core.guardrails.repeats import all_repeat, answered_calls
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import Reply
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.api.test_mistakes import ASK, PARIS, PARIS_TEXT, RIGHT
 from tests.fakes.says import Said, respond
 from tests.fakes.scripted import JsonDict, chat

@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from forge_proxy.api.connections import ConnectionLimits, ConnectionSupervisor, Waiting
+from forge_proxy.api.connections import ConnectionLimits, ConnectionSupervisor, WaitingFor
 from forge_proxy.api.protocol import HttpConnection, http_protocol
 from forge_proxy.engine.memory import MEGABYTE, MemoryBudget
 
@@ -164,7 +164,7 @@ async def test_readers_that_have_paused_only_now_are_not_closed_for_new_connecti
     supervisor = ConnectionSupervisor(limits)
     began = now()
 
-    assert connected.protocol.waiting(began) == (Waiting.READER, began)
+    assert connected.protocol.waiting(began) == (WaitingFor.READER, began)
     assert not supervisor.has_room([connected.protocol], began + 5)
     assert supervisor.has_room([connected.protocol], began + 11)
     assert connected.client.aborted

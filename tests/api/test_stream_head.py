@@ -9,11 +9,11 @@ import pytest
 from starlette.types import Message
 
 from forge_proxy.api.config import ServerConfig
-from forge_proxy.api.openai.live import LiveAnswer
+from forge_proxy.api.streaming import StreamingAnswer
 from forge_proxy.core.errors import EmptyAnswer
 from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine.answer import AnswerEvent
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.api.test_mistakes import ASK
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict, chat
@@ -97,7 +97,7 @@ async def sends(
     async def receive() -> Message:
         return await asyncio.get_running_loop().create_future()
 
-    live = LiveAnswer(answer, REQUEST, "r", ServerConfig(first_event_seconds=first_event_seconds), {})
+    live = StreamingAnswer(answer, REQUEST, "r", ServerConfig(first_event_seconds=first_event_seconds), {})
     async with asyncio.timeout(30):
         await live({}, receive, send)
     return sent

@@ -12,7 +12,7 @@ from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.stream import Chunk, CompletionBuilder
 from forge_proxy.engine.answer import Engine
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.api.test_mistakes import ASK, RIGHT, both
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict, ScriptedHttp, StillClock, chat

@@ -15,7 +15,7 @@ import pytest
 from forge_proxy.backends.anthropic import AnthropicMessages
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.errors import BackendBroke, BackendFault, InvalidRequest
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.fakes.literal import EVENTS, JSON, LiteralTransport
 
 BODY: dict[str, Any] = {"model": "claude-x", "messages": [{"role": "user", "content": "u"}], "max_tokens": 9}

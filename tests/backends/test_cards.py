@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forge_proxy.backends.cards import CardFile, state_folder
+from forge_proxy.backends.capability_cache import CapabilityCache, state_folder
 from forge_proxy.core.capability import CapabilityCard
 
 CARD = CapabilityCard("m", "prompt", "it is so", calls=True, parallel=False)
@@ -15,22 +15,22 @@ OTHER = CapabilityCard("n", "native", "it is so", calls=True)
 
 def test_cards_are_kept_by_server_and_model(tmp_path: Path) -> None:
     folder = tmp_path / "new"
-    here = CardFile(folder, "http://here")
+    here = CapabilityCache(folder, "http://here")
     here.keep(OTHER)
     here.keep(CapabilityCard("m", "native", "earlier", calls=False))
     here.keep(CARD)
-    CardFile(folder, "http://there").keep(OTHER)
+    CapabilityCache(folder, "http://there").keep(OTHER)
 
-    assert sorted(CardFile(folder, "http://here").load(), key=lambda card: card.model) == [CARD, OTHER]
-    assert CardFile(folder, "http://there").load() == [OTHER]
-    assert CardFile(folder, "http://nowhere").load() == []
+    assert sorted(CapabilityCache(folder, "http://here").load(), key=lambda card: card.model) == [CARD, OTHER]
+    assert CapabilityCache(folder, "http://there").load() == [OTHER]
+    assert CapabilityCache(folder, "http://nowhere").load() == []
     assert [path.name for path in folder.iterdir()] == ["capabilities.json"]
 
 
 @pytest.mark.parametrize("written", [b"", b"{", b"[]", b'{"s": 7}', b'{"s": {"m": {"model": "m"}}}', b"\xff"])
 def test_a_file_that_is_not_ours_holds_no_cards_and_is_replaced(tmp_path: Path, written: bytes) -> None:
     (tmp_path / "capabilities.json").write_bytes(written)
-    file = CardFile(tmp_path, "s")
+    file = CapabilityCache(tmp_path, "s")
 
     assert file.load() == []
     file.keep(CARD)
@@ -39,7 +39,7 @@ def test_a_file_that_is_not_ours_holds_no_cards_and_is_replaced(tmp_path: Path, 
 
 def test_a_folder_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    file = CardFile(tmp_path / "file" / "folder", "s")
+    file = CapabilityCache(tmp_path / "file" / "folder", "s")
 
     file.keep(CARD)
 

@@ -9,13 +9,13 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from forge_proxy.backends.catalog import ModelEntry, Models, catalog_of, launch_specs
-from forge_proxy.backends.choose import choose
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig
-from forge_proxy.backends.llama_server.launch import Program
+from forge_proxy.backends.llama_server.launch import ServerProgram
+from forge_proxy.backends.selection import choose
 from tests.fakes.ollama import FakeOllama
 
 READER: TypeAdapter[dict[str, ModelEntry]] = TypeAdapter(Models)
-SERVER = Program("llama-server", ("llama-server",))
+SERVER = ServerProgram("llama-server", ("llama-server",))
 
 
 def models(**entries: Any) -> dict[str, ModelEntry]:

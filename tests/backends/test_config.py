@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from forge_proxy.backends.choose import refuse_contradictions
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig
+from forge_proxy.backends.selection import refuse_contradictions
 
 
 def test_credentials_in_the_url_and_a_key_exclude_each_other_and_neither_is_shown() -> None:

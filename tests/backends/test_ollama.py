@@ -12,8 +12,8 @@ from forge_proxy.backends.ollama import Ollama
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.errors import BackendError, ContextOverflow
 from forge_proxy.core.stream import Chunk
-from forge_proxy.engine.events import LeftOut, PromptCut
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.engine.events import FieldsOmitted, PromptTruncated
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.contracts.adapters import put_together
 from tests.fakes.literal import LiteralResponse
 from tests.fakes.ollama import DONE, FakeOllama, JsonDict
@@ -139,7 +139,7 @@ async def test_an_answer_that_has_left_is_not_taken_back_but_the_log_is_told() -
 
     await chunks_of(fake.adapter(), call(messages=[{"role": "user", "content": LONG}], stream=True))
 
-    assert fake.heard == [PromptCut("m", 12, 3333)]
+    assert fake.heard == [PromptTruncated("m", 12, 3333)]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ async def test_a_field_without_a_place_is_told_once() -> None:
         await chunks_of(ollama, call(logit_bias={"1": 2}, user="me"))
     await chunks_of(ollama, call(user="you", n=3))
 
-    assert fake.heard == [LeftOut(("logit_bias", "user")), LeftOut(("n",))]
+    assert fake.heard == [FieldsOmitted(("logit_bias", "user")), FieldsOmitted(("n",))]
 
 
 async def test_a_model_is_loaded_and_unloaded() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from forge_proxy.backends.ollama_catalog import Entry, OllamaCatalog
+from forge_proxy.backends.ollama_catalog import OllamaCatalog, OllamaEntry
 from forge_proxy.backends.ollama_window import OllamaWindow, OllamaWindows
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.engine.admission import Admission
-from forge_proxy.engine.switching import Switching
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.engine.backend_switching import BackendSwitcher
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.engine.test_admission import SetClock
 from tests.fakes.ollama import FakeOllama
 
@@ -20,11 +20,11 @@ FAKE_ANSWERS = {
 }
 
 
-def catalog(fake: FakeOllama) -> dict[str, Entry]:
+def catalog(fake: FakeOllama) -> dict[str, OllamaEntry]:
     return {
-        "coder": Entry("qwen3:8b", fake.adapter(num_ctx=16384)),
-        "chat": Entry("llama3", fake.adapter()),
-        "absent": Entry("mistral", fake.adapter(num_ctx=2048)),
+        "coder": OllamaEntry("qwen3:8b", fake.adapter(num_ctx=16384)),
+        "chat": OllamaEntry("llama3", fake.adapter()),
+        "absent": OllamaEntry("mistral", fake.adapter(num_ctx=2048)),
     }
 
 
@@ -58,7 +58,7 @@ async def test_another_window_is_for_one_model_which_alone_is_loaded_anew() -> N
     fake = FakeOllama(answers=FAKE_ANSWERS)
     entries = catalog(fake)
     admission = Admission(OllamaCatalog(entries), SetClock(), [].append)
-    switching = Switching(admission, lambda: None)
+    switching = BackendSwitcher(admission, lambda: None)
     windows = OllamaWindows(
         {name: OllamaWindow(entry.ollama, switching, 0, entry.model) for name, entry in entries.items()}
     )

@@ -9,7 +9,7 @@ from statistics import median
 from forge_proxy.core.compaction import SlidingWindowCompact, TieredCompact
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import Message, MessageType, ToolCall
-from forge_proxy.wire.openai.compaction import tagged, with_cuts
+from forge_proxy.wire.compaction import tagged, with_cuts
 
 MESSAGES = 200
 _RESULT = "supplier: Acme; price: 10.69; stock: 120\n" * 50

@@ -20,17 +20,17 @@ from forge_proxy import daemon
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
 from forge_proxy.core.guardrails.check import check
-from forge_proxy.core.guardrails.nudges import WORDING, Problem, Wording, say_about_calls, say_about_text
-from forge_proxy.core.guardrails.reading import read
+from forge_proxy.core.guardrails.extraction import read
+from forge_proxy.core.guardrails.nudges import WORDING, NudgeWording, Problem, say_about_calls, say_about_text
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.messages import Message, ToolCall
 from forge_proxy.core.stream import ReplyBuilder
 from forge_proxy.engine.ports import Backend
 from forge_proxy.settings import Settings
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.tiny_model.conversations import Case, heldout_requests
 
-Failure = Callable[[Turn, Case, random.Random, Wording], tuple[Message, ...]]
+Failure = Callable[[Turn, Case, random.Random, NudgeWording], tuple[Message, ...]]
 
 LIST = "Your last reply was not a valid tool call. Available tools: {names}. Reply with a tool call only."
 BARE = "Invalid tool call. Try again."
@@ -39,12 +39,12 @@ WITH_RESPOND = "That was not a valid tool call. Call one of: {names}. To answer 
 WITHOUT_RESPOND = "That was not a valid tool call. Call one of: {names}."
 
 
-def nothing_said(turn: Turn, case: Case, rng: random.Random, wording: Wording) -> tuple[Message, ...]:
+def nothing_said(turn: Turn, case: Case, rng: random.Random, wording: NudgeWording) -> tuple[Message, ...]:
     """The request asked as if for the first time: what any nudge has to be better than."""
     return ()
 
 
-def bare_text(turn: Turn, case: Case, rng: random.Random, wording: Wording) -> tuple[Message, ...]:
+def bare_text(turn: Turn, case: Case, rng: random.Random, wording: NudgeWording) -> tuple[Message, ...]:
     name = case.expected.name
     said = rng.choice(
         [f"I will call {name}.", f"Let me {name.replace('_', ' ')}.", f"Sure, I will use the {name} tool now."]
@@ -52,20 +52,20 @@ def bare_text(turn: Turn, case: Case, rng: random.Random, wording: Wording) -> t
     return say_about_text(turn, Fault.TEXT, said, wording)
 
 
-def malformed(turn: Turn, case: Case, rng: random.Random, wording: Wording) -> tuple[Message, ...]:
+def malformed(turn: Turn, case: Case, rng: random.Random, wording: NudgeWording) -> tuple[Message, ...]:
     whole = json.dumps({"name": case.expected.name, "arguments": case.expected.args})
     broken = rng.choice([whole[:-2] + ",}}", whole.replace('"', "'"), whole[:-1]])
     return say_about_text(turn, Fault.MALFORMED, f"<tool_call>\n{broken}\n</tool_call>", wording)
 
 
-def unknown_tool(turn: Turn, case: Case, rng: random.Random, wording: Wording) -> tuple[Message, ...]:
+def unknown_tool(turn: Turn, case: Case, rng: random.Random, wording: NudgeWording) -> tuple[Message, ...]:
     verb, _, noun = case.expected.name.partition("_")
     said = rng.choice([f"{verb}_{noun}s", f"{verb}-{noun}", f"do_{noun}", f"{verb}_the_{noun}"])
     call = ToolCall(said, json.dumps(case.expected.args), "call1call")
     return say_about_calls(turn, "", (call,), (Problem(Fault.UNKNOWN_TOOL, call),), wording)
 
 
-def bad_arguments(turn: Turn, case: Case, rng: random.Random, wording: Wording) -> tuple[Message, ...]:
+def bad_arguments(turn: Turn, case: Case, rng: random.Random, wording: NudgeWording) -> tuple[Message, ...]:
     args: dict[str, Any] = dict(case.expected.args)
     tool = turn.tool(case.expected.name)
     assert tool is not None
@@ -77,7 +77,7 @@ def bad_arguments(turn: Turn, case: Case, rng: random.Random, wording: Wording) 
     return say_about_calls(turn, "", (problem.call,), (problem,), wording)
 
 
-KINDS: dict[str, tuple[Failure, dict[str, Wording]]] = {
+KINDS: dict[str, tuple[Failure, dict[str, NudgeWording]]] = {
     "any": (nothing_said, {"nothing said, asked once more": replace(WORDING, text="")}),
     "bare text": (
         bare_text,
@@ -146,7 +146,7 @@ async def next_answer(backend: Backend, request: ChatRequest, turn: Turn, case: 
     return True, (checked[0].tool, checked[0].args()) == (case.expected.name, case.expected.args)
 
 
-async def measure(backend: Backend, fail: Failure, wording: Wording, count: int, seed: int) -> tuple[int, int]:
+async def measure(backend: Backend, fail: Failure, wording: NudgeWording, count: int, seed: int) -> tuple[int, int]:
     """Of `count` failures, how many the next answer recovers from, and how many rightly."""
     recovered = right = 0
     for number, case in enumerate(heldout_requests(count, seed)):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator
 from statistics import median
 
-from forge_proxy.core.rescue import Scan, rescue
+from forge_proxy.core.rescue import StreamingParser, rescue
 
 _SIZE = 1_000_000
 _PIECES = (16, 4096)
@@ -36,7 +36,7 @@ def _texts() -> Generator[tuple[str, str]]:
 
 
 def rescue_speeds(times: int) -> Generator[tuple[str, float]]:
-    """What is searched, and MB of it a second: whole texts by `rescue`, prose and code in pieces by `Scan`."""
+    """What is searched, and MB a second: whole texts by `rescue`, prose and code in pieces by `StreamingParser`."""
     for label, text in _texts():
         yield f"rescue, {label}", len(text) / 1e6 / median(_seconds_to_rescue(text) for _ in range(times))
         if label in ("prose", "code", "one long call"):
@@ -52,7 +52,7 @@ def _seconds_to_rescue(text: str) -> float:
 
 
 def _seconds_to_scan(text: str, length: int) -> float:
-    scan = Scan(_NAMES)
+    scan = StreamingParser(_NAMES)
     began = time.perf_counter()
     for at in range(0, len(text), length):
         scan.feed(text[at : at + length])

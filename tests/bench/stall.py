@@ -13,7 +13,7 @@ from forge_proxy.core.health import Health
 from forge_proxy.core.stream import CallDelta, Chunk, Delta
 from forge_proxy.daemon import MonotonicClock
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.workshop import Workshop
+from forge_proxy.engine.process_pool import ProcessPool
 
 _SIZE = 160_000
 _PIECE = 4096
@@ -56,13 +56,13 @@ async def _longest_of(times: int, deltas: Sequence[Delta]) -> float:
     """Each time with a new workshop: starting a process counts too."""
     gaps: list[float] = []
     for _ in range(times):
-        workshop = Workshop()
+        workshop = ProcessPool()
         gaps.append(await _longest_gap(_answer(deltas, workshop)))
         await workshop.close()
     return max(gaps)
 
 
-async def _answer(deltas: Sequence[Delta], workshop: Workshop) -> None:
+async def _answer(deltas: Sequence[Delta], workshop: ProcessPool) -> None:
     engine = Engine(_Says(deltas), MonotonicClock(), lambda _: None, thorough=workshop)
     request = ChatRequest({}, tools=(_TOOL,), stream=True)
     async for _ in engine.answer(request, GuardPolicy(), request_id="bench"):

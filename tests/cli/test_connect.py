@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from forge_proxy.cli.connect.clients import CLIENTS, File, ServedModel, Setup, Target
+from forge_proxy.cli.connect.clients import CLIENTS, ClientSetup, ConfigFile, DaemonAddress, ServedModel
 from forge_proxy.cli.connect.jsonc import read_jsonc
 from forge_proxy.cli.connect.text import as_text
 from forge_proxy.cli.connect.write import CannotWrite, restore, write
 
-TARGET = Target("http://127.0.0.1:8081", "sk-alice", "my-model", 32_768)
+TARGET = DaemonAddress("http://127.0.0.1:8081", "sk-alice", "my-model", 32_768)
 READERS = {"json": json.loads, "yaml": yaml.safe_load, "toml": tomllib.loads}
 
 
-def setup(client: str, target: Target = TARGET) -> Setup:
+def setup(client: str, target: DaemonAddress = TARGET) -> ClientSetup:
     return CLIENTS[client](target)
 
 
@@ -31,7 +31,7 @@ def setup(client: str, target: Target = TARGET) -> Setup:
 def test_what_is_shown_reads_back_as_what_is_meant_and_holds_key_address_and_window(
     client: str, window: int | None
 ) -> None:
-    said = setup(client, Target(TARGET.root, TARGET.key, TARGET.model, window))
+    said = setup(client, DaemonAddress(TARGET.root, TARGET.key, TARGET.model, window))
 
     texts = [as_text(file) for file in said.files]
     for file, text in zip(said.files, texts, strict=True):
@@ -46,11 +46,13 @@ def test_what_is_shown_reads_back_as_what_is_meant_and_holds_key_address_and_win
 
 @pytest.mark.parametrize(("window", "output"), [(131_072, 8192), (4096, 1024), (None, 8192)])
 def test_an_answer_leaves_room_for_the_prompt(window: int | None, output: int) -> None:
-    assert Target("http://x", "none", "m", window).output == output
+    assert DaemonAddress("http://x", "none", "m", window).output == output
 
 
 def test_opencode_is_given_all_models_with_their_own_windows() -> None:
-    to = Target(TARGET.root, TARGET.key, "large", 65_536, (ServedModel("small", 4096), ServedModel("other", None)))
+    to = DaemonAddress(
+        TARGET.root, TARGET.key, "large", 65_536, (ServedModel("small", 4096), ServedModel("other", None))
+    )
     (file,) = setup("opencode", to).files
 
     assert file.values["model"] == "forge/large"
@@ -156,7 +158,7 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / ".codex").write_text("a file")
 
     with pytest.raises(CannotWrite, match=r"config\.toml"):
-        write(File("~/.codex/config.toml", "toml", {"a": 1}), tmp_path)
+        write(ConfigFile("~/.codex/config.toml", "toml", {"a": 1}), tmp_path)
     assert os.listdir(tmp_path) == [".codex"]  # noqa: PTH208
 
 
@@ -208,7 +210,7 @@ def test_undo_restores_copies_one_by_one_until_there_is_none(tmp_path: Path) -> 
 
     write(file, tmp_path)
     between = path.read_text()
-    write(setup("opencode", Target(TARGET.root, "other", "m", None)).files[0], tmp_path)
+    write(setup("opencode", DaemonAddress(TARGET.root, "other", "m", None)).files[0], tmp_path)
     seen: list[str] = []
     while restore(file, tmp_path) is not None:
         seen.append(path.read_text())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from forge_proxy.cli.remote import Remote
+from forge_proxy.cli.remote import AdminClient
 from forge_proxy.cli.run_files import NotASubmission
 from forge_proxy.cli.runs import runs
 
@@ -54,7 +54,7 @@ def test_an_empty_list_says_that_it_is_empty(words: list[str], hint: str, monkey
     def no_runs(*_: object, **__: object) -> dict[str, list[object]]:
         return {"data": []}
 
-    monkeypatch.setattr(Remote, "admin", no_runs)
+    monkeypatch.setattr(AdminClient, "admin", no_runs)
 
     came = CliRunner().invoke(runs, ["list", "--url", "http://127.0.0.1:9", *words])
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from forge_proxy.store.opening import open_store
+from forge_proxy.store.database import open_store
 from forge_proxy.store.runs import StoredRuns
-from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, StoreTaken
-from forge_proxy.workflows.runs.ports import Claim
-from forge_proxy.workflows.runs.records import Run, RunEvent
+from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, StoreInUse
+from forge_proxy.workflows.runs.ports import IdempotencyClaim
+from forge_proxy.workflows.runs.records import RunEvent, StoredRun
 from tests.fakes.postgres import postgres
 
 
@@ -33,8 +33,8 @@ async def store(place: str) -> AsyncGenerator[StoredRuns]:
     await opened.close()
 
 
-def run(run_id: str = "run_1", **fields: object) -> Run:
-    made = Run(run_id, "queued", "w", "m", 1.5, 1.5, 1, submission='{"a":1}', state='{"version":1}')
+def run(run_id: str = "run_1", **fields: object) -> StoredRun:
+    made = StoredRun(run_id, "queued", "w", "m", 1.5, 1.5, 1, submission='{"a":1}', state='{"version":1}')
     return replace(made, **fields)
 
 
@@ -93,12 +93,12 @@ async def test_a_change_of_what_was_changed_meanwhile_is_refused_as_a_whole(stor
 
 
 async def test_a_key_used_again_finds_its_run_and_no_other(store: StoredRuns) -> None:
-    claim = Claim("k", "digest")
+    claim = IdempotencyClaim("k", "digest")
     first = await store.create(run("run_1"), [event(1)], claim)
 
     again = await store.create(run("run_2"), [event(1)], claim)
     with pytest.raises(RunConflict):
-        await store.create(run("run_3"), [event(1)], Claim("k", "another"))
+        await store.create(run("run_3"), [event(1)], IdempotencyClaim("k", "another"))
 
     assert again == first
     assert [head.id for head in await store.list(before=None, limit=10, status=None)] == ["run_1"]
@@ -133,7 +133,7 @@ async def test_a_deleted_run_is_gone_with_its_events(store: StoredRuns) -> None:
 
 
 async def test_a_store_has_one_daemon_at_a_time(store: StoredRuns, place: str) -> None:
-    with pytest.raises(StoreTaken):
+    with pytest.raises(StoreInUse):
         await open_store(place)
     await store.close()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Sizing, Window, fit_budget
+from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Window, WindowSizing, fit_budget
 from forge_proxy.core.hardware import Gpu, HardwareProfile
 
-FIXED, RESTART, REQUEST = Sizing(), Sizing("restart"), Sizing("request", truncates=True)
+FIXED, RESTART, REQUEST = WindowSizing(), WindowSizing("restart"), WindowSizing("request", truncates=True)
 BACKEND, FULL, FAST = (BudgetPolicy(mode=BudgetMode(mode)) for mode in ("backend", "forge-full", "forge-fast"))
 
 
@@ -107,7 +107,7 @@ def test_a_machine_of_which_nothing_is_known_has_the_lowest_tier_and_says_so() -
 
 
 def test_a_server_that_cuts_prompts_is_never_left_to_refuse_them() -> None:
-    assert fit_budget(BACKEND, Window(4096), Sizing(truncates=True)).enforced
+    assert fit_budget(BACKEND, Window(4096), WindowSizing(truncates=True)).enforced
     assert fit_budget(BACKEND, Window(4096, 4096), REQUEST).enforced
 
 

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from forge_proxy.core.dialect import Need
+from forge_proxy.core.dialect import UnsupportedFeature
 from forge_proxy.core.errors import (
     BackendBroke,
     BackendError,
@@ -23,11 +23,11 @@ from forge_proxy.core.errors import (
     InvalidRequest,
     LimitTooLarge,
     Overloaded,
-    Refused,
+    RequestFormatRejected,
     ThinkingNotSupportedError,
     ToolCallInvalid,
     ToolChoiceUnsatisfied,
-    ToolsRefused,
+    ToolsRejected,
     UnknownModel,
     UnreadCall,
 )
@@ -46,8 +46,8 @@ ERRORS = [
     UnreadCall(URL, 500, SECRET),
     ContextOverflow(URL, 400, SECRET, tokens=9, window=8),
     LimitTooLarge(URL, 400, SECRET, tokens=1, window=8, room=7),
-    Refused(URL, 400, SECRET, need=Need.ALTERNATION),
-    ToolsRefused(BackendError(URL, 400, SECRET), "search", 0, 2),
+    RequestFormatRejected(URL, 400, SECRET, need=UnsupportedFeature.ALTERNATION),
+    ToolsRejected(BackendError(URL, 400, SECRET), "search", 0, 2),
     ContextBudgetExceeded(9, 8, "because", exact=True),
     BudgetUnchanged("it is busy"),
     BudgetResolutionError(URL),

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from forge_proxy.core import names as names_module
+from forge_proxy.core import tool_names as names_module
 from forge_proxy.core.bounded_cache import BoundedCache
-from forge_proxy.core.names import OfferedNames, resolve_name
-from forge_proxy.core.rescue import Scan, rescue
+from forge_proxy.core.rescue import StreamingParser, rescue
+from forge_proxy.core.tool_names import OfferedNames, resolve_name
 
 OFFERED = ("get_weather", "Search", "search", "tools.list", "Notes.Add", "a-b/c.d")
 
@@ -55,7 +55,7 @@ def test_many_long_names_cost_memory_in_proportion_to_their_length() -> None:
     tracemalloc.start()
     try:
         rescue("Hi. <tool_call>", (*names, "n" * 40_000))
-        Scan((*names, "n" * 40_000)).feed("nnn")
+        StreamingParser((*names, "n" * 40_000)).feed("nnn")
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

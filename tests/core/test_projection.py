@@ -10,7 +10,7 @@ from hypothesis import given
 
 from forge_proxy.core.guardrails.schema import satisfies
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.core.projection import plain
+from forge_proxy.core.simplify_schema import plain
 from tests.core.guardrails.schemas import DEFINITIONS, SCHEMAS
 from tests.properties import VALUES, examples
 

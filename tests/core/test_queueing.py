@@ -7,18 +7,18 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.queueing import FairQueue, Place, State
+from forge_proxy.core.queueing import FairQueue, QueueEntry, State
 from tests.properties import examples
 
 
-def entered(queue: FairQueue, clients: str) -> list[Place]:
+def entered(queue: FairQueue, clients: str) -> list[QueueEntry]:
     """A place for each of these, who are called by one letter, all let in."""
     places = [queue.enter(client) for client in clients]
     assert None not in places
     return [place for place in places if place]
 
 
-def in_turn(queue: FairQueue, running: list[Place]) -> str:
+def in_turn(queue: FairQueue, running: list[QueueEntry]) -> str:
     """The clients of those who wait, in the order in which they run when one after the other ends."""
     order = ""
     while running:
@@ -49,7 +49,7 @@ def test_a_clients_own_places_are_served_as_they_came() -> None:
     first, *own = entered(queue, "aaaa")
 
     running = [first]
-    served: list[Place] = []
+    served: list[QueueEntry] = []
     while running:
         running = queue.leave(running.pop())
         served += running
@@ -128,12 +128,12 @@ def test_whatever_happens_slots_are_used_but_not_exceeded_and_nobody_is_lost_or_
     slots: int | None, limit: int, happenings: list[tuple[str, object]]
 ) -> None:
     queue = FairQueue(slots, limit)
-    here: list[Place] = []
-    started: list[Place] = []
-    joined: dict[Place, tuple[int, int]] = {}
+    here: list[QueueEntry] = []
+    started: list[QueueEntry] = []
+    joined: dict[QueueEntry, tuple[int, int]] = {}
     """Of each place: how many had started when it came, and how many of its client waited before it."""
 
-    def start(places: list[Place]) -> None:
+    def start(places: list[QueueEntry]) -> None:
         for place in places:
             since, ahead = joined[place]
             others = Counter(other.client for other in started[since:])

@@ -9,7 +9,7 @@ from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.sampling import SamplingPolicy, UnsupportedModelError, find_recommendation
-from forge_proxy.wire.openai.call import encode_call
+from forge_proxy.wire.backends.openai.request import encode_call
 
 KNOWN = read_recommendations()
 

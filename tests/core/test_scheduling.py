@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.queueing import FairQueue, Place, State
-from forge_proxy.core.scheduling import Schedule
+from forge_proxy.core.queueing import FairQueue, QueueEntry, State
+from forge_proxy.core.scheduling import ModelSchedule
 from tests.properties import examples
 
 SWAP_AFTER = 10.0
@@ -24,12 +24,12 @@ class World:
     loaded: str | None = "a"
     time: float = 0.0
     let_in: list[str] = field(default_factory=list[str])
-    places: list[Place] = field(default_factory=list[Place])
+    places: list[QueueEntry] = field(default_factory=list[QueueEntry])
 
     def __post_init__(self) -> None:
-        self.queue = FairQueue(self.slots, 100, Schedule(SWAP_AFTER, self.loaded))
+        self.queue = FairQueue(self.slots, 100, ModelSchedule(SWAP_AFTER, self.loaded))
 
-    def comes(self, client: str, model: str) -> Place:
+    def comes(self, client: str, model: str) -> QueueEntry:
         place = self.queue.enter(client, model, self.time)
         assert place is not None
         self.places.append(place)
@@ -37,7 +37,7 @@ class World:
             self._starts([place])
         return place
 
-    def leaves(self, place: Place) -> None:
+    def leaves(self, place: QueueEntry) -> None:
         self._starts(self.queue.leave(place, self.time))
 
     def swaps(self) -> str | None:
@@ -52,7 +52,7 @@ class World:
         for place in [place for place in self.places if place.state is State.RUNNING]:
             self.leaves(place)
 
-    def _starts(self, places: list[Place]) -> None:
+    def _starts(self, places: list[QueueEntry]) -> None:
         self.let_in += [f"{place.client}:{place.model}" for place in places]
 
 
@@ -163,7 +163,7 @@ def test_those_who_wait_for_a_model_that_failed_are_refused_and_no_others() -> N
 
 @pytest.mark.parametrize(("times", "pause"), [(1, 5), (2, 10), (3, 20), (7, 300), (40, 300)])
 def test_a_model_that_fails_again_is_left_alone_for_longer_but_not_for_ever(times: int, pause: float) -> None:
-    schedule = Schedule(SWAP_AFTER, "a")
+    schedule = ModelSchedule(SWAP_AFTER, "a")
     for _ in range(times):
         schedule = schedule.failing("b", "no memory", 100.0)
 
@@ -174,7 +174,7 @@ def test_a_model_that_fails_again_is_left_alone_for_longer_but_not_for_ever(time
 
 
 def test_a_model_that_was_loaded_after_all_begins_anew() -> None:
-    schedule = Schedule(SWAP_AFTER, "a").failing("b", "no memory", 0.0).failing("b", "no memory", 10.0)
+    schedule = ModelSchedule(SWAP_AFTER, "a").failing("b", "no memory", 0.0).failing("b", "no memory", 10.0)
 
     again = schedule.turning("b").turning("a").failing("b", "no memory", 100.0)
 
@@ -198,10 +198,10 @@ def test_whatever_happens_one_model_at_a_time_answers_and_nobody_is_lost_or_wait
     slots: int, happenings: list[tuple[str, object]]
 ) -> None:
     w = World(slots)
-    came: dict[Place, int] = {}
+    came: dict[QueueEntry, int] = {}
     """Of each that waits or waited: how many turns there had been when it came."""
     turns = 0
-    in_order: dict[tuple[str, str], list[Place]] = defaultdict(list)
+    in_order: dict[tuple[str, str], list[QueueEntry]] = defaultdict(list)
 
     def check() -> None:
         inside = [place for place in w.places if place.state is State.RUNNING]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forge_proxy.daemon.port_owner import stop_command
-from forge_proxy.telemetry.running import RunningDaemon
+from forge_proxy.telemetry.running_daemons import RunningDaemon
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import structlog
 
 from forge_proxy import BackendChoiceError, ProxyServer, Settings, SettingsError
 from forge_proxy.api.server import CannotListen
-from forge_proxy.backends.llama_server.run import CannotStart
+from forge_proxy.backends.llama_server.instance import CannotStart
 from tests.fakes.llama_server import Fake
 from tests.fakes.processes import children, closed_port, model_server, until
 from tests.live.weather import ASK_PARIS, MODEL, TOOLS

@@ -28,7 +28,7 @@ from forge_proxy import (
     respond_tool,
     setup_backend,
 )
-from forge_proxy.backends.llama_server.run import CannotStart
+from forge_proxy.backends.llama_server.instance import CannotStart
 from forge_proxy.core.errors import BackendUnreachable
 from forge_proxy.core.jsontypes import Json
 from tests.fakes.llama_server import Fake

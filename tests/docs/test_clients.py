@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from forge_proxy.cli.connect.clients import CLIENTS, Target
+from forge_proxy.cli.connect.clients import CLIENTS, DaemonAddress
 from tests.docs.guides import GUIDES, blocks, printed_by
 from tests.fakes.processes import Process, daemon, environment
 from tests.harness.clients import instructor, langgraph, litellm, openai_agents, openai_node, pydantic_ai
@@ -20,7 +20,7 @@ from tests.harness.packages import Npm, Venv
 
 ADDRESS = "http://127.0.0.1:8081"
 FOLDER = GUIDES / "clients"
-TARGET = Target(ADDRESS, "none", "your-model", 32768)
+TARGET = DaemonAddress(ADDRESS, "none", "your-model", 32768)
 
 
 def page(name: str) -> str:

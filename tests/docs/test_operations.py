@@ -11,10 +11,10 @@ import pytest
 
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.settings import load
-from forge_proxy.store.opening import open_store
+from forge_proxy.store.database import open_store
 from forge_proxy.store.tables import METADATA
 from forge_proxy.telemetry import log_writer
-from forge_proxy.workflows.runs.records import Run, RunEvent
+from forge_proxy.workflows.runs.records import RunEvent, StoredRun
 from tests.docs.guides import GUIDES, blocks
 from tests.fakes.postgres import postgres
 
@@ -60,7 +60,9 @@ async def test_the_commands_for_postgresql_back_up_and_restore_a_store(tmp_path:
     commands = next(block for block in blocks(TEXT, "") if "pg_dump" in block)
     with postgres() as server:
         store = await open_store(server.url)
-        await store.create(Run("run_1", "queued", "w", "m", 1.5, 1.5, 1, submission="{}", state="{}"), [EVENT], None)
+        await store.create(
+            StoredRun("run_1", "queued", "w", "m", 1.5, 1.5, 1, submission="{}", state="{}"), [EVENT], None
+        )
         await store.close()
         url = server.url.replace("+asyncpg", "")
         script = commands.replace("postgresql://user@host/database", f"'{url}'")

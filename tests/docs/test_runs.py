@@ -9,16 +9,16 @@ import pytest
 from pydantic import BaseModel
 
 from forge_proxy.tools.config import ByHttp, ByMcp
-from forge_proxy.workflows.runs.outputs import ToolOutput
+from forge_proxy.workflows.runs.message_json import MessageJson
 from forge_proxy.workflows.runs.records import EventType, RunStatus
 from forge_proxy.workflows.runs.submission import (
-    ContextWish,
-    DeclaredTool,
-    DeclaredWorkflow,
-    NeededBefore,
+    ContextOptions,
     Submission,
+    SubmittedTool,
+    SubmittedWorkflow,
+    ToolPrerequisite,
 )
-from forge_proxy.workflows.runs.transcript import WrittenMessage
+from forge_proxy.workflows.runs.tool_outputs import ToolOutput
 from tests.docs.guides import GUIDES
 
 PAGE = re.sub(r"^```.*?^```$", "", (GUIDES / "runs.md").read_text(), flags=re.DOTALL | re.MULTILINE)
@@ -28,7 +28,17 @@ NAMED = {word for quoted in re.findall(r"`([^`]+)`", PAGE) for word in re.findal
 
 @pytest.mark.parametrize(
     "model",
-    [Submission, DeclaredWorkflow, DeclaredTool, NeededBefore, ContextWish, ToolOutput, WrittenMessage, ByHttp, ByMcp],
+    [
+        Submission,
+        SubmittedWorkflow,
+        SubmittedTool,
+        ToolPrerequisite,
+        ContextOptions,
+        ToolOutput,
+        MessageJson,
+        ByHttp,
+        ByMcp,
+    ],
 )
 def test_every_field_is_named(model: type[BaseModel]) -> None:
     assert set(model.model_fields) <= NAMED
@@ -41,6 +51,6 @@ def test_every_state_and_every_event_is_named() -> None:
 def test_what_is_said_to_be_the_default_is() -> None:
     said = dict(re.findall(r"`(\w+)` \((\w+)\)", PAGE))
 
-    fields = {**Submission.model_fields, **ContextWish.model_fields}
+    fields = {**Submission.model_fields, **ContextOptions.model_fields}
     for name in ("max_iterations", "max_retries_per_step", "max_tool_errors", "rescue_enabled", "keep_recent"):
         assert said[name] == str(fields[name].default).lower()

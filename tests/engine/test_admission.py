@@ -24,7 +24,7 @@ from forge_proxy.core.health import Health
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.admission import Admission, Slot
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.events import Event, SlotsFound
+from forge_proxy.engine.events import Event, SlotsDetected
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp
 
@@ -282,7 +282,7 @@ async def test_the_backend_is_asked_for_its_slots_once_and_all_wait_for_its_answ
     await w.settled()
 
     assert sorted(w.inside) == ["a", "b"]
-    assert (w.backend.times, w.heard) == (1, [SlotsFound(2)])
+    assert (w.backend.times, w.heard) == (1, [SlotsDetected(2)])
 
 
 async def test_a_number_in_the_settings_asks_nobody() -> None:
@@ -299,7 +299,7 @@ async def test_a_backend_that_tells_no_number_is_asked_by_all_at_once() -> None:
     await w.comes(*(f"{number}" for number in range(500)))
 
     assert len(w.inside) == 500
-    assert w.heard == [SlotsFound(None)]
+    assert w.heard == [SlotsDetected(None)]
 
 
 async def test_after_a_while_it_is_asked_again_and_only_who_asks_waits_for_that() -> None:
@@ -319,7 +319,7 @@ async def test_after_a_while_it_is_asked_again_and_only_who_asks_waits_for_that(
     await w.settled()
 
     assert w.inside == ["b", "c", "e"]
-    assert w.heard == [SlotsFound(1), SlotsFound(3)]
+    assert w.heard == [SlotsDetected(1), SlotsDetected(3)]
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ async def test_one_that_is_loading_is_asked_by_each_who_comes() -> None:
     await w.comes("c")
 
     assert w.inside == ["a", "b"]
-    assert w.heard == [SlotsFound(1)]
+    assert w.heard == [SlotsDetected(1)]
 
 
 async def test_one_that_does_not_answer_is_left_alone_for_a_while() -> None:

@@ -6,10 +6,10 @@ import pytest
 
 from forge_proxy.core.chat import ChatRequest, ToolSpec
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
-from forge_proxy.core.guardrails.reading import read
+from forge_proxy.core.guardrails.attempt import Attempt, FinishedAttempt
+from forge_proxy.core.guardrails.extraction import read
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import CallDelta, Chunk, Delta
-from forge_proxy.engine.attempt import Attempt, Settlement
 
 WHEN: JsonObject = {"type": "object", "properties": {"days": {"type": "integer"}}}
 BESIDE: JsonObject = {"logprobs": {"content": [{"token": "x", "logprob": -0.5}]}}
@@ -26,9 +26,9 @@ def turn(choices: int = 1) -> Turn:
     return opened
 
 
-def settled(attempt: Attempt, asked: Turn) -> Settlement:
+def settled(attempt: Attempt, asked: Turn) -> FinishedAttempt:
     verdict = attempt.judge([read(asked, reply) for reply in attempt.replies()])
-    assert isinstance(verdict, Settlement)
+    assert isinstance(verdict, FinishedAttempt)
     return verdict
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Sizing
+from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, WindowSizing
 from forge_proxy.core.chat import ChatRequest, ModelCall, ModelCard
 from forge_proxy.core.errors import BackendUnreachable, BudgetUnchanged, ContextBudgetExceeded
 from forge_proxy.core.hardware import Gpu, HardwareProfile
@@ -16,8 +16,8 @@ from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.budgets import Budgets
-from forge_proxy.engine.events import BudgetChosen, Event
-from forge_proxy.engine.fitting import Fitting
+from forge_proxy.engine.context_fitting import ContextFitter
+from forge_proxy.engine.events import BudgetResolved, Event
 
 DOWN = BackendUnreachable("http://model", "connection refused")
 FAST, FULL = (BudgetPolicy(mode=BudgetMode(mode)) for mode in ("forge-fast", "forge-full"))
@@ -78,7 +78,7 @@ class SetClock:
 
 
 async def admit(budgets: Budgets, call: ModelCall, server: Server) -> None:
-    await Fitting(budgets, server.count_tokens, lambda _: None).admit(call, "r")
+    await ContextFitter(budgets, server.count_tokens, lambda _: None).admit(call, "r")
 
 
 class Machine:
@@ -87,10 +87,10 @@ class Machine:
 
 
 def made(
-    server: Server, wish: BudgetPolicy | None = None, sizing: Sizing | None = None, clock: SetClock | None = None
+    server: Server, wish: BudgetPolicy | None = None, sizing: WindowSizing | None = None, clock: SetClock | None = None
 ) -> tuple[Budgets, list[Event]]:
     heard: list[Event] = []
-    sizing = sizing or Sizing()
+    sizing = sizing or WindowSizing()
     resizer = server if sizing.by != "fixed" else None
     return Budgets(server, clock or SetClock(), heard.append, wish, sizing, resizer, Machine()), heard
 
@@ -110,7 +110,7 @@ async def test_a_window_is_asked_for_once_in_a_while_and_told_when_it_changes() 
     later = await budgets.of()
 
     assert (first.tokens, again.tokens, later.tokens, len(server.asked)) == (8192, 8192, 4096, 2)
-    assert heard == [BudgetChosen(None, first), BudgetChosen(None, later)]
+    assert heard == [BudgetResolved(None, first), BudgetResolved(None, later)]
 
 
 async def test_a_server_that_cannot_be_asked_has_no_budget_and_that_is_no_error() -> None:
@@ -206,7 +206,7 @@ async def test_forward_lets_everything_through() -> None:
 
 async def test_a_switch_restarts_a_server_of_ours_and_back() -> None:
     server = Server()
-    budgets, _ = made(server, sizing=Sizing("restart"))
+    budgets, _ = made(server, sizing=WindowSizing("restart"))
 
     fast = await budgets.switch(FAST)
     half = server.window
@@ -218,17 +218,17 @@ async def test_a_switch_restarts_a_server_of_ours_and_back() -> None:
 
 async def test_a_name_first_asked_for_after_a_switch_has_the_budget_of_the_server() -> None:
     server = Server()
-    budgets, heard = made(server, FULL, Sizing("restart"))
+    budgets, heard = made(server, FULL, WindowSizing("restart"))
     await budgets.switch(FAST)
 
     assert (await budgets.of("tiny", told=4096)).tokens == 4096
     assert (await budgets.of("other")).tokens == 4096
-    assert [event.model for event in heard if isinstance(event, BudgetChosen)] == [None]  # it is told once
+    assert [event.model for event in heard if isinstance(event, BudgetResolved)] == [None]  # it is told once
 
 
 async def test_a_server_that_takes_less_than_it_is_given_is_believed() -> None:
     server = Server(most=8192)
-    budgets, _ = made(server, sizing=Sizing("restart"))
+    budgets, _ = made(server, sizing=WindowSizing("restart"))
 
     asked = await budgets.switch(BudgetPolicy(mode=BudgetMode.MANUAL, tokens=999_999))
 
@@ -238,7 +238,7 @@ async def test_a_server_that_takes_less_than_it_is_given_is_believed() -> None:
 
 async def test_a_wish_that_was_there_from_the_start_is_given_to_the_server_when_it_is_there() -> None:
     server = Server()
-    budgets, _ = made(server, FAST, Sizing("restart"))
+    budgets, _ = made(server, FAST, WindowSizing("restart"))
 
     await budgets.settle()
 
@@ -248,7 +248,7 @@ async def test_a_wish_that_was_there_from_the_start_is_given_to_the_server_when_
 
 async def test_a_switch_that_fails_leaves_everything_as_it_was() -> None:
     server = Server()
-    budgets, _ = made(server, FULL, Sizing("restart"))
+    budgets, _ = made(server, FULL, WindowSizing("restart"))
     before = await budgets.of()
 
     server.fault = DOWN
@@ -261,7 +261,7 @@ async def test_a_switch_that_fails_leaves_everything_as_it_was() -> None:
 
 async def test_an_ollama_is_told_its_window_by_the_machine() -> None:
     server = Server(window=None)
-    budgets, _ = made(server, sizing=Sizing("request", truncates=True))
+    budgets, _ = made(server, sizing=WindowSizing("request", truncates=True))
 
     budget: Budget = await budgets.switch(FULL)
 
@@ -300,7 +300,7 @@ def shelf(wish: BudgetPolicy | None = None, own: BudgetPolicy | None = None) -> 
     """It serves `a`; the wish of `b` may be its own."""
     server = Shelf(windows={"a": 8192})
     wishes = {"b": own} if own else {}
-    budgets = Budgets(server, SetClock(), [].append, wish, Sizing("restart"), server, Machine(), wishes)
+    budgets = Budgets(server, SetClock(), [].append, wish, WindowSizing("restart"), server, Machine(), wishes)
     return server, budgets
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.budget import BudgetMode, BudgetPolicy, Sizing
+from forge_proxy.core.budget import BudgetMode, BudgetPolicy, WindowSizing
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.errors import ContextBudgetExceeded, ContextOverflow
 from forge_proxy.engine.budgets import Budgets
-from forge_proxy.engine.events import Compacted, Event
-from forge_proxy.engine.fitting import Fitting
+from forge_proxy.engine.context_fitting import ContextFitter
+from forge_proxy.engine.events import ContextCompacted, Event
 from tests.engine.test_budgets import Server
 from tests.fakes.scripted import StillClock
 
@@ -51,12 +51,12 @@ def fitting(
     overflow: Any = "compact",
     heard: list[Event] | None = None,
     **policy: Any,
-) -> Fitting:
+) -> ContextFitter:
     mode = BudgetMode.BACKEND if tokens is None else BudgetMode.MANUAL
     wish = BudgetPolicy(mode=mode, tokens=tokens, overflow=overflow)
-    budgets = Budgets(server, StillClock(), lambda _: None, wish, Sizing())
+    budgets = Budgets(server, StillClock(), lambda _: None, wish, WindowSizing())
     observe = (heard if heard is not None else []).append
-    return Fitting(budgets, server.count_tokens, observe, CompactionPolicy(**policy))
+    return ContextFitter(budgets, server.count_tokens, observe, CompactionPolicy(**policy))
 
 
 def contents(call: ModelCall) -> list[int]:
@@ -82,7 +82,7 @@ async def test_a_history_over_the_budget_is_cut_until_it_leaves_room_for_the_ans
 
     assert contents(call) == left
     before, after = sum(lengths) // 4 + 101, sum(left) // 4 + 101
-    assert compacted == Compacted("r", None, phase, len(lengths) - 2, before, after, exact=True)
+    assert compacted == ContextCompacted("r", None, phase, len(lengths) - 2, before, after, exact=True)
     assert after <= 750
     assert heard == [compacted]
     assert call.request.body == {"messages": list(call.request.messages), "seed": 7}

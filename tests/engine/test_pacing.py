@@ -10,7 +10,7 @@ import pytest
 
 from forge_proxy.core.rescue.work import estimate_work
 from forge_proxy.core.stream import Chunk, Delta
-from forge_proxy.engine.pacing import Pace, Turns, pieces_of
+from forge_proxy.engine.pacing import LoopTurns, Pace, pieces_of
 
 LONG = "<|1 " * 5_000
 WORDS = "The weather in Oslo is fine. " * 30_000
@@ -89,7 +89,7 @@ class _Work:
         self._round = 0
         self.rounds: list[int] = []
         self.names: list[str] = []
-        self.turns = Turns(self)
+        self.turns = LoopTurns(self)
 
     def now(self) -> float:
         return self._now

@@ -9,25 +9,25 @@ import pytest
 
 from forge_proxy.core.chat import ChatRequest, ToolSpec
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
-from forge_proxy.core.guardrails.reading import Reading
+from forge_proxy.core.guardrails.extraction import Extraction
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import Reply
-from forge_proxy.engine import readings
-from forge_proxy.engine.pacing import Turns
-from forge_proxy.engine.readings import readings_of
+from forge_proxy.engine import parse_replies
+from forge_proxy.engine.pacing import LoopTurns
+from forge_proxy.engine.parse_replies import readings_of
 
-FOUND = Reading("", (ToolCall("get_weather"),))
+FOUND = Extraction("", (ToolCall("get_weather"),))
 
 
 @dataclass
 class Knows:
     """A `ThoroughReader` that finds this."""
 
-    found: Reading | None
+    found: Extraction | None
     asked: list[Reply] = field(default_factory=list[Reply])
     lightly: list[bool] = field(default_factory=list[bool])
 
-    async def read(self, turn: Turn, reply: Reply, *, lightly: bool = False) -> Reading | None:
+    async def read(self, turn: Turn, reply: Reply, *, lightly: bool = False) -> Extraction | None:
         self.asked.append(reply)
         self.lightly.append(lightly)
         return self.found
@@ -37,12 +37,12 @@ class Knows:
 class FailsThoroughly(Knows):
     """One that finds this at the first look, and nothing in time at the second."""
 
-    async def read(self, turn: Turn, reply: Reply, *, lightly: bool = False) -> Reading | None:
+    async def read(self, turn: Turn, reply: Reply, *, lightly: bool = False) -> Extraction | None:
         await super().read(turn, reply, lightly=lightly)
         return self.found if lightly else None
 
 
-class CountedTurns(Turns):
+class CountedTurns(LoopTurns):
     """Counts how often a turn was waited for."""
 
     def __init__(self) -> None:
@@ -56,18 +56,18 @@ class CountedTurns(Turns):
 
 @pytest.fixture(autouse=True)
 def _light_readings_leave_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    def light(turn: Turn, reply: Reply) -> Reading:
-        return Reading(reply.text or "", (), unread="broken" in (reply.text or ""))
+    def light(turn: Turn, reply: Reply) -> Extraction:
+        return Extraction(reply.text or "", (), unread="broken" in (reply.text or ""))
 
-    monkeypatch.setattr(readings, "read", light)
+    monkeypatch.setattr(parse_replies, "read", light)
 
 
 async def test_what_is_plain_is_read_once() -> None:
     thorough = Knows(FOUND)
 
-    found = await readings_of(turn(), [Reply(text="plain")], thorough, Turns())
+    found = await readings_of(turn(), [Reply(text="plain")], thorough, LoopTurns())
 
-    assert found == [Reading("plain", ())]
+    assert found == [Extraction("plain", ())]
     assert thorough.asked == []
 
 
@@ -75,9 +75,9 @@ async def test_what_is_broken_is_read_thoroughly_and_each_choice_by_itself() -> 
     thorough = Knows(FOUND)
     replies = [Reply(text="plain"), Reply(1, text="broken"), Reply(2, text="broken, too")]
 
-    found = await readings_of(turn(), replies, thorough, Turns())
+    found = await readings_of(turn(), replies, thorough, LoopTurns())
 
-    assert found == [Reading("plain", ()), FOUND, FOUND]
+    assert found == [Extraction("plain", ()), FOUND, FOUND]
     assert thorough.asked == replies[1:]
 
 
@@ -89,34 +89,34 @@ async def test_what_is_broken_is_read_thoroughly_and_each_choice_by_itself() -> 
 async def test_a_very_long_reply_is_not_read_here_at_all(long: Reply) -> None:
     thorough = Knows(FOUND)
 
-    assert await readings_of(turn(), [long], thorough, Turns()) == [FOUND]
+    assert await readings_of(turn(), [long], thorough, LoopTurns()) == [FOUND]
     assert thorough.asked == [long]
     text = long.text or ""
-    assert await readings_of(turn(), [long], Knows(None), Turns()) == [Reading(text, long.calls, written=text)]
+    assert await readings_of(turn(), [long], Knows(None), LoopTurns()) == [Extraction(text, long.calls, written=text)]
 
 
 @pytest.mark.parametrize("thorough", [None, Knows(None)], ids=["nobody reads it", "nothing is found in time"])
 async def test_the_light_reading_stands_where_there_is_no_other(thorough: Knows | None) -> None:
-    found = await readings_of(turn(), [Reply(text="broken")], thorough, Turns())
+    found = await readings_of(turn(), [Reply(text="broken")], thorough, LoopTurns())
 
-    assert found == [Reading("broken", (), unread=True)]
+    assert found == [Extraction("broken", (), unread=True)]
 
 
 async def test_a_text_with_many_openers_is_not_read_here_and_stays_text_where_nobody_can_read_it() -> None:
     thorough = Knows(FOUND)
     reply = Reply(text="<|1 " * 20_000, calls=(ToolCall("get_weather", "{}"),))
 
-    assert await readings_of(turn(), [reply], thorough, Turns()) == [FOUND]
-    assert await readings_of(turn(), [reply], Knows(None), Turns()) == [
-        Reading(reply.text or "", reply.calls, written=reply.text or "")
+    assert await readings_of(turn(), [reply], thorough, LoopTurns()) == [FOUND]
+    assert await readings_of(turn(), [reply], Knows(None), LoopTurns()) == [
+        Extraction(reply.text or "", reply.calls, written=reply.text or "")
     ]
 
 
 async def test_a_long_text_is_read_lightly_first_and_that_stands_if_nothing_else_comes_in_time() -> None:
-    broken = Reading("", (), broken=True, unread=True)
+    broken = Extraction("", (), broken=True, unread=True)
     thorough = FailsThoroughly(broken)
 
-    assert await readings_of(turn(), [Reply(text="x" * 250_000)], thorough, Turns()) == [broken]
+    assert await readings_of(turn(), [Reply(text="x" * 250_000)], thorough, LoopTurns()) == [broken]
     assert thorough.lightly == [True, False]
 
 
@@ -136,13 +136,13 @@ async def test_a_text_that_takes_milliseconds_waits_for_a_turn(text: str, waits:
 async def test_without_processes_a_text_with_many_openers_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
 
-    def light(turn: Turn, reply: Reply) -> Reading:
+    def light(turn: Turn, reply: Reply) -> Extraction:
         threads.append(threading.current_thread())
         return FOUND
 
-    monkeypatch.setattr(readings, "read", light)
+    monkeypatch.setattr(parse_replies, "read", light)
 
-    assert await readings_of(turn(), [Reply(text="<|1 " * 20_000)], None, Turns()) == [FOUND]
+    assert await readings_of(turn(), [Reply(text="<|1 " * 20_000)], None, LoopTurns()) == [FOUND]
     assert threading.main_thread() not in threads
 
 

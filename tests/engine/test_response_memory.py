@@ -15,7 +15,7 @@ from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine import memory as module
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.memory import MEGABYTE, MemoryBudget, MemoryFull, ResponseMemory
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock
 

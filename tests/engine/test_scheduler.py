@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from forge_proxy.core.errors import BackendDown, ModelNotLoaded, Overloaded
-from forge_proxy.core.scheduling import Schedule
+from forge_proxy.core.scheduling import ModelSchedule
 from forge_proxy.engine.admission import Admission, Slot
+from forge_proxy.engine.backend_switching import BackendSwitcher
 from forge_proxy.engine.events import Event, ModelFailed, ModelSwapped
 from forge_proxy.engine.scheduler import Scheduler
-from forge_proxy.engine.switching import Switching
 from tests.engine.test_admission import Has, SetClock
 
 SWAP_AFTER = 30.0
@@ -25,7 +25,7 @@ class World:
     """A door for models, those inside as `client:model`, and a server that writes down what it loads."""
 
     admission: Admission
-    switching: Switching
+    switching: BackendSwitcher
     clock: SetClock
     heard: list[Event] = field(default_factory=list[Event])
     inside: list[str] = field(default_factory=list[str])
@@ -71,9 +71,9 @@ async def world(slots: int = 1, limit: int = 100) -> AsyncGenerator[World]:
     clock, heard = SetClock(), list[Event]()
     backend = Has([slots])
     backend.may.set()
-    admission = Admission(backend, clock, heard.append, limit=limit, schedule=Schedule(SWAP_AFTER, "a"))
+    admission = Admission(backend, clock, heard.append, limit=limit, schedule=ModelSchedule(SWAP_AFTER, "a"))
     forget: Callable[[], None] = lambda: None  # noqa: E731
-    w = World(admission, Switching(admission, forget), clock, heard)
+    w = World(admission, BackendSwitcher(admission, forget), clock, heard)
     w.may_load.set()
     running = asyncio.create_task(Scheduler(admission, w.switching, w.load, clock, heard.append).run())
     yield w

@@ -18,7 +18,7 @@ from forge_proxy.core.errors import BackendFault, BackendUnreachable
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.self_test import self_test
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock, whole
 

@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from forge_proxy.core.errors import BackendBroke, BackendUnreachable
+from forge_proxy.engine.backend_switching import BackendSwitcher
 from forge_proxy.engine.models import Models
-from forge_proxy.engine.switching import Switching
 from tests.engine.test_admission import URL, World, world
 
 
-def switching(w: World) -> Switching:
-    return Switching(w.admission, Models(w.backend, w.clock).forget)
+def switching(w: World) -> BackendSwitcher:
+    return BackendSwitcher(w.admission, Models(w.backend, w.clock).forget)
 
 
 async def test_who_runs_may_end_who_comes_waits_and_goes_on_when_it_is_done() -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from forge_proxy.core.errors import UnknownModel
-from forge_proxy.core.guardrails import GuardPolicy, Outcome, Settled
+from forge_proxy.core.guardrails import FinalAnswer, GuardPolicy, Outcome
 from forge_proxy.core.guardrails.turn import Fault
-from forge_proxy.engine.text_answers import TextAnswers
+from forge_proxy.engine.text_responses import TextResponseHistory
 
-TEXT = Settled("Hm.", (), "stop", Outcome.RETRIED, 2)
+TEXT = FinalAnswer("Hm.", (), "stop", Outcome.RETRIED, 2)
 
 
-def taught(*models: str) -> TextAnswers:
+def taught(*models: str) -> TextResponseHistory:
     """Nudged eight times each, for nothing."""
-    learned = TextAnswers()
+    learned = TextResponseHistory()
     for model in models:
         for _ in range(8):
             learned.learn(model, (Fault.TEXT,), TEXT)
@@ -59,7 +59,7 @@ def test_what_is_forgotten_is_learned_anew() -> None:
 
 
 def test_names_that_callers_make_up_are_not_kept_for_ever() -> None:
-    learned = TextAnswers()
+    learned = TextResponseHistory()
     for number in range(300):
         learned.learn(f"model {number}", (Fault.TEXT,), TEXT)
         learned.learn("in use", (Fault.TEXT,), TEXT)

@@ -9,8 +9,8 @@ import structlog.testing
 
 from forge_proxy.core.chat import ChatRequest, Schema, ToolSpec
 from forge_proxy.core.guardrails import GuardPolicy, Switches, Turn, open_turn
-from forge_proxy.engine.events import Event, Unchecked
-from forge_proxy.engine.tool_sets import ToolSets
+from forge_proxy.engine.events import Event, ToolsUnvalidated
+from forge_proxy.engine.unvalidated_tools import UnvalidatedTools
 from forge_proxy.telemetry.logs import LogObserver
 from tests.api.test_mistakes import ASK, WEATHER, both
 from tests.fakes.says import Said
@@ -28,11 +28,11 @@ async def test_a_tool_whose_schema_is_nonsense_can_be_called_and_is_told_of(stre
     answer = await chat([said], {**ASK, "tools": [WEATHER, odd]}, stream=stream, heard=heard)
 
     assert answer.calls == [("odd", {"a": 1})]
-    assert [event.tools for event in heard if isinstance(event, Unchecked)] == [("odd",)]
+    assert [event.tools for event in heard if isinstance(event, ToolsUnvalidated)] == [("odd",)]
 
 
 async def test_each_set_of_them_is_told_once() -> None:
-    seen = ToolSets()
+    seen = UnvalidatedTools()
 
     told = [await seen.unchecked(turn(a=NONSENSE, b=True)) for _ in range(2)]
 
@@ -44,7 +44,7 @@ async def test_each_set_of_them_is_told_once() -> None:
 async def test_where_calls_are_not_checked_nothing_is_told() -> None:
     policy = GuardPolicy(enabled=Switches(validate=False))
 
-    assert await ToolSets().unchecked(turn(policy, a=NONSENSE)) == ()
+    assert await UnvalidatedTools().unchecked(turn(policy, a=NONSENSE)) == ()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ async def test_schemas_are_compiled_in_slices(schemas: list[Schema], slices: int
             turns += 1
 
     beside = asyncio.create_task(others())
-    await ToolSets().unchecked(turn(None, **{f"tool_{n}": schema for n, schema in enumerate(schemas)}))
+    await UnvalidatedTools().unchecked(turn(None, **{f"tool_{n}": schema for n, schema in enumerate(schemas)}))
     beside.cancel()
 
     assert turns >= slices
@@ -73,7 +73,7 @@ async def test_schemas_are_compiled_in_slices(schemas: list[Schema], slices: int
 
 def test_the_log_warns_with_their_names() -> None:
     with structlog.testing.capture_logs() as logged:
-        LogObserver()(Unchecked("r", ("a", "b")))
+        LogObserver()(ToolsUnvalidated("r", ("a", "b")))
 
     (line,) = logged
     assert (line["log_level"], line["tools"]) == ("warning", ("a", "b"))

@@ -15,10 +15,10 @@ import pytest
 
 from forge_proxy.core.chat import ChatRequest, ToolSpec
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
-from forge_proxy.core.guardrails.reading import read
+from forge_proxy.core.guardrails.extraction import read
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Reply
-from forge_proxy.engine.workshop import Workshop
+from forge_proxy.engine.process_pool import ProcessPool
 from tests.fakes.processes import children, has_ended
 from tests.fakes.work import chatter, fail, spin
 
@@ -190,8 +190,10 @@ async def test_a_closed_workshop_leaves_no_process_and_does_nothing_more() -> No
 
 
 @asynccontextmanager
-async def opened(processes: int = 2, seconds: float = SECONDS, idle_seconds: float = 300) -> AsyncGenerator[Workshop]:
-    workshop = Workshop(processes, seconds, idle_seconds)
+async def opened(
+    processes: int = 2, seconds: float = SECONDS, idle_seconds: float = 300
+) -> AsyncGenerator[ProcessPool]:
+    workshop = ProcessPool(processes, seconds, idle_seconds)
     try:
         yield workshop
     finally:

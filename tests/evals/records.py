@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from forge_proxy.evals.record import Configuration, RunRecord
+from forge_proxy.evals.record import EvalConfiguration, RunRecord
 
 
-def configuration(ablation: str = "reforged", **fields: Any) -> Configuration:
+def configuration(ablation: str = "reforged", **fields: Any) -> EvalConfiguration:
     """A configuration."""
     usual: dict[str, Any] = {"model": "tiny", "backend": "embedded", "ablation": ablation}
-    return Configuration(**{**usual, **fields})
+    return EvalConfiguration(**{**usual, **fields})
 
 
 def record(ablation: str = "reforged", scenario: str = "one", run: int = 0, **fields: Any) -> RunRecord:

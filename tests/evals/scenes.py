@@ -5,8 +5,8 @@ from __future__ import annotations
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.workflow import ToolDef, Workflow
-from forge_proxy.evals.scenario import Scenario, World
-from forge_proxy.workflows.respond import respond_tool
+from forge_proxy.evals.scenario import Scenario, ScenarioState
+from forge_proxy.workflows.sdk.respond import respond_tool
 
 
 def spec(name: str, about: str, **kinds: str) -> ToolSpec:
@@ -23,7 +23,7 @@ def _sunny(city: str) -> str:
     return f"sunny in {city}"
 
 
-def _two_steps(_: int) -> World:
+def _two_steps(_: int) -> ScenarioState:
     """Look something up, and then tell it."""
     tools = {
         "book_hotel": ToolDef(spec("book_hotel", "book the hotel", city="string", days="integer"), _price),
@@ -35,14 +35,14 @@ def _two_steps(_: int) -> World:
         return None if args.get("email") == "bob@acme.com" else f"sent to {args.get('email')}"
 
     asked = "first book the hotel with city Rome and days 5, then send a email, email bob@acme.com, subject lunch"
-    return World(asked, workflow, validate)
+    return ScenarioState(asked, workflow, validate)
 
 
 def _sent(email: str, subject: str) -> str:
     return f"told {email} about {subject}"
 
 
-def _words(_: int) -> World:
+def _words(_: int) -> ScenarioState:
     """Answer in words."""
     tools = {"get_weather": ToolDef(spec("get_weather", "get the weather", city="string"), _sunny)}
     tools["respond"] = respond_tool()
@@ -51,7 +51,7 @@ def _words(_: int) -> World:
     def validate(_: str, args: JsonObject) -> str | None:
         return None if args.get("message") else "nothing was said"
 
-    return World("hi", workflow, validate)
+    return ScenarioState("hi", workflow, validate)
 
 
 TWO_STEPS = Scenario("two_steps", "Two calls.", frozenset({"plumbing", "stateful"}), 2, _two_steps, quick=True)

@@ -12,11 +12,11 @@ from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow import ToolDef, Workflow
 from forge_proxy.evals.ablation import PRESETS, chosen_presets, chosen_surfaces
-from forge_proxy.evals.playing import Job, make_run
-from forge_proxy.evals.record import Configuration, RunRecord
-from forge_proxy.evals.scenario import Scenario, World
-from forge_proxy.evals.through_runner import RunnerStage
-from forge_proxy.workflows.client import LLMResponse
+from forge_proxy.evals.record import EvalConfiguration, RunRecord
+from forge_proxy.evals.runner_harness import RunnerHarness
+from forge_proxy.evals.scenario import Scenario, ScenarioState
+from forge_proxy.evals.single_run import PlannedRun, make_run
+from forge_proxy.workflows.sdk.client import LLMResponse
 from tests.evals.records import configuration
 from tests.evals.scenes import TWO_STEPS, spec
 from tests.fakes.said_client import SaidClient, calls, text
@@ -28,14 +28,14 @@ TYPED_WRONG = calls("book_hotel", city="Rome", days="five")
 NOT_JSON = [ToolCall("book_hotel", '{"city": Rome}')]
 
 
-def job(scenario: Scenario, preset: str, config: Configuration | None = None) -> Job:
-    return Job(config or configuration(preset), PRESETS[preset], scenario, run=3, planned=1)
+def job(scenario: Scenario, preset: str, config: EvalConfiguration | None = None) -> PlannedRun:
+    return PlannedRun(config or configuration(preset), PRESETS[preset], scenario, run=3, planned=1)
 
 
 async def play(
     script: Sequence[LLMResponse | Exception], preset: str, scenario: Scenario = TWO_STEPS, window: int | None = None
 ) -> RunRecord:
-    return await make_run(job(scenario, preset), RunnerStage(SaidClient(script), window=window))
+    return await make_run(job(scenario, preset), RunnerHarness(SaidClient(script), window=window))
 
 
 RIGHT = "right"
@@ -72,7 +72,7 @@ async def test_what_a_guardrail_is_for_goes_wrong_without_it(
     assert run.iterations == (len(said) if ends == RIGHT else 1)
 
 
-def _failing(_: int) -> World:
+def _failing(_: int) -> ScenarioState:
     """A tool that fails the first time."""
     failures = [ValueError("not now")]
 
@@ -83,7 +83,7 @@ def _failing(_: int) -> World:
 
     tools = {"look": ToolDef(spec("look", "looks"), look), "finish": ToolDef(spec("finish", "ends"), lambda: "done")}
     workflow = Workflow("failing", "", tools, ["look"], "finish", "You look.")
-    return World("Look.", workflow, lambda _, __: None)
+    return ScenarioState("Look.", workflow, lambda _, __: None)
 
 
 FAILING = Scenario("failing", "", frozenset(), 2, _failing)
@@ -103,14 +103,14 @@ def _page(page: int) -> str:
     return f"{page}: " + "word " * 300
 
 
-def _long(_: int) -> World:
+def _long(_: int) -> ScenarioState:
     """Results of which few fit."""
     schema: JsonObject = {"type": "object", "properties": {"page": {"type": "integer"}}, "required": ["page"]}
     tools = {
         "read": ToolDef(ToolSpec.from_json_schema("read", "reads", schema), _page),
         "finish": ToolDef(spec("finish", "ends"), lambda: "done"),
     }
-    return World("Read.", Workflow("long", "", tools, [], "finish", "You read."), lambda _, __: None)
+    return ScenarioState("Read.", Workflow("long", "", tools, [], "finish", "You read."), lambda _, __: None)
 
 
 LONG = Scenario("long", "", frozenset(), 6, _long, budget_tokens=1300)

@@ -6,7 +6,7 @@ from math import comb
 
 import pytest
 
-from forge_proxy.evals.rates import Pairs, Rate
+from forge_proxy.evals.rates import PairedRuns, Rate
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,12 @@ def test_wilsons_interval(hits: int, of: int, low: float, high: float) -> None:
 
 
 def test_of_nothing_there_is_no_rate() -> None:
-    assert (Rate(0, 0).value, Rate(0, 0).interval, Pairs().difference, Pairs().interval) == (None, None, None, None)
+    assert (Rate(0, 0).value, Rate(0, 0).interval, PairedRuns().difference, PairedRuns().interval) == (
+        None,
+        None,
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,14 +46,14 @@ def test_of_nothing_there_is_no_rate() -> None:
     ],
 )
 def test_mcnemars_exact_test(first: int, second: int, p: float) -> None:
-    assert Pairs(both=50, first=first, second=second, neither=7).p == pytest.approx(p, abs=1e-6)
-    assert Pairs(both=0, first=second, second=first, neither=0).p == pytest.approx(p, abs=1e-6)
+    assert PairedRuns(both=50, first=first, second=second, neither=7).p == pytest.approx(p, abs=1e-6)
+    assert PairedRuns(both=0, first=second, second=first, neither=0).p == pytest.approx(p, abs=1e-6)
 
 
 def test_pairs_are_counted_by_their_outcomes() -> None:
-    pairs = Pairs.of([(True, True), (True, False), (False, True), (False, True), (False, False)])
+    pairs = PairedRuns.of([(True, True), (True, False), (False, True), (False, True), (False, False)])
 
-    assert pairs == Pairs(both=1, first=1, second=2, neither=1)
+    assert pairs == PairedRuns(both=1, first=1, second=2, neither=1)
     assert pairs.difference == pytest.approx(0.2)
 
 
@@ -62,7 +67,7 @@ def test_the_interval_of_a_difference_holds_the_truth_about_as_often_as_it_says(
         for b in range(n + 1 - a):
             rest = n - a - b
             chance = comb(n, a) * comb(n - a, b) * first**a * second**b * (1 - first - second) ** rest
-            interval = Pairs(both=rest, first=a, second=b).interval
+            interval = PairedRuns(both=rest, first=a, second=b).interval
             assert interval is not None
             held += chance * (interval.low <= second - first <= interval.high)
 

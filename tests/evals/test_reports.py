@@ -10,7 +10,7 @@ import pytest
 
 from forge_proxy.evals.record import RunRecord
 from forge_proxy.evals.reports.comparison import compared, comparison_report
-from forge_proxy.evals.reports.lines import Choice, lines_of
+from forge_proxy.evals.reports.lines import RunFilter, lines_of
 from forge_proxy.evals.reports.markdown import markdown_report
 from forge_proxy.evals.reports.page import html_report
 from forge_proxy.evals.reports.table import list_report, progress_report, text_report
@@ -74,9 +74,9 @@ def test_a_label_tells_what_lines_differ_in(some: list[dict[str, Any]], labels: 
 def test_a_partial_configuration_is_shown_where_that_is_asked_for() -> None:
     some = [*runs(), record("no_rescue", planned=2)]
 
-    assert len(lines_of(some, Choice())) == 2
-    assert len(lines_of(some, Choice(partial=True))) == 3
-    progress = progress_report(lines_of(some, Choice(partial=True)))
+    assert len(lines_of(some, RunFilter())) == 2
+    assert len(lines_of(some, RunFilter(partial=True))) == 3
+    progress = progress_report(lines_of(some, RunFilter(partial=True)))
     assert re.search(r"no_rescue +1/2 +1 to go", progress)
     assert re.search(r"bare +20/20 +complete", progress)
 
@@ -84,14 +84,14 @@ def test_a_partial_configuration_is_shown_where_that_is_asked_for() -> None:
 def test_what_is_reported_can_be_chosen() -> None:
     tagged = [record("bare", "one", tags=("plumbing", "stateful")), record("bare", "two", run=1, tags=("plumbing",))]
 
-    def found(choice: Choice) -> list[str]:
+    def found(choice: RunFilter) -> list[str]:
         return [one.scenario for line in lines_of(tagged, choice) for one in line.records]
 
-    assert found(Choice(tags=["plumbing"])) == ["one", "two"]
-    assert found(Choice(tags=["stateful", "compaction"])) == ["one"]
-    assert found(Choice(scenarios=["two"])) == ["two"]
-    assert found(Choice(ablations=["reforged"])) == found(Choice(surfaces=["proxy"])) == []
-    assert found(Choice(models=["huge"])) == []
+    assert found(RunFilter(tags=["plumbing"])) == ["one", "two"]
+    assert found(RunFilter(tags=["stateful", "compaction"])) == ["one"]
+    assert found(RunFilter(scenarios=["two"])) == ["two"]
+    assert found(RunFilter(ablations=["reforged"])) == found(RunFilter(surfaces=["proxy"])) == []
+    assert found(RunFilter(models=["huge"])) == []
 
 
 def test_markdown_holds_the_same_figures() -> None:

@@ -11,7 +11,7 @@ import pytest
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import Message, MessageType, ToolCall
-from forge_proxy.evals.scenario import Scenario, World
+from forge_proxy.evals.scenario import Scenario, ScenarioState
 from forge_proxy.evals.scenarios import ALL, find
 from forge_proxy.workflows.runner import WorkflowRunner
 from tests.evals.wrong import WRONG
@@ -23,7 +23,9 @@ RUNS = range(20)
 """Enough to come to each terminal tool and wording of those scenarios that differ by the run."""
 
 
-async def follow(scenario: Scenario, world: World, script: Sequence[ToolCall]) -> tuple[SaidClient, list[Message]]:
+async def follow(
+    scenario: Scenario, world: ScenarioState, script: Sequence[ToolCall]
+) -> tuple[SaidClient, list[Message]]:
     """The client and the messages of a run in which the model makes these calls, one an answer."""
     client, said = SaidClient([[one] for one in script]), list[Message]()
     runner = WorkflowRunner(client, max_iterations=scenario.max_iterations, on_message=said.append)
@@ -35,7 +37,7 @@ def results(said: Sequence[Message]) -> list[str]:
     return [message.content for message in said if message.tool_call_id is not None]
 
 
-def judged(world: World, **changed: Json) -> str | None:
+def judged(world: ScenarioState, **changed: Json) -> str | None:
     """What the validator says of the ideal terminal call with some arguments changed."""
     last = world.ideal[-1]
     return world.validate(last.tool, {**(last.args() or {}), **changed})

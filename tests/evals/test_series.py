@@ -9,11 +9,11 @@ import pytest
 
 from forge_proxy.core.errors import BackendUnreachable
 from forge_proxy.evals.ablation import PRESETS, Ablation, Surface
-from forge_proxy.evals.playing import Job, Played, Tally
 from forge_proxy.evals.record import RunRecord
 from forge_proxy.evals.results import ResultsFile, read_results
-from forge_proxy.evals.scenario import World
+from forge_proxy.evals.scenario import ScenarioState
 from forge_proxy.evals.series import jobs_of, make_runs, missing
+from forge_proxy.evals.single_run import PlannedRun, RunCounter, RunOutcome
 from tests.evals.records import configuration
 from tests.evals.scenes import TWO_STEPS, WORDS
 
@@ -28,17 +28,17 @@ class Staged:
         self._now = 0
         self.most = 0
 
-    async def play(self, job: Job, world: World, tally: Tally) -> Played:
+    async def play(self, job: PlannedRun, world: ScenarioState, tally: RunCounter) -> RunOutcome:
         if job.run == self._gone:
             raise BackendUnreachable("http://x", "refused")
         self._now += 1
         self.most = max(self.most, self._now)
         await asyncio.sleep(0)
         self._now -= 1
-        return Played(next(iter(world.workflow.terminal_tools)), {"email": "bob@acme.com"})
+        return RunOutcome(next(iter(world.workflow.terminal_tools)), {"email": "bob@acme.com"})
 
 
-def jobs(runs: int = 2) -> list[Job]:
+def jobs(runs: int = 2) -> list[PlannedRun]:
     return list(
         jobs_of(
             configuration(), [("runner", PRESETS["bare"]), ("runner", PRESETS["reforged"])], [TWO_STEPS, WORDS], runs
@@ -46,7 +46,7 @@ def jobs(runs: int = 2) -> list[Job]:
     )
 
 
-def told(job: Job) -> tuple[int, str, str]:
+def told(job: PlannedRun) -> tuple[int, str, str]:
     return job.run, job.scenario.name, job.config.ablation
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import Message, ToolCall
-from forge_proxy.evals.scenario import World
+from forge_proxy.evals.scenario import ScenarioState
 from forge_proxy.evals.scenarios import find
 from forge_proxy.workflows.runner import WorkflowRunner
 from tests.fakes.said_client import SaidClient
@@ -44,7 +44,7 @@ REFUSED: dict[str, tuple[Call, str]] = {
 """For each a call that is too early, or names what there is not, and what it is told."""
 
 
-async def told(world: World, script: Sequence[ToolCall]) -> list[str]:
+async def told(world: ScenarioState, script: Sequence[ToolCall]) -> list[str]:
     """The results of a run that makes these calls."""
     said = list[Message]()
     runner = WorkflowRunner(SaidClient([[one] for one in script]), max_iterations=20, on_message=said.append)

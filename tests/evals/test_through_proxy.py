@@ -17,11 +17,11 @@ from forge_proxy.core.errors import BackendBroke, BackendError, BackendUnreachab
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.evals.ablation import PRESETS
-from forge_proxy.evals.playing import Job, make_run
+from forge_proxy.evals.proxy_harness import ProxyHarness
 from forge_proxy.evals.record import RunRecord
 from forge_proxy.evals.scenario import Scenario
 from forge_proxy.evals.scenarios import ALL
-from forge_proxy.evals.through_proxy import ProxyStage
+from forge_proxy.evals.single_run import PlannedRun, make_run
 from tests.evals.records import configuration
 from tests.evals.scenes import TWO_STEPS, WORDS
 from tests.fakes.says import Said
@@ -35,14 +35,14 @@ both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
 
 
 @asynccontextmanager
-async def stage_over(http: ScriptedHttp) -> AsyncGenerator[ProxyStage]:
+async def stage_over(http: ScriptedHttp) -> AsyncGenerator[ProxyHarness]:
     engine = Engine(OpenAICompatible("http://scripted", http), StillClock(), lambda _: None)
     config = ServerConfig(host="127.0.0.1", port=0)
     listener = listen(config)
     app = create_app(engine, OpenAICompatible("http://scripted", http), GuardPolicy(text_answers="nudge"), config)
     server = HttpServer(app, config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    stage = ProxyStage(address(*listener.getsockname()[:2]))
+    stage = ProxyHarness(address(*listener.getsockname()[:2]))
     try:
         yield stage
     finally:
@@ -58,7 +58,7 @@ async def play(
     http = ScriptedHttp(script)
     config = configuration(preset, surface="proxy", stream=stream, temperature=0.7)
     async with stage_over(http) as stage:
-        run = await make_run(Job(config, PRESETS[preset], scenario, run=2, planned=1), stage)
+        run = await make_run(PlannedRun(config, PRESETS[preset], scenario, run=2, planned=1), stage)
     return run, http
 
 
@@ -126,8 +126,8 @@ async def test_an_answer_that_breaks_off_is_asked_for_anew() -> None:
 
 
 async def test_a_proxy_that_is_not_there_is_no_result() -> None:
-    stage = ProxyStage("http://127.0.0.1:9/v1")
-    job = Job(configuration(surface="proxy"), PRESETS["reforged"], TWO_STEPS, run=0, planned=1)
+    stage = ProxyHarness("http://127.0.0.1:9/v1")
+    job = PlannedRun(configuration(surface="proxy"), PRESETS["reforged"], TWO_STEPS, run=0, planned=1)
 
     with pytest.raises(BackendUnreachable):
         await make_run(job, stage)
@@ -142,7 +142,7 @@ async def test_every_scenario_is_solved_by_a_model_that_makes_no_mistake() -> No
     async with stage_over(ScriptedHttp(script)) as stage:
         for scenario in ALL:
             config = configuration(surface="proxy")
-            run = await make_run(Job(config, PRESETS["reforged"], scenario, run=0, planned=1), stage)
+            run = await make_run(PlannedRun(config, PRESETS["reforged"], scenario, run=0, planned=1), stage)
             if not run.correct or run.iterations != run.ideal:
                 wrong[scenario.name] = run.wrong or run.error
 

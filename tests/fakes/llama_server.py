@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 from aiohttp import web
 
-from forge_proxy.backends.llama_server.launch import LaunchSpec, Program
+from forge_proxy.backends.llama_server.launch import LaunchSpec, ServerProgram
 from tests.fakes.model_server import application
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +72,7 @@ class Fake:
 
     def spec(self, **fields: Any) -> LaunchSpec:
         """It, with its model."""
-        return LaunchSpec(Program("llama-server", (str(self.path),)), self.model, "model", **fields)
+        return LaunchSpec(ServerProgram("llama-server", (str(self.path),)), self.model, "model", **fields)
 
     def behaves(self, *words: str) -> None:
         """At its next starts, one word each."""

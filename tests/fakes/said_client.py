@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import MessageFormat, ToolCall
-from forge_proxy.workflows.client import ChunkType, LLMResponse, StreamChunk, TextResponse
+from forge_proxy.workflows.sdk.client import ChunkType, LLMResponse, StreamChunk, TextResponse
 
 
 def calls(*names: str, **args: Json) -> list[ToolCall]:

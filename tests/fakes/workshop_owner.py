@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import uvloop
 
-from forge_proxy.engine.workshop import Workshop
+from forge_proxy.engine.process_pool import ProcessPool
 from tests.fakes.work import spin
 
 
 async def main() -> None:
     """Wait until killed."""
-    await Workshop(seconds=600).run(spin)
+    await ProcessPool(seconds=600).run(spin)
 
 
 if __name__ == "__main__":

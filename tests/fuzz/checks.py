@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 
-from forge_proxy.core.rescue import Piece, Scan, mend_arguments, rescue
+from forge_proxy.core.rescue import OutputPiece, StreamingParser, mend_arguments, rescue
 from tests.scanned import Given, gather
 
 NAMES = ("get_weather", "a", "respond", "get", "a-b.c/d")
@@ -31,8 +31,8 @@ def faults_of(text: str, rng: random.Random) -> Iterator[str]:
 
 
 def _given(cuts: Iterable[int], text: str, *, template_thinks: bool) -> Given:
-    scan = Scan(NAMES, template_thinks=template_thinks)
-    pieces: list[Piece] = []
+    scan = StreamingParser(NAMES, template_thinks=template_thinks)
+    pieces: list[OutputPiece] = []
     at = 0
     for length in cuts:
         pieces += scan.feed(text[at : at + length])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from forge_proxy.core.hardware import Gpu
-from forge_proxy.hardware.machine import Machine
-from forge_proxy.hardware.nvidia import NotTold, read_cards
+from forge_proxy.hardware.machine import MachineHardware
+from forge_proxy.hardware.nvidia import ProbeFailed, read_cards
 from tests.fakes.processes import ROOT
 
 GB = 1024 * 1024 * 1024
@@ -36,8 +36,8 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def machine(root: Path, system: str = "Linux x86_64") -> Machine:
-    return Machine(root, system, seconds=2.0)
+def machine(root: Path, system: str = "Linux x86_64") -> MachineHardware:
+    return MachineHardware(root, system, seconds=2.0)
 
 
 async def test_nvidia_smi_tells_every_card(bare: Path) -> None:
@@ -92,7 +92,7 @@ def test_sizes_that_are_not_told_are_not_made_up(said: str, gpu: Gpu) -> None:
 
 
 def test_no_lines_are_no_cards() -> None:
-    with pytest.raises(NotTold):
+    with pytest.raises(ProbeFailed):
         read_cards("", 1000)
 
 

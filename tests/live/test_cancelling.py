@@ -10,10 +10,10 @@ import pytest
 
 from forge_proxy.backends.llama_server.manager import ServerManager
 from forge_proxy.core.guardrails import GuardPolicy
-from forge_proxy.daemon import Assembled, assemble
-from forge_proxy.engine.events import Abandoned, Event, Retried
+from forge_proxy.daemon import EngineAssembly, assemble
+from forge_proxy.engine.events import AttemptRetried, Event, RequestAbandoned
 from forge_proxy.settings import load
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.live.weather import MODEL, TOOLS
 
 OFFERING: dict[str, Any] = {
@@ -34,7 +34,7 @@ async def heard() -> list[Event]:
 
 
 @pytest.fixture
-async def parts(heard: list[Event]) -> AsyncGenerator[Assembled]:
+async def parts(heard: list[Event]) -> AsyncGenerator[EngineAssembly]:
     """A daemon without its door, whose model works on one request at a time."""
     settings = load(None, {"backend": {"kind": "embedded", "llama_server": {"slots": 1}}})
     async with assemble(settings, heard.append) as parts:
@@ -45,7 +45,7 @@ async def parts(heard: list[Event]) -> AsyncGenerator[Assembled]:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("body", "attempts"), [(OFFERING, 1), (DEMANDING, 2)], ids=["prefill", "retrying"])
 async def test_who_leaves_ends_what_llama_cpp_does(
-    parts: Assembled, heard: list[Event], body: dict[str, Any], attempts: int, stream: bool
+    parts: EngineAssembly, heard: list[Event], body: dict[str, Any], attempts: int, stream: bool
 ) -> None:
     assert parts.manager
     asked = asyncio.create_task(read(parts, {**body, "stream": stream}))
@@ -55,11 +55,11 @@ async def test_who_leaves_ends_what_llama_cpp_does(
     await asyncio.wait([asked])
 
     await said(parts.manager, "cancel task", 1)
-    assert isinstance(heard[-1], Abandoned)
-    assert any(isinstance(event, Retried) for event in heard) is (attempts > 1)
+    assert isinstance(heard[-1], RequestAbandoned)
+    assert any(isinstance(event, AttemptRetried) for event in heard) is (attempts > 1)
 
 
-async def read(parts: Assembled, body: dict[str, Any]) -> None:
+async def read(parts: EngineAssembly, body: dict[str, Any]) -> None:
     async for _ in parts.engine.answer(decode_request(body), GuardPolicy(), request_id="leaver"):
         pass
 

@@ -6,10 +6,10 @@ import asyncio
 
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.daemon import Assembled, assemble
-from forge_proxy.engine.events import Abandoned, Answered, Event
+from forge_proxy.daemon import EngineAssembly, assemble
+from forge_proxy.engine.events import Event, RequestAbandoned, RequestAnswered
 from forge_proxy.settings import load
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.live.weather import MODEL
 
 
@@ -28,14 +28,14 @@ async def test_many_ask_clients_take_turns_and_who_leaves_is_unknown_to_llama_cp
         await asyncio.wait(tasks.values())
 
     launched = [line for line in parts.manager.logs(500) if "launch_slot" in line]  # complete, now that it has ended
-    assert {event.request_id for event in heard if isinstance(event, Abandoned)} == leavers
-    answered = [event.request_id for event in heard if isinstance(event, Answered)]
+    assert {event.request_id for event in heard if isinstance(event, RequestAbandoned)} == leavers
+    answered = [event.request_id for event in heard if isinstance(event, RequestAnswered)]
     assert sorted(answered) == sorted(set(names) - leavers)
     assert len(launched) == len(answered)
     assert all(answered.index(f"b{number}") < answered.index("a9") for number in (0, 2, 4, 6))
 
 
-async def asked(parts: Assembled, name: str) -> None:
+async def asked(parts: EngineAssembly, name: str) -> None:
     """An answer read to its end; the client is the first letter."""
     hi: Json = [{"role": "user", "content": "hi"}]
     body: dict[str, Json] = {"model": MODEL, "messages": hi, "stream": True, "max_tokens": 50, "ignore_eos": True}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from forge_proxy.store.opening import open_store
+from forge_proxy.store.database import open_store
 from forge_proxy.store.runs import StoredRuns
 from forge_proxy.workflows.runs.errors import RunNotFound, StoreUnavailable
 from tests.contracts.test_store import event, place, run, store

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from sqlalchemy import inspect
 
 from forge_proxy.store.config import StoreConfig
-from forge_proxy.store.connections import Databases
-from forge_proxy.store.opening import open_store
+from forge_proxy.store.connections import DatabaseConnections
+from forge_proxy.store.database import open_store
 from forge_proxy.store.tables import METADATA
-from forge_proxy.workflows.runs.errors import RunNotFound, StoreTaken, StoreUnavailable
+from forge_proxy.workflows.runs.errors import RunNotFound, StoreInUse, StoreUnavailable
 from tests.fakes.postgres import postgres
 
 
@@ -24,7 +24,7 @@ def url(file: Path) -> str:
     return f"sqlite+aiosqlite:///{file}"
 
 
-async def half_made(databases: Databases) -> None:
+async def half_made(databases: DatabaseConnections) -> None:
     async with databases.writer.begin() as connection:
         await connection.exec_driver_sql("CREATE TABLE runs (id TEXT)")
         raise RuntimeError("killed")
@@ -34,7 +34,7 @@ async def test_the_migrations_make_the_tables_that_the_code_has(tmp_path: Path) 
     file = tmp_path / "runs.db"
     await (await open_store(url(file))).close()
 
-    databases = Databases(url(file))
+    databases = DatabaseConnections(url(file))
     async with databases.writer.connect() as connection:
         differences = await connection.run_sync(
             lambda sync: compare_metadata(MigrationContext.configure(sync), METADATA)
@@ -58,7 +58,7 @@ async def test_what_is_stored_is_nobody_elses_to_read(tmp_path: Path) -> None:
 async def test_a_killed_process_leaves_whole_tables_or_none(tmp_path: Path) -> None:
     """A change of tables that breaks off leaves nothing behind: it is one transaction, on SQLite too."""
     file = tmp_path / "runs.db"
-    databases = Databases(url(file))
+    databases = DatabaseConnections(url(file))
     with pytest.raises(RuntimeError, match="killed"):
         await half_made(databases)
     await databases.close()
@@ -106,14 +106,14 @@ async def test_a_postgres_that_comes_back_is_written_to_by_the_one_who_takes_it_
         server.start()
         with pytest.raises(RunNotFound):
             await first.delete("x")
-        with pytest.raises(StoreTaken):
+        with pytest.raises(StoreInUse):
             await open_store(server.url)
 
         server.stop()
         server.start()
         second = await open_store(server.url)
 
-        with pytest.raises(StoreTaken):
+        with pytest.raises(StoreInUse):
             await first.delete("x")
         await first.close()
         await second.close()

@@ -24,7 +24,7 @@ from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.manager import ServerManager, SwitchFailed
 from forge_proxy.backends.llama_server.programs import TINY_MODEL
 from forge_proxy.core.guardrails import GuardPolicy
-from forge_proxy.daemon import Assembled, assemble
+from forge_proxy.daemon import EngineAssembly, assemble
 from forge_proxy.settings import load as load_settings
 from tests.fakes.processes import Process, children, command, daemon, has_ended, until
 from tests.live.weather import ASK_PARIS, TOOLS, says
@@ -197,7 +197,7 @@ async def test_a_switch_that_fails_under_load_goes_back_and_loses_no_request(
 
 
 @asynccontextmanager
-async def loaded(backend: dict[str, Any]) -> AsyncGenerator[tuple[Assembled, ServerManager, httpx.AsyncClient]]:
+async def loaded(backend: dict[str, Any]) -> AsyncGenerator[tuple[EngineAssembly, ServerManager, httpx.AsyncClient]]:
     """A daemon in this process, its server loaded, and a client of its application."""
     async with assemble(load_settings(None, {"backend": backend}), lambda _: None) as parts:
         await parts.load()
@@ -208,7 +208,7 @@ async def loaded(backend: dict[str, Any]) -> AsyncGenerator[tuple[Assembled, Ser
             yield parts, parts.manager, client
 
 
-async def switch(parts: Assembled, manager: ServerManager, spec: LaunchSpec) -> None:
+async def switch(parts: EngineAssembly, manager: ServerManager, spec: LaunchSpec) -> None:
     """As the admin API has it done."""
     assert parts.switching
     await parts.switching.switch(lambda: manager.ensure(spec, drain_seconds=0), drain_seconds=60)

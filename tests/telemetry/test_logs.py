@@ -16,12 +16,12 @@ from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.guardrails import GuardPolicy, Outcome
+from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.redaction import without_quotes
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.events import Answered, Event, Failed, Retried
-from forge_proxy.engine.report import Report
+from forge_proxy.engine.events import AttemptRetried, Event, RequestAnswered, RequestFailed
 from forge_proxy.telemetry.config import LogConfig
-from forge_proxy.telemetry.lines import line_of
+from forge_proxy.telemetry.log_events import line_of
 from forge_proxy.telemetry.logs import LogObserver, configure
 from tests.api.test_mistakes import ASK, RIGHT
 from tests.fakes.says import Said
@@ -71,7 +71,7 @@ async def test_the_words_of_the_model_server_are_in_the_failed_event(stream: boo
 
     await chat([Said(status=500, body=error)], ASK, stream=stream, heard=heard)
 
-    (failed,) = [event for event in heard if isinstance(event, Failed)]
+    (failed,) = [event for event in heard if isinstance(event, RequestFailed)]
     assert failed.error == "the model server at http://scripted answered 500: no memory left for:…"
 
 
@@ -95,7 +95,7 @@ async def test_a_retry_is_logged_with_tool_and_reason_and_without_values(said: S
 
     await chat([said, RIGHT], ASK, heard=heard)
 
-    (retried,) = [line_of(event) for event in heard if isinstance(event, Retried)]
+    (retried,) = [line_of(event) for event in heard if isinstance(event, AttemptRetried)]
     assert (retried.fields.get("tool", ""), retried.fields.get("reason", "")) == (tool, reason)
     assert "Secret" not in str(retried)
 
@@ -103,7 +103,7 @@ async def test_a_retry_is_logged_with_tool_and_reason_and_without_values(said: S
 def test_counts_of_any_size_are_logged(capfd: pytest.CaptureFixture[str]) -> None:
     writer = configure(LogConfig(format="json"))
     try:
-        LogObserver(structlog.get_logger())(Answered("r", "m", Report(Outcome.CLEAN, tokens=2**70), 0.1, 0.0))
+        LogObserver(structlog.get_logger())(RequestAnswered("r", "m", Report(Outcome.CLEAN, tokens=2**70), 0.1, 0.0))
     finally:
         writer.close()
         structlog.reset_defaults()

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from forge_proxy.reload import masked
+from forge_proxy.daemon.reload import masked
 from forge_proxy.settings import SettingsError, load
 from forge_proxy.tools.config import Execution, McpServerConfig
 

@@ -257,7 +257,7 @@ def test_nothing_of_a_program_is_left_when_its_owner_is_killed(kind: str) -> Non
 
 
 def test_the_package_is_not_imported_before_a_server_is_used() -> None:
-    program = "import sys, forge_proxy.daemon.assembly, forge_proxy.tools.toolbox; print('mcp' in sys.modules)"
+    program = "import sys, forge_proxy.daemon.container, forge_proxy.tools.executors; print('mcp' in sys.modules)"
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 

@@ -17,7 +17,7 @@ from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.engine.events import Event
 from forge_proxy.tools.config import ByMcp, McpConfig, McpServerConfig
-from forge_proxy.tools.mcp.bounds import Allowance, Flood, check_values
+from forge_proxy.tools.mcp.bounds import NotificationLimit, TooMuchOutput, check_values
 from forge_proxy.tools.mcp.servers import McpServers
 from tests.fakes.processes import Process, has_ended, until
 
@@ -141,17 +141,17 @@ def test_a_large_text_is_no_flood() -> None:
 
 @pytest.mark.parametrize("text", [b"[" + b"[]," * 200_000 + b"0]", b'["",' * 120_000])
 def test_more_values_than_the_loop_has_time_for_are_a_flood(text: bytes) -> None:
-    with pytest.raises(Flood, match="more than 100,000 values"):
+    with pytest.raises(TooMuchOutput, match="more than 100,000 values"):
         check_values(text)
 
 
 def test_what_nobody_asked_for_may_come_at_some_rate() -> None:
-    allowance = Allowance(6000)
+    allowance = NotificationLimit(6000)
 
     for second in range(1000):
         allowance.spend(100, float(second))
 
-    with pytest.raises(Flood):
+    with pytest.raises(TooMuchOutput):
         allowance.spend(6001, 1000.0)
 
 

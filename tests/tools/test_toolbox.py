@@ -14,8 +14,8 @@ from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.tools.config import ByHttp, ByMcp, CallbackConfig, McpConfig, McpUrl, ToolSettings
+from forge_proxy.tools.executors import ToolExecutors
 from forge_proxy.tools.ports import SystemClock
-from forge_proxy.tools.toolbox import Toolbox
 from tests.tools.test_callbacks import Tool, answers
 from tests.tools.test_mcp import ignore, program
 
@@ -24,7 +24,7 @@ SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 @pytest.fixture
-async def served() -> AsyncGenerator[tuple[Toolbox, str]]:
+async def served() -> AsyncGenerator[tuple[ToolExecutors, str]]:
     """A toolbox with an HTTP server, whose address comes along, and an MCP server called `here`."""
     http = AioHttp(connect_seconds=5, silence_seconds=60)
     async with Tool(answers({"output": "by http"})).served() as address:
@@ -32,12 +32,12 @@ async def served() -> AsyncGenerator[tuple[Toolbox, str]]:
             callbacks=CallbackConfig(allow=(address,), secret=SecretStr("a secret of the tests")),
             mcp=McpConfig(servers={"here": program()}),
         )
-        async with Toolbox(settings, http, SystemClock(), ignore) as toolbox:
+        async with ToolExecutors(settings, http, SystemClock(), ignore) as toolbox:
             yield toolbox, address
     await http.close()
 
 
-async def test_each_tool_is_executed_as_it_is_declared(served: tuple[Toolbox, str]) -> None:
+async def test_each_tool_is_executed_as_it_is_declared(served: tuple[ToolExecutors, str]) -> None:
     toolbox, address = served
     how = {"ask": ByHttp(url=address), "welcome": ByMcp(server="here", tool="greet")}
     executor = toolbox.executor(how, "run-1")
@@ -49,7 +49,7 @@ async def test_each_tool_is_executed_as_it_is_declared(served: tuple[Toolbox, st
     assert await executor.execute(ToolCall("by_the_caller"), "k3") is None
 
 
-async def test_what_a_declaration_leaves_out_is_filled_in_by_the_mcp_server(served: tuple[Toolbox, str]) -> None:
+async def test_what_a_declaration_leaves_out_is_filled_in_by_the_mcp_server(served: tuple[ToolExecutors, str]) -> None:
     toolbox, _ = served
     how = ByMcp(server="here", tool="weather")
 
@@ -62,7 +62,7 @@ async def test_what_a_declaration_leaves_out_is_filled_in_by_the_mcp_server(serv
     assert said == ToolSpec("sky", SCHEMA, "How it is outside.")
 
 
-async def test_other_tools_are_as_they_are_declared(served: tuple[Toolbox, str]) -> None:
+async def test_other_tools_are_as_they_are_declared(served: tuple[ToolExecutors, str]) -> None:
     toolbox, address = served
 
     assert await toolbox.declare(AT, "a", ByHttp(url=address), "A.", SCHEMA) == ToolSpec("a", SCHEMA, "A.")
@@ -80,7 +80,7 @@ async def test_other_tools_are_as_they_are_declared(served: tuple[Toolbox, str])
     ],
 )
 async def test_what_cannot_be_executed_is_refused_when_it_is_declared(
-    served: tuple[Toolbox, str], how: ByHttp | ByMcp, said: str
+    served: tuple[ToolExecutors, str], how: ByHttp | ByMcp, said: str
 ) -> None:
     with pytest.raises(InvalidRequest) as refused:
         await served[0].declare(AT, "sky", how, "The sky.", SCHEMA)

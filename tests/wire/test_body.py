@@ -8,9 +8,9 @@ import orjson
 import pytest
 
 from forge_proxy.core.errors import OutOfMemory
-from forge_proxy.wire.answers import UnreadableAnswer, read_answer
+from forge_proxy.wire.backends.responses import UnreadableAnswer, read_answer
 from forge_proxy.wire.body import form_of
-from forge_proxy.wire.openai.request import read_body
+from forge_proxy.wire.clients.chat_completions.request import read_body
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ class Members:
 
 
 def written(value: Any, *, ascii_only: bool, space: str) -> str:
-    """JSON, also of `Members`."""
+    """JSON, also of `JsonMembers`."""
     if isinstance(value, Members):
         members = [
             f"{json.dumps(key)}{space}:{space}{written(one, ascii_only=ascii_only, space=space)}"

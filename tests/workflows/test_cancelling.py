@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from forge_proxy.workflows.cancelling import Cancelled, take
+from forge_proxy.workflows.cancellation import Cancelled, take
 
 
 @pytest.mark.parametrize("moments", range(10))

@@ -11,8 +11,8 @@ from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import MessageFormat, ToolCall
 from forge_proxy.core.workflow import ToolDef, Workflow
-from forge_proxy.workflows.client import ChunkType, LLMResponse, StreamChunk, TextResponse
 from forge_proxy.workflows.runner import WorkflowRunner
+from forge_proxy.workflows.sdk.client import ChunkType, LLMResponse, StreamChunk, TextResponse
 
 CALL = '{"name": "look", "arguments": {"n": 1}}'
 RETRY = StreamChunk(ChunkType.RETRY)

@@ -13,9 +13,9 @@ from forge_proxy.core.errors import BackendError
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow import ToolDef, Workflow
 from forge_proxy.engine.answer import Engine
-from forge_proxy.workflows.client import ChunkType, LLMClient, TextResponse
-from forge_proxy.workflows.engine_client import EngineClient
 from forge_proxy.workflows.runner import WorkflowRunner
+from forge_proxy.workflows.sdk.client import ChunkType, LLMClient, TextResponse
+from forge_proxy.workflows.sdk.engine_client import EngineClient
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock
 

@@ -15,9 +15,9 @@ from forge_proxy.core.workflow.errors import (
     ToolExecutionError,
 )
 from forge_proxy.core.workflow.run import Limits, ToolOutcome
-from forge_proxy.workflows.client import TextResponse
-from forge_proxy.workflows.components import ErrorTracker, ResponseValidator, StepEnforcer, StepTracker
-from forge_proxy.workflows.guardrails import Guardrails
+from forge_proxy.workflows.sdk.client import TextResponse
+from forge_proxy.workflows.sdk.guardrail_components import ErrorTracker, ResponseValidator, StepEnforcer, StepTracker
+from forge_proxy.workflows.sdk.guardrails import Guardrails
 from forge_proxy.workflows.tools import told
 from tests.fakes.said_client import calls, text
 

@@ -18,9 +18,9 @@ from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow import ToolDef, Workflow
 from forge_proxy.core.workflow.errors import ToolResolutionError
 from forge_proxy.core.workflow.run import RunState, begin
-from forge_proxy.workflows.client import LLMResponse, TextResponse
 from forge_proxy.workflows.context import ContextManager
 from forge_proxy.workflows.runner import WorkflowRunner
+from forge_proxy.workflows.sdk.client import LLMResponse, TextResponse
 from tests.fakes.said_client import SaidClient
 from tests.properties import examples
 

@@ -27,12 +27,12 @@ from forge_proxy.core.workflow.errors import (
 )
 from forge_proxy.core.workflow.run import ToolOutcome, begin
 from forge_proxy.engine.answer import Engine
-from forge_proxy.workflows.client import ChunkType, LLMResponse, StreamChunk
 from forge_proxy.workflows.context import ContextManager
-from forge_proxy.workflows.engine_client import EngineClient
 from forge_proxy.workflows.requests import request_for
-from forge_proxy.workflows.respond import respond_tool
 from forge_proxy.workflows.runner import WorkflowRunner
+from forge_proxy.workflows.sdk.client import ChunkType, LLMResponse, StreamChunk
+from forge_proxy.workflows.sdk.engine_client import EngineClient
+from forge_proxy.workflows.sdk.respond import respond_tool
 from tests.fakes.said_client import SaidClient, calls, text
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock

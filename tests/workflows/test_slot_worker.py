@@ -15,7 +15,7 @@ from forge_proxy.core.workflow import Steps, ToolDef, Workflow
 from forge_proxy.core.workflow.cancelled import WorkflowCancelledError
 from forge_proxy.core.workflow.errors import MaxIterationsError
 from forge_proxy.workflows.runner import WorkflowRunner
-from forge_proxy.workflows.slot_worker import SlotWorker, WorkerStopped
+from forge_proxy.workflows.sdk.slot_worker import SlotWorker, WorkerStopped
 from tests.fakes.said_client import SaidClient, calls
 
 NONE: dict[str, Json] = {"type": "object", "properties": {}}

@@ -8,18 +8,18 @@ from typing import Annotated, Literal
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from forge_proxy.api.admin.parts import AdminParts
 from forge_proxy.api.admin.ports import ServerState
+from forge_proxy.api.admin.services import AdminServices
 
 
-class HealthNow(BaseModel):
+class HealthInfo(BaseModel):
     """Whether the model server can be asked now."""
 
     status: Literal["ok", "loading", "down"]
     detail: str
 
 
-class ServerNow(BaseModel):
+class ManagedServerInfo(BaseModel):
     """A managed model server."""
 
     state: ServerState
@@ -29,16 +29,16 @@ class ServerNow(BaseModel):
     detail: str
 
 
-class BackendNow(BaseModel):
+class BackendInfo(BaseModel):
     """The model server."""
 
     kind: str
     url: str
     because: str = Field(description="The reason why this one was chosen.")
-    health: HealthNow
+    health: HealthInfo
     managed: bool = Field(description="Whether the daemon can start, stop and restart it.")
     unmanaged_because: str | None = Field(description="The reason why it cannot.")
-    server: ServerNow | None = Field(description="Its state, if it is managed.")
+    server: ManagedServerInfo | None = Field(description="Its state, if it is managed.")
 
 
 class ModelChoice(BaseModel):
@@ -49,55 +49,55 @@ class ModelChoice(BaseModel):
     model: str = Field(min_length=1, max_length=4096, description="Its name in the catalog.")
 
 
-class LogLines(BaseModel):
+class ServerLog(BaseModel):
     """Lines of the log of the model server."""
 
     lines: list[str] = Field(description="Oldest first.")
 
 
-class BackendDesk:
+class BackendEndpoints:
     """The endpoints."""
 
-    def __init__(self, parts: AdminParts) -> None:
+    def __init__(self, parts: AdminServices) -> None:
         self._parts = parts
 
-    async def read(self) -> BackendNow:
+    async def read(self) -> BackendInfo:
         """Show which model server is used, the reason, its health, and whether it is managed."""
         parts = self._parts
         health = await parts.backend.health()
         control = parts.control
-        return BackendNow(
+        return BackendInfo(
             kind=parts.about.kind,
             url=parts.backend.url,
             because=parts.about.because,
-            health=HealthNow(status=health.status, detail=health.detail),
+            health=HealthInfo(status=health.status, detail=health.detail),
             managed=control is not None,
             unmanaged_because=None if control else parts.about.unmanaged,
-            server=ServerNow(**asdict(control.status())) if control else None,
+            server=ManagedServerInfo(**asdict(control.status())) if control else None,
         )
 
-    async def start(self) -> BackendNow:
+    async def start(self) -> BackendInfo:
         """Start it if it does not run yet, and wait until it is ready."""
         await self._parts.managed.start()
         return await self.read()
 
-    async def stop(self) -> BackendNow:
+    async def stop(self) -> BackendInfo:
         """Stop it once the running responses have ended."""
         await self._parts.managed.stop()
         return await self.read()
 
-    async def restart(self) -> BackendNow:
+    async def restart(self) -> BackendInfo:
         """Restart it. Requests wait until it is ready again."""
         await self._parts.managed.restart()
         return await self.read()
 
-    async def use(self, choice: ModelChoice) -> BackendNow:
+    async def use(self, choice: ModelChoice) -> BackendInfo:
         """Load another model. If that fails, the previous one stays loaded."""
         await self._parts.managed.use(choice.model)
         return await self.read()
 
     async def logs(
         self, lines: Annotated[int, Query(ge=1, le=10_000, description="The number of lines.")] = 100
-    ) -> LogLines:
+    ) -> ServerLog:
         """Show the last lines of its log."""
-        return LogLines(lines=list(self._parts.managed.logs(lines)))
+        return ServerLog(lines=list(self._parts.managed.logs(lines)))

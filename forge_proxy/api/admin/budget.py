@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from forge_proxy.api.fields import wrong_field
+from forge_proxy.api.validation_errors import wrong_field
 from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Overflow
 from forge_proxy.engine.budgets import Budgets
 
@@ -21,7 +21,7 @@ class BudgetChange(BaseModel):
     )
 
 
-class BudgetNow(BaseModel):
+class BudgetInfo(BaseModel):
     """The budget of one request."""
 
     mode: BudgetMode
@@ -32,9 +32,9 @@ class BudgetNow(BaseModel):
     overflow: Overflow = Field(description="What happens to a prompt over the budget.")
 
 
-def shown(budget: Budget, wish: BudgetPolicy) -> BudgetNow:
+def shown(budget: Budget, wish: BudgetPolicy) -> BudgetInfo:
     """A budget as the API tells it."""
-    return BudgetNow(
+    return BudgetInfo(
         mode=budget.mode,
         tokens=budget.tokens,
         because=budget.because,
@@ -44,17 +44,17 @@ def shown(budget: Budget, wish: BudgetPolicy) -> BudgetNow:
     )
 
 
-class BudgetSwitch:
+class BudgetEndpoints:
     """The endpoints."""
 
     def __init__(self, budgets: Budgets) -> None:
         self._budgets = budgets
 
-    async def read(self) -> BudgetNow:
+    async def read(self) -> BudgetInfo:
         """Show the current budget. With several models, each has its own: see /admin/v1/models."""
         return shown(await self._budgets.of(), self._budgets.wish)
 
-    async def switch(self, change: BudgetChange) -> BudgetNow:
+    async def switch(self, change: BudgetChange) -> BudgetInfo:
         """Switch to another budget. Running responses end with the old one. If the switch fails, the old one stays."""
         overflow = change.overflow or self._budgets.wish.overflow
         try:

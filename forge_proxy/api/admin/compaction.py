@@ -15,9 +15,9 @@ from forge_proxy.core.guardrails import GuardPolicy, open_turn
 from forge_proxy.core.jsontypes import Json, is_object
 from forge_proxy.core.messages import MessageType
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.fitting import Shortened, aim_of, chosen
-from forge_proxy.engine.held import Held
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.engine.context_fitting import CompactedCall, aim_of, chosen
+from forge_proxy.engine.live_value import LiveValue
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 
 
 class Compaction(BaseModel):
@@ -66,7 +66,7 @@ class PreviewRequest(BaseModel):
         return {name: value for name, value in said.items() if name not in _OF_NO_MATTER and value is not None}
 
 
-class CutShown(BaseModel):
+class CutPreview(BaseModel):
     """One message that is cut."""
 
     message: int = Field(description="Its place in `messages`, from 0.")
@@ -77,13 +77,13 @@ class CutShown(BaseModel):
     content: str | None = Field(description="Its content after the compaction; null if the message is dropped.")
 
 
-class PhaseShown(BaseModel):
+class PhasePreview(BaseModel):
     """What one phase and the phases before it cut."""
 
     phase: int
     tokens: int
     fits: bool = Field(description="Whether the prompt then fits into the budget.")
-    cuts: list[CutShown]
+    cuts: list[CutPreview]
 
 
 class Preview(BaseModel):
@@ -94,16 +94,16 @@ class Preview(BaseModel):
     aim_tokens: int = Field(description="The target of a compaction: `threshold` of the budget.")
     tokens: int = Field(description="Tokens of the prompt before the compaction, tools included.")
     exact: bool = Field(description="Whether the model server counted the tokens; otherwise they are estimated.")
-    phases: list[PhaseShown]
+    phases: list[PhasePreview]
     used: int | None = Field(description="The phase that would be used; null if nothing would be cut.")
     fits: bool = Field(description="Whether the compacted prompt fits into the budget; otherwise the request is a 400.")
     messages: list[dict[str, Any]] = Field(description="The history as it would be sent.")
 
 
-class CompactionDesk:
+class CompactionEndpoints:
     """The endpoints. Tools are counted as with the guardrails that hold."""
 
-    def __init__(self, engine: Engine, guardrails: Held[GuardPolicy]) -> None:
+    def __init__(self, engine: Engine, guardrails: LiveValue[GuardPolicy]) -> None:
         self._engine = engine
         self._guardrails = guardrails
 
@@ -154,9 +154,9 @@ class CompactionDesk:
         return ModelCall(request, stream=False, respond=turn.respond if turn else None, model=model)
 
 
-def _shown(phase: Shortened, limit: int) -> PhaseShown:
+def _shown(phase: CompactedCall, limit: int) -> PhasePreview:
     cuts = [
-        CutShown(
+        CutPreview(
             message=place,
             type=cut.type,
             what=cut.what,
@@ -166,4 +166,6 @@ def _shown(phase: Shortened, limit: int) -> PhaseShown:
         )
         for place, cut in zip(phase.places, phase.plan.cuts, strict=True)
     ]
-    return PhaseShown(phase=phase.plan.phase, tokens=phase.prompt.tokens, fits=phase.prompt.tokens <= limit, cuts=cuts)
+    return PhasePreview(
+        phase=phase.plan.phase, tokens=phase.prompt.tokens, fits=phase.prompt.tokens <= limit, cuts=cuts
+    )

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from forge_proxy.core.guardrails import GuardPolicy
-from forge_proxy.engine.held import Held
+from forge_proxy.engine.live_value import LiveValue
 
 
 class SwitchesChange(BaseModel):
@@ -35,10 +35,10 @@ class GuardrailsChange(BaseModel):
     on_loop: Literal["cut", "report"] = "cut"
 
 
-class GuardrailsSwitch:
+class GuardrailEndpoints:
     """The endpoints."""
 
-    def __init__(self, held: Held[GuardPolicy]) -> None:
+    def __init__(self, held: LiveValue[GuardPolicy]) -> None:
         self._held = held
 
     async def read(self) -> GuardPolicy:

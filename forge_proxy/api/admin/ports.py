@@ -35,7 +35,7 @@ class WrongSettings(ForgeError):
 
 
 @dataclass(frozen=True, slots=True)
-class ServerStatus:
+class ServerStatusReport:
     """A model server of ours. `detail` says why it is in this state, where there is more to say."""
 
     state: ServerState
@@ -48,7 +48,7 @@ class ServerStatus:
 class BackendControl(Protocol):
     """A model server of ours. What is under way ends before it is stopped; what comes meanwhile waits."""
 
-    def status(self) -> ServerStatus: ...
+    def status(self) -> ServerStatusReport: ...
 
     async def start(self) -> None:
         """Nothing where it runs already. Raises `BackendFault`, as the others do."""
@@ -68,20 +68,20 @@ class BackendControl(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reloaded:
+class ReloadResult:
     """What reading the settings again came to, as dotted names."""
 
     applied: tuple[str, ...]
     needs_restart: tuple[str, ...]
 
 
-class Configuration(Protocol):
+class LiveConfiguration(Protocol):
     """The settings that hold."""
 
     def shown(self) -> JsonObject:
         """All of them as they hold now, secrets masked."""
         ...
 
-    async def reload(self) -> Reloaded:
+    async def reload(self) -> ReloadResult:
         """Read them again and change what can be changed. Raises `WrongSettings`: then nothing was changed."""
         ...

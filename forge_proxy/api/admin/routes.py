@@ -8,17 +8,17 @@ from typing import Any
 from fastapi import Depends, FastAPI, Request, Response
 from pydantic import BaseModel, Field
 
-from forge_proxy.api.admin.backend import BackendDesk
-from forge_proxy.api.admin.budget import BudgetSwitch
-from forge_proxy.api.admin.compaction import CompactionDesk
-from forge_proxy.api.admin.guardrails import GuardrailsSwitch
-from forge_proxy.api.admin.parts import AdminParts
-from forge_proxy.api.admin.runs import RunDesk
-from forge_proxy.api.admin.sampling import SamplingChoice
-from forge_proxy.api.admin.settings import SettingsDesk
-from forge_proxy.api.admin.status import StatusBoard
+from forge_proxy.api.admin.backend import BackendEndpoints
+from forge_proxy.api.admin.budget import BudgetEndpoints
+from forge_proxy.api.admin.compaction import CompactionEndpoints
+from forge_proxy.api.admin.guardrails import GuardrailEndpoints
+from forge_proxy.api.admin.runs import RunEndpoints
+from forge_proxy.api.admin.sampling import SamplingEndpoints
+from forge_proxy.api.admin.services import AdminServices
+from forge_proxy.api.admin.settings import SettingsEndpoints
+from forge_proxy.api.admin.status import StatusEndpoints
 from forge_proxy.api.admin.strict import StrictRoute
-from forge_proxy.api.admin.text_answers import TextAnswerFigures
+from forge_proxy.api.admin.text_answers import TextResponseEndpoints
 from forge_proxy.api.identity import request_id_of
 
 PREFIX = "/admin/v1"
@@ -80,7 +80,7 @@ def _with_request_id(request: Request, response: Response) -> None:
     response.headers["x-request-id"] = request_id_of(request)
 
 
-def add_admin_routes(app: FastAPI, parts: AdminParts, keepalive_seconds: float) -> None:
+def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: float) -> None:
     """Add all routes of the admin API: to the application itself, which knows no methods of routes further down."""
 
     def add(
@@ -99,10 +99,10 @@ def add_admin_routes(app: FastAPI, parts: AdminParts, keepalive_seconds: float) 
             route_class_override=StrictRoute,
         )
 
-    board, desk, settings = StatusBoard(parts), BackendDesk(parts), SettingsDesk(parts.configuration)
+    board, desk, settings = StatusEndpoints(parts), BackendEndpoints(parts), SettingsEndpoints(parts.configuration)
     add("GET", "/status", board.status, "Show the state of the daemon")
     add("GET", "/models", board.models, "List the models with their budgets", {502: _NOT_OURS[502]})
-    budget = BudgetSwitch(parts.engine.budgets)
+    budget = BudgetEndpoints(parts.engine.budgets)
     add("GET", "/budget", budget.read, "Show the context budget")
     add("PUT", "/budget", budget.switch, "Switch the context budget", _NOT_SWITCHED)
     add("GET", "/backend", desk.read, "Show the model server")
@@ -111,27 +111,27 @@ def add_admin_routes(app: FastAPI, parts: AdminParts, keepalive_seconds: float) 
     add("POST", "/backend/restart", desk.restart, "Restart the model server", _NOT_OURS)
     add("POST", "/backend/model", desk.use, "Load another model", {**_NOT_OURS, **_UNKNOWN})
     add("GET", "/backend/logs", desk.logs, "Show the log of the model server", _NOT_OURS)
-    guardrails = GuardrailsSwitch(parts.guardrails)
+    guardrails = GuardrailEndpoints(parts.guardrails)
     add("GET", "/guardrails", guardrails.read, "Show the guardrails")
     add("PATCH", "/guardrails", guardrails.change, "Change guardrails")
-    compaction = CompactionDesk(parts.engine, parts.guardrails)
+    compaction = CompactionEndpoints(parts.engine, parts.guardrails)
     add("GET", "/compaction", compaction.read, "Show the compaction policy")
     add("PUT", "/compaction", compaction.choose, "Change the compaction policy")
     add("POST", "/compaction/preview", compaction.preview, "Preview a compaction", _UNKNOWN)
-    sampling = SamplingChoice(parts.engine.sampling)
+    sampling = SamplingEndpoints(parts.engine.sampling)
     add("GET", "/sampling", sampling.read, "Show the recommended sampling values")
     add("PUT", "/sampling", sampling.choose, "Switch the recommended sampling values on or off")
-    learned = TextAnswerFigures(parts.engine.text_answers, parts.guardrails)
+    learned = TextResponseEndpoints(parts.engine.text_answers, parts.guardrails)
     add("GET", "/text-answers", learned.read, "Show the statistics of plain-text responses")
     add("DELETE", "/text-answers", learned.forget_all, "Reset the statistics")
     add("DELETE", "/text-answers/{name:path}", learned.forget, "Reset the statistics of one model", _UNKNOWN)
     add("GET", "/config", settings.read, "Show the settings")
     add("POST", "/reload", settings.reload, "Reload the settings", _NOT_SWITCHED)
     if parts.runs is not None:
-        _add_runs(add, RunDesk(parts.runs, keepalive_seconds))
+        _add_runs(add, RunEndpoints(parts.runs, keepalive_seconds))
 
 
-def _add_runs(add: Callable[..., None], desk: RunDesk) -> None:
+def _add_runs(add: Callable[..., None], desk: RunEndpoints) -> None:
     known = {**_NO_STORE, 404: {"model": ErrorBody, "description": "No such run."}}
     stream = {200: {"description": "The events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
     add("POST", "/runs", desk.submit, "Submit a run", {**_NO_STORE, **_NOT_SUBMITTED})

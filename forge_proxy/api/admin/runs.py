@@ -11,16 +11,16 @@ from starlette.responses import Response
 
 from forge_proxy.api.admin.run_events import event_stream
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.workflows.runs.documents import Failure, Outcome, messages_of, read_outcome, read_state
-from forge_proxy.workflows.runs.driving import open_calls
-from forge_proxy.workflows.runs.outputs import ToolOutput
-from forge_proxy.workflows.runs.records import Run, RunHead, RunStatus
+from forge_proxy.workflows.runs.execution import open_calls
+from forge_proxy.workflows.runs.message_json import CallJson
+from forge_proxy.workflows.runs.records import RunHead, RunStatus, StoredRun
+from forge_proxy.workflows.runs.serialization import RunError, RunResult, messages_of, read_outcome, read_state
 from forge_proxy.workflows.runs.service import Runs, is_run_id
-from forge_proxy.workflows.runs.submission import DoneStep, Submission, read_submission
-from forge_proxy.workflows.runs.transcript import WrittenCall
+from forge_proxy.workflows.runs.submission import CompletedStep, Submission, read_submission
+from forge_proxy.workflows.runs.tool_outputs import ToolOutput
 
 
-class RunListed(BaseModel):
+class RunSummary(BaseModel):
     """A run in a list."""
 
     id: str
@@ -33,7 +33,7 @@ class RunListed(BaseModel):
     cancel_requested: bool = Field(description="Whether it is cancelled once the running tool ends.")
 
 
-class RunNow(RunListed):
+class RunInfo(RunSummary):
     """The current state of a run."""
 
     iteration: int = Field(
@@ -41,13 +41,13 @@ class RunNow(RunListed):
         " not count yet."
     )
     completed_steps: list[str] = Field(description="The tools that have succeeded.")
-    steps: list[DoneStep] = Field(
+    steps: list[CompletedStep] = Field(
         description="Each call that has succeeded, as a submission takes it that goes on with the messages."
     )
     pending_steps: list[str] = Field(description="The required tools that have not succeeded yet.")
-    required_action: list[WrittenCall] = Field(description="The calls whose outputs the run waits for.")
-    result: Outcome | None = Field(description="The result, once it is completed.")
-    error: Failure | None = Field(description="The reason, if it failed.")
+    required_action: list[CallJson] = Field(description="The calls whose outputs the run waits for.")
+    result: RunResult | None = Field(description="The result, once it is completed.")
+    error: RunError | None = Field(description="The reason, if it failed.")
     messages: list[dict[str, Any]] = Field(
         description="What the model is told now: every call has its result, or is among those waited for. Good for"
         " initial_messages."
@@ -58,11 +58,11 @@ class RunNow(RunListed):
 class RunPage(BaseModel):
     """Some of the runs, newest first."""
 
-    data: list[RunListed]
+    data: list[RunSummary]
     next: str | None = Field(description="The value of `before` for the next page; null on the last one.")
 
 
-class Outputs(BaseModel):
+class ToolOutputs(BaseModel):
     """The outputs of calls that the client executes."""
 
     model_config = ConfigDict(extra="forbid")
@@ -77,7 +77,7 @@ class RunDeleted(BaseModel):
     deleted: Literal[True] = True
 
 
-class RunDesk:
+class RunEndpoints:
     """The endpoints."""
 
     def __init__(self, runs: Runs, keepalive_seconds: float) -> None:
@@ -96,7 +96,7 @@ class RunDesk:
                 description="Submitting the same again with the same key returns the existing run.",
             ),
         ] = None,
-    ) -> RunNow:
+    ) -> RunInfo:
         """Submit a run. It is stored before the response, and continues even if the client disconnects or the daemon
         restarts.
         """
@@ -117,7 +117,7 @@ class RunDesk:
         more = found[limit - 1].id if found[limit:] else None
         return RunPage(data=[_listed(head) for head in found[:limit]], next=more)
 
-    async def read(self, run_id: str) -> RunNow:
+    async def read(self, run_id: str) -> RunInfo:
         """Show a run, with the messages that the model receives."""
         return shown(await self._runs.get(run_id))
 
@@ -142,11 +142,11 @@ class RunDesk:
         await self._runs.head(run_id)
         return event_stream(request, self._runs.feed(run_id, after), self._keepalive_seconds)
 
-    async def put_outputs(self, run_id: str, said: Outputs) -> RunNow:
+    async def put_outputs(self, run_id: str, said: ToolOutputs) -> RunInfo:
         """Submit the outputs of calls. After the last one the run continues. The same output may be submitted twice."""
         return shown(await self._runs.put_outputs(run_id, said.outputs))
 
-    async def cancel(self, run_id: str) -> RunNow:
+    async def cancel(self, run_id: str) -> RunInfo:
         """Cancel a run: stop the model at once, and wait for a running tool."""
         return shown(await self._runs.cancel(run_id))
 
@@ -156,27 +156,27 @@ class RunDesk:
         return RunDeleted(id=run_id)
 
 
-def shown(run: Run) -> RunNow:
+def shown(run: StoredRun) -> RunInfo:
     """A run as the API tells it."""
     state, submission = read_state(run.state), read_submission(run.submission)
     outcome = read_outcome(run.outcome) if run.outcome is not None else None
     waits = run.status == "requires_action"
-    return RunNow(
+    return RunInfo(
         **_listed(run).model_dump(),
         iteration=state.iteration,
         completed_steps=list(state.steps.completed),
-        steps=[DoneStep(tool=done.tool, arguments=dict(done.args)) for done in state.steps.done],
+        steps=[CompletedStep(tool=done.tool, arguments=dict(done.args)) for done in state.steps.done],
         pending_steps=list(state.steps.pending(submission.workflow.required_steps)),
-        required_action=[WrittenCall.model_validate(call) for call in open_calls(state)] if waits else [],
-        result=outcome if isinstance(outcome, Outcome) else None,
-        error=outcome if isinstance(outcome, Failure) else None,
+        required_action=[CallJson.model_validate(call) for call in open_calls(state)] if waits else [],
+        result=outcome if isinstance(outcome, RunResult) else None,
+        error=outcome if isinstance(outcome, RunError) else None,
         messages=[dict(message) for message in messages_of(state)],
         metadata=submission.metadata,
     )
 
 
-def _listed(run: RunHead) -> RunListed:
-    return RunListed(
+def _listed(run: RunHead) -> RunSummary:
+    return RunSummary(
         id=run.id,
         status=run.status,
         workflow=run.workflow,

@@ -8,24 +8,24 @@ from forge_proxy.core.sampling import Recommendation, SamplingPolicy
 from forge_proxy.engine.sampling import Sampling
 
 
-class SamplingNow(BaseModel):
+class SamplingInfo(BaseModel):
     """The policy and all that is known."""
 
     policy: SamplingPolicy
     known: list[Recommendation] = Field(description="The first one that matches the name of a model applies.")
 
 
-class SamplingChoice:
+class SamplingEndpoints:
     """The endpoints."""
 
     def __init__(self, sampling: Sampling) -> None:
         self._sampling = sampling
 
-    async def read(self) -> SamplingNow:
+    async def read(self) -> SamplingInfo:
         """Show whether missing sampling values are filled in, and with which ones."""
-        return SamplingNow(policy=self._sampling.policy, known=list(self._sampling.known))
+        return SamplingInfo(policy=self._sampling.policy, known=list(self._sampling.known))
 
-    async def choose(self, policy: SamplingPolicy) -> SamplingNow:
+    async def choose(self, policy: SamplingPolicy) -> SamplingInfo:
         """Switch it on or off, from the next request on."""
         self._sampling.policy = policy
         return await self.read()

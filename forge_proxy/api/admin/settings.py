@@ -6,30 +6,30 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from forge_proxy.api.admin.ports import Configuration
+from forge_proxy.api.admin.ports import LiveConfiguration
 
 
-class ReloadedNow(BaseModel):
+class ReloadInfo(BaseModel):
     """The result of a reload."""
 
     applied: list[str] = Field(description="The settings that changed.")
     needs_restart: list[str] = Field(description="The settings that changed and apply after a restart.")
 
 
-class SettingsDesk:
+class SettingsEndpoints:
     """The endpoints."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: LiveConfiguration) -> None:
         self._configuration = configuration
 
     async def read(self) -> dict[str, Any]:
         """Show all current settings, including changes since the start. Secrets are masked."""
         return dict(self._configuration.shown())
 
-    async def reload(self) -> ReloadedNow:
+    async def reload(self) -> ReloadInfo:
         """Reload file and environment, and apply what can change without a restart. Changes by this API are undone.
 
         If the settings are wrong, the response is a 400 and nothing is changed. SIGHUP does the same.
         """
         done = await self._configuration.reload()
-        return ReloadedNow(applied=list(done.applied), needs_restart=list(done.needs_restart))
+        return ReloadInfo(applied=list(done.applied), needs_restart=list(done.needs_restart))

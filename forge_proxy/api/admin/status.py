@@ -7,15 +7,15 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from forge_proxy import __version__
-from forge_proxy.api.admin.backend import BackendDesk, BackendNow
-from forge_proxy.api.admin.budget import BudgetNow, shown
-from forge_proxy.api.admin.parts import AdminParts
+from forge_proxy.api.admin.backend import BackendEndpoints, BackendInfo
+from forge_proxy.api.admin.budget import BudgetInfo, shown
+from forge_proxy.api.admin.services import AdminServices
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.memory import MEGABYTE
 
 
-class QueueNow(BaseModel):
+class QueueInfo(BaseModel):
     """Running and waiting requests."""
 
     slots: int | None = Field(description="Requests that are sent to it at a time; null if unlimited or not known yet.")
@@ -34,7 +34,7 @@ class MemoryNow(BaseModel):
     limit_mb: float = Field(description="`server.memory_mb`.")
 
 
-class GpuNow(BaseModel):
+class GpuInfo(BaseModel):
     """One graphics card."""
 
     name: str
@@ -42,62 +42,62 @@ class GpuNow(BaseModel):
     free_mb: int | None = Field(description="Free memory when the daemon started.")
 
 
-class HardwareNow(BaseModel):
+class HardwareInfo(BaseModel):
     """The machine."""
 
     source: Literal["nvidia-smi", "nvml", "amd", "apple", "none"]
-    gpus: list[GpuNow]
+    gpus: list[GpuInfo]
     vram_mb: int | None
     ram_mb: int | None
     cores: int
     because: str
 
 
-class StatusNow(BaseModel):
+class StatusInfo(BaseModel):
     """The state of the daemon."""
 
     version: str
     uptime_seconds: float
-    backend: BackendNow
-    budget: BudgetNow
-    queue: QueueNow
+    backend: BackendInfo
+    budget: BudgetInfo
+    queue: QueueInfo
     memory: MemoryNow
     guardrails: GuardPolicy
-    hardware: HardwareNow
+    hardware: HardwareInfo
 
 
-class ModelNow(BaseModel):
+class ModelInfo(BaseModel):
     """One model that is served."""
 
     id: str
-    budget: BudgetNow
+    budget: BudgetInfo
     capabilities: CapabilityCard | None = Field(description="The results of the self-test, if there was one.")
 
 
-class ModelsNow(BaseModel):
+class ModelInfoList(BaseModel):
     """The models that are served."""
 
-    data: list[ModelNow]
+    data: list[ModelInfo]
 
 
-class StatusBoard:
+class StatusEndpoints:
     """The endpoints."""
 
-    def __init__(self, parts: AdminParts) -> None:
+    def __init__(self, parts: AdminServices) -> None:
         self._parts = parts
         self._began = parts.clock.now()
-        self._desk = BackendDesk(parts)
+        self._desk = BackendEndpoints(parts)
 
-    async def status(self) -> StatusNow:
+    async def status(self) -> StatusInfo:
         """Show the daemon, its model server, budget, queue and the machine."""
         parts, budgets = self._parts, self._parts.engine.budgets
         queue = parts.engine.queue
-        return StatusNow(
+        return StatusInfo(
             version=__version__,
             uptime_seconds=round(parts.clock.now() - self._began, 3),
             backend=await self._desk.read(),
             budget=shown(await budgets.of(), budgets.wish),
-            queue=QueueNow(
+            queue=QueueInfo(
                 slots=queue.slots,
                 running=queue.running,
                 waiting=queue.waiting,
@@ -111,25 +111,25 @@ class StatusBoard:
             hardware=await self._hardware(),
         )
 
-    async def models(self) -> ModelsNow:
+    async def models(self) -> ModelInfoList:
         """List the models, each with its budget."""
         engine = self._parts.engine
         wish_of = engine.budgets.wish_of
         listed = await engine.models.list()
         budgets = [(card.id, await engine.budgets.of(card.id, card.window)) for card in listed]
         cards = engine.capabilities.cards
-        return ModelsNow(
+        return ModelInfoList(
             data=[
-                ModelNow(id=name, budget=shown(budget, wish_of(name)), capabilities=cards.get(name))
+                ModelInfo(id=name, budget=shown(budget, wish_of(name)), capabilities=cards.get(name))
                 for name, budget in budgets
             ]
         )
 
-    async def _hardware(self) -> HardwareNow:
+    async def _hardware(self) -> HardwareInfo:
         found = await self._parts.hardware.profile()
-        return HardwareNow(
+        return HardwareInfo(
             source=found.source,
-            gpus=[GpuNow(name=gpu.name, vram_mb=gpu.vram_mb, free_mb=gpu.free_mb) for gpu in found.gpus],
+            gpus=[GpuInfo(name=gpu.name, vram_mb=gpu.vram_mb, free_mb=gpu.free_mb) for gpu in found.gpus],
             vram_mb=found.vram_mb,
             ram_mb=found.ram_mb,
             cores=found.cores,

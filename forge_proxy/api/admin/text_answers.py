@@ -7,11 +7,11 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from forge_proxy.core.guardrails import GuardPolicy
-from forge_proxy.engine.held import Held
-from forge_proxy.engine.text_answers import TextAnswers
+from forge_proxy.engine.live_value import LiveValue
+from forge_proxy.engine.text_responses import TextResponseHistory
 
 
-class Figures(BaseModel):
+class TextResponseStats(BaseModel):
     """What was learned of one model."""
 
     model: str
@@ -22,26 +22,26 @@ class Figures(BaseModel):
     now: Literal["nudge", "accept"] = Field(description="What happens to such text now.")
 
 
-class AllFigures(BaseModel):
+class TextResponseStatsList(BaseModel):
     """What was learned of every model."""
 
     object: Literal["list"] = "list"
     text_answers: Literal["auto", "nudge", "accept"]
-    data: list[Figures]
+    data: list[TextResponseStats]
 
 
-class TextAnswerFigures:
+class TextResponseEndpoints:
     """The endpoints. `policy` is the daemon's; one request can narrow it for itself."""
 
-    def __init__(self, learned: TextAnswers, policy: Held[GuardPolicy]) -> None:
+    def __init__(self, learned: TextResponseHistory, policy: LiveValue[GuardPolicy]) -> None:
         self._learned = learned
         self._policy = policy
 
-    async def read(self) -> AllFigures:
+    async def read(self) -> TextResponseStatsList:
         """What was learned of each model since the start."""
         policy = self._policy.now
         data = [
-            Figures(
+            TextResponseStats(
                 model=model,
                 texts=figures.texts,
                 nudges=figures.nudges,
@@ -51,14 +51,14 @@ class TextAnswerFigures:
             )
             for model, figures in self._learned.figures.items()
         ]
-        return AllFigures(text_answers=policy.text_answers, data=data)
+        return TextResponseStatsList(text_answers=policy.text_answers, data=data)
 
-    async def forget_all(self) -> AllFigures:
+    async def forget_all(self) -> TextResponseStatsList:
         """Begin anew with all models."""
         self._learned.forget()
         return await self.read()
 
-    async def forget(self, name: str) -> AllFigures:
+    async def forget(self, name: str) -> TextResponseStatsList:
         """Begin anew with one model."""
         self._learned.forget(name)
         return await self.read()

@@ -9,25 +9,25 @@ from dataclasses import replace
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from forge_proxy.api.access_denied import NotJson
 from forge_proxy.api.bodies import LARGE, SLICED, LargeBodies, LargeResponse, read_whole
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.disconnect import leaving_cancels
 from forge_proxy.api.errors import error_response
 from forge_proxy.api.identity import client_of, request_id_of
-from forge_proxy.api.openai.live import LiveAnswer, head_of
 from forge_proxy.api.openai.outcome import compacted_header, outcome_headers
-from forge_proxy.api.refusals import NotJson
+from forge_proxy.api.streaming import StreamingAnswer, head_of
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.errors import ForgeError, InvalidRequest
 from forge_proxy.core.guardrails import GuardPolicy, read_switches
+from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.stream import Chunk, CompletionBuilder
 from forge_proxy.engine.answer import AnswerEvent, Engine
-from forge_proxy.engine.events import Compacted
-from forge_proxy.engine.held import Held
+from forge_proxy.engine.events import ContextCompacted
+from forge_proxy.engine.live_value import LiveValue
 from forge_proxy.engine.memory import MemoryBudget
-from forge_proxy.engine.report import Report
-from forge_proxy.wire.openai.render import encode_completion
-from forge_proxy.wire.openai.request import decode_request, read_body
+from forge_proxy.wire.clients.chat_completions.request import decode_request, read_body
+from forge_proxy.wire.clients.chat_completions.response import encode_completion
 
 _FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
 _CLIENT_LEFT = 499
@@ -37,7 +37,9 @@ _CLIENT_LEFT = 499
 class ChatCompletions:
     """The endpoint: reads a request, lets the engine answer it, and sends that streamed or whole."""
 
-    def __init__(self, engine: Engine, policy: Held[GuardPolicy], config: ServerConfig, memory: MemoryBudget) -> None:
+    def __init__(
+        self, engine: Engine, policy: LiveValue[GuardPolicy], config: ServerConfig, memory: MemoryBudget
+    ) -> None:
         self._engine = engine
         self._memory = memory
         self._large_bodies = LargeBodies()
@@ -55,7 +57,7 @@ class ChatCompletions:
             policy = self._policy.now if said is None else narrowed(self._policy.now, said)
             answer = self._engine.answer(chat, policy, request_id=request_id, client=client_of(request))
             if chat.stream:
-                return LiveAnswer(answer, chat, request_id, self._config, headers)
+                return StreamingAnswer(answer, chat, request_id, self._config, headers)
             async with leaving_cancels(request.receive):
                 return await self._answer_whole(answer, chat, request_id, headers)
         except ForgeError as error:
@@ -72,7 +74,7 @@ class ChatCompletions:
         The engine counts the chunks until it is asked for what comes after its report; by then the response is counted.
         """
         whole = _WholeAnswer()
-        compacted: list[Compacted] = []
+        compacted: list[ContextCompacted] = []
         response: Response | None = None
         try:
             async with aclosing(answer) as events:
@@ -81,7 +83,7 @@ class ChatCompletions:
                         told = {**headers, **compacted_header(compacted), **outcome_headers(item)}
                         response = self._whole_response(whole.body(chat, request_id), told)
                         whole = _WholeAnswer()  # the chunks are no longer needed
-                    elif isinstance(item, Compacted):
+                    elif isinstance(item, ContextCompacted):
                         compacted.append(item)
                     else:
                         whole.add(item)

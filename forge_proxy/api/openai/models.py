@@ -10,7 +10,7 @@ from forge_proxy.api.identity import request_id_of
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.models import Models
-from forge_proxy.wire.openai.models import encode_model, encode_models
+from forge_proxy.wire.clients.chat_completions.models import encode_model, encode_models
 
 
 class ModelList:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from forge_proxy.engine.events import Compacted
-from forge_proxy.engine.report import Report, as_fits
+from forge_proxy.core.guardrails.report import Report, as_fits
+from forge_proxy.engine.events import ContextCompacted
 
 _ROOM = 1000
 """Characters for all that was done. Servers and proxies refuse headers beyond a few thousand."""
@@ -27,13 +27,13 @@ def outcome_headers(report: Report) -> dict[str, str]:
     return told
 
 
-def compacted_header(done: Sequence[Compacted]) -> dict[str, str]:
+def compacted_header(done: Sequence[ContextCompacted]) -> dict[str, str]:
     """The header that says by how much the history was shortened; none where it was not."""
     told = ", ".join(_shortened(one) for one in done)
     return {"x-forge-compacted": told} if told else {}
 
 
-def _shortened(one: Compacted) -> str:
+def _shortened(one: ContextCompacted) -> str:
     about = "" if one.exact else "about "
     return f"phase={one.phase}; messages={one.cut}; tokens={about}{one.tokens_before}->{one.tokens_after}"
 

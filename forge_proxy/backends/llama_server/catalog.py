@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from forge_proxy.backends.llama_server.instance import ServerInstance
 from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.managed import ManagedLlama
 from forge_proxy.backends.llama_server.manager import ServerManager
-from forge_proxy.backends.llama_server.run import Run
 from forge_proxy.core.chat import ModelCall, ModelCard
 from forge_proxy.core.errors import BackendFault, BackendNotReady
 
@@ -42,7 +42,7 @@ class CatalogLlama(ManagedLlama):
             return await run.server.context_window(name)
         return self._card(name).window
 
-    def _refuse_other(self, run: Run, call: ModelCall) -> None:
+    def _refuse_other(self, run: ServerInstance, call: ModelCall) -> None:
         # Asked anew after its server was exchanged, which happens where it took longer than an exchange may wait.
         asked = call.model or call.request.model
         if asked != run.spec.alias:

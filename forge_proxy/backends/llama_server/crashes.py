@@ -12,14 +12,14 @@ _FIRST_PAUSE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Crashes:
+class CrashCounter:
     """The crashes in a row, with no answer given in between."""
 
     in_a_row: int = 0
 
-    def one_more(self, *, answered: bool, up_seconds: float) -> Crashes:
+    def one_more(self, *, answered: bool, up_seconds: float) -> CrashCounter:
         """After another one, of a server that had answered, and was ready for so long; 0 where it never was."""
-        return Crashes(1 if answered or up_seconds >= _STEADY_SECONDS else self.in_a_row + 1)
+        return CrashCounter(1 if answered or up_seconds >= _STEADY_SECONDS else self.in_a_row + 1)
 
     @property
     def is_loop(self) -> bool:

@@ -49,7 +49,7 @@ class FlagRefused(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ServerProgram:
     """A program that serves. `command` is what it is started with, before its flags; `version` that of a llamafile."""
 
     kind: ProgramKind
@@ -64,7 +64,7 @@ class LaunchSpec:
     `context` is of each slot, in tokens. Port 0 is any that is free. Raises `FlagRefused`.
     """
 
-    program: Program
+    program: ServerProgram
     model: Path
     alias: str
     context: int | None = None
@@ -121,7 +121,7 @@ def environment(inherited: Mapping[str, str], key: str) -> dict[str, str]:
     return {**kept, "LLAMA_API_KEY": key}
 
 
-def _mode(program: Program) -> tuple[str, ...]:
+def _mode(program: ServerProgram) -> tuple[str, ...]:
     if program.kind != "llamafile":
         return ("--jinja",)
     if program.version and program.version < _FIRST_WITHOUT_BROWSER:  # nor does it know --jinja

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from forge_proxy.backends.llama_server.growth import measure
+from forge_proxy.backends.llama_server.load_activity import measure
 from forge_proxy.backends.llama_server.log_tail import LogTail
 from forge_proxy.backends.llama_server.process import ServerProcess
-from forge_proxy.backends.llama_server.status import Progress
+from forge_proxy.backends.llama_server.status import LoadProgress
 from forge_proxy.engine.ports import Backend, Clock
 
 _FIRST_LOOK, _LAST_LOOK = 0.02, 0.5
@@ -26,7 +26,7 @@ async def wait_until_loaded(
     log: LogTail,
     silence: float,
     clock: Clock,
-    tell: Callable[[Progress], None],
+    tell: Callable[[LoadProgress], None],
 ) -> None:
     """Return when the server says that it is well; `tell` how it gets on until then.
 
@@ -49,7 +49,7 @@ async def wait_until_loaded(
         elif now - moved >= silence:
             said = " | ".join(log.latest_words(_LINES_SHOWN)) or "(nothing)"
             raise LoadFailed(f"it hangs: for {silence:g} s it has neither said nor read anything; its log ends: {said}")
-        tell(Progress(now - began, log.latest, growth.read, growth.resident))
+        tell(LoadProgress(now - began, log.latest, growth.read, growth.resident))
         await _sleep_or_end(process, pause)
         pause = min(2 * pause, _LAST_LOOK)
 

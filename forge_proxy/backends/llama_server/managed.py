@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
+from forge_proxy.backends.llama_server.instance import ServerInstance
 from forge_proxy.backends.llama_server.manager import ServerManager
-from forge_proxy.backends.llama_server.run import Run
 from forge_proxy.backends.llama_server.status import COMING, describe_stopped
 from forge_proxy.core.chat import ModelCall, ModelCard, window_of
 from forge_proxy.core.errors import BackendError, BackendFault, BackendLost, BackendNotReady, BackendTimeout
@@ -98,11 +98,11 @@ class ManagedLlama:
             return Health("down", describe_stopped(status.spec.program.kind))
         return Health("down", status.last_error or status.state)
 
-    def _refuse_other(self, run: Run, call: ModelCall) -> None:
+    def _refuse_other(self, run: ServerInstance, call: ModelCall) -> None:
         """Raise `BackendNotReady` where this server cannot answer this call: there is but one model here."""
 
 
-async def _raise_if_lost(run: Run, fault: BackendFault) -> None:
+async def _raise_if_lost(run: ServerInstance, fault: BackendFault) -> None:
     """Raise `BackendLost` where a fault is that the server has ended, or is being stopped."""
     if isinstance(fault, BackendError):
         if fault.status < 500 or not (run.halting or run.process.has_ended):

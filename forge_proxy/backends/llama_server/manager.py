@@ -14,16 +14,16 @@ from typing import assert_never
 
 from forge_proxy.backends.config import LlamaServerConfig
 from forge_proxy.backends.http import HttpClient
-from forge_proxy.backends.llama_server.board import Board
+from forge_proxy.backends.llama_server.commands import Done, Superseded, SwitchFailed, Verb
+from forge_proxy.backends.llama_server.instance import ServerInstance
 from forge_proxy.backends.llama_server.launch import LaunchSpec
-from forge_proxy.backends.llama_server.orders import Done, Overruled, SwitchFailed, Verb
-from forge_proxy.backends.llama_server.owner import Owner
-from forge_proxy.backends.llama_server.run import Run
+from forge_proxy.backends.llama_server.server_state import ServerState
 from forge_proxy.backends.llama_server.status import ServerStatus, describe_stopped
+from forge_proxy.backends.llama_server.supervisor import Supervisor
 from forge_proxy.core.errors import BackendDown, BackendNotReady
 from forge_proxy.engine.ports import Clock, Observer
 
-__all__ = ["Done", "Overruled", "ServerManager", "SwitchFailed"]
+__all__ = ["Done", "ServerManager", "Superseded", "SwitchFailed"]
 
 _COME_AGAIN = 5
 """Seconds after which a caller who has waited in vain is told to come again."""
@@ -36,19 +36,19 @@ class ServerManager:
         self, spec: LaunchSpec, config: LlamaServerConfig, http: HttpClient, clock: Clock, observe: Observer
     ) -> None:
         self._config = config
-        self._board = Board(spec, observe)
-        self._owner = Owner(self._board, config, http, clock)
+        self._board = ServerState(spec, observe)
+        self._owner = Supervisor(self._board, config, http, clock)
 
     async def ensure(self, spec: LaunchSpec, *, drain_seconds: float | None = None) -> Done:
         """Have this run. One that runs already is left alone; another one is stopped first, its requests given
         `drain_seconds` to end.
 
-        Raises `CannotStart`; `SwitchFailed` where there was another one before, which then runs again; `Overruled`.
+        Raises `CannotStart`; `SwitchFailed` where there was another one before, which then runs again; `Superseded`.
         """
         return await self._order("ensure", spec, drain_seconds)
 
     async def start(self) -> Done:
-        """Start what was stopped, has failed, or is asleep. Raises `CannotStart` or `Overruled`."""
+        """Start what was stopped, has failed, or is asleep. Raises `CannotStart` or `Superseded`."""
         return await self._order("start")
 
     async def stop(self, *, drain_seconds: float | None = None) -> Done:
@@ -68,17 +68,17 @@ class ServerManager:
         return self._owner.log.last(count)
 
     @property
-    def current(self) -> Run | None:
+    def current(self) -> ServerInstance | None:
         """The server that runs and is ready; None while there is none."""
         return self._owner.run if self._board.status.state == "ready" else None
 
     @property
-    def latest(self) -> Run | None:
+    def latest(self) -> ServerInstance | None:
         """The server that was ready last, for what it told of itself; it may have ended."""
         return self._owner.latest
 
     @asynccontextmanager
-    async def use(self) -> AsyncGenerator[Run]:
+    async def use(self) -> AsyncGenerator[ServerInstance]:
         """Have the server for one request: waits for it, wakes it, and keeps it from being unloaded or stopped.
 
         Raises `BackendNotReady` when that takes too long, `BackendDown` when it does not come by itself.
@@ -87,7 +87,7 @@ class ServerManager:
         with self._owner.in_use():
             yield run
 
-    async def ready(self, *, wake: bool) -> Run:
+    async def ready(self, *, wake: bool) -> ServerInstance:
         """The server once it is ready. Raises as `use`; without `wake` also where it is asleep."""
         try:
             async with asyncio.timeout(self._config.wait_seconds):
@@ -101,7 +101,7 @@ class ServerManager:
         """End the server, and this. Requests should have ended."""
         await self._owner.close()
 
-    def _run_for_use(self, *, wake: bool) -> Run | None:
+    def _run_for_use(self, *, wake: bool) -> ServerInstance | None:
         status, name, run = self._board.status, self._board.name, self._owner.run
         match status.state:
             case "ready":

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig
-from forge_proxy.backends.llama_server.launch import LaunchSpec, Program, ProgramKind
+from forge_proxy.backends.llama_server.launch import LaunchSpec, ProgramKind, ServerProgram
 
 TINY_MODEL = Path(__file__).parent / "models" / "tiny-tools-q8_0.gguf"
 """The test model that comes with the package: 1.35 M parameters, 2,048 tokens of context (tests/tiny_model)."""
@@ -22,7 +22,7 @@ _VERSION_SECONDS = 20.0
 _HOW = "pip install 'forge-proxy[embedded]', put llama-server on PATH, or name one with --llama-server"
 
 
-def find_program(config: BackendConfig, model: Path) -> tuple[Program, str]:
+def find_program(config: BackendConfig, model: Path) -> tuple[ServerProgram, str]:
     """The program for a model file, and why, in words. Raises `BackendChoiceError` where there is none."""
     kind, named = config.kind, config.llama_server.binary
     if named is not None:
@@ -42,15 +42,15 @@ def find_program(config: BackendConfig, model: Path) -> tuple[Program, str]:
     return embedded(), because
 
 
-def embedded() -> Program:
+def embedded() -> ServerProgram:
     """The llama.cpp of the wheel. Raises `BackendChoiceError` where that is not installed."""
     if find_spec("xllamacpp") is None:
         raise BackendChoiceError(f"the embedded llama.cpp is not installed: {_HOW}")
     # Without -P it would look for modules in the working directory, which is anybody's.
-    return Program("embedded", (sys.executable, "-P", "-m", "forge_proxy.backends.llama_server.embedded_child"))
+    return ServerProgram("embedded", (sys.executable, "-P", "-m", "forge_proxy.backends.llama_server.embedded_child"))
 
 
-def launch_spec(config: BackendConfig, program: Program, model: Path, alias: str | None = None) -> LaunchSpec:
+def launch_spec(config: BackendConfig, program: ServerProgram, model: Path, alias: str | None = None) -> LaunchSpec:
     """How the settings have a model served, under the name of its file unless another is given.
 
     Raises `BackendChoiceError`.
@@ -103,12 +103,12 @@ def _is_llamafile(path: Path) -> bool:
     return "llamafile" in path.name
 
 
-def _program(kind: ProgramKind, path: Path) -> Program:
+def _program(kind: ProgramKind, path: Path) -> ServerProgram:
     if kind != "llamafile":
-        return Program(kind, (str(path),))
+        return ServerProgram(kind, (str(path),))
     # It is a shell script and a program at once, which only a shell starts on every system.
     command = ("/bin/sh", str(path))
-    return Program(kind, command, _version(command))
+    return ServerProgram(kind, command, _version(command))
 
 
 def _version(command: tuple[str, ...]) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ def describe_stopped(kind: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class LoadProgress:
     """How a load gets on. `said` is the last line of its log; `read` and `resident` are bytes."""
 
     seconds: float
@@ -44,4 +44,4 @@ class ServerStatus:
     pid: int | None = None
     restarts: int = 0
     last_error: str | None = None
-    progress: Progress | None = None
+    progress: LoadProgress | None = None

@@ -30,7 +30,7 @@ class ServedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class DaemonAddress:
     """The daemon as a client sees it. `root` is its URL without `/v1`; `window` is None if it is not known.
 
     `others` are the models that are served beside `model`.
@@ -59,7 +59,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class ConfigFile:
     """A file of the client. `values` are merged into what is there; in a list the entry of the same name is replaced.
 
     `other_paths` are names under which the client reads the same file.
@@ -72,16 +72,16 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class ClientSetup:
     """All that a client has to be configured with. `route` is what it sends its requests to."""
 
-    files: tuple[File, ...] = ()
+    files: tuple[ConfigFile, ...] = ()
     variables: dict[str, str] = field(default_factory=dict[str, str])
     run: str = ""
     route: str = CHAT_COMPLETIONS
 
 
-def opencode(to: Target) -> Setup:
+def opencode(to: DaemonAddress) -> ClientSetup:
     """opencode, by chat completions."""
     models = {
         one.name: {
@@ -101,24 +101,24 @@ def opencode(to: Target) -> Setup:
         "provider": {"forge": provider},
     }
     folder = "~/.config/opencode"
-    file = File(f"{folder}/opencode.json", "json", values, (f"{folder}/opencode.jsonc",))
-    return Setup((file,), run="opencode")
+    file = ConfigFile(f"{folder}/opencode.json", "json", values, (f"{folder}/opencode.jsonc",))
+    return ClientSetup((file,), run="opencode")
 
 
-def codex(to: Target) -> Setup:
+def codex(to: DaemonAddress) -> ClientSetup:
     """Codex, by responses."""
     window = {"model_context_window": to.window} if to.window else {}
     provider = {"name": "forge-proxy", "base_url": to.base, "env_key": "FORGE_API_KEY", "wire_api": "responses"}
     values = {"model": to.model, "model_provider": "forge", **window, "model_providers": {"forge": provider}}
-    return Setup(
-        (File("~/.codex/config.toml", "toml", values),),
+    return ClientSetup(
+        (ConfigFile("~/.codex/config.toml", "toml", values),),
         {"FORGE_API_KEY": to.key},
         "codex",
         "/v1/responses",
     )
 
 
-def claude(to: Target) -> Setup:
+def claude(to: DaemonAddress) -> ClientSetup:
     """Claude Code, by messages."""
     names = ("OPUS", "SONNET", "HAIKU")
     window = {"CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(to.window)} if to.window else {}
@@ -132,23 +132,23 @@ def claude(to: Target) -> Setup:
         "CLAUDE_CODE_TOTAL_TOKENS_REMINDER": "off",
         **window,
     }
-    file = File("~/.claude/settings.json", "json", {"env": variables})
-    return Setup((file,), run=f"claude --model {to.model}", route="/v1/messages")
+    file = ConfigFile("~/.claude/settings.json", "json", {"env": variables})
+    return ClientSetup((file,), run=f"claude --model {to.model}", route="/v1/messages")
 
 
-def aider(to: Target) -> Setup:
+def aider(to: DaemonAddress) -> ClientSetup:
     """aider, by chat completions; it offers no tools."""
     name = f"openai/{to.model}"
     values = {"model": name, "openai-api-base": to.base, "openai-api-key": to.key}
-    files = [File("~/.aider.conf.yml", "yaml", values)]
+    files = [ConfigFile("~/.aider.conf.yml", "yaml", values)]
     if to.window:
         known = {"max_input_tokens": to.window, "max_output_tokens": to.output, "max_tokens": to.output}
         entry = {**known, "litellm_provider": "openai", "mode": "chat"}
-        files.append(File("~/.aider.model.metadata.json", "json", {name: entry}))
-    return Setup(tuple(files), run="aider")
+        files.append(ConfigFile("~/.aider.model.metadata.json", "json", {name: entry}))
+    return ClientSetup(tuple(files), run="aider")
 
 
-def continue_(to: Target) -> Setup:
+def continue_(to: DaemonAddress) -> ClientSetup:
     """Continue, by chat completions."""
     options = {"contextLength": to.window, "maxTokens": to.output} if to.window else {}
     entry = {
@@ -162,21 +162,21 @@ def continue_(to: Target) -> Setup:
         **({"defaultCompletionOptions": options} if options else {}),
     }
     values = {"name": "forge-proxy", "version": "0.0.1", "schema": "v1", "models": [entry]}
-    return Setup((File("~/.continue/config.yaml", "yaml", values),), run="cn")
+    return ClientSetup((ConfigFile("~/.continue/config.yaml", "yaml", values),), run="cn")
 
 
-def openai(to: Target) -> Setup:
+def openai(to: DaemonAddress) -> ClientSetup:
     """The openai SDKs and what is built on them."""
-    return Setup(variables={"OPENAI_BASE_URL": to.base, "OPENAI_API_KEY": to.key, "OPENAI_MODEL": to.model})
+    return ClientSetup(variables={"OPENAI_BASE_URL": to.base, "OPENAI_API_KEY": to.key, "OPENAI_MODEL": to.model})
 
 
-def env(to: Target) -> Setup:
+def env(to: DaemonAddress) -> ClientSetup:
     """Every variable that some client of chat completions reads."""
     window = {"FORGE_CONTEXT_WINDOW": str(to.window)} if to.window else {}
-    return Setup(variables={**openai(to).variables, "OPENAI_API_BASE": to.base, **window})
+    return ClientSetup(variables={**openai(to).variables, "OPENAI_API_BASE": to.base, **window})
 
 
-CLIENTS: dict[str, Callable[[Target], Setup]] = {
+CLIENTS: dict[str, Callable[[DaemonAddress], ClientSetup]] = {
     "opencode": opencode,
     "codex": codex,
     "claude": claude,

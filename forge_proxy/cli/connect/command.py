@@ -10,9 +10,16 @@ from typing import Annotated, Literal
 import typer
 
 from forge_proxy.cli.connect.address import default_url
-from forge_proxy.cli.connect.clients import CHAT_COMPLETIONS, CLIENTS, File, ServedModel, Setup, Target
+from forge_proxy.cli.connect.clients import (
+    CHAT_COMPLETIONS,
+    CLIENTS,
+    ClientSetup,
+    ConfigFile,
+    DaemonAddress,
+    ServedModel,
+)
 from forge_proxy.cli.connect.minimum import describe_small_window
-from forge_proxy.cli.remote import NoDaemon, RefusedByDaemon, Remote
+from forge_proxy.cli.remote import AdminClient, DaemonError, NoDaemon
 from forge_proxy.cli.rescue import InputError
 
 Client = Literal["opencode", "codex", "claude", "aider", "continue", "openai", "env"]
@@ -59,9 +66,9 @@ def connect(
         return
     address = url or default_url(Path.cwd())
     source = context.get_parameter_source("key")
-    if key and source is not None and source.name == "ENVIRONMENT" and _needs_no_key(Remote(address, None)):
+    if key and source is not None and source.name == "ENVIRONMENT" and _needs_no_key(AdminClient(address, None)):
         key = None  # the variable may hold an admin key, which is nothing for a client's file
-    remote = Remote(address, key)
+    remote = AdminClient(address, key)
     target = _target(client, remote, key, model)
     setup = CLIENTS[client](target)
     missing = _missing_route(remote, setup)
@@ -83,8 +90,8 @@ def _note(text: str) -> None:
     print(f"forge-proxy: {text}", file=sys.stderr)  # not in what may be evaluated
 
 
-def _target(client: str, remote: Remote, key: str | None, wanted: str | None) -> Target:
-    """The daemon's models and windows. Raises `NoDaemon` or `RefusedByDaemon`."""
+def _target(client: str, remote: AdminClient, key: str | None, wanted: str | None) -> DaemonAddress:
+    """The daemon's models and windows. Raises `NoDaemon` or `DaemonError`."""
     cards = {str(card["id"]): card for card in remote.ask("GET", "/v1/models").get("data", [])}
     named = {alias: card for card in cards.values() for alias in card.get("aliases") or ()} | cards
     takes_all = client in _WRITES_ALL_MODELS
@@ -98,18 +105,18 @@ def _target(client: str, remote: Remote, key: str | None, wanted: str | None) ->
     others = tuple(
         ServedModel(other, card.get("max_model_len")) for other, card in cards.items() if takes_all and other != name
     )
-    return Target(remote.root, key or "none", name, named[name].get("max_model_len"), others)
+    return DaemonAddress(remote.root, key or "none", name, named[name].get("max_model_len"), others)
 
 
-def _needs_no_key(remote: Remote) -> bool:
+def _needs_no_key(remote: AdminClient) -> bool:
     try:
         remote.ask("GET", "/v1/models")
-    except RefusedByDaemon:
+    except DaemonError:
         return False
     return True
 
 
-def _missing_route(remote: Remote, setup: Setup) -> str | None:
+def _missing_route(remote: AdminClient, setup: ClientSetup) -> str | None:
     """Says that the daemon does not serve what the client needs; None if it does. Raises `NoDaemon`."""
     if setup.route == CHAT_COMPLETIONS or setup.route in remote.ask("GET", "/openapi.json").get("paths", {}):
         return None
@@ -120,7 +127,7 @@ def _missing_route(remote: Remote, setup: Setup) -> str | None:
     )
 
 
-def _write(client: str, setup: Setup, missing: str | None) -> None:
+def _write(client: str, setup: ClientSetup, missing: str | None) -> None:
     from forge_proxy.cli.connect.write import CannotWrite, write  # the help text needs no YAML
 
     if not setup.files:
@@ -137,7 +144,7 @@ def _write(client: str, setup: Setup, missing: str | None) -> None:
 def _undo(client: str) -> None:
     from forge_proxy.cli.connect.write import CannotWrite, restore
 
-    files: tuple[File, ...] = CLIENTS[client](Target("", "", "", 1)).files
+    files: tuple[ConfigFile, ...] = CLIENTS[client](DaemonAddress("", "", "", 1)).files
     if not files:
         raise CannotWrite(f"{client} reads no file of its own: there is nothing to restore")
     restored = [path for file in files if (path := restore(file, Path.home())) is not None]
@@ -147,7 +154,7 @@ def _undo(client: str) -> None:
         print(f"restored {path}" if path.exists() else f"removed {path}: connect --write had created it")
 
 
-def _print_files(setup: Setup) -> None:
+def _print_files(setup: ClientSetup) -> None:
     from forge_proxy.cli.connect.text import as_text
 
     for file in setup.files:

@@ -7,10 +7,10 @@ from typing import cast
 
 import yaml
 
-from forge_proxy.cli.connect.clients import File, JsonDict
+from forge_proxy.cli.connect.clients import ConfigFile, JsonDict
 
 
-def as_text(file: File, values: JsonDict | None = None) -> str:
+def as_text(file: ConfigFile, values: JsonDict | None = None) -> str:
     """The text of a file with these values; its own if none are given."""
     values = file.values if values is None else values
     match file.format:

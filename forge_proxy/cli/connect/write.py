@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import yaml
 
-from forge_proxy.cli.connect.clients import File, JsonDict
+from forge_proxy.cli.connect.clients import ConfigFile, JsonDict
 from forge_proxy.cli.connect.jsonc import edit_jsonc, read_jsonc
 from forge_proxy.cli.connect.text import as_text, as_toml
 from forge_proxy.core.errors import ForgeError
@@ -28,7 +28,7 @@ class CannotWrite(ForgeError):
     """A client's file cannot be read, merged or written; it was left as it is."""
 
 
-def write(file: File, home: Path) -> tuple[Path, Path | None]:
+def write(file: ConfigFile, home: Path) -> tuple[Path, Path | None]:
     """Merge into the file below `home`. Returns its path, and that of the copy of what it held before: None for a file
     that is new or already holds the values.
 
@@ -50,7 +50,7 @@ def write(file: File, home: Path) -> tuple[Path, Path | None]:
         return path, copy if old is not None else None
 
 
-def restore(file: File, home: Path) -> Path | None:
+def restore(file: ConfigFile, home: Path) -> Path | None:
     """Put the latest copy back in the place of the file, or remove a file that `write` created; the copy is then gone.
     None if no copy is kept.
 
@@ -71,7 +71,7 @@ def restore(file: File, home: Path) -> Path | None:
     return path
 
 
-def path_of(file: File, home: Path) -> Path:
+def path_of(file: ConfigFile, home: Path) -> Path:
     """Where the file is: under the first of its names that exists, else under its usual one."""
     names = [home / name.removeprefix("~/") for name in (file.path, *file.other_paths)]
     return next((path for path in names if path.exists() or _numbers_of_copies(path)), names[0])
@@ -89,7 +89,7 @@ def _faults_named(path: Path) -> Generator[None]:
         raise CannotWrite(f"{path} cannot be merged into ({' '.join(str(exc).split())}); it was left as it is") from exc
 
 
-def _merge_text(file: File, old: str) -> str:
+def _merge_text(file: ConfigFile, old: str) -> str:
     if file.format == "toml":
         return _merge_toml(old, file.values)
     found: Any = yaml.safe_load(old) if file.format == "yaml" else read_jsonc(old)

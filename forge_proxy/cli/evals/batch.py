@@ -11,8 +11,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from forge_proxy import daemon
-from forge_proxy.cli.evals.making import Subject
 from forge_proxy.cli.evals.run import thinking
+from forge_proxy.cli.evals.run_all import EvaluatedModel
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.validation import describe_fault
 from forge_proxy.engine.events import Event
@@ -24,7 +24,7 @@ _GGUF = ("llamaserver", "llamaserver-native", "llamaserver-prompt", "llamafile")
 BUILT_IN = ("all", "ollama", *_GGUF, "anthropic", "anthropic-any", *CLAUDE, *(f"{size}-any" for size in CLAUDE))
 
 
-class Named(BaseModel):
+class NamedConfiguration(BaseModel):
     """A configuration with a name of one's own. `backend` is as in the settings of the daemon."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,10 +39,10 @@ class BatchFile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    evals: dict[str, Named]
+    evals: dict[str, NamedConfiguration]
 
 
-def read_batch(file: Path | None) -> Mapping[str, Named]:
+def read_batch(file: Path | None) -> Mapping[str, NamedConfiguration]:
     """The configurations of a file, if there is one, by name. Raises `SettingsError`."""
     if file is None:
         return {}
@@ -60,9 +60,11 @@ def read_batch(file: Path | None) -> Mapping[str, Named]:
         raise SettingsError("\n".join(faults)) from exc
 
 
-def subjects_of(names: Sequence[str], own: Mapping[str, Named], models: Path | None) -> Sequence[Subject]:
+def subjects_of(
+    names: Sequence[str], own: Mapping[str, NamedConfiguration], models: Path | None
+) -> Sequence[EvaluatedModel]:
     """What the names stand for, each model once. `models` is a folder with GGUF files. Raises `SettingsError`."""
-    found: list[Subject] = []
+    found: list[EvaluatedModel] = []
     for name in names:
         if name not in own and name not in BUILT_IN:
             raise SettingsError(f"no configuration {name!r}; available: {', '.join((*own, *BUILT_IN))}")
@@ -72,19 +74,19 @@ def subjects_of(names: Sequence[str], own: Mapping[str, Named], models: Path | N
     return found
 
 
-def _same(one: Subject, other: Subject) -> bool:
+def _same(one: EvaluatedModel, other: EvaluatedModel) -> bool:
     return (one.settings.backend, one.think, one.any_tool) == (other.settings.backend, other.think, other.any_tool)
 
 
-def _named(name: str, one: Named) -> Iterator[Subject]:
+def _named(name: str, one: NamedConfiguration) -> Iterator[EvaluatedModel]:
     try:
         settings = load(None, {"backend": one.backend})
     except SettingsError as error:
         raise SettingsError(f"evals.{name}: {error}") from error
-    yield Subject(thinking(settings, one.think), one.think, one.tool_choice == "any")
+    yield EvaluatedModel(thinking(settings, one.think), one.think, one.tool_choice == "any")
 
 
-def _built_in(name: str, models: Path | None) -> Iterator[Subject]:
+def _built_in(name: str, models: Path | None) -> Iterator[EvaluatedModel]:
     """What a name of ours stands for; `all` is whatever of it there is."""
     match name:
         case "all":
@@ -103,10 +105,10 @@ def _built_in(name: str, models: Path | None) -> Iterator[Subject]:
                 settings = load(None, {"backend": {"kind": "anthropic", "model": CLAUDE[each]}})
                 if settings.backend.api_key is None:
                     raise SettingsError("Anthropic's models need FORGE_PROXY_BACKEND__API_KEY")
-                yield Subject(settings, any_tool=choice == "any")
+                yield EvaluatedModel(settings, any_tool=choice == "any")
 
 
-def _of_ollama() -> Iterator[Subject]:
+def _of_ollama() -> Iterator[EvaluatedModel]:
     """Every model that the Ollama on this machine has."""
     settings = load(None, {"backend": {"kind": "ollama"}})
 
@@ -115,10 +117,10 @@ def _of_ollama() -> Iterator[Subject]:
             return sorted(card.id for card in await parts.backend.models())
 
     for model in asyncio.run(list_models()):
-        yield Subject(load(None, {"backend": {"kind": "ollama", "model": model}}))
+        yield EvaluatedModel(load(None, {"backend": {"kind": "ollama", "model": model}}))
 
 
-def _of_files(name: str, models: Path | None) -> Iterator[Subject]:
+def _of_files(name: str, models: Path | None) -> Iterator[EvaluatedModel]:
     """Every model file in the folder, served by a server of ours, as many ways as the name says."""
     if models is None:
         raise SettingsError(f"{name} is for model files: name the folder that they are in with --models")
@@ -133,7 +135,7 @@ def _of_files(name: str, models: Path | None) -> Iterator[Subject]:
     kind = {"kind": "llamafile"} if name == "llamafile" else {}
     for file in files:
         for mode in modes:
-            yield Subject(load(None, {"backend": {**kind, "gguf": str(file), "tools": mode}}))
+            yield EvaluatedModel(load(None, {"backend": {**kind, "gguf": str(file), "tools": mode}}))
 
 
 def _is_a_model(file: Path) -> bool:

@@ -104,7 +104,7 @@ def run(
         running.run_quick(out, runs=runs or _QUICK_RUNS, seed=seed, verbose=verbose)
         return
     said = said_by(kind=backend, url=backend_url, gguf=gguf, model=model, llama_server=llama_server, context=ctx)
-    subject = running.Subject(running.thinking(load(config, said), think), think, any_tool)
+    subject = running.EvaluatedModel(running.thinking(load(config, said), think), think, any_tool)
     if probe:
         running.run_probe(subject.settings)
         return
@@ -155,16 +155,16 @@ def report(
     ] = None,
 ) -> None:  # fmt: skip
     """Print results, and write them as HTML or Markdown."""
-    from forge_proxy.cli.evals.shown import check_choice, check_outputs, presets_of, show_report, write_report
+    from forge_proxy.cli.evals.formatting import check_choice, check_outputs, presets_of, show_report, write_report
     from forge_proxy.evals.metrics import Price
-    from forge_proxy.evals.reports.lines import Choice, lines_of
+    from forge_proxy.evals.reports.lines import RunFilter, lines_of
     from forge_proxy.evals.results import read_results
 
     try:
         priced = Price.parse(price) if price is not None else None
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--price") from error
-    choice = Choice(
+    choice = RunFilter(
         presets_of(ablation),
         surface or (),
         model or (),
@@ -195,11 +195,11 @@ def compare(
     model: Models = None,
 ) -> None:  # fmt: skip
     """Compare two configurations run for run: differences with intervals, and McNemar's test."""
-    from forge_proxy.cli.evals.shown import presets_of, results_file, show_comparison
-    from forge_proxy.evals.reports.lines import Choice
+    from forge_proxy.cli.evals.formatting import presets_of, results_file, show_comparison
+    from forge_proxy.evals.reports.lines import RunFilter
 
     where = results_file((first, second), file, results) or DEFAULT_FILE
-    choice = Choice(presets_of(ablation), surface or (), model or (), scenario or (), tags or (), partial=True)
+    choice = RunFilter(presets_of(ablation), surface or (), model or (), scenario or (), tags or (), partial=True)
     show_comparison(first, second, where, choice)
 
 
@@ -209,7 +209,7 @@ def list_scenarios(
     list_only: Annotated[bool, typer.Option("--list-only", help="Only the names of the scenarios.")] = False,
 ) -> None:  # fmt: skip
     """List the scenarios and the presets."""
-    from forge_proxy.cli.evals.shown import show_scenarios
+    from forge_proxy.cli.evals.formatting import show_scenarios
     from forge_proxy.evals.scenarios import find
 
     show_scenarios(find(scenario or (), tags or ()), list_only=list_only)

@@ -12,14 +12,14 @@ from typing_extensions import Unpack
 
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.config import BackendConfig
-from forge_proxy.cli.evals.making import How, Made, Subject, Wish, make_all
-from forge_proxy.cli.evals.opened import opened
-from forge_proxy.cli.shown import show_rows
+from forge_proxy.cli.evals.run_all import EvalOptions, EvalPlan, EvalResults, EvaluatedModel, make_all
+from forge_proxy.cli.evals.session import opened
+from forge_proxy.cli.formatting import show_rows
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.evals.ablation import SURFACES, chosen_presets, chosen_surfaces
-from forge_proxy.evals.rates import Pairs
+from forge_proxy.evals.rates import PairedRuns
 from forge_proxy.evals.record import RunRecord
 from forge_proxy.evals.reports.lines import lines_of
 from forge_proxy.evals.reports.table import list_report, text_report
@@ -51,14 +51,14 @@ def wish_of(
     ablations: Sequence[str] | None,
     scenarios: Sequence[str] | None,
     tags: Sequence[str] | None,
-    **how: Unpack[How],
-) -> Wish:
+    **how: Unpack[EvalOptions],
+) -> EvalPlan:
     """What the options ask for. Raises `InvalidRequest`."""
     cells = chosen_presets(ablations or ["reforged"], chosen_surfaces(surfaces or ["runner"]))
-    return Wish(cells, find(scenarios or (), tags or ()), **how)
+    return EvalPlan(cells, find(scenarios or (), tags or ()), **how)
 
 
-def run_all(subjects: Sequence[Subject], wish: Wish, out: Path, *, list_only: bool) -> None:
+def run_all(subjects: Sequence[EvaluatedModel], wish: EvalPlan, out: Path, *, list_only: bool) -> None:
     """Make the runs, and print what came of them. Raises `ForgeError`, and `Exit` where not all could be made."""
     made = _make(subjects, wish, out)
     lines = lines_of(made.records)
@@ -71,7 +71,7 @@ def run_all(subjects: Sequence[Subject], wish: Wish, out: Path, *, list_only: bo
         raise typer.Exit(1)
 
 
-def _make(subjects: Sequence[Subject], wish: Wish, out: Path | None) -> Made:
+def _make(subjects: Sequence[EvaluatedModel], wish: EvalPlan, out: Path | None) -> EvalResults:
     """Make the runs, kept in a file where one is named. Raises `ForgeError`, and `Exit` once Ctrl-C was pressed."""
     file = ResultsFile(out) if out else None
     try:
@@ -114,9 +114,9 @@ def quick_settings() -> Settings:
     )
 
 
-def quick_wish(runs: int, *, seed: int = 0, verbose: bool = False) -> Wish:
+def quick_wish(runs: int, *, seed: int = 0, verbose: bool = False) -> EvalPlan:
     """Bare and reforged, on both surfaces, in the scenarios that the test model understands."""
-    return Wish(
+    return EvalPlan(
         chosen_presets(["bare", "reforged"], ["runner", "proxy"]),
         [scenario for scenario in ALL if scenario.quick],
         runs,
@@ -130,7 +130,7 @@ def quick_wish(runs: int, *, seed: int = 0, verbose: bool = False) -> Wish:
 
 def run_quick(out: Path | None, *, runs: int, seed: int, verbose: bool) -> None:
     """Measure the test model bare and reforged, and print what that shows. Raises `ForgeError`."""
-    made = _make([Subject(quick_settings())], quick_wish(runs, seed=seed, verbose=verbose), out)
+    made = _make([EvaluatedModel(quick_settings())], quick_wish(runs, seed=seed, verbose=verbose), out)
     print(text_report(lines_of(made.records)))
     print()
     for surface in SURFACES:
@@ -142,7 +142,7 @@ def run_quick(out: Path | None, *, runs: int, seed: int, verbose: bool) -> None:
 def _in_words(surface: str, records: Sequence[RunRecord]) -> str:
     """What the guardrails are worth."""
     right = {(one.config.ablation, one.scenario, one.run): one.correct for one in records}
-    pairs = Pairs.of(
+    pairs = PairedRuns.of(
         (right["bare", name, run], right["reforged", name, run])
         for preset, name, run in right
         if preset == "bare" and ("reforged", name, run) in right

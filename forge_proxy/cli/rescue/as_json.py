@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from forge_proxy.cli.rescue.findings import Findings, FoundCall
-from forge_proxy.cli.rescue.places import Place
+from forge_proxy.cli.rescue.text_spans import TextSpan
 from forge_proxy.cli.rescue.verdicts import corrections, in_words
-from forge_proxy.core.guardrails import Accept, GiveUp, Mark, Outcome, Retry, Settled, Verdict
+from forge_proxy.core.guardrails import Accept, FinalAnswer, GiveUp, Intervention, Outcome, Retry, Verdict
 from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import ToolCall
@@ -45,7 +45,7 @@ def _call(call: FoundCall) -> Json:
     return out
 
 
-def _found_in_check(marks: tuple[Mark, ...]) -> str:
+def _found_in_check(marks: tuple[Intervention, ...]) -> str:
     if any(mark.kind is Outcome.REPAIRED for mark in marks):
         return "repaired"
     return "unchecked" if marks else "valid"
@@ -57,7 +57,7 @@ def _arguments(call: ToolCall) -> Json:
     return call.arguments if args is None else args
 
 
-def _place(place: Place) -> dict[str, Json]:
+def _place(place: TextSpan) -> dict[str, Json]:
     return {"start": place.start, "end": place.end, "line": place.line, "column": place.column}
 
 
@@ -73,6 +73,6 @@ def _verdict(verdict: Verdict) -> dict[str, Json]:
             return {"does": "give up", "fault": fault.value, **_settled(settled)}
 
 
-def _settled(settled: Settled) -> dict[str, Json]:
+def _settled(settled: FinalAnswer) -> dict[str, Json]:
     calls: list[Json] = [{"tool": call.tool, "arguments": call.arguments} for call in settled.calls]
     return {"outcome": settled.outcome.value, "text": settled.text, "calls": calls}

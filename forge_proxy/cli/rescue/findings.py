@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from forge_proxy.cli.rescue.places import Place, place_of
-from forge_proxy.cli.rescue.why_not import LeftOut, left_out
+from forge_proxy.cli.rescue.text_spans import TextSpan, place_of
+from forge_proxy.cli.rescue.why_not import NotACall, left_out
 from forge_proxy.core.guardrails import Outcome, Turn, Verdict, judge
-from forge_proxy.core.guardrails.check import Checked, check
+from forge_proxy.core.guardrails.check import CheckedCall, check
+from forge_proxy.core.guardrails.extraction import Extraction, read
 from forge_proxy.core.guardrails.nudges import Problem
-from forge_proxy.core.guardrails.reading import Reading, read
 from forge_proxy.core.messages import ToolCall
-from forge_proxy.core.rescue import Found, mend_object, rescue
+from forge_proxy.core.rescue import RecoveredCall, mend_object, rescue
 from forge_proxy.core.stream import Reply
 
 
@@ -20,9 +20,9 @@ class FoundCall:
     """A call as it was read, how it was written, and what the check says of it."""
 
     call: ToolCall
-    checked: Checked | Problem
-    found: Found | None = None
-    place: Place | None = None
+    checked: CheckedCall | Problem
+    found: RecoveredCall | None = None
+    place: TextSpan | None = None
     """Where it stands in the text, where that can be told."""
     in_thoughts: bool = False
 
@@ -49,11 +49,11 @@ class Findings:
 
     turn: Turn
     text: str
-    reading: Reading
+    reading: Extraction
     thorough: bool
     """Whether it took the reading that the daemon does away from its event loop."""
     calls: tuple[FoundCall, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[NotACall, ...]
     """What looks like a call and was not taken for one."""
     verdict: Verdict
 
@@ -75,7 +75,7 @@ def find(turn: Turn, text: str, finish: str) -> Findings:
     return Findings(turn, text, reading, thorough, calls, missed, judge(turn, reply, "", reading))
 
 
-def _found_calls(turn: Turn, text: str, reading: Reading, *, thorough: bool) -> list[FoundCall]:
+def _found_calls(turn: Turn, text: str, reading: Extraction, *, thorough: bool) -> list[FoundCall]:
     """The calls of a reading, each with the place it was read from."""
     mend = mend_object if thorough else None
     in_text = rescue(text, turn.callable_names, template_thinks=turn.text_waits, mend=mend).calls
@@ -94,7 +94,7 @@ def _found_calls(turn: Turn, text: str, reading: Reading, *, thorough: bool) -> 
     return calls
 
 
-def _place_of_thought(text: str, written: str) -> Place | None:
+def _place_of_thought(text: str, written: str) -> TextSpan | None:
     """Where a part of the thoughts stands in the text: they are put together of several places."""
     start = text.find(written)
     once = start >= 0 and text.find(written, start + 1) < 0

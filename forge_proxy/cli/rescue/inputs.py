@@ -11,8 +11,8 @@ from forge_proxy.cli.rescue import InputError
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
 from forge_proxy.core.jsontypes import DECODER, Json, JsonObject, is_list, is_object, kind_of
-from forge_proxy.engine.text_answers import TextAnswers
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.engine.text_responses import TextResponseHistory
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 
 _EXAMPLE = '[{"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}]'
 _SHAPES = f"a list of tools, as {_EXAMPLE}, or a recorded chat request, which has them under 'tools'"
@@ -49,7 +49,7 @@ def read_turn(file: Path | None) -> Turn:
     except InvalidRequest as error:
         raise InputError(f"{file}: {_place_in(error.at, listed, whole=is_list(written))}: {error.why}") from error
     policy = GuardPolicy()
-    nudge_text = TextAnswers().should_nudge(policy, "")
+    nudge_text = TextResponseHistory().should_nudge(policy, "")
     turn = open_turn(request, policy, request_id="rescue", nudge_text=nudge_text)
     if turn is None:
         _refuse_unguarded(file, listed)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 
 from forge_proxy.core.guardrails import Turn
-from forge_proxy.core.guardrails.reading import Reading, read
+from forge_proxy.core.guardrails.extraction import Extraction, read
 from forge_proxy.core.jsontypes import DECODER
-from forge_proxy.core.rescue import Found
-from forge_proxy.core.rescue.quotes import Quotes
-from forge_proxy.core.rescue.shown import Data, is_set_apart, is_shown
+from forge_proxy.core.rescue import RecoveredCall
+from forge_proxy.core.rescue.context.code_spans import CodeSpans
+from forge_proxy.core.rescue.context.display_only import DisplayOnlySpans, is_set_apart, is_shown
 from forge_proxy.core.stream import Reply
 
 _NEAR = 200
@@ -43,7 +43,7 @@ _UNEXPLAINED = "by itself it would be read as a call; what stands around it keep
 class Reasons:
     """The reasons in one reply, of which no call was read."""
 
-    def __init__(self, turn: Turn, reply: Reply, reading: Reading) -> None:
+    def __init__(self, turn: Turn, reply: Reply, reading: Extraction) -> None:
         self._turn = turn
         self._text = reply.text or ""
         self._cut = reply.finish == "length"
@@ -51,9 +51,9 @@ class Reasons:
 
     def code_at(self, at: int) -> tuple[int, int] | None:
         """From where to where the code goes that begins at the place or goes around it."""
-        return Quotes(self._text).around(at + 1)
+        return CodeSpans(self._text).around(at + 1)
 
-    def why_not(self, start: int, end: int, piece: Found) -> str:
+    def why_not(self, start: int, end: int, piece: RecoveredCall) -> str:
         """Which part of its surroundings keeps it from being a call."""
         text = self._text
         if self._reading.thought and text[start:end] not in self._reading.text:
@@ -65,7 +65,7 @@ class Reasons:
             return _BLOCK_FOLLOWED if self._takes(text[: block[1]]) else _CODE
         if is_shown(text, start, end):
             return _SHOWN
-        if Data(text).holds(start, 0):
+        if DisplayOnlySpans(text).holds(start, 0):
             return _DATA
         tries = {
             _SET_APART: text[:end] if is_set_apart(text, start) else "",

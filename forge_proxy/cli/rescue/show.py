@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from forge_proxy.cli.rescue.findings import Findings, FoundCall
-from forge_proxy.cli.rescue.places import Place
+from forge_proxy.cli.rescue.text_spans import TextSpan
 from forge_proxy.cli.rescue.verdicts import corrections, in_words
 from forge_proxy.core.guardrails import Outcome
 from forge_proxy.core.guardrails.nudges import Problem
@@ -79,7 +79,7 @@ def _arguments(call: FoundCall) -> list[str]:
     return (call.call.arguments if args is None else json.dumps(args, ensure_ascii=False, indent=2)).splitlines()
 
 
-def _where(place: Place) -> str:
+def _where(place: TextSpan) -> str:
     return f"{place} (characters {place.start}-{place.end})"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from forge_proxy.core.guardrails import Accept, GiveUp, Retry, Settled, Turn, Verdict
+from forge_proxy.core.guardrails import Accept, FinalAnswer, GiveUp, Retry, Turn, Verdict
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.messages import MessageType
 
@@ -32,7 +32,7 @@ def corrections(verdict: Verdict) -> list[str]:
     return [message.content for message in added if message.type is MessageType.RETRY_NUDGE]
 
 
-def _handed(settled: Settled) -> str:
+def _handed(settled: FinalAnswer) -> str:
     number = len(settled.calls)
     calls = f"{number} call{'s' if number > 1 else ''}" if number else ""
     text = "text" if settled.text and settled.text.strip() else ""

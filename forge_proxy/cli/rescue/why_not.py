@@ -10,13 +10,13 @@ from heapq import merge
 from itertools import islice
 from typing import Literal, NamedTuple, assert_never
 
-from forge_proxy.cli.rescue.places import Place, place_of
 from forge_proxy.cli.rescue.reasons import NAMED, Reasons
+from forge_proxy.cli.rescue.text_spans import TextSpan, place_of
 from forge_proxy.core.guardrails import Turn
-from forge_proxy.core.guardrails.reading import Reading
+from forge_proxy.core.guardrails.extraction import Extraction
 from forge_proxy.core.jsontypes import is_object, read_value
-from forge_proxy.core.rescue import Found, rescue
-from forge_proxy.core.rescue.markup import INVOKE, OPENER
+from forge_proxy.core.rescue import RecoveredCall, rescue
+from forge_proxy.core.rescue.grammar.markup import INVOKE, OPENER
 from forge_proxy.core.stream import Reply
 
 _MOST = 8
@@ -28,15 +28,15 @@ _NAME = re.compile(r"[^\s{}\[\]\"'`,;]{1,128}")
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class NotACall:
     """Something in a text that looks like a call: what it is, and why it was not taken for one."""
 
-    place: Place
+    place: TextSpan
     what: str
     why: str
 
 
-def left_out(turn: Turn, reply: Reply, reading: Reading) -> tuple[LeftOut, ...]:
+def left_out(turn: Turn, reply: Reply, reading: Extraction) -> tuple[NotACall, ...]:
     """What looks like a call in a reply of which none was read, in the order in which it stands there."""
     return tuple(_Search(turn, reply, reading).all())
 
@@ -59,17 +59,17 @@ def _suspect(kind: _Kind, found: re.Match[str]) -> _Suspect:
 class _Search:
     """One look through one text."""
 
-    def __init__(self, turn: Turn, reply: Reply, reading: Reading) -> None:
+    def __init__(self, turn: Turn, reply: Reply, reading: Extraction) -> None:
         self._turn = turn
         self._text = reply.text or ""
         self._broken = reading.broken
         self._reasons = Reasons(turn, reply, reading)
 
-    def all(self) -> list[LeftOut]:
+    def all(self) -> list[NotACall]:
         """Everything, in order: nothing inside of something else, and mere names only where there is nothing else."""
         past = 0
-        told: list[LeftOut] = []
-        named: list[LeftOut] = []
+        told: list[NotACall] = []
+        named: list[NotACall] = []
         for seen in islice(self._suspects(), _MOST_TRIED):
             one = self._at(seen) if seen.start >= past else None
             if one is None:
@@ -91,7 +91,7 @@ class _Search:
         )
         return merge(*(map(partial(_suspect, kind), look.finditer(self._text)) for kind, look in looks))
 
-    def _at(self, seen: _Suspect) -> LeftOut | None:
+    def _at(self, seen: _Suspect) -> NotACall | None:
         """What is to be said of one place."""
         at = seen.start
         block = self._reasons.code_at(at)
@@ -99,19 +99,19 @@ class _Search:
             if piece := self._call_from(start, seen.end):
                 end = start + piece.end
                 what = f"a call of {piece.call.tool} ({piece.form})"
-                return LeftOut(place_of(self._text, start, end), what, self._reasons.why_not(start, end, piece))
+                return NotACall(place_of(self._text, start, end), what, self._reasons.why_not(start, end, piece))
         place, said = place_of(self._text, at, seen.end), self._text[at : seen.end]
         match seen.kind:
             case "bracket":
                 return self._unknown_tool(at)
             case "markup":
-                return LeftOut(place, f"the markup {said}", self._reasons.why_unreadable(seen.end))
+                return NotACall(place, f"the markup {said}", self._reasons.why_unreadable(seen.end))
             case "name":
-                return LeftOut(place, f"the name {said}", NAMED)
+                return NotACall(place, f"the name {said}", NAMED)
             case _:
                 assert_never(seen.kind)
 
-    def _call_from(self, start: int, least: int) -> Found | None:
+    def _call_from(self, start: int, least: int) -> RecoveredCall | None:
         """The call that is read when the text is nothing but what begins there."""
         for end in self._ends(start):
             if end >= least:
@@ -131,7 +131,7 @@ class _Search:
         ends = [value[1] if value else last, line if line >= 0 else last, last, block[1] if block else last]
         return [min(end, start + _LONGEST) for end in dict.fromkeys(ends)]
 
-    def _unknown_tool(self, at: int) -> LeftOut | None:
+    def _unknown_tool(self, at: int) -> NotACall | None:
         """A JSON object that would be a call if there were a tool of the name in it."""
         value = read_value(self._text, at)
         if value is None or not is_object(value[0]):
@@ -143,5 +143,5 @@ class _Search:
             if calls and calls[0].call.tool == name:
                 offered = ", ".join(self._turn.names)
                 why = f"no tool of that name is offered; there is {offered}"
-                return LeftOut(place_of(self._text, at, value[1]), f"a call of {name} ({calls[0].form})", why)
+                return NotACall(place_of(self._text, at, value[1]), f"a call of {name} ({calls[0].form})", why)
         return None

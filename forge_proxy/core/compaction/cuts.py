@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from forge_proxy.core.estimate import message_tokens
+from forge_proxy.core.fast_dataclass import record
 from forge_proxy.core.messages import Message, MessageType
-from forge_proxy.core.record import record
 
 What: TypeAlias = Literal["dropped", "truncated", "replaced"]
 

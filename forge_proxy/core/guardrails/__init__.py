@@ -1,26 +1,26 @@
-"""The guardrails: what is offered, what may leave, what is wrong with a reply, and what is said to the model about it.
+"""The guardrails: the tools offered, what may be sent, what is wrong with a reply, and the correction for the model.
 
-`open_turn` begins, a `Gate` takes each attempt's deltas, `judge` gives the verdict. All of it is pure; the loop that
-asks again is `engine/answer.py`.
+`open_turn` begins a turn, a `StreamGate` takes the deltas of each attempt, and `judge` returns the verdict. All of it
+is pure; the loop that retries is in `engine/answer.py`.
 """
 
-from forge_proxy.core.guardrails.forbid import CallsForbidden
-from forge_proxy.core.guardrails.gate import Gate
 from forge_proxy.core.guardrails.judge import judge, judge_failed_retry, judge_unread, without_corrections
 from forge_proxy.core.guardrails.policy import GuardPolicy, Switches, read_switches
+from forge_proxy.core.guardrails.stream_gate import StreamGate
+from forge_proxy.core.guardrails.suppress_calls import CallsForbidden
 from forge_proxy.core.guardrails.turn import Outcome, Turn, open_turn
-from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Mark, Retry, Settled, Verdict
+from forge_proxy.core.guardrails.verdict import Accept, FinalAnswer, GiveUp, Intervention, Retry, Verdict
 
 __all__ = [
     "Accept",
     "CallsForbidden",
-    "Gate",
+    "FinalAnswer",
     "GiveUp",
     "GuardPolicy",
-    "Mark",
+    "Intervention",
     "Outcome",
     "Retry",
-    "Settled",
+    "StreamGate",
     "Switches",
     "Turn",
     "Verdict",

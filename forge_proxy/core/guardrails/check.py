@@ -9,18 +9,18 @@ from forge_proxy.core.guardrails.coerce import coerce_args, read_arguments
 from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.guardrails.schema import check_arguments, faults_in, surplus_in
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
-from forge_proxy.core.guardrails.verdict import Mark
+from forge_proxy.core.guardrails.verdict import Intervention
 from forge_proxy.core.jsontypes import DEEPEST, Json, is_nested_too_deeply, write
 from forge_proxy.core.messages import ToolCall
-from forge_proxy.core.names import resolve_name
+from forge_proxy.core.tool_names import resolve_name
 
 _LONGEST_NAME = 64
 """Characters of a tool's name in front of why its arguments were not checked."""
 _TOO_DEEP = f"arguments: nested more than {DEEPEST} levels deep"
-Checked = tuple[ToolCall, tuple[Mark, ...]]
+CheckedCall = tuple[ToolCall, tuple[Intervention, ...]]
 
 
-def check(turn: Turn, call: ToolCall) -> Checked | Problem:
+def check(turn: Turn, call: ToolCall) -> CheckedCall | Problem:
     """The call as it may go out, with what was mended; or what is wrong with it.
 
     The arguments' text stays as the model wrote it unless a value had to be repaired. Arguments nested too deeply
@@ -34,12 +34,16 @@ def check(turn: Turn, call: ToolCall) -> Checked | Problem:
     return checked
 
 
-def _checked(turn: Turn, call: ToolCall) -> Checked | Problem:
+def _checked(turn: Turn, call: ToolCall) -> CheckedCall | Problem:
     name = resolve_name(call.tool, turn.known_names)
     tool = turn.tool(name) if name else None
     if tool is None:
         return Problem(Fault.UNKNOWN_TOOL, call)
-    marks = () if tool.name == call.tool else (Mark(Outcome.REPAIRED, tool.name, f"name: {call.tool} → {tool.name}"),)
+    marks = (
+        ()
+        if tool.name == call.tool
+        else (Intervention(Outcome.REPAIRED, tool.name, f"name: {call.tool} → {tool.name}"),)
+    )
     call = replace(call, tool=tool.name)
     if tool is not turn.respond and not turn.choice.allows(tool.name):
         return Problem(Fault.NOT_ALLOWED, call)
@@ -49,16 +53,16 @@ def _checked(turn: Turn, call: ToolCall) -> Checked | Problem:
         return Problem(Fault.MALFORMED, call, ("arguments are not a JSON object",))
     is_valid, unchecked = check_arguments(tool.parameters, args)
     if unchecked:
-        marks += (Mark(Outcome.CLEAN, "", f"unchecked {tool.name[:_LONGEST_NAME]}: {unchecked}"),)
+        marks += (Intervention(Outcome.CLEAN, "", f"unchecked {tool.name[:_LONGEST_NAME]}: {unchecked}"),)
     if not is_valid:
         mended, changes = _mend(tool.parameters, args)
         faults = faults_in(tool.parameters, mended)
         if faults:
             return Problem(Fault.BAD_ARGUMENTS, call, faults)
-        marks += tuple(Mark(Outcome.REPAIRED, tool.name, change) for change in changes)
+        marks += tuple(Intervention(Outcome.REPAIRED, tool.name, change) for change in changes)
         return replace(call, arguments=write(mended)), marks
     if strict is None:
-        marks += (Mark(Outcome.REPAIRED, tool.name, "arguments: unwrapped"),) if call.arguments else ()
+        marks += (Intervention(Outcome.REPAIRED, tool.name, "arguments: unwrapped"),) if call.arguments else ()
         call = replace(call, arguments=write(args))
     return call, marks
 

@@ -13,13 +13,13 @@ from typing import TypeAlias
 from forge_proxy.core.chat import Schema
 from forge_proxy.core.guardrails.parameters import match_names
 from forge_proxy.core.guardrails.paths import path_of
-from forge_proxy.core.guardrails.schema import Compiled, compiled, satisfies
-from forge_proxy.core.guardrails.shape import KINDS, Shape, View
+from forge_proxy.core.guardrails.schema import CompiledSchema, compiled, satisfies
+from forge_proxy.core.guardrails.schema_view import KINDS, SchemaAlternatives, SchemaView
 from forge_proxy.core.guardrails.spelling import readings
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, kind_of, read_object, read_value, write
 
 Path: TypeAlias = tuple[str | int, ...]
-Mended: TypeAlias = tuple[Json, tuple[str, ...]]
+CoercedArguments: TypeAlias = tuple[Json, tuple[str, ...]]
 """A value, and what was changed in it."""
 _TEXT_ONLY = frozenset({"string", "null"})
 _MAX_DEPTH = 32
@@ -52,10 +52,10 @@ def coerce_args(schema: Schema, args: dict[str, Json]) -> tuple[dict[str, Json],
 class _Mender:
     """Mends the arguments of one call."""
 
-    def __init__(self, known: Compiled, trials: int) -> None:
+    def __init__(self, known: CompiledSchema, trials: int) -> None:
         self._known = known
-        self._shape = Shape(known.root)
-        self._views: dict[tuple[int, ...], View] = {}
+        self._shape = SchemaView(known.root)
+        self._views: dict[tuple[int, ...], SchemaAlternatives] = {}
         self._parts_left = _MAX_PARTS
         self._trials = trials
         """What is left of the alternatives that may be tried."""
@@ -68,9 +68,9 @@ class _Mender:
             mended, changes = self._mend(root, args, ())
             if is_object(mended) and changes:
                 return mended, changes
-        return self._object(View(view.faces), args, ())
+        return self._object(SchemaAlternatives(view.faces), args, ())
 
-    def _mend(self, schemas: tuple[Json, ...], value: Json, path: Path) -> Mended:
+    def _mend(self, schemas: tuple[Json, ...], value: Json, path: Path) -> CoercedArguments:
         """The value as its schemas want it; the very same if it fits, or if nothing that is known makes it fit."""
         self._parts_left -= 1
         if self._parts_left >= 0 and len(path) <= _MAX_DEPTH and not self._fits(schemas, value):
@@ -80,7 +80,7 @@ class _Mender:
                     return candidate, changes
         return value, ()
 
-    def _view(self, schemas: tuple[Json, ...]) -> View:
+    def _view(self, schemas: tuple[Json, ...]) -> SchemaAlternatives:
         # All schemas are parts of the root, which lives as long as this: their identities are theirs alone.
         key = tuple(map(id, schemas))
         if key not in self._views:
@@ -90,7 +90,9 @@ class _Mender:
     def _fits(self, schemas: tuple[Json, ...], value: Json) -> bool:
         return all(self._known.fits(schema, value) for schema in schemas)
 
-    def _candidates(self, kinds: frozenset[str], view: View, value: Json, path: Path) -> Iterator[Mended]:
+    def _candidates(
+        self, kinds: frozenset[str], view: SchemaAlternatives, value: Json, path: Path
+    ) -> Iterator[CoercedArguments]:
         """What may have been meant by a value that does not fit, the likeliest first."""
         place = path_of(path)
         if isinstance(value, str):
@@ -109,21 +111,23 @@ class _Mender:
         if "array" in kinds and value is not None and not is_list(value):
             yield from self._wrapped(view, value, path)
 
-    def _respelled(self, view: View, value: str, place: str) -> Iterator[Mended]:
+    def _respelled(self, view: SchemaAlternatives, value: str, place: str) -> Iterator[CoercedArguments]:
         """The one listed text that differs only in case or in the space around it."""
         said = value.strip().casefold()
         alike = [text for text in self._shape.constants(view) if text.strip().casefold() == said]
         if len(alike) == 1:
             yield alike[0], (f"{place}: spelled as in the enum",)
 
-    def _parts(self, view: View, value: Json, path: Path) -> Iterator[Mended]:
+    def _parts(self, view: SchemaAlternatives, value: Json, path: Path) -> Iterator[CoercedArguments]:
         """An object or a list whose parts are mended, for each alternative that its schema has."""
         if is_object(value):
             yield from (self._object(choice, value, path) for choice in self._choices(view))
         elif is_list(value):
             yield from (self._list(choice, value, path) for choice in self._choices(view))
 
-    def _object(self, view: View, value: dict[str, Json], path: Path) -> tuple[dict[str, Json], tuple[str, ...]]:
+    def _object(
+        self, view: SchemaAlternatives, value: dict[str, Json], path: Path
+    ) -> tuple[dict[str, Json], tuple[str, ...]]:
         names = self._renamed(view, value, path)
         mended: dict[str, Json] = {}
         changes: list[str] = []
@@ -135,7 +139,7 @@ class _Mender:
             changes += more
         return (mended, tuple(changes)) if changes else (value, ())
 
-    def _renamed(self, view: View, value: JsonObject, path: Path) -> dict[str, str]:
+    def _renamed(self, view: SchemaAlternatives, value: JsonObject, path: Path) -> dict[str, str]:
         """What the unknown names mean. One that is only near needs a value that fits, too."""
         missing = [name for name in view.known if name not in value]
         unknown = [name for name in value if not view.describes(name)] if missing else []
@@ -149,7 +153,7 @@ class _Mender:
                 found[said] = name
         return found
 
-    def _list(self, view: View, value: list[Json], path: Path) -> Mended:
+    def _list(self, view: SchemaAlternatives, value: list[Json], path: Path) -> CoercedArguments:
         mended: list[Json] = []
         changes: list[str] = []
         for index, part in enumerate(value):
@@ -158,7 +162,7 @@ class _Mender:
             changes += more
         return (mended, tuple(changes)) if changes else (value, ())
 
-    def _wrapped(self, view: View, value: Json, path: Path) -> Iterator[Mended]:
+    def _wrapped(self, view: SchemaAlternatives, value: Json, path: Path) -> Iterator[CoercedArguments]:
         """A list with the value as its one element, if it is said what an element is."""
         for choice in self._choices(view):
             schemas = choice.item(0)
@@ -168,7 +172,7 @@ class _Mender:
             if self._fits(schemas, item) and not _may_be_several(item):
                 yield [item], (f"{path_of(path)}: {kind_of(value)} → array", *changes)
 
-    def _choices(self, view: View) -> Iterator[View]:
+    def _choices(self, view: SchemaAlternatives) -> Iterator[SchemaAlternatives]:
         """The alternatives of a schema, as many as may still be tried."""
         if not view.unions:
             yield view

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from forge_proxy.core.rescue import Scan
-from forge_proxy.core.rescue.calls import NAME_KEYS
-from forge_proxy.core.rescue.markup import ARGUMENT_TOKEN, CLOSER, INVOKE, OPENER
+from forge_proxy.core.rescue import StreamingParser
+from forge_proxy.core.rescue.grammar.markup import ARGUMENT_TOKEN, CLOSER, INVOKE, OPENER
+from forge_proxy.core.rescue.parsed_call import NAME_KEYS
 
 _OPENERS = (OPENER, INVOKE, ARGUMENT_TOKEN)
 _HALF_OPENER = re.compile(
@@ -30,7 +30,7 @@ def find_begun_call(text: str, names: Sequence[str]) -> int | None:
     `text` is what remains once the complete calls were taken out. Only what the stream gate holds back is looked at, so
     nothing before the place was withheld from a client that reads a stream.
     """
-    scan = Scan(names, template_thinks=False)
+    scan = StreamingParser(names, template_thinks=False)
     scan.feed(text)
     scan.settle()
     held = scan.held

@@ -9,24 +9,24 @@ from dataclasses import dataclass, replace
 from forge_proxy.core.errors import EmptyAnswer, ForgeError, ToolCallInvalid, ToolChoiceUnsatisfied
 from forge_proxy.core.guardrails.check import check
 from forge_proxy.core.guardrails.cut import LOOP_NOTICE, cut_notice
+from forge_proxy.core.guardrails.extraction import Extraction, read
 from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.nudges import Problem, say_about_calls, say_about_text
-from forge_proxy.core.guardrails.reading import Reading, read
 from forge_proxy.core.guardrails.repeats import all_repeat, answered_calls
 from forge_proxy.core.guardrails.respond import MessageDecoder, message_of
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
-from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Mark, Retry, Settled, Verdict
+from forge_proxy.core.guardrails.verdict import Accept, FinalAnswer, GiveUp, Intervention, Retry, Verdict
 from forge_proxy.core.jsontypes import is_nested_too_deeply
 from forge_proxy.core.messages import Message, ToolCall
-from forge_proxy.core.names import resolve_name
 from forge_proxy.core.stream import Reply
+from forge_proxy.core.tool_names import resolve_name
 
 _RUN_ON = 1000
 """Characters that the model is shown of an answer that ran on to its token limit: the whole may not fit again."""
 
 
 def judge(
-    turn: Turn, reply: Reply, left: str = "", reading: Reading | None = None, loops: Sequence[Loop] = ()
+    turn: Turn, reply: Reply, left: str = "", reading: Extraction | None = None, loops: Sequence[Loop] = ()
 ) -> Verdict:
     """The verdict on `reply`. `left` is the text that has reached the caller: nothing of it can be taken back.
 
@@ -35,10 +35,10 @@ def judge(
     """
     reading = reading or read(turn, reply)
     if loops:
-        told = tuple(Mark(Outcome.CLEAN, "", str(loop)) for loop in loops)
+        told = tuple(Intervention(Outcome.CLEAN, "", str(loop)) for loop in loops)
         if turn.policy.on_loop == "cut" and not _real(turn, reply.calls):
             # Calls that stand in what repeats itself are none: nobody wants them that often.
-            return _judge_loop(_Case(turn, reply, Reading(reply.text or "", (), told), left))
+            return _judge_loop(_Case(turn, reply, Extraction(reply.text or "", (), told), left))
         reading = replace(reading, marks=(*reading.marks, *told))
     said, calls, is_cut = _split(turn, reading, reply, left)
     if not turn.parallel:
@@ -63,21 +63,21 @@ def without_corrections(turn: Turn) -> Turn:
 
 def judge_unread(turn: Turn, left: str) -> Retry | None:
     """The verdict when the model server failed on its model's call: ask the same again, if that is still possible."""
-    return _Case(turn, Reply(), Reading("", ()), left).retry(Fault.UNREADABLE, ())
+    return _Case(turn, Reply(), Extraction("", ()), left).retry(Fault.UNREADABLE, ())
 
 
-def judge_failed_retry(turn: Turn) -> Settled | None:
+def judge_failed_retry(turn: Turn) -> FinalAnswer | None:
     """The final answer when the model server failed on a retry: the response before it, which a client without the
     retry would have received. None if that was nothing to deliver.
     """
-    case = _Case(turn, Reply(finish="stop"), Reading("", ()), "")
+    case = _Case(turn, Reply(finish="stop"), Extraction("", ()), "")
     if turn.demands_call:
         return None
     if turn.first_text is not None:
-        mark = Mark(Outcome.RETRIED, "", "delivered the text before a retry that the model server failed")
+        mark = Intervention(Outcome.RETRIED, "", "delivered the text before a retry that the model server failed")
         return replace(case.accept(turn.first_text, (), (mark,)).settled, is_before_failed_retry=True)
     if turn.last_calls and turn.policy.on_exhausted == "deliver":
-        mark = Mark(Outcome.EXHAUSTED, "", "delivered the calls before a retry that the model server failed")
+        mark = Intervention(Outcome.EXHAUSTED, "", "delivered the calls before a retry that the model server failed")
         return replace(case.accept(None, turn.last_calls, (mark,)).settled, is_before_failed_retry=True)
     return None
 
@@ -88,14 +88,14 @@ class _Case:
 
     turn: Turn
     reply: Reply
-    reading: Reading
+    reading: Extraction
     left: str
 
     def accept(
         self,
         text: str | None,
         calls: tuple[ToolCall, ...],
-        marks: tuple[Mark, ...] = (),
+        marks: tuple[Intervention, ...] = (),
         outcome: Outcome = Outcome.CLEAN,
     ) -> Accept:
         """Hand this out."""
@@ -103,7 +103,7 @@ class _Case:
         asked = Outcome.RETRIED if self.turn.attempt > 1 else Outcome.CLEAN
         reached = Outcome.furthest((outcome, asked, *(mark.kind for mark in marks)))
         finish = _finish(self.reply, calls)
-        return Accept(Settled(text, calls, finish, reached, self.turn.attempt, marks, self.reading.thought))
+        return Accept(FinalAnswer(text, calls, finish, reached, self.turn.attempt, marks, self.reading.thought))
 
     def retry(self, fault: Fault, added: tuple[Message, ...], problem: Problem | None = None) -> Retry | None:
         """Ask again, if that is still possible. `problem` is what was wrong with a call."""
@@ -132,7 +132,7 @@ class _Case:
         text: str | None,
         calls: tuple[ToolCall, ...],
         error: ForgeError | None = None,
-        marks: tuple[Mark, ...] = (),
+        marks: tuple[Intervention, ...] = (),
     ) -> GiveUp:
         """Hand out what there is, or the error."""
         if error is not None:
@@ -144,7 +144,7 @@ def _judge_calls(case: _Case, said: str | None) -> Verdict:
     turn, reading = case.turn, case.reading
     good: list[ToolCall] = []
     problems: list[Problem] = []
-    marks: list[Mark] = []
+    marks: list[Intervention] = []
     for call in reading.calls:
         checked = check(turn, call) if turn.policy.enabled.validate_calls else (call, ())
         if isinstance(checked, Problem):
@@ -157,7 +157,9 @@ def _judge_calls(case: _Case, said: str | None) -> Verdict:
         return _without_repeats(case, good, said)
     if not problems:
         if reading.cut is not None:
-            marks.append(Mark(Outcome.REPAIRED, reading.cut, "dropped a call that was cut off at the token limit"))
+            marks.append(
+                Intervention(Outcome.REPAIRED, reading.cut, "dropped a call that was cut off at the token limit")
+            )
         return case.accept(text, tuple(good), tuple(marks))
     fault = problems[0].fault
     retry = case.retry(fault, _corrections(turn, reading, tuple(problems)), problems[0])
@@ -189,7 +191,7 @@ def _without_repeats(case: _Case, calls: list[ToolCall], said: str | None) -> Ac
     told = case.left or (said or "").strip()
     text = _joined(case.left, case.reading.text, said) if told else case.turn.first_text
     names = dict.fromkeys(call.tool for call in calls)
-    dropped = tuple(Mark(Outcome.RETRIED, name, "dropped a call that was already answered") for name in names)
+    dropped = tuple(Intervention(Outcome.RETRIED, name, "dropped a call that was already answered") for name in names)
     whole = replace(case, reply=replace(case.reply, finish="stop"), reading=replace(case.reading, marks=()))
     return whole.accept(text, (), dropped)
 
@@ -281,7 +283,7 @@ def _give_up_cut(case: _Case, said: str | None) -> GiveUp:
     text = _joined(left, case.reading.text, said) or ""
     text = text.rstrip() if len(text.rstrip()) > len(left) else left
     what = "call" if cut is not None else "response"
-    mark = Mark(Outcome.EXHAUSTED, cut or "", f"{what} cut off at the token limit, as the text says")
+    mark = Intervention(Outcome.EXHAUSTED, cut or "", f"{what} cut off at the token limit, as the text says")
     whole = f"{text}\n\n{notice}" if text.strip() else f"{left}{notice}"
     return case.give_up(Fault.CUT, whole, (), marks=(mark,))
 
@@ -291,7 +293,7 @@ def _unsatisfied(case: _Case) -> ToolChoiceUnsatisfied:
     return ToolChoiceUnsatisfied(str(case.turn.choice), case.turn.attempt, case.reading.text, cut=cut)
 
 
-def _split(turn: Turn, reading: Reading, reply: Reply, left: str) -> tuple[str | None, tuple[ToolCall, ...], bool]:
+def _split(turn: Turn, reading: Extraction, reply: Reply, left: str) -> tuple[str | None, tuple[ToolCall, ...], bool]:
     """The message of our own tool, None if it was not called; the other calls; whether the message is not complete.
 
     A message that the token limit cut is text like any other, and so is one of which the client has read the beginning.
@@ -319,7 +321,7 @@ def _real(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
     return tuple(call for call in readable if call.args() is not None)
 
 
-def _deliverable(turn: Turn, reading: Reading) -> tuple[ToolCall, ...]:
+def _deliverable(turn: Turn, reading: Extraction) -> tuple[ToolCall, ...]:
     """What may be handed out of calls that are not all right: not those that the caller's choice excludes, and not
     those to no tool at all that we made out of text, or where a call is demanded.
     """
@@ -355,7 +357,7 @@ def _with_ids(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
     return tuple(out)
 
 
-def _corrections(turn: Turn, reading: Reading, problems: tuple[Problem, ...]) -> tuple[Message, ...]:
+def _corrections(turn: Turn, reading: Extraction, problems: tuple[Problem, ...]) -> tuple[Message, ...]:
     """What follows a failed batch of calls: as calls with tool messages, or as text where arguments are no JSON object.
 
     A model server that puts earlier calls into its template has to parse them, and fails on arguments it cannot read.

@@ -1,6 +1,6 @@
 """Whether a text that is still being written has begun to repeat itself: the same characters, word for word, in a row.
 
-`Gate` has a watch for the text and one for the reasoning of each answer. Numbers that count up, similar lines and
+`StreamGate` has a watch for the text and one for the reasoning of each answer. Numbers that count up, similar lines and
 refrains with something between them are no loops: only a verbatim period is one, however long the text before it was.
 """
 

@@ -1,4 +1,4 @@
-"""What the model is told about its mistakes: `Wording` holds the sentences, the functions put messages together.
+"""What the model is told about its mistakes: `NudgeWording` holds the sentences, the functions put messages together.
 
 Bare text is answered on the `user` channel, a bad call on the `tool` channel, which is where tool-trained models look
 for "your call failed" (seeds, ADR-013). `docs/decisions/0005-nudge-wordings.md` has the measured recovery rates.
@@ -14,7 +14,7 @@ from forge_proxy.core.messages import Message, MessageType, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class NudgeWording:
     """One sentence a fault. `{names}`, `{tool}` and `{reasons}` are filled in; other braces are left alone."""
 
     text: str = "That was not a valid tool call. Call one of: {names}."
@@ -43,7 +43,7 @@ _STATED = re.compile(
 )
 """What of a reason holds no value of the model's."""
 _LONGEST_PLACE = 100
-WORDING = Wording()
+WORDING = NudgeWording()
 _FIELD = re.compile(r"\{(names|tool|reasons|respond)\}")
 
 
@@ -69,7 +69,7 @@ class Problem:
         return f"{self.call.tool}: {'; '.join(self.reasons) or self.fault.value}"
 
 
-def say_about_text(turn: Turn, fault: Fault, said: str, wording: Wording = WORDING) -> tuple[Message, ...]:
+def say_about_text(turn: Turn, fault: Fault, said: str, wording: NudgeWording = WORDING) -> tuple[Message, ...]:
     """The failed answer and the correction, for an answer that holds no readable call."""
     match fault:
         case Fault.EMPTY:
@@ -94,7 +94,7 @@ def say_about_calls(
     said: str,
     calls: tuple[ToolCall, ...],
     problems: tuple[Problem, ...],
-    wording: Wording = WORDING,
+    wording: NudgeWording = WORDING,
 ) -> tuple[Message, ...]:
     """The failed calls as the model made them, and a tool message for each of them."""
     wrong = {problem.call.id: problem for problem in problems}
@@ -107,7 +107,7 @@ def say_about_calls(
     return tuple(messages)
 
 
-def _sentence_for(fault: Fault, wording: Wording) -> str:
+def _sentence_for(fault: Fault, wording: NudgeWording) -> str:
     match fault:
         case Fault.UNKNOWN_TOOL:
             return wording.unknown_tool

@@ -13,7 +13,7 @@ _MAX_NAMES = 256
 _MAX_LENGTH = 100
 
 
-class Meant(NamedTuple):
+class ResolvedParameter(NamedTuple):
     """A name as it was said, and the parameter that it stands for."""
 
     said: str
@@ -35,17 +35,17 @@ def resolve_parameter(said: str, known: Collection[str]) -> str:
     return alike[0] if len(alike) == 1 else said
 
 
-def match_names(said: Iterable[str], missing: Iterable[str], nearly: Iterable[str]) -> Iterator[Meant]:
+def match_names(said: Iterable[str], missing: Iterable[str], nearly: Iterable[str]) -> Iterator[ResolvedParameter]:
     """What each unknown name means among the missing parameters, where only one is alike or, of `nearly`, near.
 
     Near is one letter more, less, other, or two in the other order, in names of four letters at least.
     """
     unknown = _plain_forms(name for name in said if len(name) < _MAX_LENGTH)
     sure = dict(_pairs(unknown, _plain_forms(missing), lambda one, other: one == other != ""))
-    yield from (Meant(one, name, sure=True) for one, name in sure.items())
+    yield from (ResolvedParameter(one, name, sure=True) for one, name in sure.items())
     unknown = {name: form for name, form in unknown.items() if name not in sure}
     left = _plain_forms(name for name in nearly if name not in sure.values())
-    yield from (Meant(one, name, sure=False) for one, name in _pairs(unknown, left, near))
+    yield from (ResolvedParameter(one, name, sure=False) for one, name in _pairs(unknown, left, near))
 
 
 def _plain_forms(names: Iterable[str]) -> dict[str, str]:

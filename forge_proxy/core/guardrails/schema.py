@@ -53,7 +53,7 @@ class Validator(Protocol):
     def iter_errors(self, instance: Any) -> Iterable[jsonschema_rs.ValidationError]: ...
 
 
-class Compiled:
+class CompiledSchema:
     """A schema that could be compiled. Its parts are compiled as well when they are first asked for, and kept."""
 
     def __init__(
@@ -120,7 +120,7 @@ class Compiled:
             return None
 
 
-def compiled(schema: Schema) -> Compiled | None:
+def compiled(schema: Schema) -> CompiledSchema | None:
     """The compiled schema; None for one that cannot be compiled, which then allows any object."""
     try:
         text = orjson.dumps(schema).decode()
@@ -148,17 +148,17 @@ def validator(schema: Schema) -> Validator | None:
     return known.whole if known and known.has_patterns else None
 
 
-_cache: BoundedCache[str, Compiled | None] = BoundedCache(_KEPT)
+_cache: BoundedCache[str, CompiledSchema | None] = BoundedCache(_KEPT)
 
 
-def _compile(text: str) -> Compiled | None:
+def _compile(text: str) -> CompiledSchema | None:
     """The compiled schema of this JSON text; kept, since an agent offers the same tools with every request."""
     if len(text) > _LARGEST:
         return None
     return _cache.get(text, len(text) + _OVERHEAD, lambda: _compile_anew(text))
 
 
-def _compile_anew(text: str) -> Compiled | None:
+def _compile_anew(text: str) -> CompiledSchema | None:
     sent = orjson.loads(text)
     corrected = _without_nulls(sent)
     for schema, has_patterns in ((sent, True), (corrected, True), (without_patterns(corrected), False)):
@@ -168,7 +168,7 @@ def _compile_anew(text: str) -> Compiled | None:
             except ValueError:
                 continue
             cost = SchemaCost(schema) if may_multiply(text) else None
-            return Compiled(schema, whole, options, cost, has_patterns=has_patterns)
+            return CompiledSchema(schema, whole, options, cost, has_patterns=has_patterns)
     return None
 
 
@@ -271,7 +271,7 @@ def _errors(schema: Schema, args: JsonObject) -> Iterable[jsonschema_rs.Validati
     return known.whole.iter_errors(args) if known.can_explain(args) else _first_error(known, args)
 
 
-def _first_error(known: Compiled, args: JsonObject) -> Iterable[jsonschema_rs.ValidationError]:
+def _first_error(known: CompiledSchema, args: JsonObject) -> Iterable[jsonschema_rs.ValidationError]:
     """One thing that is wrong, for arguments with so many parts that to list all would take long.
 
     Raises `ValueError` where even that would: an alternative is explained by all that is wrong with it.

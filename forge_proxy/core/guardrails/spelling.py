@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from forge_proxy.core.guardrails.shape import kind_in_schema
+from forge_proxy.core.guardrails.schema_view import kind_in_schema
 from forge_proxy.core.jsontypes import Json, read_value
 
 _SPACE = " \t\r\n"

@@ -13,7 +13,7 @@ STILL = 20
 
 
 @dataclass(frozen=True, slots=True)
-class TextFigures:
+class TextResponseRecord:
     """What was seen of one model: texts met, nudges sent, and how many of those turned into a real call."""
 
     texts: int = 0
@@ -36,14 +36,14 @@ class TextFigures:
         """Whether the next bare text should be asked again."""
         return not self.accepted or self.texts % STILL == STILL - 1
 
-    def with_text(self) -> TextFigures:
+    def with_text(self) -> TextResponseRecord:
         """The figures after a bare text that was accepted at once."""
         return replace(self, texts=self.texts + 1)
 
-    def with_thoughts(self, *, opened: bool) -> TextFigures:
+    def with_thoughts(self, *, opened: bool) -> TextResponseRecord:
         """The figures after a text that began with such thoughts, or with none."""
         return replace(self, opens_thoughts=opened)
 
-    def with_nudge(self, *, brought_call: bool) -> TextFigures:
+    def with_nudge(self, *, brought_call: bool) -> TextResponseRecord:
         """The figures after a bare text that was asked again."""
         return replace(self, texts=self.texts + 1, nudges=self.nudges + 1, calls=self.calls + brought_call)

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
+from forge_proxy.core.fast_dataclass import record
 from forge_proxy.core.guardrails.policy import GuardPolicy
 from forge_proxy.core.guardrails.respond import respond_tool
 from forge_proxy.core.jsontypes import JsonObject, is_list, is_object
 from forge_proxy.core.messages import Message, ToolCall
-from forge_proxy.core.names import resolve_name
-from forge_proxy.core.record import record
+from forge_proxy.core.tool_names import resolve_name
 
 
 class Fault(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_object
 
 
-class Spent:
+class TokenUsage:
     """Fed the usage of each attempt. Tokens as the backend counts them; what it does not say is not made up."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from forge_proxy.core.messages import ToolCall
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Intervention:
     """One thing that was done to a call: `kind` says what (`rescued`, `repaired`), `detail` from which form or how.
 
     Without a `tool` it is about the answer as a whole, and `detail` says all. Goes into logs and headers, so it never
@@ -24,7 +24,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class FinalAnswer:
     """An answer as the caller gets it."""
 
     text: str | None
@@ -32,7 +32,7 @@ class Settled:
     finish: str
     outcome: Outcome
     attempts: int
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[Intervention, ...] = ()
     thought: str = ""
     """Text that turned out to be thought, should it not have left as such."""
     bare_text: bool = False
@@ -45,7 +45,7 @@ class Settled:
 class Accept:
     """The reply is an answer."""
 
-    settled: Settled
+    settled: FinalAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class GiveUp:
     """The reply is no good answer and the budget is spent: hand out `settled`, or fail with `error`."""
 
     fault: Fault
-    settled: Settled | None
+    settled: FinalAnswer | None
     error: ForgeError | None = None
 
 

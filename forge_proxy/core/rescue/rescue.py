@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from forge_proxy.core.messages import ToolCall
-from forge_proxy.core.rescue.calls import Said
-from forge_proxy.core.rescue.json_reader import read_members
-from forge_proxy.core.rescue.look import Look, Mender
-from forge_proxy.core.rescue.parts import Kind, Part
-from forge_proxy.core.rescue.walk import Walk
+from forge_proxy.core.rescue.context.parse_context import Mender, ParseContext
+from forge_proxy.core.rescue.context.text_parts import PartKind, TextPart
+from forge_proxy.core.rescue.parsed_call import ParsedCall
+from forge_proxy.core.rescue.parser import Parser
+from forge_proxy.core.rescue.readers.strict_json import read_members
 
 _MAX_LEAD_IN = 400
 """A bare object after more text than this, in characters, is part of what is told and not a call (our judgement)."""
@@ -23,7 +23,7 @@ _MAX_TAIL = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RecoveredCall:
     """A call in a text: how it was written (`form`), where it stood, and what had to be mended in it."""
 
     call: ToolCall
@@ -42,13 +42,13 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Rescued:
+class RescueResult:
     """What a text holds: its calls, the text without them, the thoughts in it, and whether a call was begun that cannot
     be read. `unread` says that a look with more effort might read it.
     """
 
     text: str
-    calls: tuple[Found, ...] = ()
+    calls: tuple[RecoveredCall, ...] = ()
     broken: bool = False
     reasoning: str = ""
     recalled: str = ""
@@ -60,20 +60,22 @@ class Rescued:
     unread: bool = False
 
 
-def rescue(text: str, names: Collection[str], *, template_thinks: bool = True, mend: Mender | None = None) -> Rescued:
+def rescue(
+    text: str, names: Collection[str], *, template_thinks: bool = True, mend: Mender | None = None
+) -> RescueResult:
     """The calls that `text` holds, `names` being the tools that are offered. Total: no input raises.
 
     Explicit markup is a call wherever it stands outside code, also one of an unknown tool. Bare and fenced JSON is one
     only for an offered name, at the end of the text, after a short lead-in at most. `template_thinks` says that text
     before a closing tag of thoughts that nothing opened is thought. `mend` is the last resort for broken objects.
     """
-    look = Look(names, mend)
-    parts = list(Walk(text, look).parts())
+    look = ParseContext(names, mend)
+    parts = list(Parser(text, look).parts())
     if not parts:
-        return Rescued(text, unread=look.unread)
-    start, recalled, thoughts = 0, "", [text[slice(*part.inner)] for part in parts if part.kind is Kind.THOUGHT]
-    lone = next((i for i, part in enumerate(parts) if part.kind in (Kind.LONE_CLOSER, Kind.THOUGHT)), None)
-    closes = lone is not None and parts[lone].kind is Kind.LONE_CLOSER
+        return RescueResult(text, unread=look.unread)
+    start, recalled, thoughts = 0, "", [text[slice(*part.inner)] for part in parts if part.kind is PartKind.THOUGHT]
+    lone = next((i for i, part in enumerate(parts) if part.kind in (PartKind.LONE_CLOSER, PartKind.THOUGHT)), None)
+    closes = lone is not None and parts[lone].kind is PartKind.LONE_CLOSER
     if template_thinks and lone is not None and closes:
         recalled = text[: parts[lone].start]
         thoughts.insert(0, recalled)
@@ -81,14 +83,14 @@ def rescue(text: str, names: Collection[str], *, template_thinks: bool = True, m
         parts = parts[lone + 1 :]
     meant = _meant(text, start, parts)
     found = tuple(_found(part, said, look) for part in meant for said in part.calls)
-    broken = any(part.kind is Kind.BROKEN for part in parts)
+    broken = any(part.kind is PartKind.BROKEN for part in parts)
     reasoning = "\n".join(thought.strip() for thought in thoughts)
     around = _around(text, start, parts, meant)
     written = _around(text, start, parts, []) if meant else ""
-    return Rescued(around, found, broken, reasoning, recalled, closes, written, look.unread)
+    return RescueResult(around, found, broken, reasoning, recalled, closes, written, look.unread)
 
 
-class Mended(NamedTuple):
+class RepairedArguments(NamedTuple):
     """The arguments of a call as JSON text, None if they cannot be read; what was mended; and whether a look with more
     effort might read them.
     """
@@ -98,38 +100,40 @@ class Mended(NamedTuple):
     unread: bool
 
 
-def mend_arguments(text: str, mend: Mender | None = None) -> Mended:
+def mend_arguments(text: str, mend: Mender | None = None) -> RepairedArguments:
     """The arguments of a call the model server read, and whose JSON is broken. Total: no input raises."""
-    look = Look((), mend)
+    look = ParseContext((), mend)
     start = len(text) - len(text.lstrip())
     members = read_members(text, start, look)
     if members is None or members.open or text[members.end :].strip(" \t\r\n}"):
-        return Mended(None, (), look.unread)
-    return Mended(members.text, tuple(sorted(members.repairs)), unread=False)
+        return RepairedArguments(None, (), look.unread)
+    return RepairedArguments(members.text, tuple(sorted(members.repairs)), unread=False)
 
 
-def _found(part: Part, said: Said, look: Look) -> Found:
+def _found(part: TextPart, said: ParsedCall, look: ParseContext) -> RecoveredCall:
     # A form without markup names a tool only by the name that was offered.
     offered = None if part.explicit else look.name(said.call.tool)
     call = replace(said.call, tool=offered) if offered else said.call
     form = f"fenced-{part.form}" if part.fenced and not part.form.startswith("fenced-") else part.form
     repairs = tuple(sorted(said.repairs))
-    return Found(call, form, part.start, part.end, repairs, said.untyped, said.positional, said.open, part.explicit)
+    return RecoveredCall(
+        call, form, part.start, part.end, repairs, said.untyped, said.positional, said.open, part.explicit
+    )
 
 
-def _meant(text: str, start: int, parts: list[Part]) -> list[Part]:
+def _meant(text: str, start: int, parts: list[TextPart]) -> list[TextPart]:
     """The calls that were meant: those in markup, and the loose ones with which the text ends."""
-    explicit = [part for part in parts if part.kind is Kind.CALLS and part.explicit]
-    tail: list[Part] = []
+    explicit = [part for part in parts if part.kind is PartKind.CALLS and part.explicit]
+    tail: list[TextPart] = []
     end, last = len(text), True
     for part in reversed(parts):
         after = text[part.end : end]
         if not _NOTHING.fullmatch(after) and not (last and _is_tail(text, start, part, after)):
             break
-        end, last = part.start, last and part.kind is Kind.NOISE
-        if part.kind is Kind.CALLS and not part.explicit:
+        end, last = part.start, last and part.kind is PartKind.NOISE
+        if part.kind is PartKind.CALLS and not part.explicit:
             tail.insert(0, part)
-        elif part.kind in (Kind.BROKEN, Kind.PLAIN):
+        elif part.kind in (PartKind.BROKEN, PartKind.PLAIN):
             break
     if tail and text[start : tail[0].start].strip() and _is_list_of_functions(tail):
         tail = []
@@ -138,22 +142,22 @@ def _meant(text: str, start: int, parts: list[Part]) -> list[Part]:
     return sorted((*explicit, *tail), key=lambda part: part.start)
 
 
-def _is_list_of_functions(tail: list[Part]) -> bool:
+def _is_list_of_functions(tail: list[TextPart]) -> bool:
     """Whether these are calls such as `get()` and `set()` below each other, which say nothing but names."""
     calls = [said.call for part in tail for said in part.calls]
     return len(calls) > 1 and all(part.form == "pythonic" for part in tail) and not any(call.args() for call in calls)
 
 
-def _is_tail(text: str, start: int, part: Part, after: str) -> bool:
+def _is_tail(text: str, start: int, part: TextPart, after: str) -> bool:
     """Whether the words after a loose call are so few that the answer is nearly all call."""
-    if part.kind is not Kind.CALLS or part.fenced or part.form != "json":
+    if part.kind is not PartKind.CALLS or part.fenced or part.form != "json":
         return False
     words = after.strip()
     alone = not text[start : part.start].strip()
     return "\n" not in after.rstrip() and (len(words) <= _MAX_TAIL if alone else not any(map(str.isalnum, words)))
 
 
-def _length_before(text: str, start: int, parts: list[Part], until: Part) -> int:
+def _length_before(text: str, start: int, parts: list[TextPart], until: TextPart) -> int:
     """How much is said before a part, in characters: thoughts and tokens do not count."""
     length = 0
     for part in parts:
@@ -164,21 +168,21 @@ def _length_before(text: str, start: int, parts: list[Part], until: Part) -> int
     return length
 
 
-def _around(text: str, start: int, parts: list[Part], meant: list[Part]) -> str:
+def _around(text: str, start: int, parts: list[TextPart], meant: list[TextPart]) -> str:
     """The text without the calls, the thoughts and the tokens; what stood on both sides of a call or a thought is put
     on lines of its own.
     """
     taken = {id(part) for part in meant}
     pieces = [""]
-    at, last = start, Kind.PLAIN
+    at, last = start, PartKind.PLAIN
     for part in parts:
-        if part.kind in (Kind.BROKEN, Kind.PLAIN) or (part.kind is Kind.CALLS and id(part) not in taken):
+        if part.kind in (PartKind.BROKEN, PartKind.PLAIN) or (part.kind is PartKind.CALLS and id(part) not in taken):
             continue
         between = text[at : part.start]
-        if not (last is part.kind is Kind.CALLS and _NOTHING.fullmatch(between)):
+        if not (last is part.kind is PartKind.CALLS and _NOTHING.fullmatch(between)):
             pieces[-1] += between
         at, last = part.end, part.kind
-        if part.kind is Kind.CALLS or part.kind is Kind.THOUGHT:
+        if part.kind is PartKind.CALLS or part.kind is PartKind.THOUGHT:
             pieces += [said.words for said in part.calls if said.words]
             pieces.append("")
     pieces[-1] += text[at:]

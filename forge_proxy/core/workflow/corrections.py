@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from forge_proxy.core.messages import Message, MessageType, ToolCall
-from forge_proxy.core.workflow.steps import Premature, Unprepared
+from forge_proxy.core.workflow.steps import MissingPrerequisite, PrematureTerminalCall
 
 TIERS = 3
 """How often a premature terminal call is corrected, each time more pressing."""
 
 
-def step_nudges(found: Premature, calls: Sequence[ToolCall], terminal: frozenset[str], tier: int) -> list[Message]:
+def step_nudges(
+    found: PrematureTerminalCall, calls: Sequence[ToolCall], terminal: frozenset[str], tier: int
+) -> list[Message]:
     """The results of a batch that was blocked since it would end the workflow too early. `tier` is 1 to 3."""
     pending = ", ".join(found.pending)
     wording = (
@@ -28,7 +30,7 @@ def step_nudges(found: Premature, calls: Sequence[ToolCall], terminal: frozenset
     return _answers(MessageType.STEP_NUDGE, "StepEnforcementError", calls, told)
 
 
-def prerequisite_nudges(found: Unprepared, calls: Sequence[ToolCall]) -> list[Message]:
+def prerequisite_nudges(found: MissingPrerequisite, calls: Sequence[ToolCall]) -> list[Message]:
     """The results of a batch that was blocked since one of its calls needs another one first."""
     missing = ", ".join(map(str, found.missing))
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from forge_proxy.core.guardrails import Settled
+from forge_proxy.core.guardrails import FinalAnswer
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.jsontypes import JsonObject, is_integer
 from forge_proxy.core.messages import Message, MessageType, ToolCall
@@ -91,7 +91,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class TerminalCall:
     """The terminal call that ended a run, and its result."""
 
     tool: str
@@ -117,7 +117,7 @@ class RunState:
     premature: int = 0
     prereq_violations: int = 0
     batch: Batch | None = None
-    ended: Ended | None = None
+    ended: TerminalCall | None = None
 
     def say(self, *messages: Message) -> RunState:
         """The same with more messages, of this iteration."""
@@ -155,7 +155,7 @@ def corrected(state: RunState, added: Sequence[Message], fault: Fault, *, held: 
     return replace(told, iteration=state.iteration + 1, retries=state.retries + 1, held=held or fault is Fault.LOOP)
 
 
-def called(state: RunState, settled: Settled, reasoning: str) -> RunState:
+def called(state: RunState, settled: FinalAnswer, reasoning: str) -> RunState:
     """The model made valid calls. They are the batch, which is to be `allowed` before any of it is executed."""
     thought = [Message.of(MessageType.REASONING, reasoning)] if reasoning else []
     said = Message.of(MessageType.TOOL_CALL, settled.text or "", calls=settled.calls)
@@ -214,7 +214,7 @@ def closed(state: RunState, workflow: Workflow, limits: Limits) -> RunState:
     state = replace(state, batch=None, iteration=state.iteration + 1)
     for call, outcome in zip(calls, outcomes, strict=True):
         if call.tool in workflow.terminal_tools and outcome.status == "ok":
-            return replace(state, ended=Ended(call.tool, call.args() or {}, outcome.value))
+            return replace(state, ended=TerminalCall(call.tool, call.args() or {}, outcome.value))
     failed = [place for place, outcome in enumerate(outcomes) if outcome.status == "error"]
     if failed:
         times, last = state.tool_errors + 1, failed[-1]

@@ -15,7 +15,7 @@ from forge_proxy.core.workflow.definition import Prerequisite
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CompletedCall:
     """A call that succeeded."""
 
     tool: str
@@ -26,11 +26,11 @@ class Done:
 class Steps:
     """The calls that have succeeded, each once, in their order."""
 
-    done: tuple[Done, ...] = ()
+    done: tuple[CompletedCall, ...] = ()
 
     def record(self, tool: str, args: JsonObject | None = None) -> Steps:
         """The same with one more call that succeeded."""
-        done = Done(tool, args or {})
+        done = CompletedCall(tool, args or {})
         return self if done in self.done else replace(self, done=(*self.done, done))
 
     @property
@@ -65,7 +65,7 @@ _ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Premature:
+class PrematureTerminalCall:
     """A terminal tool was called before the required steps."""
 
     call: ToolCall
@@ -73,14 +73,14 @@ class Premature:
 
 
 @dataclass(frozen=True, slots=True)
-class Unprepared:
+class MissingPrerequisite:
     """A tool was called before what it needs."""
 
     call: ToolCall
     missing: tuple[Prerequisite, ...]
 
 
-class Rules(Protocol):
+class StepRules(Protocol):
     """What has to come before what: a `Workflow` says so, and whoever else has these."""
 
     @property
@@ -99,19 +99,19 @@ class Rules(Protocol):
         ...
 
 
-def find_premature(rules: Rules, steps: Steps, calls: Sequence[ToolCall]) -> Premature | None:
+def find_premature(rules: StepRules, steps: Steps, calls: Sequence[ToolCall]) -> PrematureTerminalCall | None:
     """The first terminal call in a batch while required steps are pending. What else is in the batch is not done yet,
     and may fail, so it does not count.
     """
     pending = steps.pending(rules.required_steps)
     if not pending:
         return None
-    return next((Premature(call, pending) for call in calls if call.tool in rules.terminal_tools), None)
+    return next((PrematureTerminalCall(call, pending) for call in calls if call.tool in rules.terminal_tools), None)
 
 
-def find_unprepared(rules: Rules, steps: Steps, calls: Sequence[ToolCall]) -> Unprepared | None:
+def find_unprepared(rules: StepRules, steps: Steps, calls: Sequence[ToolCall]) -> MissingPrerequisite | None:
     """The first call in a batch whose prerequisites are not met by what was done before the batch."""
     for call in calls:
         if missing := steps.missing(call, rules.prerequisites.get(call.tool, ())):
-            return Unprepared(call, missing)
+            return MissingPrerequisite(call, missing)
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from forge_proxy.evals.rates import Interval, Pairs, Rate
+from forge_proxy.evals.rates import Interval, PairedRuns, Rate
 from forge_proxy.evals.record import RunRecord
 from forge_proxy.evals.reports.table import grid, percent
 
@@ -13,11 +13,11 @@ HEAD = ("scenario", "pairs", "A", "B", "B - A", "95 %", "only A", "only B", "p")
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedRuns:
     """The runs of one scenario, or of all, made both ways."""
 
     name: str
-    pairs: Pairs
+    pairs: PairedRuns
 
     @property
     def first(self) -> Rate:
@@ -30,7 +30,7 @@ class Compared:
         return Rate(self.pairs.both + self.pairs.second, self.pairs.total)
 
 
-def compared(first: Iterable[RunRecord], second: Iterable[RunRecord]) -> Sequence[Compared]:
+def compared(first: Iterable[RunRecord], second: Iterable[RunRecord]) -> Sequence[ComparedRuns]:
     """Each scenario that both were run in, and all together at the end, where there are any. Runs go together that have
     the same scenario, number and seed: the data of a scenario can go by the number, and the model's luck by the seed.
     """
@@ -41,11 +41,11 @@ def compared(first: Iterable[RunRecord], second: Iterable[RunRecord]) -> Sequenc
             by_scenario.setdefault(record.scenario, []).append((record.correct, others[key]))
     if not by_scenario:
         return ()
-    rows = [Compared(name, Pairs.of(outcomes)) for name, outcomes in by_scenario.items()]
-    return (*rows, Compared("all", Pairs.of(pair for outcomes in by_scenario.values() for pair in outcomes)))
+    rows = [ComparedRuns(name, PairedRuns.of(outcomes)) for name, outcomes in by_scenario.items()]
+    return (*rows, ComparedRuns("all", PairedRuns.of(pair for outcomes in by_scenario.values() for pair in outcomes)))
 
 
-def comparison_report(rows: Sequence[Compared], first: str, second: str) -> str:
+def comparison_report(rows: Sequence[ComparedRuns], first: str, second: str) -> str:
     """The comparison as a table. `first` and `second` say what they are."""
     if not rows:
         return "nothing to compare: no scenario was run both ways with the same seed"
@@ -53,7 +53,7 @@ def comparison_report(rows: Sequence[Compared], first: str, second: str) -> str:
     return f"A: {first}\nB: {second}\n\n{table}"
 
 
-def cells(row: Compared) -> tuple[str, ...]:
+def cells(row: ComparedRuns) -> tuple[str, ...]:
     """The cells of a row, as `HEAD` names them."""
     pairs = row.pairs
     return (

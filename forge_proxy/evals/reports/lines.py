@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from forge_proxy.evals.metrics import Metrics, Price, measure
-from forge_proxy.evals.record import Configuration, RunRecord, labels_of
+from forge_proxy.evals.record import EvalConfiguration, RunRecord, labels_of
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ReportLine:
     """The runs of one configuration. `done` and `planned` are counted before anything was filtered."""
 
     label: str
     """What tells it from the other lines, together with its surface and preset."""
-    config: Configuration
+    config: EvalConfiguration
     records: Sequence[RunRecord]
     metrics: Metrics
     by_scenario: Mapping[str, Metrics]
@@ -30,7 +30,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RunFilter:
     """Which runs a report is of. What is empty chooses all; of several one is enough."""
 
     ablations: Sequence[str] = ()
@@ -55,15 +55,15 @@ class Choice:
         )
 
 
-_ALL = Choice(partial=True)
+_ALL = RunFilter(partial=True)
 
 
-def lines_of(records: Iterable[RunRecord], choice: Choice = _ALL) -> Sequence[Line]:
+def lines_of(records: Iterable[RunRecord], choice: RunFilter = _ALL) -> Sequence[ReportLine]:
     """The lines, by score."""
     grouped: dict[str, list[RunRecord]] = {}
     for record in records:
         grouped.setdefault(record.config.key, []).append(record)
-    lines: list[Line] = []
+    lines: list[ReportLine] = []
     for group in grouped.values():
         chosen = [record for record in group if choice.takes(record)]
         line = _line(chosen, len(group), group[-1].planned, choice.price) if chosen else None
@@ -74,15 +74,15 @@ def lines_of(records: Iterable[RunRecord], choice: Choice = _ALL) -> Sequence[Li
     return sorted(lines, key=lambda line: (-(line.metrics.score.value or 0), line.label, line.config.surface))
 
 
-def scenarios_of(lines: Sequence[Line]) -> Sequence[str]:
+def scenarios_of(lines: Sequence[ReportLine]) -> Sequence[str]:
     """All scenarios in them, in the order in which they were first run."""
     return tuple(dict.fromkeys(name for line in lines for name in line.by_scenario))
 
 
-def _line(records: Sequence[RunRecord], done: int, planned: int, price: Price | None) -> Line:
+def _line(records: Sequence[RunRecord], done: int, planned: int, price: Price | None) -> ReportLine:
     grouped: dict[str, list[RunRecord]] = {}
     for record in records:
         grouped.setdefault(record.scenario, []).append(record)
     by_scenario = {name: measure(group) for name, group in grouped.items()}
     config = records[0].config
-    return Line(config.label, config, records, measure(records), by_scenario, done, planned, price)
+    return ReportLine(config.label, config, records, measure(records), by_scenario, done, planned, price)

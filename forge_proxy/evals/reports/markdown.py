@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from forge_proxy.evals.reports.ablation_effect import worths_of
 from forge_proxy.evals.reports.comparison import points, span
-from forge_proxy.evals.reports.lines import Line
+from forge_proxy.evals.reports.lines import ReportLine
 from forge_proxy.evals.reports.table import percent, scenario_rows, summary_head, summary_rows
-from forge_proxy.evals.reports.worth import worths_of
 
 WORTH = ("model", "surface", "preset", "pairs", "reforged", "preset's", "difference", "95 %", "p")
 
 
-def markdown_report(lines: Sequence[Line]) -> str:
+def markdown_report(lines: Sequence[ReportLine]) -> str:
     """A page with the summary, what each guardrail is worth, and the score in each scenario."""
     parts = ["# Eval results", _table(summary_head(lines), summary_rows(lines))]
     if worth := worth_rows(lines):
@@ -22,7 +22,7 @@ def markdown_report(lines: Sequence[Line]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def worth_rows(lines: Sequence[Line]) -> list[tuple[str, ...]]:
+def worth_rows(lines: Sequence[ReportLine]) -> list[tuple[str, ...]]:
     """What is lost under each preset, as `WORTH` names it."""
     return [
         (

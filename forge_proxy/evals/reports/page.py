@@ -7,11 +7,11 @@ from html import escape
 
 from forge_proxy import __version__
 from forge_proxy.evals.rates import Rate
-from forge_proxy.evals.reports.lines import Line, scenarios_of
+from forge_proxy.evals.reports.ablation_effect import worths_of
+from forge_proxy.evals.reports.lines import ReportLine, scenarios_of
 from forge_proxy.evals.reports.markdown import WORTH, worth_rows
 from forge_proxy.evals.reports.plots import scores_plot, speed_plot, worth_plot
 from forge_proxy.evals.reports.table import interval, percent, summary_head, summary_rows
-from forge_proxy.evals.reports.worth import worths_of
 
 _STYLE = """
 :root { color-scheme: light dark; --page: #fcfcfa; --ink: #1c1d1f; --soft: #63666b; --line: #dcdcd6;
@@ -49,7 +49,7 @@ _COLOURS = "The numbers are those of the summary. Blue is reforged, orange is ba
 _HEAD = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Eval results</title>'
 
 
-def html_report(lines: Sequence[Line]) -> str:
+def html_report(lines: Sequence[ReportLine]) -> str:
     """The page."""
     runs, scenarios = sum(len(line.records) for line in lines), len(scenarios_of(lines))
     about = f"{runs} runs, {len(lines)} configurations, {scenarios} scenarios. forge-proxy {escape(__version__)}."
@@ -86,7 +86,7 @@ def _kind(name: str, cell: str) -> str:
     return _WORD if len(cell) <= 48 else _LONG
 
 
-def _heat_map(lines: Sequence[Line]) -> str:
+def _heat_map(lines: Sequence[ReportLine]) -> str:
     """The scores by scenario, the better the darker."""
     head = "".join(f"<th{_COLUMN}>#{number}</th>" for number in range(1, len(lines) + 1))
     rows = [f"<tr><th{_COLUMN}{_WORD}>scenario</th>{head}</tr>"]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from forge_proxy.evals.record import Configuration
+from forge_proxy.evals.record import EvalConfiguration
+from forge_proxy.evals.reports.ablation_effect import AblationEffect
 from forge_proxy.evals.reports.comparison import points, span
-from forge_proxy.evals.reports.lines import Line
+from forge_proxy.evals.reports.lines import ReportLine
 from forge_proxy.evals.reports.table import interval, percent
-from forge_proxy.evals.reports.worth import Worth
 
 _WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 880, 350, 90, 26, 26
 
@@ -38,7 +38,7 @@ class _Axis:
         )
 
 
-def scores_plot(lines: Sequence[Line]) -> str:
+def scores_plot(lines: Sequence[ReportLine]) -> str:
     """The score of each configuration with its interval."""
     axis = _Axis(0, 100, (0, 25, 50, 75, 100))
     rows: list[str] = []
@@ -57,7 +57,7 @@ def scores_plot(lines: Sequence[Line]) -> str:
     return _svg(len(lines), axis.drawn(len(lines), " %") + "".join(rows), "Score of each configuration, with intervals")
 
 
-def worth_plot(worths: Sequence[Worth]) -> str:
+def worth_plot(worths: Sequence[AblationEffect]) -> str:
     """How the score changes under each preset, with its interval."""
     # Guardrails seldom cost more than half the score; where they do the axis goes on.
     most = max((found.high for worth in worths if (found := worth.all.pairs.interval)), default=0.0)
@@ -80,7 +80,7 @@ def worth_plot(worths: Sequence[Worth]) -> str:
     return _svg(len(worths), inside, "Change of the score against all guardrails, in points")
 
 
-def speed_plot(lines: Sequence[Line]) -> str:
+def speed_plot(lines: Sequence[ReportLine]) -> str:
     """Score by the seconds of a run, each point with the number of its line."""
     timed = [
         (number, line)
@@ -126,7 +126,7 @@ def _row(
     )
 
 
-def _name(label: str, config: Configuration) -> str:
+def _name(label: str, config: EvalConfiguration) -> str:
     return f"{label} · {config.surface} · {config.ablation}"
 
 

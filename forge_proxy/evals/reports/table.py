@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forge_proxy.evals.rates import Rate
-from forge_proxy.evals.reports.lines import Line, scenarios_of
+from forge_proxy.evals.reports.lines import ReportLine, scenarios_of
 
 _SUMMARY = (
     "#", "model", "surface", "preset", "runs", "score", "95 %", "accuracy", "complete", "efficiency", "wasted",
@@ -13,7 +13,7 @@ _SUMMARY = (
 )  # fmt: skip
 
 
-def text_report(lines: Sequence[Line]) -> str:
+def text_report(lines: Sequence[ReportLine]) -> str:
     """Both tables: one of the configurations, one of their scores in each scenario."""
     if not lines:
         return "no runs to report: none were made, or all configurations are partial (--include-partial shows those)"
@@ -22,7 +22,7 @@ def text_report(lines: Sequence[Line]) -> str:
     return "\n\n".join(parts)
 
 
-def list_report(lines: Sequence[Line]) -> str:
+def list_report(lines: Sequence[ReportLine]) -> str:
     """Two short lines for each configuration."""
     out: list[str] = []
     for number, line in enumerate(lines, 1):
@@ -32,7 +32,7 @@ def list_report(lines: Sequence[Line]) -> str:
     return "\n".join(out) or "no runs to report"
 
 
-def progress_report(lines: Sequence[Line]) -> str:
+def progress_report(lines: Sequence[ReportLine]) -> str:
     """How many runs of each configuration there are, of how many that were planned."""
     rows = [
         (line.label, line.config.surface, line.config.ablation, f"{line.done}/{line.planned}", _left(line))
@@ -41,21 +41,21 @@ def progress_report(lines: Sequence[Line]) -> str:
     return grid(("model", "surface", "preset", "runs", "left"), rows)
 
 
-def _left(line: Line) -> str:
+def _left(line: ReportLine) -> str:
     return f"{line.planned - line.done} to go" if line.is_partial else "complete"
 
 
-def summary_head(lines: Sequence[Line]) -> tuple[str, ...]:
+def summary_head(lines: Sequence[ReportLine]) -> tuple[str, ...]:
     """The columns of a summary. From `s/run` on they are averages of a run, of tokens those of prompts and answers."""
     return (*_SUMMARY, "cost") if any(line.price for line in lines) else _SUMMARY
 
 
-def summary_rows(lines: Sequence[Line]) -> list[tuple[str, ...]]:
+def summary_rows(lines: Sequence[ReportLine]) -> list[tuple[str, ...]]:
     """The cells of the configurations, as the head names them."""
     return [_summary(number, line) for number, line in enumerate(lines, 1)]
 
 
-def _summary(number: int, line: Line) -> tuple[str, ...]:
+def _summary(number: int, line: ReportLine) -> tuple[str, ...]:
     config, metrics = line.config, line.metrics
     return (
         str(number),
@@ -80,7 +80,7 @@ def _summary(number: int, line: Line) -> tuple[str, ...]:
     )
 
 
-def scenario_rows(lines: Sequence[Line]) -> list[tuple[str, ...]]:
+def scenario_rows(lines: Sequence[ReportLine]) -> list[tuple[str, ...]]:
     """The score of each configuration in each scenario."""
     rows: list[tuple[str, ...]] = []
     for name in scenarios_of(lines):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.workflow.errors import ToolResolutionError
-from forge_proxy.evals.scenario import Scenario, World
+from forge_proxy.evals.scenario import Scenario, ScenarioState
 from forge_proxy.evals.scenarios.facts import every, is_name, is_number, is_set, says
 from forge_proxy.evals.scenarios.task import Task, always, call, integer, number, spec, text, texts
 
@@ -101,7 +101,7 @@ class _LandOffice:
         return _RATE
 
 
-def _tax(_: int) -> World:
+def _tax(_: int) -> ScenarioState:
     return _TAX.world(
         {
             "get_parcel": _parcel,
@@ -113,7 +113,7 @@ def _tax(_: int) -> World:
     )
 
 
-def _tax_stateful(_: int) -> World:
+def _tax_stateful(_: int) -> ScenarioState:
     office = _LandOffice()
     does = {"get_parcel": office.parcel, "find_address": office.address, "get_valuation": office.valuation}
     return _TAX.world({**does, "get_rate": office.rate, "get_owner": _OWNER})
@@ -211,11 +211,11 @@ class _GuestHouse:
         return f"checked names bookings whose invoices were never looked at: {', '.join(missing)}" if missing else None
 
 
-def _bookings(_: int) -> World:
+def _bookings(_: int) -> ScenarioState:
     return _BOOKINGS.world({"list_bookings": _page, "get_invoice": _invoice})
 
 
-def _bookings_stateful(_: int) -> World:
+def _bookings_stateful(_: int) -> ScenarioState:
     house = _GuestHouse()
     return _BOOKINGS.world({"list_bookings": house.page, "get_invoice": house.invoice}, house.all_seen)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.workflow.errors import ToolResolutionError
-from forge_proxy.evals.scenario import Scenario, World
+from forge_proxy.evals.scenario import Scenario, ScenarioState
 from forge_proxy.evals.scenarios.facts import every, is_name, is_number, is_set, never_says, says
 from forge_proxy.evals.scenarios.task import Task, always, call, integer, spec, text, texts
 
@@ -86,13 +86,13 @@ class _Yard:
         return {"quote": f"Q-{number}", **asked, "price_cents": price}
 
 
-def _timber(_: int) -> World:
+def _timber(_: int) -> ScenarioState:
     yard = _Yard()
     quote = always(yard.quote("OAK_SEASONED", 1800, 76, 6))
     return _TIMBER.world({"get_drawing": always(_DRAWING), "get_timber": yard.timber, "request_quote": quote})
 
 
-def _timber_stateful(_: int) -> World:
+def _timber_stateful(_: int) -> ScenarioState:
     yard = _Yard()
     return _TIMBER.world({"get_drawing": yard.drawing, "get_timber": yard.timber, "request_quote": yard.quote})
 
@@ -193,11 +193,11 @@ class _ReadingRoom:
         return f"sources that were never read: {', '.join(sorted(self._unread))}" if self._unread else None
 
 
-def _mill(_: int) -> World:
+def _mill(_: int) -> ScenarioState:
     return _MILL.world({"list_sources": always(_INDEX), "read_source": _source})
 
 
-def _mill_stateful(_: int) -> World:
+def _mill_stateful(_: int) -> ScenarioState:
     room = _ReadingRoom()
     return _MILL.world({"list_sources": room.index, "read_source": room.read}, room.all_read)
 

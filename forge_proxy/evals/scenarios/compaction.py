@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.workflow.errors import ToolResolutionError
-from forge_proxy.evals.scenario import Scenario, World
+from forge_proxy.evals.scenario import Scenario, ScenarioState
 from forge_proxy.evals.scenarios.facts import every, is_name, is_number, is_set
 from forge_proxy.evals.scenarios.task import Task, always, call, integer, spec, text, texts
 
@@ -101,12 +101,12 @@ class _Port:
             )
 
 
-def _stress(_: int) -> World:
+def _stress(_: int) -> ScenarioState:
     does = {"read_logbook": always(_LOGBOOK), "read_manifest": always(_MANIFEST), "count_cargo": always(_COUNT)}
     return _STRESS.world(does)
 
 
-def _stress_stateful(_: int) -> World:
+def _stress_stateful(_: int) -> ScenarioState:
     port = _Port()
     return _STRESS.world({"read_logbook": port.logbook, "read_manifest": port.manifest, "count_cargo": port.count})
 
@@ -191,7 +191,7 @@ class _StoreRoom:
         return f"aisles that were never counted: {', '.join(missing)}" if missing else None
 
 
-def _audit(_: int) -> World:
+def _audit(_: int) -> ScenarioState:
     room = _StoreRoom()
     return _AUDIT.world({"count_aisle": room.count, "correct_book": room.correct}, room.in_order)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.workflow.errors import ToolResolutionError
-from forge_proxy.evals.scenario import Scenario, World
+from forge_proxy.evals.scenario import Scenario, ScenarioState
 from forge_proxy.evals.scenarios.facts import every, is_name, is_number, says
 from forge_proxy.evals.scenarios.task import Does, Task, call, integer, spec, text
 
@@ -193,11 +193,11 @@ class _Clinic:
         return do
 
 
-def _build(_: int) -> World:
+def _build(_: int) -> ScenarioState:
     return _TASK.world(_Clinic().tools())
 
 
-def _build_thinking(_: int) -> World:
+def _build_thinking(_: int) -> ScenarioState:
     return _THINKING.world(_Clinic().tools())
 
 

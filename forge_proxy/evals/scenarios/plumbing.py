@@ -6,7 +6,7 @@ import re
 
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.workflow.errors import ToolResolutionError
-from forge_proxy.evals.scenario import Scenario, World
+from forge_proxy.evals.scenario import Scenario, ScenarioState
 from forge_proxy.evals.scenarios.facts import every, is_name, is_number, never_says, says
 from forge_proxy.evals.scenarios.task import Task, always, call, integer, number, spec, text
 
@@ -79,15 +79,15 @@ class _Register:
         return found
 
 
-def _basic(_: int) -> World:
+def _basic(_: int) -> ScenarioState:
     return _BASIC.world({"get_opening_hours": always(_HOURS)})
 
 
-def _basic_stateful(_: int) -> World:
+def _basic_stateful(_: int) -> ScenarioState:
     return _BASIC.world({"get_opening_hours": _Register().hours})
 
 
-def _nickname(_: int) -> World:
+def _nickname(_: int) -> ScenarioState:
     return _NICKNAME.world({"get_opening_hours": _Register().hours})
 
 
@@ -150,11 +150,11 @@ class _Gauges:
         return self._fetched[dataset_id]
 
 
-def _sequential(_: int) -> World:
+def _sequential(_: int) -> ScenarioState:
     return _SEQUENTIAL.world({"fetch_readings": always(_READINGS), "analyze_readings": always(_ANALYSIS)})
 
 
-def _sequential_stateful(_: int) -> World:
+def _sequential_stateful(_: int) -> ScenarioState:
     gauges = _Gauges()
     return _SEQUENTIAL.world({"fetch_readings": gauges.fetch, "analyze_readings": gauges.analyze})
 
@@ -205,11 +205,11 @@ class _Timetable:
         return self._days[day.strip()]
 
 
-def _error(_: int) -> World:
+def _error(_: int) -> ScenarioState:
     return _ERROR.world({"get_sailings": _sailings})
 
 
-def _error_stateful(_: int) -> World:
+def _error_stateful(_: int) -> ScenarioState:
     return _ERROR.world({"get_sailings": _Timetable().sailings})
 
 

@@ -11,11 +11,11 @@ from typing import TypeVar
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.jsontypes import Json, JsonObject, write
 from forge_proxy.core.messages import ToolCall
-from forge_proxy.evals.scenario import Scenario, World
+from forge_proxy.evals.scenario import Scenario, ScenarioState
 from forge_proxy.evals.scenarios.facts import Fact, says
 from forge_proxy.evals.scenarios.relevance import declines
 from forge_proxy.evals.scenarios.task import Does, Task, call, choice, integer, spec, text
-from forge_proxy.workflows.respond import respond_tool
+from forge_proxy.workflows.sdk.respond import respond_tool
 
 One = TypeVar("One")
 
@@ -74,7 +74,7 @@ def _world(
     facts: Mapping[str, Fact],
     *,
     required: bool = False,
-) -> World:
+) -> ScenarioState:
     """A world that ends with one of the usual terminal tools, once every step was taken. Its one text has to name the
     last of the facts: that much the tiny model can tell.
     """
@@ -114,14 +114,14 @@ def _nothing(**_: Json) -> str:
     raise ValueError("nothing found")
 
 
-def _two_step(run: int) -> World:
+def _two_step(run: int) -> ScenarioState:
     city, weather = _pick(run, _CITIES), _pick(run, _WEATHERS, 3)
     knows = _knows("city", city, {"weather": weather, "temperature": _number(run, 7, 1, 35)})
     asks = (f"What is the weather in {city}?", f"Get the weather in {city}.", f"Tell me the weather in {city}.")
     return _world(run, _pick(run, asks, 2), [(_WEATHER, knows)], [call("get_weather", city=city)], {"weather": weather})
 
 
-def _required_steps(run: int) -> World:
+def _required_steps(run: int) -> ScenarioState:
     item, price, stock = _pick(run, _ITEMS), _number(run, 31), _number(run, 17)
     return _world(
         run,
@@ -133,7 +133,7 @@ def _required_steps(run: int) -> World:
     )
 
 
-def _three_lookups(run: int) -> World:
+def _three_lookups(run: int) -> ScenarioState:
     city, item, weather = _pick(run, _CITIES, 2), _pick(run, _ITEMS, 3), _pick(run, _WEATHERS)
     population, price = _number(run, 53), _number(run, 29)
     return _world(
@@ -150,7 +150,7 @@ def _three_lookups(run: int) -> World:
     )
 
 
-def _error_recovery(run: int) -> World:
+def _error_recovery(run: int) -> ScenarioState:
     city, population = _pick(run, _CITIES, 5), _number(run, 37)
     mistyped = city[:-1] + city[-1] * 2
     return _world(
@@ -162,7 +162,7 @@ def _error_recovery(run: int) -> World:
     )
 
 
-def _tool_selection(run: int) -> World:
+def _tool_selection(run: int) -> ScenarioState:
     name = _pick(run, _PEOPLE, 3)
     email = f"{name.lower()}@{_pick(run, _ITEMS, 5)}.com"
     others = [(tool, _nothing) for tool in (_FIND_ORDER, _WEATHER, _PRICE, _STOCK)]
@@ -176,7 +176,7 @@ def _tool_selection(run: int) -> World:
     )
 
 
-def _passed_on(run: int) -> World:
+def _passed_on(run: int) -> ScenarioState:
     customer, order = _pick(run, _PEOPLE), f"{_pick(run, 'ABKQZ', 2)}-{_number(run, 41)}"
     cancelled = f"C-{_number(run, 23)}"
     return _world(
@@ -192,7 +192,7 @@ def _passed_on(run: int) -> World:
     )
 
 
-def _typed(run: int) -> World:
+def _typed(run: int) -> ScenarioState:
     room, state, minutes = _pick(run, _ROOMS), _pick(run, ("on", "off")), _number(run, 3, 2, 58)
     timer, light = f"T-{_number(run, 19)}", f"L-{_number(run, 13)}"
     return _world(
@@ -214,7 +214,7 @@ def _switch(room: str, state: str, light: str) -> Does:
     return give
 
 
-def _no_tool(run: int) -> World:
+def _no_tool(run: int) -> ScenarioState:
     asks = ("Tell me a joke.", "Why is the sky blue?", "Who won the game?", "Sing me a song.", "Draw a picture of {}.",
             "What is the capital of {}?", "How old are you?", "Write a poem about {}.")  # fmt: skip
     respond = respond_tool()
@@ -230,7 +230,7 @@ def _no_tool(run: int) -> World:
     return task.world({"get_price": _nothing, "find_order": _nothing, "set_timer": _nothing})
 
 
-def _quick(name: str, description: str, ideal: int, build: Callable[[int], World]) -> Scenario:
+def _quick(name: str, description: str, ideal: int, build: Callable[[int], ScenarioState]) -> Scenario:
     return Scenario(f"quick_{name}", description, frozenset({"quick"}), ideal, build, max_iterations=10, quick=True)
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.workflow.definition import ToolDef, Workflow
-from forge_proxy.evals.scenario import Scenario, World
+from forge_proxy.evals.scenario import Scenario, ScenarioState
 from forge_proxy.evals.scenarios.facts import every, is_name, says
 from forge_proxy.evals.scenarios.task import Does, Task, accept, call, integer, spec, text
-from forge_proxy.workflows.respond import respond_tool
+from forge_proxy.workflows.sdk.respond import respond_tool
 
 _SYSTEM = "You are a helpful assistant. Use the tools."
 _CITIES = ("Paris", "Berlin", "London", "Madrid", "Rome", "Oslo", "Vienna", "Lisbon", "Tokyo", "Cairo", "Lima")
@@ -45,7 +45,7 @@ def _refuses(**_: Json) -> str:
     raise ValueError("that was not asked for")
 
 
-def _choice(run: int) -> World:
+def _choice(run: int) -> ScenarioState:
     """One call, of one of four tools; the call itself is what is checked."""
     city, days = _pick(run, _CITIES), 2 + run % 9
     asks = (
@@ -63,10 +63,10 @@ def _choice(run: int) -> World:
         return f"{wrong[0]} is {args.get(wrong[0])!r}" if wrong else None
 
     tools = {tool.name: ToolDef(tool, accept) for tool in (_WEATHER, _EMAIL, _HOTEL, _INVOICE)}
-    return World(asked, Workflow("quick", asked, tools, (), tuple(tools), _SYSTEM), validate, (right,))
+    return ScenarioState(asked, Workflow("quick", asked, tools, (), tuple(tools), _SYSTEM), validate, (right,))
 
 
-def _steps(run: int) -> World:
+def _steps(run: int) -> ScenarioState:
     """Two orders in a row, of which the second one ends the run."""
     city, days = _pick(run, _CITIES), 2 + run % 9
     email, subject = f"{_pick(run, _NAMES)}@acme.com", _pick(run, _SUBJECTS)
@@ -84,7 +84,7 @@ def _steps(run: int) -> World:
     return task.world({"get_weather": _refuses, "book_hotel": _gives({"price": 17 * days}, city=city, days=days)})
 
 
-def _words(run: int) -> World:
+def _words(run: int) -> ScenarioState:
     """A lookup, and its result in words."""
     city, days, price = _pick(run, _CITIES), 2 + run % 9, 31 + 7 * run % 600
     task = Task(
@@ -101,7 +101,7 @@ def _words(run: int) -> World:
     return task.world({"find_invoice": _refuses, "book_hotel": booked, "get_weather": _refuses})
 
 
-def _quick(name: str, description: str, ideal: int, build: Callable[[int], World]) -> Scenario:
+def _quick(name: str, description: str, ideal: int, build: Callable[[int], ScenarioState]) -> Scenario:
     return Scenario(
         f"quick_formal_{name}", description, frozenset({"quick"}), ideal, build, max_iterations=10, quick=True
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.workflow.errors import ToolResolutionError
-from forge_proxy.evals.scenario import Scenario, World
+from forge_proxy.evals.scenario import Scenario, ScenarioState
 from forge_proxy.evals.scenarios.facts import every, is_name, is_number
 from forge_proxy.evals.scenarios.task import Does, Task, always, call, choice, integer, number, spec, text
 
@@ -98,7 +98,7 @@ def _of_service(records: Mapping[str, Json]) -> Does:
     return give
 
 
-def _routing(_: int) -> World:
+def _routing(_: int) -> ScenarioState:
     return _ROUTING.world(
         {
             "get_alert": always(_ALERT),
@@ -108,7 +108,7 @@ def _routing(_: int) -> World:
     )
 
 
-def _routing_stateful(_: int) -> World:
+def _routing_stateful(_: int) -> ScenarioState:
     control = _Control()
     return _ROUTING.world(
         {"get_alert": control.alert, "get_error_log": control.log, "get_deployments": control.deployments}
@@ -192,12 +192,12 @@ class _Archive:
         return _SHEET
 
 
-def _gap(_: int) -> World:
+def _gap(_: int) -> ScenarioState:
     does = {"get_calibration": _calibration, "list_renamings": always(_RENAMED), "read_scan": always(_SHEET)}
     return _GAP.world({**does, "get_tide_table": _TIDES})
 
 
-def _gap_stateful(_: int) -> World:
+def _gap_stateful(_: int) -> ScenarioState:
     archive = _Archive()
     does = {"get_calibration": archive.calibration, "list_renamings": archive.renaming, "read_scan": archive.sheet}
     return _GAP.world({**does, "get_tide_table": _TIDES})

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from forge_proxy.core.jsontypes import Json, JsonObject
-from forge_proxy.evals.scenario import Scenario, World
+from forge_proxy.evals.scenario import Scenario, ScenarioState
 from forge_proxy.evals.scenarios.facts import Check, every
 from forge_proxy.evals.scenarios.task import Does, Task, always, call, spec, text
-from forge_proxy.workflows.respond import respond_tool
+from forge_proxy.workflows.sdk.respond import respond_tool
 
 _DECLINES = re.compile(
     r"\b(?:can ?not|can['’]?t|could ?n['’]?t|unable|unavailable|not able|\w+n['’]t be able|lack"
@@ -81,11 +81,11 @@ class _Library:
         return f"{self.used[0]} was called, which has nothing to do with the request" if self.used else None
 
 
-def _static(_: int) -> World:
+def _static(_: int) -> ScenarioState:
     return _TASK.world({**_READING, "reserve_book": always("put aside")})
 
 
-def _stateful(_: int) -> World:
+def _stateful(_: int) -> ScenarioState:
     library = _Library()
     does = {"find_book": library.find, "reserve_book": library.reserve, "get_loan_period": library.period}
     return _TASK.world(does, library.unused)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.workflow.errors import ToolResolutionError
-from forge_proxy.evals.scenario import Scenario, World
+from forge_proxy.evals.scenario import Scenario, ScenarioState
 from forge_proxy.evals.scenarios.facts import every, is_name, is_number, says
 from forge_proxy.evals.scenarios.task import Task, always, call, integer, number, spec, text
 
@@ -81,14 +81,14 @@ _DISTRACTORS = {
 }
 
 
-def _selection(_: int) -> World:
+def _selection(_: int) -> ScenarioState:
     writing = {"order_part": always("ordered"), "book_repair": always("booked")}
     return _SELECTION.world(
         {**_DISTRACTORS, **writing, "identify_bike": always(_BIKE), "check_part_stock": always(_STOCK)}
     )
 
 
-def _selection_stateful(_: int) -> World:
+def _selection_stateful(_: int) -> ScenarioState:
     shop = _Workshop()
     writing = {"order_part": shop.order, "book_repair": shop.repair}
     does = {**_DISTRACTORS, **writing, "identify_bike": shop.bike, "check_part_stock": shop.part}
@@ -163,11 +163,11 @@ def _entity(entity_id: int) -> Json:
     return _ENTITIES.get(entity_id, {"entity_id": entity_id, "licence": "none", "berths": 0})
 
 
-def _fidelity(_: int) -> World:
+def _fidelity(_: int) -> ScenarioState:
     return _FIDELITY.world({"search_register": always([*_FOUND]), "get_entity": _entity})
 
 
-def _fidelity_stateful(_: int) -> World:
+def _fidelity_stateful(_: int) -> ScenarioState:
     harbour = _Harbour()
     return _FIDELITY.world({"search_register": harbour.search, "get_entity": harbour.entity})
 
@@ -228,11 +228,11 @@ def _found(records: Mapping[str, JsonObject], key: str, otherwise: str, said: st
     return records[key]
 
 
-def _chain(_: int) -> World:
+def _chain(_: int) -> ScenarioState:
     return _CHAIN.world({"get_employee": always(_PERSON), "get_team": always(_TEAM), "get_budget": always(_BUDGET)})
 
 
-def _chain_stateful(_: int) -> World:
+def _chain_stateful(_: int) -> ScenarioState:
     office = _Office()
     return _CHAIN.world({"get_employee": office.employee, "get_team": office.team, "get_budget": office.budget})
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.errors import ToolResolutionError
-from forge_proxy.evals.scenario import Scenario, World
+from forge_proxy.evals.scenario import Scenario, ScenarioState
 from forge_proxy.evals.scenarios.facts import every, is_name, is_number, is_set
 from forge_proxy.evals.scenarios.task import Task, call, integer, number, spec, text, texts
 
@@ -100,11 +100,11 @@ def _lenient(supplier: str, notes: str) -> str:
     return _audit(name) if name in _AUDITS else f"Nothing is known of {supplier}."
 
 
-def _five(_: int) -> World:
+def _five(_: int) -> ScenarioState:
     return _FIVE.world({"audit_supplier": _lenient})
 
 
-def _five_stateful(_: int) -> World:
+def _five_stateful(_: int) -> ScenarioState:
     auditors = _Auditors()
     return _FIVE.world({"audit_supplier": auditors.audit}, auditors.all_visited)
 
@@ -193,7 +193,7 @@ class _Purchasing:
         return f"suppliers whose incidents were never looked at: {', '.join(missing)}" if missing else None
 
 
-def _deep(_: int) -> World:
+def _deep(_: int) -> ScenarioState:
     office = _Purchasing()
     return _DEEP.world({"get_contract": office.contract, "get_incidents": office.incidents}, office.all_compared)
 

@@ -10,7 +10,7 @@ from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.definition import ToolDef, Workflow
-from forge_proxy.evals.scenario import World
+from forge_proxy.evals.scenario import ScenarioState
 from forge_proxy.evals.scenarios.facts import Check
 
 Does = Callable[..., Any]
@@ -29,7 +29,7 @@ class Task:
     ideal: tuple[ToolCall, ...]
     required: tuple[str, ...] = ()
 
-    def world(self, does: dict[str, Does], also: Check | None = None) -> World:
+    def world(self, does: dict[str, Does], also: Check | None = None) -> ScenarioState:
         """A world in which the tools do this; one that is left out, as the terminal one may be, takes what it is told.
 
         `also` is a check of what became of the world, made where the terminal call itself is right.
@@ -42,7 +42,7 @@ class Task:
 
         tools = {spec.name: ToolDef(spec, does.get(spec.name, accept)) for spec in self.tools}
         workflow = Workflow(self.name, self.user, tools, self.required, self.terminal, self.system)
-        return World(self.user, workflow, validate, self.ideal)
+        return ScenarioState(self.user, workflow, validate, self.ideal)
 
 
 def accept(**_: Json) -> str:

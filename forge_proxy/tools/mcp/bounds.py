@@ -11,11 +11,11 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _STRUCTURE = (b",", b"[", b"{")
 
 
-class Flood(Exception):
+class TooMuchOutput(Exception):
     """A server sent more than it may. The message says what."""
 
 
-class Allowance:
+class NotificationLimit:
     """What a server may send without being asked, such as notifications: `limit` bytes within a minute."""
 
     def __init__(self, limit: int) -> None:
@@ -24,15 +24,15 @@ class Allowance:
         self._at = 0.0
 
     def spend(self, size: int, now: float) -> None:
-        """Count bytes. `now` is in seconds. Raises `Flood`."""
+        """Count bytes. `now` is in seconds. Raises `TooMuchOutput`."""
         self._spent = max(0.0, self._spent - (now - self._at) * self._limit / _SECONDS) + size
         self._at = now
         if self._spent > self._limit:
-            raise Flood(f"it sent more than {self._limit // 1024} KB of unrequested data within a minute")
+            raise TooMuchOutput(f"it sent more than {self._limit // 1024} KB of unrequested data within a minute")
 
 
 def check_values(text: bytes) -> None:
-    """Raise `Flood` for JSON with so many values that parsing it would block the event loop.
+    """Raise `TooMuchOutput` for JSON with so many values that parsing it would block the event loop.
 
     A megabyte of text in one string is parsed in a millisecond, a megabyte of empty lists in a hundred.
     """
@@ -47,4 +47,4 @@ def check_values(text: bytes) -> None:
     else:
         count += sum(text.count(sign, at) for sign in _STRUCTURE)
     if count > _MOST_VALUES:
-        raise Flood(f"it sent a message of more than {_MOST_VALUES:,} values")
+        raise TooMuchOutput(f"it sent a message of more than {_MOST_VALUES:,} values")

@@ -17,7 +17,7 @@ from forge_proxy import __version__
 from forge_proxy.tools.addresses import resolve
 from forge_proxy.tools.config import McpServerConfig
 from forge_proxy.tools.mcp.http import BoundedTransport
-from forge_proxy.tools.mcp.program import Program
+from forge_proxy.tools.mcp.program import McpProgram
 
 _INFO = Implementation(name="forge-proxy", version=__version__)
 
@@ -27,7 +27,7 @@ logging.getLogger("mcp").propagate = False
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class SessionLimits:
     """Of one session."""
 
     connect_seconds: float
@@ -39,7 +39,7 @@ class Bounds:
 
 @asynccontextmanager
 async def over_http(
-    config: McpServerConfig, bounds: Bounds, hear: Callable[[httpx2.Response], Awaitable[None]]
+    config: McpServerConfig, bounds: SessionLimits, hear: Callable[[httpx2.Response], Awaitable[None]]
 ) -> AsyncGenerator[Client]:
     """A client of the server at `url`. `hear` is told of each answer. Raises what the package raises, in groups."""
     headers = {name: value.get_secret_value() for name, value in config.headers.items()}
@@ -55,7 +55,7 @@ async def over_http(
 
 
 @asynccontextmanager
-async def over_stdio(program: Program) -> AsyncGenerator[Client]:
+async def over_stdio(program: McpProgram) -> AsyncGenerator[Client]:
     """A client of the program, which is started, and ended in the end."""
     async with Client(program.running(), client_info=_INFO, cache=None) as client:
         yield client

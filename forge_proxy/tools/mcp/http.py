@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import httpx2
 
-from forge_proxy.tools.mcp.bounds import Allowance, Flood, check_values
+from forge_proxy.tools.mcp.bounds import NotificationLimit, TooMuchOutput, check_values
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses of a host that may be called, by host and port. Raises `OSError`."""
 
 
-class Cut(httpx2.StreamError, httpx2.SSEError):
+class ResponseTruncated(httpx2.StreamError, httpx2.SSEError):
     """A response was cut. Of both kinds: the package reports either one as the error of that one call."""
 
     def __init__(self, why: str) -> None:
@@ -90,8 +90,8 @@ class _BoundedStream(httpx2.AsyncByteStream):
             async for piece in self._pieces():
                 yield piece
                 await asyncio.sleep(0)  # a connection that always has more would never let others run
-        except Flood as flood:
-            raise Cut(str(flood)) from flood
+        except TooMuchOutput as flood:
+            raise ResponseTruncated(str(flood)) from flood
 
     async def aclose(self) -> None:
         """See `httpx2.AsyncByteStream`."""
@@ -99,11 +99,11 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         now = asyncio.get_running_loop().time
-        unasked, size = Allowance(self._limit), 0
+        unasked, size = NotificationLimit(self._limit), 0
         async for piece in self._inner:
             size += len(piece)
             if not self._is_asked:
                 unasked.spend(len(piece), now())
             elif size > self._limit:
-                raise Flood(f"it sent a response of more than {self._limit // 1024} KB")
+                raise TooMuchOutput(f"it sent a response of more than {self._limit // 1024} KB")
             yield piece

@@ -17,14 +17,14 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
-from forge_proxy.tools.mcp.bounds import Allowance, Flood, check_values
+from forge_proxy.tools.mcp.bounds import NotificationLimit, TooMuchOutput, check_values
 
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\b')
 _NEAR = 300
 """Bytes at both ends of a message that cannot be parsed, in which its id is looked for."""
 
 
-class Incoming:
+class MessageAssembler:
     """Takes bytes and returns messages. One message may have `limit` bytes, and so may all within a minute together
     that are no response to a request.
     """
@@ -33,7 +33,7 @@ class Incoming:
         self._limit = limit
         self._rest = bytearray()
         self._asked: set[int | str] = set()
-        self._unasked = Allowance(limit)
+        self._unasked = NotificationLimit(limit)
 
     def expect(self, message: JSONRPCMessage) -> None:
         """Note that a message is being sent, which may have a response."""
@@ -41,7 +41,7 @@ class Incoming:
             self._asked.add(message.id)
 
     def feed(self, data: bytes, now: float) -> Generator[JSONRPCMessage]:
-        """Yield the messages that are complete with these bytes. `now` is in seconds. Raises `Flood`."""
+        """Yield the messages that are complete with these bytes. `now` is in seconds. Raises `TooMuchOutput`."""
         *ended, rest = data.split(b"\n")
         for part in ended:
             self._extend(part)
@@ -54,7 +54,7 @@ class Incoming:
     def _extend(self, part: bytes) -> None:
         self._rest += part
         if len(self._rest) > self._limit:
-            raise Flood(f"it sent a message of more than {self._limit // 1024} KB")
+            raise TooMuchOutput(f"it sent a message of more than {self._limit // 1024} KB")
 
     def _read(self, line: bytes, now: float) -> JSONRPCMessage | None:
         message = _parse(line)

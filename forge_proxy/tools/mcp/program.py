@@ -17,9 +17,9 @@ from mcp.shared.message import SessionMessage
 
 from forge_proxy.processes.supervision import supervised
 from forge_proxy.tools.config import McpServerConfig
-from forge_proxy.tools.mcp.bounds import Flood
-from forge_proxy.tools.mcp.incoming import Incoming
-from forge_proxy.tools.mcp.stderr import LastWords, opened_stderr
+from forge_proxy.tools.mcp.bounds import TooMuchOutput
+from forge_proxy.tools.mcp.incoming import MessageAssembler
+from forge_proxy.tools.mcp.stderr import StderrTail, opened_stderr
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -32,18 +32,18 @@ _DYING_SECONDS = 10.0
 _CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
-class Program:
+class McpProgram:
     """The program of one session. Enter `running` once."""
 
-    def __init__(self, config: McpServerConfig, words: LastWords, limit: int) -> None:
+    def __init__(self, config: McpServerConfig, words: StderrTail, limit: int) -> None:
         self._config = config
         self._words = words
-        self._incoming = Incoming(limit)
+        self._incoming = MessageAssembler(limit)
         self._lifeline = -1
         self._drained = asyncio.Event()
         self.gone = asyncio.Event()
         """Set when it sends nothing more."""
-        self.flood: Flood | None = None
+        self.flood: TooMuchOutput | None = None
         """Why it was killed, if it sent more than it may."""
 
     def kill(self) -> None:
@@ -96,7 +96,7 @@ class Program:
                         for message in self._incoming.feed(piece, now()):
                             await arriving.send(SessionMessage(message))
                         await asyncio.sleep(0)  # a pipe that is always full would never let others run
-                except Flood as flood:
+                except TooMuchOutput as flood:
                     self.flood = flood
                     self.kill()
         self.gone.set()

@@ -107,13 +107,13 @@ class McpServers:
                 await self._make_room()
             # In a thread: it takes a third of a second, once.
             await asyncio.to_thread(import_module, "forge_proxy.tools.mcp.session")
-            from forge_proxy.tools.mcp.connection import Bounds
+            from forge_proxy.tools.mcp.connection import SessionLimits
             from forge_proxy.tools.mcp.session import Session
 
             if self._closed:
                 raise ToolServerUnusable(_name_of(server), "forge-proxy is stopping")
             is_wide = isinstance(server, McpUrl) and not is_listed(server.url, plain(self._config.allow))
-            bounds = Bounds(self._config.connect_seconds, 1024 * self._config.max_answer_kb, is_wide)
+            bounds = SessionLimits(self._config.connect_seconds, 1024 * self._config.max_answer_kb, is_wide)
             session = self._sessions[server] = Session(_name_of(server), settings, bounds)
             return session
 

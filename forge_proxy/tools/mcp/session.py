@@ -19,9 +19,9 @@ from mcp_types import CONNECTION_CLOSED, CallToolResult, RequestParamsMeta, Tool
 from forge_proxy.tools.addresses import ForbiddenAddress
 from forge_proxy.tools.config import McpServerConfig
 from forge_proxy.tools.errors import SessionEnded, ToolServerUnusable
-from forge_proxy.tools.mcp.connection import Bounds, over_http, over_stdio
-from forge_proxy.tools.mcp.program import Program
-from forge_proxy.tools.mcp.stderr import LastWords
+from forge_proxy.tools.mcp.connection import SessionLimits, over_http, over_stdio
+from forge_proxy.tools.mcp.program import McpProgram
+from forge_proxy.tools.mcp.stderr import StderrTail
 
 _KEY = "forge/idempotency-key"
 _CLOSING_SECONDS = 10
@@ -36,22 +36,22 @@ _ALIVE_SECONDS = 5.0
 _LOG = logging.getLogger(__name__)
 
 
-class Hung(Exception):
+class SessionUnresponsive(Exception):
     """A server answers nothing any more."""
 
 
 class Session:
     """A connection to one server. Made within a running loop, it connects at once; `close` it."""
 
-    def __init__(self, name: str, config: McpServerConfig, bounds: Bounds) -> None:
+    def __init__(self, name: str, config: McpServerConfig, bounds: SessionLimits) -> None:
         self._name = name
         self._config = config
         self._bounds = bounds
         self._connect_seconds = bounds.connect_seconds
         self._client: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._leave = asyncio.Event()
-        self._words = LastWords()
-        self._program = Program(config, self._words, bounds.size) if config.url is None else None
+        self._words = StderrTail()
+        self._program = McpProgram(config, self._words, bounds.size) if config.url is None else None
         self._fault: BaseException | None = None
         self._checking: asyncio.Task[None] | None = None
         """Finds out whether the server still answers, after a call that was out of time."""
@@ -137,13 +137,17 @@ class Session:
             async with asyncio.timeout(_ALIVE_SECONDS):
                 await client.list_tools()
         except TimeoutError:
-            self._replace(Hung(f"it answered nothing within {_ALIVE_SECONDS:g} s after a call that was out of time"))
+            self._replace(
+                SessionUnresponsive(
+                    f"it answered nothing within {_ALIVE_SECONDS:g} s after a call that was out of time"
+                )
+            )
         except Exception as error:  # noqa: BLE001 - the package raises many things, and each of them is an answer
             _LOG.debug("the MCP server %s answers with %s", self._name, type(error).__name__)
         finally:
             self._checking = None
 
-    def _replace(self, why: Hung) -> None:
+    def _replace(self, why: SessionUnresponsive) -> None:
         """End the session at once: the next call begins another one, and starts the program again."""
         self._fault = why
         self.is_over = True

@@ -14,7 +14,7 @@ _SHOWN = 300
 """Characters."""
 
 
-class LastWords(asyncio.Protocol):
+class StderrTail(asyncio.Protocol):
     """Keeps the end of what comes out of a pipe."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class LastWords(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def opened_stderr(words: LastWords) -> AsyncGenerator[TextIO]:
+async def opened_stderr(words: StderrTail) -> AsyncGenerator[TextIO]:
     """A file to give to a program as its stderr; what it writes comes to `words`."""
     reading, writing = os.pipe()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: words, os.fdopen(reading, "rb"))

@@ -34,7 +34,7 @@ class StoreUnavailable(ForgeError):
         return str(self)
 
 
-class StoreTaken(StoreUnavailable):
+class StoreInUse(StoreUnavailable):
     """Another daemon has the store."""
 
     def __init__(self, place: str) -> None:

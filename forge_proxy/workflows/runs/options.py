@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object
-from forge_proxy.wire.openai import fields
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.clients import fields
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 
 _OURS = frozenset({"messages", "tools", "tool_choice", "stream", "stream_options", "model", "n", "parallel_tool_calls"})
 """Fields of a request to the model that the run itself decides."""

@@ -8,12 +8,12 @@ from typing import Protocol
 
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.jsontypes import JsonObject
-from forge_proxy.workflows.runs.records import Run, RunEvent, RunHead, RunStatus
+from forge_proxy.workflows.runs.records import RunEvent, RunHead, RunStatus, StoredRun
 from forge_proxy.workflows.tools import Executor
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class IdempotencyClaim:
     """What a caller said who may submit the same once more: their key, and a digest of what they submitted."""
 
     key: str
@@ -23,14 +23,14 @@ class Claim:
 class RunStore(Protocol):
     """Keeps runs and their events. One daemon has it at a time. Every method raises `StoreUnavailable`."""
 
-    async def create(self, run: Run, events: Sequence[RunEvent], claim: Claim | None) -> Run:
+    async def create(self, run: StoredRun, events: Sequence[RunEvent], claim: IdempotencyClaim | None) -> StoredRun:
         """Store a new run; where the key of `claim` was used before, the run that it was used for.
 
         Raises `RunConflict` where that was submitted with something else.
         """
         ...
 
-    async def get(self, run_id: str) -> Run:
+    async def get(self, run_id: str) -> StoredRun:
         """All that is stored of a run. Raises `RunNotFound`."""
         ...
 
@@ -46,7 +46,7 @@ class RunStore(Protocol):
         """The runs of which something is still to come, oldest first."""
         ...
 
-    async def save(self, run: Run, since: int, events: Sequence[RunEvent]) -> None:
+    async def save(self, run: StoredRun, since: int, events: Sequence[RunEvent]) -> None:
         """Store what a run has become, and the events that tell of it: all of it or nothing.
 
         `since` is the last event that is stored. The same may be said again where nobody knows whether it was stored.
@@ -68,7 +68,7 @@ class RunStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Declaration:
+class ToolDeclaration:
     """A tool as it is declared. `execute` says what executes it; what is None is for that to fill in."""
 
     name: str
@@ -77,10 +77,10 @@ class Declaration:
     parameters: JsonObject | None = None
 
 
-class Toolbox(Protocol):
+class ToolRegistry(Protocol):
     """Executes the tools of submitted workflows, which say themselves how (`execute` of a tool)."""
 
-    async def declare(self, tool: Declaration, at: str) -> ToolSpec:
+    async def declare(self, tool: ToolDeclaration, at: str) -> ToolSpec:
         """The tool as the model is told of it. `at` is the path of its declaration.
 
         Raises `InvalidRequest` for a way that is not there, or is not allowed, and `ToolUnusable`.

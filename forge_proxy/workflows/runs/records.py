@@ -39,7 +39,7 @@ class RunHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Run(RunHead):
+class StoredRun(RunHead):
     """All that is stored of a run but its events. The last three are JSON texts."""
 
     submission: str = ""

@@ -7,16 +7,16 @@ import re
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
-from forge_proxy.workflows.runs.bells import Bells
-from forge_proxy.workflows.runs.documents import write_state
-from forge_proxy.workflows.runs.drivers import Drivers
-from forge_proxy.workflows.runs.driving import Means, cancel, changes, told
 from forge_proxy.workflows.runs.errors import RunConflict
-from forge_proxy.workflows.runs.keeper import numbered
-from forge_proxy.workflows.runs.outputs import ToolOutput, apply
-from forge_proxy.workflows.runs.ports import Claim, Declaration, RunStore, Toolbox
-from forge_proxy.workflows.runs.records import NewEvent, Run, RunEvent, RunHead, RunStatus
+from forge_proxy.workflows.runs.execution import ExecutionDeps, cancel, changes, told
+from forge_proxy.workflows.runs.notifier import RunNotifier
+from forge_proxy.workflows.runs.ports import IdempotencyClaim, RunStore, ToolDeclaration, ToolRegistry
+from forge_proxy.workflows.runs.records import NewEvent, RunEvent, RunHead, RunStatus, StoredRun
+from forge_proxy.workflows.runs.run_writer import numbered
+from forge_proxy.workflows.runs.scheduler import RunScheduler
+from forge_proxy.workflows.runs.serialization import write_state
 from forge_proxy.workflows.runs.submission import Submission
+from forge_proxy.workflows.runs.tool_outputs import ToolOutput, apply
 
 _EVENTS_AT_ONCE = 200
 
@@ -30,24 +30,24 @@ class Runs:
     def __init__(
         self,
         open_store: Callable[[], Awaitable[RunStore]],
-        means: Means,
+        means: ExecutionDeps,
         max_running: int,
         now: Callable[[], float],
-        moved: Callable[[Run], None] = lambda _: None,
+        moved: Callable[[StoredRun], None] = lambda _: None,
     ) -> None:
         """`moved` hears of each change of status."""
         self._means = means
         self._now = now
         self._moved = moved
-        self._bells = Bells()
-        self._drivers = Drivers(open_store, means, max_running, now, self._changed)
+        self._bells = RunNotifier()
+        self._drivers = RunScheduler(open_store, means, max_running, now, self._changed)
 
-    async def submit(self, submission: Submission, key: str | None = None) -> Run:
+    async def submit(self, submission: Submission, key: str | None = None) -> StoredRun:
         """Store a run, and begin it. With a `key` that was used before, the run that it was used for.
 
         Raises `InvalidRequest`, `UnknownModel`, or `RunConflict` for a key that was used for something else.
         """
-        claim = None if key is None else Claim(key, digest_of(submission))
+        claim = None if key is None else IdempotencyClaim(key, digest_of(submission))
         self._means.engine.models.served_as(submission.model)
         submission = await declared(submission, self._means.toolbox)
         workflow = submission.workflow.definition()
@@ -55,7 +55,7 @@ class Runs:
         store = await self._drivers.store()
         now = self._now()
         events = (NewEvent("status", {"status": "queued"}), *told((), state.messages))
-        run = Run(
+        run = StoredRun(
             _new_id(now),
             "queued",
             workflow.name,
@@ -73,7 +73,7 @@ class Runs:
             await self._drivers.begin_new(stored.id)
         return stored
 
-    async def get(self, run_id: str) -> Run:
+    async def get(self, run_id: str) -> StoredRun:
         """A run as it is now."""
         return await (await self._drivers.store()).get(run_id)
 
@@ -85,7 +85,7 @@ class Runs:
         """Runs, newest first; with `before` only those that are older than that one."""
         return await (await self._drivers.store()).list(before=before, limit=limit, status=status)
 
-    async def put_outputs(self, run_id: str, outputs: Sequence[ToolOutput]) -> Run:
+    async def put_outputs(self, run_id: str, outputs: Sequence[ToolOutput]) -> StoredRun:
         """Take what came of calls that the caller executes; after the last one the run goes on.
 
         Raises `InvalidRequest` or `RunConflict`, and then none of them is taken.
@@ -104,7 +104,7 @@ class Runs:
                 self._drivers.begin(keeper)
             return keeper.run
 
-    async def cancel(self, run_id: str) -> Run:
+    async def cancel(self, run_id: str) -> StoredRun:
         """Cancel a run: at once, or when the tool has ended that is executed now. Raises `RunConflict` for one that has
         ended otherwise.
         """
@@ -162,7 +162,7 @@ class Runs:
         self.leave()
         await self._drivers.close()
 
-    def _changed(self, before: Run, after: Run) -> None:
+    def _changed(self, before: StoredRun, after: StoredRun) -> None:
         if after.status != before.status:
             self._moved(after)
         self._bells.ring(after.id)
@@ -183,14 +183,14 @@ def digest_of(submission: Submission) -> str:
     return hashlib.sha256(submission.model_dump_json().encode()).hexdigest()
 
 
-async def declared(submission: Submission, toolbox: Toolbox) -> Submission:
+async def declared(submission: Submission, toolbox: ToolRegistry) -> Submission:
     """A submission with what those who execute its tools know of them: what is stored has to hold after a restart.
 
     Raises `InvalidRequest` or `ToolUnusable`.
     """
     tools = dict(submission.workflow.tools)
     for name, tool in tools.items():
-        wanted = Declaration(name, tool.execute, tool.description, tool.parameters)
+        wanted = ToolDeclaration(name, tool.execute, tool.description, tool.parameters)
         spec = await toolbox.declare(wanted, f"workflow.tools.{name}")
         parameters = dict(spec.parameters) if isinstance(spec.parameters, Mapping) else {}
         tools[name] = tool.model_copy(update={"description": spec.description, "parameters": parameters})

@@ -15,9 +15,9 @@ from forge_proxy.core.workflow.errors import InvalidWorkflow
 from forge_proxy.core.workflow.run import RunState, begin
 from forge_proxy.core.workflow.steps import Steps
 from forge_proxy.workflows.runs.errors import NotReadable
+from forge_proxy.workflows.runs.message_json import MessageJson, read_messages
 from forge_proxy.workflows.runs.options import check_options
-from forge_proxy.workflows.runs.storable import Storable, StoredObject
-from forge_proxy.workflows.runs.transcript import WrittenMessage, read_messages
+from forge_proxy.workflows.runs.storage_limits import StorableModel, StoredObject
 
 
 def _printable(name: str) -> str:
@@ -29,7 +29,7 @@ def _printable(name: str) -> str:
 Name: TypeAlias = Annotated[str, AfterValidator(_printable), Field(min_length=1, max_length=200)]
 
 
-class NeededBefore(BaseModel):
+class ToolPrerequisite(BaseModel):
     """A tool that has to have succeeded before."""
 
     model_config = ConfigDict(extra="forbid")
@@ -38,7 +38,7 @@ class NeededBefore(BaseModel):
     match_arg: str | None = Field(default=None, description="With the same value of this argument.")
 
 
-class DeclaredTool(BaseModel):
+class SubmittedTool(BaseModel):
     """A tool that the model may call."""
 
     model_config = ConfigDict(extra="forbid")
@@ -51,8 +51,10 @@ class DeclaredTool(BaseModel):
         description="JSON Schema of its arguments, which are an object. Of an MCP server's tool it may be left out:"
         " the server says it then.",
     )
-    prerequisites: list[str | NeededBefore] = Field(
-        default_factory=list[str | NeededBefore], max_length=64, description="Tools that have to have succeeded before."
+    prerequisites: list[str | ToolPrerequisite] = Field(
+        default_factory=list[str | ToolPrerequisite],
+        max_length=64,
+        description="Tools that have to have succeeded before.",
     )
     execute: StoredObject = Field(
         default_factory=lambda: {"by": "caller"},
@@ -66,14 +68,14 @@ class DeclaredTool(BaseModel):
         return ToolDef(ToolSpec.from_json_schema(name, self.description or "", self.parameters or {}), None, needed)
 
 
-class DeclaredWorkflow(BaseModel):
+class SubmittedWorkflow(BaseModel):
     """What is to be done, with which tools."""
 
     model_config = ConfigDict(extra="forbid")
 
     name: Name = Field(description="What it is called in lists.")
     description: str = Field(default="", description="For people.")
-    tools: dict[str, DeclaredTool] = Field(max_length=256, description="The tools, by their names.")
+    tools: dict[str, SubmittedTool] = Field(max_length=256, description="The tools, by their names.")
     required_steps: list[str] = Field(
         default_factory=list[str], description="Tools that have to have succeeded before a terminal one may be called."
     )
@@ -96,7 +98,7 @@ class DeclaredWorkflow(BaseModel):
             raise InvalidWorkflow(f"workflow.{error.at}", error.why) from error
 
 
-class DoneStep(BaseModel):
+class CompletedStep(BaseModel):
     """A call that has succeeded."""
 
     model_config = ConfigDict(extra="forbid")
@@ -105,7 +107,7 @@ class DoneStep(BaseModel):
     arguments: StoredObject = Field(default_factory=dict, description="What it was called with.")
 
 
-class ContextWish(BaseModel):
+class ContextOptions(BaseModel):
     """How a run's history is kept within its budget."""
 
     model_config = ConfigDict(extra="forbid")
@@ -121,21 +123,21 @@ class ContextWish(BaseModel):
     keep_recent: int = Field(default=2, ge=1, le=1000, description="How many of the latest iterations stay whole.")
 
 
-class Submission(Storable):
+class Submission(StorableModel):
     """A run that is to be done."""
 
     model_config = ConfigDict(extra="forbid")
 
-    workflow: DeclaredWorkflow = Field(description="What is to be done.")
+    workflow: SubmittedWorkflow = Field(description="What is to be done.")
     user_message: str | None = Field(default=None, description="What it is about; needed without initial_messages.")
     prompt_vars: dict[str, str] = Field(
         default_factory=dict, description="Values for the placeholders of the system prompt."
     )
-    initial_messages: list[WrittenMessage] | None = Field(
+    initial_messages: list[MessageJson] | None = Field(
         default=None, description="A conversation to go on with, in place of system prompt and user_message."
     )
-    steps: list[DoneStep] = Field(
-        default_factory=list[DoneStep],
+    steps: list[CompletedStep] = Field(
+        default_factory=list[CompletedStep],
         max_length=1000,
         description="What has been done already: the steps of the run whose messages these are.",
     )
@@ -144,7 +146,7 @@ class Submission(Storable):
     max_retries_per_step: int = Field(default=3, ge=0, le=100, description="Answers in a row without a valid call.")
     max_tool_errors: int = Field(default=2, ge=0, le=100, description="Batches in a row in which a tool failed.")
     rescue_enabled: bool = Field(default=True, description="Whether calls that are written as text are read.")
-    context: ContextWish | None = Field(
+    context: ContextOptions | None = Field(
         default=None, description="How a history is kept within its budget. Left out: one that is too long is refused."
     )
     options: StoredObject = Field(

@@ -9,9 +9,9 @@ from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import Recommendation, SamplingPolicy, UnsupportedModelError
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.events import BetterSamplingKnown, Event
-from forge_proxy.engine.sampling import OwnSampling, Sampling
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.engine.events import Event, SamplingRecommended
+from forge_proxy.engine.sampling import Sampling, SamplingOverride
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.api.admin.world import ADMIN, error, world
 from tests.api.test_mistakes import ASK, RIGHT
 from tests.fakes.says import Said
@@ -44,8 +44,8 @@ async def test_what_is_left_open_is_filled_in_where_that_is_asked_for(body: Json
 async def test_where_it_is_not_used_it_is_told_once() -> None:
     _, heard = await asked(ASK, "off", RIGHT, RIGHT)
 
-    assert [event for event in heard if isinstance(event, BetterSamplingKnown)] == [
-        BetterSamplingKnown("scripted", "Scripted", "here")
+    assert [event for event in heard if isinstance(event, SamplingRecommended)] == [
+        SamplingRecommended("scripted", "Scripted", "here")
     ]
 
 
@@ -76,8 +76,8 @@ async def test_it_is_shown_and_switched_while_requests_are_answered() -> None:
 def test_what_is_set_for_a_model_goes_before_what_is_recommended(defaults: str, values: JsonDict) -> None:
     policy = SamplingPolicy.model_validate({"defaults": defaults})
     own = {
-        "fast": OwnSampling({"temperature": 0.1}, known_as="Scripted-4B-Q8"),
-        "odd": OwnSampling({"top_k": 1}, "odd"),
+        "fast": SamplingOverride({"temperature": 0.1}, known_as="Scripted-4B-Q8"),
+        "odd": SamplingOverride({"top_k": 1}, "odd"),
     }
     heard: list[Event] = []
     sampling = Sampling(heard.append, KNOWN, policy, own)

@@ -11,21 +11,21 @@ from typing import Any
 
 import httpx
 
-from forge_proxy.api.admin.parts import AdminParts, BackendAbout
-from forge_proxy.api.admin.ports import BackendControl, ServerState, ServerStatus
+from forge_proxy.api.admin.ports import BackendControl, ServerState, ServerStatusReport
+from forge_proxy.api.admin.services import AdminServices, BackendSelection
 from forge_proxy.api.app import create_app
-from forge_proxy.api.auth import Door
+from forge_proxy.api.auth import KeyRing
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.backends.sampling import read_recommendations
 from forge_proxy.core.errors import UnknownModel
+from forge_proxy.daemon.reload import LiveSettings
 from forge_proxy.daemon.runs import build_runs
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.budgets import Budgets
-from forge_proxy.engine.held import Held
+from forge_proxy.engine.live_value import LiveValue
 from forge_proxy.engine.memory import MEGABYTE, MemoryBudget
 from forge_proxy.engine.sampling import Sampling
-from forge_proxy.hardware.machine import Machine
-from forge_proxy.reload import LiveSettings
+from forge_proxy.hardware.machine import MachineHardware
 from forge_proxy.settings import Settings, load
 from forge_proxy.store.config import StoreConfig
 from tests.fakes.says import Said
@@ -43,8 +43,8 @@ class Managed:
     model: str = "first"
     did: list[str] = field(default_factory=list[str])
 
-    def status(self) -> ServerStatus:
-        return ServerStatus(self.state, self.model, 4711, 2, "as told")
+    def status(self) -> ServerStatusReport:
+        return ServerStatusReport(self.state, self.model, 4711, 2, "as told")
 
     async def start(self) -> None:
         self.did.append("start")
@@ -89,15 +89,15 @@ async def world(
     budgets = Budgets(backend, StillClock(), observe, now.budget)
     sampling = Sampling(observe, read_recommendations(), now.sampling)
     engine = Engine(backend, StillClock(), observe, budgets=budgets, sampling=sampling, compaction=now.compaction)
-    guardrails, door = Held(now.guardrails), Door(now.server)
+    guardrails, door = LiveValue(now.guardrails), KeyRing(now.server)
     live = LiveSettings(now, read or written(**settings), guardrails, engine, door)
-    admin = AdminParts(
+    admin = AdminServices(
         engine,
         backend,
-        BackendAbout("openai", "a test wants it", "a test started it"),
+        BackendSelection("openai", "a test wants it", "a test started it"),
         guardrails,
         live,
-        Machine(root=Path("/nowhere"), system="none"),
+        MachineHardware(root=Path("/nowhere"), system="none"),
         StillClock(),
         MemoryBudget(100 * MEGABYTE),
         control,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forge_proxy.backends.llama_server.crashes import Crashes
+from forge_proxy.backends.llama_server.crashes import CrashCounter
 
 NEVER, BRIEF, LONG, ANSWERED = (False, 0), (False, 5), (False, 3600), (True, 5)
 
@@ -24,7 +24,7 @@ NEVER, BRIEF, LONG, ANSWERED = (False, 0), (False, 5), (False, 3600), (True, 5)
 def test_three_in_a_row_without_an_answer_are_a_loop(
     crashes: list[tuple[bool, float]], is_loop: bool, pause: float
 ) -> None:
-    so_far = Crashes()
+    so_far = CrashCounter()
 
     for answered, up in crashes:
         so_far = so_far.one_more(answered=answered, up_seconds=up)

@@ -8,24 +8,24 @@ import sys
 
 import pytest
 
-from forge_proxy.backends.llama_server.growth import Growth, measure
+from forge_proxy.backends.llama_server.load_activity import LoadActivity, measure
 
 MB = 1 << 20
-START = Growth(said=100, read=10 * MB, resident=50 * MB)
+START = LoadActivity(said=100, read=10 * MB, resident=50 * MB)
 
 
 @pytest.mark.parametrize(
     ("later", "exceeds"),
     [
         (START, False),
-        (Growth(101, 10 * MB, 50 * MB), True),
-        (Growth(100, 11 * MB, 50 * MB), True),
-        (Growth(100, 10 * MB, 51 * MB), True),
-        (Growth(100, 10 * MB + 4096, 50 * MB + 4096), False),
-        (Growth(100, 10 * MB, 20 * MB), False),
+        (LoadActivity(101, 10 * MB, 50 * MB), True),
+        (LoadActivity(100, 11 * MB, 50 * MB), True),
+        (LoadActivity(100, 10 * MB, 51 * MB), True),
+        (LoadActivity(100, 10 * MB + 4096, 50 * MB + 4096), False),
+        (LoadActivity(100, 10 * MB, 20 * MB), False),
     ],
 )
-def test_a_line_or_a_notable_number_of_bytes(later: Growth, exceeds: bool) -> None:
+def test_a_line_or_a_notable_number_of_bytes(later: LoadActivity, exceeds: bool) -> None:
     assert later.exceeds(START) is exceeds
 
 
@@ -44,4 +44,4 @@ def test_what_a_process_has_read_and_taken_is_seen_also_behind_a_script() -> Non
 
 
 def test_a_process_that_is_gone_has_nothing() -> None:
-    assert measure(2**22 + 1, 7) == Growth(7, 0, 0)
+    assert measure(2**22 + 1, 7) == LoadActivity(7, 0, 0)

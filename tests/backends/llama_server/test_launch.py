@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from forge_proxy.backends.llama_server.launch import FlagRefused, LaunchSpec, Program, arguments, environment
+from forge_proxy.backends.llama_server.launch import FlagRefused, LaunchSpec, ServerProgram, arguments, environment
 
 MODEL = Path("/models/qwen.gguf")
-SERVER = Program("llama-server", ("/usr/bin/llama-server",))
+SERVER = ServerProgram("llama-server", ("/usr/bin/llama-server",))
 PLAIN = LaunchSpec(SERVER, MODEL, "qwen")
 ALWAYS = ["--model", "/models/qwen.gguf", "--alias", "qwen", "--host", "127.0.0.1", "--port", "9000"]
 
@@ -38,13 +38,13 @@ def test_flags(spec: LaunchSpec, flags: list[str]) -> None:
 @pytest.mark.parametrize(
     ("program", "begins"),
     [
-        (Program("llamafile", ("/bin/sh", "/m/x.llamafile"), (0, 9, 3)), ["--server", "--nobrowser"]),
-        (Program("llamafile", ("/bin/sh", "/m/x.llamafile"), (0, 10, 0)), ["--server", "--jinja"]),
-        (Program("llamafile", ("/bin/sh", "/m/x.llamafile")), ["--server", "--jinja"]),
-        (Program("embedded", ("python", "-m", "child")), ["--jinja"]),
+        (ServerProgram("llamafile", ("/bin/sh", "/m/x.llamafile"), (0, 9, 3)), ["--server", "--nobrowser"]),
+        (ServerProgram("llamafile", ("/bin/sh", "/m/x.llamafile"), (0, 10, 0)), ["--server", "--jinja"]),
+        (ServerProgram("llamafile", ("/bin/sh", "/m/x.llamafile")), ["--server", "--jinja"]),
+        (ServerProgram("embedded", ("python", "-m", "child")), ["--jinja"]),
     ],
 )
-def test_each_kind_of_program_is_started_its_own_way(program: Program, begins: list[str]) -> None:
+def test_each_kind_of_program_is_started_its_own_way(program: ServerProgram, begins: list[str]) -> None:
     assert list(arguments(replace(PLAIN, program=program), 9000)) == [*program.command, *begins, *ALWAYS]
 
 

@@ -16,13 +16,13 @@ import pytest
 
 from forge_proxy.backends.config import LlamaServerConfig
 from forge_proxy.backends.http import AioHttp
-from forge_proxy.backends.llama_server.launch import Program
-from forge_proxy.backends.llama_server.manager import Overruled, ServerManager, SwitchFailed
-from forge_proxy.backends.llama_server.run import CannotStart
+from forge_proxy.backends.llama_server.instance import CannotStart
+from forge_proxy.backends.llama_server.launch import ServerProgram
+from forge_proxy.backends.llama_server.manager import ServerManager, Superseded, SwitchFailed
 from forge_proxy.backends.llama_server.status import State
 from forge_proxy.core.errors import BackendDown, BackendNotReady
 from forge_proxy.daemon import MonotonicClock
-from forge_proxy.engine.events import Event, ServerTurned
+from forge_proxy.engine.events import Event, ServerStateChanged
 from tests.fakes.llama_server import Fake
 from tests.fakes.processes import has_ended
 
@@ -72,7 +72,7 @@ async def test_a_server_is_started_used_and_stopped(fake: Fake) -> None:
     assert "says" in models
     assert stopped == "stopped"
     assert has_ended(ready.pid or 0)
-    states = [event.state for event in heard if isinstance(event, ServerTurned)]
+    states = [event.state for event in heard if isinstance(event, ServerStateChanged)]
     assert states == ["starting", "loading", "ready", "draining", "stopped"]
     (start,) = fake.starts
     assert start["pid"] == ready.pid
@@ -152,7 +152,7 @@ async def test_what_cannot_be_started_says_why(fake: Fake, behaviour: str, said:
 async def test_a_program_that_is_none_says_why(fake: Fake, command: str, said: str) -> None:
     async with managed(fake) as manager:
         with pytest.raises(CannotStart, match=said):
-            await manager.ensure(replace(fake.spec(), program=Program("llama-server", (command,))))
+            await manager.ensure(replace(fake.spec(), program=ServerProgram("llama-server", (command,))))
 
 
 async def test_a_taken_port_is_said_so_before_anything_is_started(fake: Fake) -> None:
@@ -226,7 +226,7 @@ async def test_a_stop_ends_a_load(fake: Fake) -> None:
 
         await manager.stop()
 
-        with pytest.raises(Overruled):
+        with pytest.raises(Superseded):
             await starting
         assert manager.status().state == "stopped"
         assert has_ended(loading)
@@ -283,7 +283,7 @@ async def test_who_waits_in_vain_is_told_how_far_it_is(fake: Fake) -> None:
 
         await manager.stop()
         await asyncio.wait([starting])
-        assert isinstance(starting.exception(), Overruled)
+        assert isinstance(starting.exception(), Superseded)
 
 
 async def test_an_idle_server_is_ended_and_the_next_request_wakes_it(fake: Fake) -> None:

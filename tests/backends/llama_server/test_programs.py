@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig
-from forge_proxy.backends.llama_server.launch import Program
+from forge_proxy.backends.llama_server.launch import ServerProgram
 from forge_proxy.backends.llama_server.programs import TINY_MODEL, embedded, find_program, launch_spec
 
 SAYS = "#!/bin/sh\necho {}\n"
@@ -32,7 +32,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def found(model: Path, **config: Any) -> tuple[Program, str]:
+def found(model: Path, **config: Any) -> tuple[ServerProgram, str]:
     return find_program(BackendConfig.model_validate({"gguf": model, **config}), model)
 
 
@@ -47,9 +47,9 @@ def test_one_on_path_is_taken_before_a_llamafile_beside_the_model_before_the_emb
         "embedded",
         "a model file is named, and there is no llama-server on PATH",
     )
-    assert a_llamafile == Program("llamafile", ("/bin/sh", str(beside)), (0, 10, 1))
+    assert a_llamafile == ServerProgram("llamafile", ("/bin/sh", str(beside)), (0, 10, 1))
     assert why_beside == f"a model file is named, and a llamafile is beside it: {beside}"
-    assert a_server == Program("llama-server", (str(on_path),))
+    assert a_server == ServerProgram("llama-server", (str(on_path),))
     assert why_on_path == f"a model file is named, and llama-server is on PATH: {on_path}"
 
 
@@ -58,7 +58,7 @@ def test_the_named_one_and_the_kind_asked_for_come_before_what_is_found(model: P
     executable(model.with_name("x.llamafile"), "llamafile v0.9.3")
     other = executable(model.with_name("my-server"))
 
-    assert found(model, llama_server={"binary": other})[0] == Program("llama-server", (str(other),))
+    assert found(model, llama_server={"binary": other})[0] == ServerProgram("llama-server", (str(other),))
     assert found(model, kind="llamafile")[0].version == (0, 9, 3)
     assert found(model, kind="embedded") == (embedded(), "it is asked for")
     assert found(model, llama_server={"binary": "llama-server"})[0].command[0].endswith("bin/llama-server")
@@ -92,7 +92,7 @@ def test_the_settings_become_what_is_launched(model: Path) -> None:
     said = {"context": 4096, "slots": 3, "cache_type_k": "q8_0", "extra": ["--temp", "0"], "port": 9000}
     config = BackendConfig.model_validate({"gguf": model, "llama_server": said})
 
-    spec = launch_spec(config, Program("llama-server", ("x",)), model)
+    spec = launch_spec(config, ServerProgram("llama-server", ("x",)), model)
 
     assert (spec.model, spec.alias) == (model, "qwen")
     assert (spec.context, spec.slots, spec.cache_type_k, spec.extra, spec.port) == (

@@ -8,10 +8,10 @@ import pytest
 
 from forge_proxy.backends.llama_server.programs import TINY_MODEL
 from forge_proxy.cli.evals.batch import CLAUDE, read_batch, subjects_of
-from forge_proxy.cli.evals.making import Subject, configuration
-from forge_proxy.cli.evals.opened import Opened
 from forge_proxy.cli.evals.run import wish_of
-from forge_proxy.evals.record import Configuration
+from forge_proxy.cli.evals.run_all import EvaluatedModel, configuration
+from forge_proxy.cli.evals.session import EvalSession
+from forge_proxy.evals.record import EvalConfiguration
 from forge_proxy.settings import SettingsError, load
 
 
@@ -98,18 +98,18 @@ def test_a_folder_without_models_is_told(tmp_path: Path) -> None:
 
 
 def test_the_context_that_was_asked_for_is_part_of_what_is_measured() -> None:
-    there = Opened("embedded", "tiny", 1, 512, "as said", {})
+    there = EvalSession("embedded", "tiny", 1, 512, "as said", {})
     wish = wish_of(None, None, None, None, runs=1)
 
-    def asked(size: int) -> Configuration:
+    def asked(size: int) -> EvalConfiguration:
         backend = {"kind": "embedded", "llama_server": {"context": size}}
-        return configuration(there, Subject(load(None, {"backend": backend})), wish)
+        return configuration(there, EvaluatedModel(load(None, {"backend": backend})), wish)
 
     small, large = asked(512), asked(2048)
 
     assert (small.context, large.context) == (512, 2048)
     assert small.key != large.key
-    assert small.model_copy(update={"context": None}).key == Configuration(model="tiny", backend="embedded").key
+    assert small.model_copy(update={"context": None}).key == EvalConfiguration(model="tiny", backend="embedded").key
 
 
 def test_two_model_files_of_one_name_are_not_taken_for_one_model(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.guardrails.policy import GuardPolicy
 from forge_proxy.core.guardrails.schema import faults_in
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn, open_turn
-from forge_proxy.core.guardrails.verdict import Mark
+from forge_proxy.core.guardrails.verdict import Intervention
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.messages import ToolCall
 from tests.properties import OBJECTS, TEXTS, VALUES, examples
@@ -64,7 +64,7 @@ def test_what_is_sure_is_mended_and_marked(said: str, arguments: dict[str, Json]
     assert not isinstance(checked, Problem)
     call, marks = checked
     assert (call.tool, call.args(), call.id) == ("get_weather", arguments, "c1")
-    assert marks == (Mark(Outcome.REPAIRED, "get_weather", change),)
+    assert marks == (Intervention(Outcome.REPAIRED, "get_weather", change),)
 
 
 def test_several_things_are_mended_at_once() -> None:

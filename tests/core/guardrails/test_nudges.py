@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
-from forge_proxy.core.guardrails.nudges import Problem, Wording, say_about_calls, say_about_text
+from forge_proxy.core.guardrails.nudges import NudgeWording, Problem, say_about_calls, say_about_text
 from forge_proxy.core.guardrails.policy import GuardPolicy
 from forge_proxy.core.guardrails.turn import Fault, Turn, open_turn
 from forge_proxy.core.messages import Message, MessageType, ToolCall
 
-WORDING = Wording(
+WORDING = NudgeWording(
     text="text {names}",
     text_with_respond="text {names} or {respond}",
     empty="empty {names}",
@@ -92,7 +92,7 @@ def test_braces_in_what_a_model_said_are_left_alone() -> None:
 
 
 def test_braces_in_a_wording_that_are_no_field_are_left_alone() -> None:
-    wording = Wording(text_with_respond='Say {"name": "{names}"} {other}')
+    wording = NudgeWording(text_with_respond='Say {"name": "{names}"} {other}')
 
     assert say_about_text(FREE, Fault.TEXT, "", wording)[1].content == 'Say {"name": "search, note, respond"} {other}'
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forge_proxy.core.chat import ChatRequest, ToolSpec
-from forge_proxy.core.guardrails import Accept, Gate, GuardPolicy, Turn, judge, open_turn
+from forge_proxy.core.guardrails import Accept, GuardPolicy, StreamGate, Turn, judge, open_turn
 from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import CallDelta, Delta, Reply
@@ -65,7 +65,7 @@ def test_a_written_one_that_the_token_limit_cut_behind_its_message_is_text(name:
 
 @spellings
 def test_its_message_leaves_while_it_is_written(name: str) -> None:
-    gate = Gate(turn())
+    gate = StreamGate(turn())
 
     for piece in (CallDelta(0, "c1", name, '{"message": "It is'), CallDelta(0, "", "", " sunny")):
         gate.take(Delta(calls=(piece,)))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from forge_proxy.core.guardrails.schema import satisfies
-from forge_proxy.core.guardrails.shape import KINDS, Shape, kind_in_schema
+from forge_proxy.core.guardrails.schema_view import KINDS, SchemaView, kind_in_schema
 from forge_proxy.core.jsontypes import Json, JsonObject
 from tests.core.guardrails.schemas import DEFINITIONS, SCHEMAS
 from tests.properties import OBJECTS, VALUES, examples
@@ -53,7 +53,7 @@ ROOT: JsonObject = {
     ],
 )
 def test_the_kinds_that_a_schema_allows(schema: Json, kinds: set[str]) -> None:
-    assert Shape(ROOT).kinds((schema,)) == kinds
+    assert SchemaView(ROOT).kinds((schema,)) == kinds
 
 
 def test_a_chain_of_alternatives_is_followed_only_so_far() -> None:
@@ -62,7 +62,7 @@ def test_a_chain_of_alternatives_is_followed_only_so_far() -> None:
         following: JsonObject = {"$ref": f"#/$defs/d{number + 1}"}
         links[f"d{number}"] = {"anyOf": [following, {**following}]}
 
-    assert Shape({"$defs": links}).kinds(({"$ref": "#/$defs/d0"},)) == KINDS
+    assert SchemaView({"$defs": links}).kinds(({"$ref": "#/$defs/d0"},)) == KINDS
 
 
 def test_all_that_holds_for_a_value_is_seen_at_once() -> None:
@@ -74,7 +74,7 @@ def test_all_that_holds_for_a_value_is_seen_at_once() -> None:
         "$ref": "#/$defs/tree",
     }
 
-    view = Shape(ROOT).view((schema,))
+    view = SchemaView(ROOT).view((schema,))
 
     assert {*view.known} == {"a", "n", "inner", "b"}
     assert view.required == {"a", "n"}
@@ -89,7 +89,7 @@ def test_each_way_to_choose_among_alternatives_is_a_view() -> None:
         "anyOf": [{"title": "a"}, {"oneOf": [{"title": "b"}, {"title": "c"}]}],
         "oneOf": [{"title": "d"}, {"title": "e"}],
     }
-    shape = Shape(schema)
+    shape = SchemaView(schema)
     view = shape.view((schema,))
 
     titles = {"".join(sorted(str(face.get("title", "")) for face in choice.faces)) for choice in shape.choices(view)}
@@ -104,7 +104,7 @@ def test_a_valid_value_is_of_a_kind_that_is_allowed(schema: Json, value: Json) -
     whole: JsonObject = {"properties": {"a": schema}, "$defs": DEFINITIONS}
 
     if satisfies(whole, {"a": value}):
-        assert kind_in_schema(value) in Shape(whole).kinds((schema,))
+        assert kind_in_schema(value) in SchemaView(whole).kinds((schema,))
 
 
 @examples(200)
@@ -118,7 +118,7 @@ def test_nothing_that_is_no_schema_makes_it_raise(schema: dict[str, Json], value
         "anyOf": [value],
         "required": value,
     }
-    shape = Shape(whole)
+    shape = SchemaView(whole)
     view = shape.flat(shape.view((whole, value)))
 
     assert shape.kinds((whole, value)) <= KINDS

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from forge_proxy.core.guardrails.text_policy import TextFigures
+from forge_proxy.core.guardrails.text_policy import TextResponseRecord
 
 
-def after(nudges: int, calls: int) -> TextFigures:
-    figures = TextFigures()
+def after(nudges: int, calls: int) -> TextResponseRecord:
+    figures = TextResponseRecord()
     for number in range(nudges):
         figures = figures.with_nudge(brought_call=number < calls)
     return figures

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.guardrails.shape import Shape, kind_in_schema
-from forge_proxy.core.guardrails.untyped import type_arguments, type_raw
+from forge_proxy.core.guardrails.argument_typing import type_arguments, type_raw
+from forge_proxy.core.guardrails.schema_view import SchemaView, kind_in_schema
 from forge_proxy.core.jsontypes import Json, JsonObject
 from tests.core.guardrails.schemas import DEFINITIONS, SCHEMAS, WRITTEN
 from tests.properties import OBJECTS, TEXTS, VALUES, examples
@@ -136,7 +136,7 @@ def test_the_schema_of_a_parameter_is_found_in_alternatives_too() -> None:
 @given(schema=SCHEMAS, text=WRITTEN | st.lists(st.sampled_from(["<a>", "</a>", "<b>", "</b>", "3"])).map("".join))
 def test_what_comes_out_is_of_a_kind_that_is_allowed_or_the_very_text(schema: Json, text: str) -> None:
     root: JsonObject = {"properties": {"a": schema}, "$defs": DEFINITIONS}
-    kinds = Shape(root).kinds((schema,))
+    kinds = SchemaView(root).kinds((schema,))
 
     value = type_raw(schema, root, text)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from forge_proxy.core.guardrails.usage import Spent
+from forge_proxy.core.guardrails.usage import TokenUsage
 from forge_proxy.core.jsontypes import JsonObject
 
 
@@ -13,9 +13,9 @@ def usage(prompt: int, completion: int, **more: JsonObject) -> JsonObject:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion, **more}
 
 
-def spent(*attempts: JsonObject) -> Spent:
+def spent(*attempts: JsonObject) -> TokenUsage:
     """The first attempt has the caller's own prompt, each other one corrections as well."""
-    all_of_them = Spent()
+    all_of_them = TokenUsage()
     for number, attempt in enumerate(attempts):
         all_of_them.add(attempt, corrected=number > 0)
     return all_of_them
@@ -61,7 +61,7 @@ def test_what_the_backend_does_not_count_is_not_made_up(first: JsonObject, last:
 
 
 def test_an_attempt_without_corrections_has_the_callers_own_prompt_again() -> None:
-    again = Spent()
+    again = TokenUsage()
     again.add(usage(30, 6), corrected=True)
     again.add(usage(10, 7))
 

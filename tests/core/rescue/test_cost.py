@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.rescue import Scan, mend_arguments, pythonic, rescue, scan
-from forge_proxy.core.rescue.calls import MAX_CALLS, Said
-from forge_proxy.core.rescue.look import Look
-from forge_proxy.core.rescue.pythonic import read_call
-from forge_proxy.core.rescue.speech import Speech
-from forge_proxy.core.rescue.walk import Walk
+from forge_proxy.core.rescue import StreamingParser, mend_arguments, rescue, streaming
+from forge_proxy.core.rescue.context.parse_context import ParseContext
+from forge_proxy.core.rescue.output_buffer import OutputBuffer
+from forge_proxy.core.rescue.parsed_call import MAX_CALLS, ParsedCall
+from forge_proxy.core.rescue.parser import Parser
+from forge_proxy.core.rescue.readers import pythonic
+from forge_proxy.core.rescue.readers.pythonic import read_call
 from tests.attack.texts import NAMES, PATTERNS
 from tests.folding import folded
 from tests.properties import sample
@@ -26,7 +27,7 @@ _FLOOR = 0.002
 
 
 def _scan(text: str, step: int) -> None:
-    scanned = Scan(NAMES, template_thinks=False)
+    scanned = StreamingParser(NAMES, template_thinks=False)
     for at in range(0, len(text), step):
         scanned.feed(text[at : at + step])
     scanned.settle()
@@ -69,12 +70,12 @@ def test_one_long_delta_is_looked_at_a_piece_at_a_time(
 ) -> None:
     looked_at: list[int] = []
 
-    class Counted(Walk):
+    class Counted(Parser):
         def __init__(self, text: str, *more: Any, **options: Any) -> None:
             looked_at.append(len(text))
             super().__init__(text, *more, **options)
 
-    monkeypatch.setattr(scan, "Walk", Counted)
+    monkeypatch.setattr(streaming, "Parser", Counted)
 
     text = make(40_000)
     _scan(text, len(text))
@@ -85,13 +86,13 @@ def test_one_long_delta_is_looked_at_a_piece_at_a_time(
 def test_a_list_without_end_is_read_no_further_than_a_model_that_works_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
 
-    def counted(text: str, at: int, look: Look) -> tuple[Said, int] | None:
+    def counted(text: str, at: int, look: ParseContext) -> tuple[ParsedCall, int] | None:
         read.append(at)
         return read_call(text, at, look)
 
     monkeypatch.setattr(pythonic, "read_call", counted)
 
-    found = pythonic.read_calls("[" + "a()," * 50_000 + "a()]", 0, Look(("a",)))
+    found = pythonic.read_calls("[" + "a()," * 50_000 + "a()]", 0, ParseContext(("a",)))
 
     assert found is not None
     assert len(found[0]) == len(read) == MAX_CALLS + 1
@@ -99,7 +100,7 @@ def test_a_list_without_end_is_read_no_further_than_a_model_that_works_writes(mo
 
 def test_white_space_that_may_go_out_later_costs_no_more_than_other_text() -> None:
     def say(pieces: str) -> None:
-        speech = Speech()
+        speech = OutputBuffer()
         for piece in pieces:
             speech.say(piece)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.jsontypes import Json, write
-from forge_proxy.core.rescue.general import mend_object
+from forge_proxy.core.rescue.readers.repair import mend_object
 from tests.folding import folded
 from tests.properties import OBJECTS, examples
 

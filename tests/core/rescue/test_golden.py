@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from forge_proxy.core.jsontypes import write
-from forge_proxy.core.rescue import Found, Scan, rescue
+from forge_proxy.core.rescue import RecoveredCall, StreamingParser, rescue
 from tests.folding import folded
 from tests.scanned import gather
 
@@ -73,7 +73,7 @@ def _in_one_line(call: str) -> str:
     return f"{tool} {write(json.loads(arguments))} {how.strip()}"
 
 
-def shown(found: Found) -> str:
+def shown(found: RecoveredCall) -> str:
     """A call as the files have it, in one line."""
     notes = [found.form]
     notes += ["mended " + ", ".join(found.repairs)] if found.repairs else []
@@ -102,7 +102,7 @@ def test_what_a_model_sent_is_read_as_it_was_meant(golden: Golden) -> None:
 @each_case
 @pytest.mark.parametrize("length", [1, 7, 10_000])
 def test_what_is_given_out_of_it_while_it_comes_is_how_the_rest_begins(golden: Golden, length: int) -> None:
-    scan = Scan(golden.tools)
+    scan = StreamingParser(golden.tools)
 
     pieces = [
         piece

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from forge_proxy.core.rescue import PieceKind, Rescued, Scan, rescue
+from forge_proxy.core.rescue import PieceKind, RescueResult, StreamingParser, rescue
 from tests.folding import folded
 from tests.properties import LENGTHS, TEXTS, cut, examples
 
@@ -171,7 +171,7 @@ ATTEMPTS = {
 }
 
 
-def is_only_text(rescued: Rescued, text: str) -> bool:
+def is_only_text(rescued: RescueResult, text: str) -> bool:
     return (rescued.text, rescued.calls, rescued.reasoning, rescued.broken) == (text, (), "", False)
 
 
@@ -196,7 +196,7 @@ HELD = {
 @pytest.mark.parametrize("text", [text for name, text in SHOWN.items() if name not in HELD])
 def test_what_is_shown_or_told_is_given_out_while_it_comes(text: str) -> None:
     more = f"{text}\n\nNow, is there anything else that you would like to know about all of this?\n" + "Yes. " * 200
-    scan = Scan(NAMES)
+    scan = StreamingParser(NAMES)
 
     pieces = [piece for letter in more for piece in scan.feed(letter)] + scan.settle()
 
@@ -499,7 +499,7 @@ def test_prose_without_a_tools_name_and_without_markup_is_untouched(text: str) -
 def test_prose_without_a_tools_name_and_without_markup_is_given_out_as_it_is(text: str, lengths: list[int]) -> None:
     # An object, and words that announce a call, are held for a while.
     assume(not any(words in text for words in (*NAMES, "{", "Action:", "Call:", "call:", "TOOL_CALL")))
-    scan = Scan(NAMES)
+    scan = StreamingParser(NAMES)
     prose = f"Well, {text}\nThat is all."
 
     pieces = [given for piece in cut(prose, lengths) for given in scan.feed(piece)] + scan.settle()
@@ -521,4 +521,4 @@ def test_without_tools_only_markup_is_a_call(text: str) -> None:
     ["Use </think> to end thoughts.", "The token <|im_end|> ends it.", "Write [/THINK] after it.", "A ] </s> b"],
 )
 def test_a_token_that_is_a_word_of_a_sentence_stays(text: str) -> None:
-    assert rescue(text, NAMES) == Rescued(text)
+    assert rescue(text, NAMES) == RescueResult(text)

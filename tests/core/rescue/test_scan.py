@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.rescue import Piece, PieceKind, Scan, rescue, scan
-from forge_proxy.core.rescue.walk import Walk
+from forge_proxy.core.rescue import OutputPiece, PieceKind, StreamingParser, rescue, streaming
+from forge_proxy.core.rescue.parser import Parser
 from tests.properties import LENGTHS, TEXTS, cut, examples
 from tests.scanned import CALL, PIECES, Given, gather
 
@@ -21,7 +21,7 @@ WRITTEN = st.lists(st.sampled_from(PIECES) | TEXTS, max_size=9).map("".join)
 
 def given_out(pieces: Iterable[str], *, template_thinks: bool = True) -> Given:
     """What a scan gives out in all."""
-    scanned = Scan(NAMES, template_thinks=template_thinks)
+    scanned = StreamingParser(NAMES, template_thinks=template_thinks)
     out = [given for piece in pieces for given in scanned.feed(piece)]
     return gather([*out, *scanned.settle()])
 
@@ -69,7 +69,7 @@ def test_what_has_left_stays_whatever_follows(text: str, more: str) -> None:
 @examples(200)
 @given(text=WRITTEN, lengths=LENGTHS)
 def test_what_is_held_is_the_end_of_what_came(text: str, lengths: list[int]) -> None:
-    scanned = Scan(NAMES)
+    scanned = StreamingParser(NAMES)
     fed = ""
 
     for piece in cut(text, lengths):
@@ -141,22 +141,22 @@ def test_thoughts_leave_apart_from_the_text(text: str, thought: str, out: str) -
 
 
 def test_what_was_said_before_a_lone_end_of_thoughts_is_taken_back() -> None:
-    scanned = Scan(NAMES)
+    scanned = StreamingParser(NAMES)
 
     steps = [scanned.feed(piece) for piece in ("I see. ", "Yes.", "</thi", "nk>", "\n\nIt is", " sunny.")]
 
     assert steps == [
-        [Piece(PieceKind.TEXT, "I see.")],
-        [Piece(PieceKind.TEXT, " Yes.")],
+        [OutputPiece(PieceKind.TEXT, "I see.")],
+        [OutputPiece(PieceKind.TEXT, " Yes.")],
         [],
-        [Piece(PieceKind.RECALL)],
-        [Piece(PieceKind.TEXT, "It is")],
-        [Piece(PieceKind.TEXT, " sunny.")],
+        [OutputPiece(PieceKind.RECALL)],
+        [OutputPiece(PieceKind.TEXT, "It is")],
+        [OutputPiece(PieceKind.TEXT, " sunny.")],
     ]
 
 
 def test_text_is_held_until_it_is_certainly_no_call() -> None:
-    scanned = Scan(NAMES)
+    scanned = StreamingParser(NAMES)
 
     steps = [
         (gather(scanned.feed(piece)).text, scanned.holds_text)
@@ -167,7 +167,7 @@ def test_text_is_held_until_it_is_certainly_no_call() -> None:
 
 
 def test_an_opener_that_was_only_mentioned_is_given_out_again() -> None:
-    scanned = Scan(NAMES)
+    scanned = StreamingParser(NAMES)
 
     steps = [gather(scanned.feed(piece)).text for piece in ("So the ", "<tool_call>", " tag", " opens", " it. ", "So.")]
 
@@ -176,7 +176,7 @@ def test_an_opener_that_was_only_mentioned_is_given_out_again() -> None:
 
 
 def test_calls_that_are_complete_are_told_while_more_comes() -> None:
-    scanned = Scan(NAMES)
+    scanned = StreamingParser(NAMES)
 
     counts: list[int] = []
     for piece in (
@@ -194,7 +194,7 @@ def test_calls_that_are_complete_are_told_while_more_comes() -> None:
 
 
 def test_a_call_that_is_not_complete_is_not_told() -> None:
-    scanned = Scan(NAMES)
+    scanned = StreamingParser(NAMES)
 
     scanned.feed('[TOOL_CALLS]get_weather[ARGS]{"city": "Paris", "days": 1')
 
@@ -211,12 +211,12 @@ def test_a_long_text_in_small_pieces_keeps_nothing_back() -> None:
 def test_what_is_held_for_long_is_looked_at_a_stretch_at_a_time(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[int] = []
 
-    class Counted(Walk):
+    class Counted(Parser):
         def __init__(self, text: str, *more: Any, **options: Any) -> None:
             looked_at.append(len(text))
             super().__init__(text, *more, **options)
 
-    monkeypatch.setattr(scan, "Walk", Counted)
+    monkeypatch.setattr(streaming, "Parser", Counted)
 
     given_out(cut("<function=a><parameter=p>" + unit * 20_000, [64]))
 
@@ -231,7 +231,7 @@ def test_what_is_held_for_long_is_held_wherever_the_text_is_cut(
 ) -> None:
     text = "".join(texts)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan, "_STRETCH", 40)
+        patch.setattr(streaming, "_STRETCH", 40)
 
         whole = given_out([text], template_thinks=template_thinks)
 

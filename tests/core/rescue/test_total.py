@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.jsontypes import read_object
-from forge_proxy.core.rescue import PieceKind, Scan, mend_arguments, rescue
+from forge_proxy.core.rescue import PieceKind, StreamingParser, mend_arguments, rescue
 from tests.folding import folded
 from tests.properties import LENGTHS, MARKUP, cut, examples
 
@@ -35,7 +35,7 @@ def test_no_text_and_no_names_make_it_raise(text: str, lengths: list[int], names
     rescued = rescue(text, names, template_thinks=False)
     mended = mend_arguments(text)
 
-    scan = Scan(names, template_thinks=False)
+    scan = StreamingParser(names, template_thinks=False)
     pieces = [given for piece in cut(text, lengths) for given in scan.feed(piece)] + scan.settle()
     assert rescued.text.startswith("".join(piece.text for piece in pieces if piece.kind is PieceKind.TEXT))
     assert all(0 <= found.start < found.end <= len(text) for found in rescued.calls)
@@ -55,7 +55,7 @@ def test_no_halves_of_markup_make_it_raise(text: str) -> None:
 
     assert all(0 <= found.start < found.end <= len(text) for found in rescued.calls)
     assert all(isinstance(found.call.args(), dict) for found in rescued.calls)
-    assert Scan(NAMES).feed(text) is not None
+    assert StreamingParser(NAMES).feed(text) is not None
 
 
 MANY = 8000
@@ -175,7 +175,7 @@ def test_a_long_text_of_one_thing_is_read_to_its_end(text: str) -> None:
 @folded
 @pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
 def test_a_long_text_of_one_thing_is_scanned_to_its_end(text: str) -> None:
-    scan = Scan(NAMES)
+    scan = StreamingParser(NAMES)
 
     pieces = [given for at in range(0, len(text), 50) for given in scan.feed(text[at : at + 50])] + scan.settle()
 

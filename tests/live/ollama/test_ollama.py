@@ -15,8 +15,8 @@ from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.ollama import Ollama
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.errors import ContextOverflow
-from forge_proxy.wire.ollama.call import Terms
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.backends.ollama.request import OllamaRequestOptions
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.contracts.adapters import put_together
 from tests.fakes.processes import until
 from tests.live.ollama.conftest import NUM_CTX
@@ -167,7 +167,7 @@ async def test_who_leaves_ends_what_ollama_does(running: Running, backend: Ollam
     numbers: Any = {"type": "array", "items": {"type": "integer"}, "minItems": 100}
     endless = call("hi", format={"type": "array", "items": numbers, "minItems": 100})  # it fills its window
     cancelled = running.log.read_text().count("cancel task")
-    backend.terms = Terms(num_ctx=NUM_CTX)
+    backend.terms = OllamaRequestOptions(num_ctx=NUM_CTX)
     chunks = backend.stream(endless)
     await anext(chunks)
 

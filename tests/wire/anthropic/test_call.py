@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from forge_proxy.core.chat import ModelCall, ToolChoice, ToolSpec
-from forge_proxy.core.dialect import Dialect, Need
+from forge_proxy.core.dialect import Dialect, UnsupportedFeature
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.messages import Message, MessageType, ToolCall
-from forge_proxy.wire.anthropic.call import encode_call
-from forge_proxy.wire.anthropic.facts import ModelFacts, read_facts
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.backends.anthropic.capabilities import ModelFacts, read_facts
+from forge_proxy.wire.backends.anthropic.request import encode_call
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 
 JsonDict = dict[str, Any]
 USER = {"role": "user", "content": "u"}
@@ -223,9 +223,9 @@ def test_tools_of_anthropic_itself_go_on_as_they_are() -> None:
 
 @pytest.mark.parametrize(
     ("need", "absent"),
-    [(Need.NO_SAMPLING, "temperature"), (Need.FREE_CHOICE, "tool_choice")],
+    [(UnsupportedFeature.NO_SAMPLING, "temperature"), (UnsupportedFeature.FREE_CHOICE, "tool_choice")],
 )
-def test_what_a_model_refuses_is_left_out(need: Need, absent: str) -> None:
+def test_what_a_model_refuses_is_left_out(need: UnsupportedFeature, absent: str) -> None:
     said = call({"tools": [A], "tool_choice": "required", "temperature": 0.1})
 
     assert absent in encode_call(said, ModelFacts())[0]
@@ -234,7 +234,8 @@ def test_what_a_model_refuses_is_left_out(need: Need, absent: str) -> None:
 
 def test_an_answer_that_a_model_does_not_go_on_with_is_followed_by_a_user() -> None:
     said = call(
-        {"messages": [USER, {"role": "assistant", "content": "It is"}]}, dialect=Dialect().meeting(Need.USER_LAST)
+        {"messages": [USER, {"role": "assistant", "content": "It is"}]},
+        dialect=Dialect().meeting(UnsupportedFeature.USER_LAST),
     )
 
     messages: Any = encode_call(said, ModelFacts())[0]["messages"]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.wire.anthropic.history import write_history
-from forge_proxy.wire.anthropic.tools import ToolNames
+from forge_proxy.wire.backends.anthropic.messages import write_history
+from forge_proxy.wire.backends.anthropic.tools import ToolNames
 
 JsonDict = dict[str, Any]
 MARK = {"type": "ephemeral"}

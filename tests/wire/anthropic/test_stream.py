@@ -9,9 +9,9 @@ import pytest
 
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import Completion, CompletionBuilder
-from forge_proxy.wire.anthropic.errors import status_of
-from forge_proxy.wire.anthropic.stream import MessageReader
-from forge_proxy.wire.anthropic.tools import ToolNames
+from forge_proxy.wire.backends.anthropic.errors import status_of
+from forge_proxy.wire.backends.anthropic.stream import MessageReader
+from forge_proxy.wire.backends.anthropic.tools import ToolNames
 
 JsonDict = dict[str, Any]
 

@@ -10,19 +10,19 @@ from forge_proxy.core.chat import ModelCall, ToolSpec
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.messages import Message, MessageType, ToolCall
-from forge_proxy.wire.ollama.call import Terms, encode_call, encode_loading, encode_unloading
-from forge_proxy.wire.ollama.options import left_out
-from forge_proxy.wire.openai.request import decode_request
-from forge_proxy.wire.openai.thinking import think_of
+from forge_proxy.wire.backends.ollama.options import left_out
+from forge_proxy.wire.backends.ollama.request import OllamaRequestOptions, encode_call, encode_loading, encode_unloading
+from forge_proxy.wire.backends.openai.reasoning import think_of
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 
 USER = {"role": "user", "content": "hi"}
 CITY: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 CALLED = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'}}
 
 
-def encoded(body: dict[str, Any], terms: Terms = Terms(), **fields: Any) -> dict[str, Any]:  # noqa: B008
+def encoded(body: dict[str, Any], terms: OllamaRequestOptions | None = None, **fields: Any) -> dict[str, Any]:
     request = decode_request({"model": "m", "messages": [USER], **body})
-    return dict(encode_call(ModelCall(request, stream=True, **fields), terms, None))
+    return dict(encode_call(ModelCall(request, stream=True, **fields), terms or OllamaRequestOptions(), None))
 
 
 def tool(parameters: Any) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_a_limit_is_kept_within_the_room(room: int, options: dict[str, Any]) -> 
 
 
 def test_settings_say_the_window_and_callers_how_long_a_model_stays() -> None:
-    terms = Terms(num_ctx=8192, keep_alive="30m")
+    terms = OllamaRequestOptions(num_ctx=8192, keep_alive="30m")
 
     assert encoded({"options": {"num_ctx": 1}}, terms)["options"] == {"num_ctx": 8192}
     assert encoded({}, terms)["keep_alive"] == "30m"
@@ -66,8 +66,8 @@ def test_settings_say_the_window_and_callers_how_long_a_model_stays() -> None:
 
 
 def test_a_model_is_loaded_under_the_terms_of_the_requests_to_come() -> None:
-    asked = encoded({}, Terms(num_ctx=8192, keep_alive=-1))
-    loading = encode_loading("m", Terms(num_ctx=8192, keep_alive=-1))
+    asked = encoded({}, OllamaRequestOptions(num_ctx=8192, keep_alive=-1))
+    loading = encode_loading("m", OllamaRequestOptions(num_ctx=8192, keep_alive=-1))
 
     assert {key: asked[key] for key in loading if key != "messages"} | {"messages": []} == loading
     assert encode_unloading("m") == {"model": "m", "messages": [], "keep_alive": 0}

@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.dialect import Need
-from forge_proxy.core.errors import BackendError, ContextOverflow, Refused, ThinkingNotSupportedError, UnreadCall
-from forge_proxy.wire.ollama.errors import is_cut_call, read_error
+from forge_proxy.core.dialect import UnsupportedFeature
+from forge_proxy.core.errors import (
+    BackendError,
+    ContextOverflow,
+    RequestFormatRejected,
+    ThinkingNotSupportedError,
+    UnreadCall,
+)
+from forge_proxy.wire.backends.ollama.errors import is_cut_call, read_error
 
 TOO_LONG = (
     '{"error":{"code":400,"message":"request (6821 tokens) exceeds the available context size (1024 tokens), try '
@@ -40,7 +46,7 @@ def test_a_model_that_is_not_there_comes_with_what_to_do() -> None:
         (400, "the input length exceeds the context length", ContextOverflow),
         (500, UNREAD, UnreadCall),
         (500, NO_ARGUMENTS + "invalid character 'w'", UnreadCall),
-        (400, '"tiny" does not support tools', Refused),
+        (400, '"tiny" does not support tools', RequestFormatRejected),
         (500, "model runner has unexpectedly stopped", BackendError),
     ],
 )
@@ -54,14 +60,22 @@ def test_kinds(status: int, words: str, kind: type[BackendError]) -> None:
 @pytest.mark.parametrize(
     ("status", "words", "need"),
     [
-        (400, "json: cannot unmarshal bool into Go struct field X of type api.ToolProperty", Need.PLAIN_SCHEMAS),
-        (500, 'template: :9:74: executing "" at <index $property.Type 0>: error calling index', Need.UNCLEAR),
+        (
+            400,
+            "json: cannot unmarshal bool into Go struct field X of type api.ToolProperty",
+            UnsupportedFeature.PLAIN_SCHEMAS,
+        ),
+        (
+            500,
+            'template: :9:74: executing "" at <index $property.Type 0>: error calling index',
+            UnsupportedFeature.UNCLEAR,
+        ),
     ],
 )
-def test_what_could_be_written_differently(status: int, words: str, need: Need) -> None:
+def test_what_could_be_written_differently(status: int, words: str, need: UnsupportedFeature) -> None:
     error = read_error("u", status, {"error": words})
 
-    assert isinstance(error, Refused)
+    assert isinstance(error, RequestFormatRejected)
     assert error.need is need
 
 

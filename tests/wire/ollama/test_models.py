@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.wire.ollama.models import (
-    Listed,
-    Loaded,
-    Shown,
+from forge_proxy.wire.backends.ollama.models import (
+    InstalledModel,
+    LoadedModel,
+    ModelDescription,
     card_of,
     decode_loaded,
     decode_show,
@@ -26,33 +26,33 @@ SHOW: Any = {
     "capabilities": ["completion", "tools"],
 }
 PS: Any = {"models": [{"name": "tiny:latest", "size": 933504, "size_vram": 933504, "context_length": 1536}]}
-TINY = Listed("tiny:latest", "c620", 933617, 1795289433)
+TINY = InstalledModel("tiny:latest", "c620", 933617, 1795289433)
 
 
 def test_what_it_lists_shows_and_has_loaded() -> None:
-    assert decode_tags(TAGS) == [TINY, Listed("old:7b")]
-    assert decode_show(SHOW) == Shown(2048, 1024, frozenset({"completion", "tools"}))
-    assert decode_loaded(PS) == [Loaded("tiny:latest", 1536, 933504, 933504)]
+    assert decode_tags(TAGS) == [TINY, InstalledModel("old:7b")]
+    assert decode_show(SHOW) == ModelDescription(2048, 1024, frozenset({"completion", "tools"}))
+    assert decode_loaded(PS) == [LoadedModel("tiny:latest", 1536, 933504, 933504)]
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {"models": None}, {"models": [1]}, "x"])
 def test_anything_else_is_nothing(body: Any) -> None:
-    assert (decode_tags(body), decode_loaded(body), decode_show(body)) == ([], [], Shown())
+    assert (decode_tags(body), decode_loaded(body), decode_show(body)) == ([], [], ModelDescription())
 
 
 @pytest.mark.parametrize(
     ("shown", "loaded", "num_ctx", "window"),
     [
-        (Shown(2048, 1024), Loaded("tiny", 1536), None, 1536),
-        (Shown(2048, 1024), Loaded("tiny", 1536), 512, 512),
-        (Shown(2048, 1024), Loaded("tiny", 1536), 1_000_000, 2048),
-        (Shown(2048, 1024), None, None, 1024),
-        (Shown(131_072), None, None, None),
-        (Shown(131_072), Loaded("tiny"), None, None),
+        (ModelDescription(2048, 1024), LoadedModel("tiny", 1536), None, 1536),
+        (ModelDescription(2048, 1024), LoadedModel("tiny", 1536), 512, 512),
+        (ModelDescription(2048, 1024), LoadedModel("tiny", 1536), 1_000_000, 2048),
+        (ModelDescription(2048, 1024), None, None, 1024),
+        (ModelDescription(131_072), None, None, None),
+        (ModelDescription(131_072), LoadedModel("tiny"), None, None),
     ],
 )
 def test_the_window_is_the_one_that_a_request_will_have(
-    shown: Shown, loaded: Loaded | None, num_ctx: int | None, window: int | None
+    shown: ModelDescription, loaded: LoadedModel | None, num_ctx: int | None, window: int | None
 ) -> None:
     card = card_of(TINY, shown, loaded, num_ctx)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.stream import Completion, CompletionBuilder
-from forge_proxy.wire.ollama.stream import StreamReader
+from forge_proxy.wire.backends.ollama.stream import OllamaStreamReader
 from forge_proxy.wire.sse import TooLarge
 from tests.properties import LENGTHS, cut, examples
 
@@ -22,8 +22,8 @@ def line(done: bool = False, **fields: Any) -> bytes:
     return json.dumps({**HEAD, "message": message, "done": done, **fields}).encode() + b"\n"
 
 
-def read(pieces: list[bytes]) -> tuple[Completion, StreamReader]:
-    reader, builder = StreamReader(), CompletionBuilder()
+def read(pieces: list[bytes]) -> tuple[Completion, OllamaStreamReader]:
+    reader, builder = OllamaStreamReader(), CompletionBuilder()
     for piece in pieces:
         for chunk in reader.feed(piece):
             builder.add(chunk)
@@ -98,7 +98,7 @@ def test_the_reason_for_the_end(told: str | None, calls: bool, finish: str) -> N
 
 
 def test_the_line_that_never_ends_is_given_up() -> None:
-    reader = StreamReader(limit=1000)
+    reader = OllamaStreamReader(limit=1000)
 
     for _ in range(3):
         reader.feed(b"x" * 500)

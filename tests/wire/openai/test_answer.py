@@ -10,8 +10,8 @@ from hypothesis import given
 
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.stream import CallDelta, Chunk, Delta
-from forge_proxy.wire.answers import UnreadableAnswer
-from forge_proxy.wire.openai.answer import decode_answer
+from forge_proxy.wire.backends.openai.response import decode_answer
+from forge_proxy.wire.backends.responses import UnreadableAnswer
 from tests.properties import OBJECTS, VALUES, examples
 
 HEAD: dict[str, Any] = {"id": "chatcmpl-1", "created": 1, "model": "m"}

@@ -14,8 +14,8 @@ from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.guardrails.respond import respond_tool
 from forge_proxy.core.messages import Message, MessageType
-from forge_proxy.wire.openai.call import encode_call
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.backends.openai.request import encode_call
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 
 Body = dict[str, Any]
 

@@ -13,8 +13,8 @@ from forge_proxy.core.compaction import SlidingWindowCompact, TieredCompact
 from forge_proxy.core.estimate import messages_tokens
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import MessageType
-from forge_proxy.wire.openai.compaction import tagged, with_cuts
-from forge_proxy.wire.openai.history import healed
+from forge_proxy.wire.compaction import tagged, with_cuts
+from forge_proxy.wire.message_repair import healed
 from tests.properties import examples
 
 JsonDict = dict[str, Any]

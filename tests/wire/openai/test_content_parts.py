@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from forge_proxy.wire.openai.answer import decode_answer
+from forge_proxy.wire.backends.openai.response import decode_answer
 
 
 def test_text_parts_are_read_as_text() -> None:

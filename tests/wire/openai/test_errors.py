@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.wire.openai.errors import encode_error, is_unread_call
+from forge_proxy.wire.backends.openai.errors import is_unread_call
+from forge_proxy.wire.clients.chat_completions.errors import encode_error
 
 
 def test_an_error_has_all_four_fields() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.wire.openai.history import RAW, healed
+from forge_proxy.wire.message_repair import RAW, healed
 from tests.properties import OBJECTS, TEXTS, VALUES, examples
 
 Message = dict[str, Any]

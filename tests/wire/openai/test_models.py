@@ -6,7 +6,8 @@ import pytest
 
 from forge_proxy.core.chat import ModelCard
 from forge_proxy.core.jsontypes import Json, JsonObject
-from forge_proxy.wire.openai.models import decode_models, encode_model, encode_models
+from forge_proxy.wire.backends.openai.models import decode_models
+from forge_proxy.wire.clients.chat_completions.models import encode_model, encode_models
 
 
 @pytest.mark.parametrize(

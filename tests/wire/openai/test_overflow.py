@@ -6,7 +6,7 @@ import pytest
 
 from forge_proxy.core.errors import BackendError, ContextOverflow, LimitTooLarge
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.wire.openai.refusals import read_fault
+from forge_proxy.wire.backends.openai.rejections import read_fault
 from tests.folding import folded
 
 

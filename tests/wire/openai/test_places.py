@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forge_proxy.core.stream import CallDelta, Chunk, Delta
-from forge_proxy.wire.openai.places import CallPlaces
+from forge_proxy.wire.backends.openai.call_indexes import CallIndexes
 
 A, B = CallDelta(0, "a", "f"), CallDelta(0, "b", "f")
 
@@ -25,7 +25,7 @@ A, B = CallDelta(0, "a", "f"), CallDelta(0, "b", "f")
     ],
 )
 def test_each_call_has_a_place_of_its_own_wherever_it_is_cut(pieces: list[CallDelta], places: list[int]) -> None:
-    one_by_one, at_once = CallPlaces(), CallPlaces()
+    one_by_one, at_once = CallIndexes(), CallIndexes()
 
     placed = [one_by_one.place(Chunk((Delta(calls=(piece,)),))).deltas[0].calls[0] for piece in pieces]
 
@@ -34,6 +34,6 @@ def test_each_call_has_a_place_of_its_own_wherever_it_is_cut(pieces: list[CallDe
 
 
 def test_choices_are_counted_by_themselves() -> None:
-    placed = CallPlaces().place(Chunk((Delta(0, calls=(A, B)), Delta(1, calls=(A,)))))
+    placed = CallIndexes().place(Chunk((Delta(0, calls=(A, B)), Delta(1, calls=(A,)))))
 
     assert [[piece.index for piece in delta.calls] for delta in placed.deltas] == [[0, 1], [0]]

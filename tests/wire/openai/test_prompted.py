@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from forge_proxy.core.chat import ModelCall, ToolSpec
-from forge_proxy.core.dialect import Dialect, Need
+from forge_proxy.core.dialect import Dialect, UnsupportedFeature
 from forge_proxy.core.guardrails.respond import respond_tool
 from forge_proxy.core.messages import Message, MessageType, ToolCall
-from forge_proxy.wire.openai.call import encode_call
-from forge_proxy.wire.openai.request import decode_request
+from forge_proxy.wire.backends.openai.request import encode_call
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 
 JsonDict = dict[str, Any]
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string", "pattern": "a"}}, "required": ["q"]}
@@ -90,11 +90,11 @@ def test_corrections_are_text_too() -> None:
 
 
 def test_a_strict_template_gets_roles_that_take_turns() -> None:
-    strict = PROMPT.meeting(Need.ALTERNATION)
+    strict = PROMPT.meeting(UnsupportedFeature.ALTERNATION)
     history = (calls(("1", "now", "{}")), result("1", "x"), USER, USER)
 
     roles = [message["role"] for message in sent(SYSTEM, USER, *history, dialect=strict)["messages"]]
-    unsystematic = sent(SYSTEM, USER, *history, dialect=strict.meeting(Need.NO_SYSTEM))["messages"]
+    unsystematic = sent(SYSTEM, USER, *history, dialect=strict.meeting(UnsupportedFeature.NO_SYSTEM))["messages"]
 
     assert roles == ["system", "user", "assistant", "user"]
     assert [message["role"] for message in unsystematic] == ["user", "assistant", "user"]
@@ -123,11 +123,11 @@ def test_a_demanded_call_is_held_to_the_form_that_was_told() -> None:
 
 
 def test_plain_schemas_are_told_where_they_are_wanted() -> None:
-    told = sent(USER, dialect=PROMPT.meeting(Need.PLAIN_SCHEMAS))["messages"][0]["content"]
+    told = sent(USER, dialect=PROMPT.meeting(UnsupportedFeature.PLAIN_SCHEMAS))["messages"][0]["content"]
 
     assert "pattern" not in told
 
 
 @pytest.mark.parametrize(("usual", "then"), [("auto", "prompt"), ("native", "native"), ("prompt", "prompt")])
 def test_a_refusal_of_tools_counts_where_the_mode_is_open(usual: Any, then: str) -> None:
-    assert Dialect(tools=usual).meeting(Need.NO_TOOLS).tools == then
+    assert Dialect(tools=usual).meeting(UnsupportedFeature.NO_TOOLS).tools == then

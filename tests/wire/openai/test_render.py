@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import CallDelta, Chunk, Completion, CompletionBuilder, Delta, Reply
-from forge_proxy.wire.openai.answer import decode_answer
-from forge_proxy.wire.openai.render import DONE, ChunkWriter, comment, encode_completion, event
+from forge_proxy.wire.backends.openai.response import decode_answer
+from forge_proxy.wire.clients.chat_completions.response import DONE, ChunkWriter, comment, encode_completion, event
 from forge_proxy.wire.sse import SseReader
 from tests.properties import TEXTS, examples
 

@@ -15,8 +15,8 @@ from forge_proxy.core.chat import ChatRequest, ModelCall, ToolChoice, ToolSpec
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.messages import Message, MessageType, ToolCall
-from forge_proxy.wire.openai.call import encode_call
-from forge_proxy.wire.openai.request import decode_request, read_body
+from forge_proxy.wire.backends.openai.request import encode_call
+from forge_proxy.wire.clients.chat_completions.request import decode_request, read_body
 from tests.folding import folded
 from tests.properties import OBJECTS, VALUES, examples
 

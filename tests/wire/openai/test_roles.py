@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.dialect import Dialect, Need, Reasoning
-from forge_proxy.wire.openai.roles import in_dialect, with_thoughts
+from forge_proxy.core.dialect import Dialect, Reasoning, UnsupportedFeature
+from forge_proxy.wire.backends.openai.roles import in_dialect, with_thoughts
 
 Message = dict[str, Any]
 S: Message = {"role": "system", "content": "s"}
@@ -27,31 +27,41 @@ def said(role: str, content: Any, **fields: Any) -> Message:
 @pytest.mark.parametrize(
     ("needs", "messages", "written"),
     [
-        ([Need.NO_DEVELOPER], [D, U, D], [said("system", "d"), U, said("system", "d")]),
-        ([Need.NO_DEVELOPER], [S, U, U, A, A], [S, U, U, A, A]),
-        ([Need.SYSTEM_FIRST], [S, D, U], [said("system", "s\n\nd"), U]),
-        ([Need.SYSTEM_FIRST], [S, U, A, D, U], [S, U, A, said("user", "d"), U]),
-        ([Need.NO_SYSTEM], [S, U, A], [said("user", "s"), U, A]),
-        ([Need.NO_SYSTEM, Need.ALTERNATION], [S, U, A], [said("user", "s\n\nu"), A]),
+        ([UnsupportedFeature.NO_DEVELOPER], [D, U, D], [said("system", "d"), U, said("system", "d")]),
+        ([UnsupportedFeature.NO_DEVELOPER], [S, U, U, A, A], [S, U, U, A, A]),
+        ([UnsupportedFeature.SYSTEM_FIRST], [S, D, U], [said("system", "s\n\nd"), U]),
+        ([UnsupportedFeature.SYSTEM_FIRST], [S, U, A, D, U], [S, U, A, said("user", "d"), U]),
+        ([UnsupportedFeature.NO_SYSTEM], [S, U, A], [said("user", "s"), U, A]),
+        ([UnsupportedFeature.NO_SYSTEM, UnsupportedFeature.ALTERNATION], [S, U, A], [said("user", "s\n\nu"), A]),
         (
-            [Need.ALTERNATION],
+            [UnsupportedFeature.ALTERNATION],
             [S, S, U, U, A, A, U],
             [said("system", "s\n\ns"), said("user", "u\n\nu"), said("assistant", "a\n\na"), U],
         ),
-        ([Need.ALTERNATION], [U, A, S, U], [U, A, said("user", "s\n\nu")]),
+        ([UnsupportedFeature.ALTERNATION], [U, A, S, U], [U, A, said("user", "s\n\nu")]),
         (
-            [Need.ALTERNATION],
+            [UnsupportedFeature.ALTERNATION],
             [U, PARTS, U],
             [said("user", [{"type": "text", "text": "u"}, IMAGE, {"type": "text", "text": "u"}])],
         ),
-        ([Need.ALTERNATION], [U, CALL, RESULT, RESULT, A], [U, CALL, RESULT, RESULT, A]),
-        ([Need.ALTERNATION], [U, A, CALL, RESULT], [U, said("assistant", "a", tool_calls=[{"id": "1"}]), RESULT]),
-        ([Need.ALTERNATION], [U, CALL, A], [U, CALL, A]),
-        ([Need.ALTERNATION], [U, said("assistant", ""), said("assistant", None)], [U, said("assistant", "")]),
-        ([Need.PLAIN_SCHEMAS], [S, S, D, U, U], [S, S, D, U, U]),
+        ([UnsupportedFeature.ALTERNATION], [U, CALL, RESULT, RESULT, A], [U, CALL, RESULT, RESULT, A]),
+        (
+            [UnsupportedFeature.ALTERNATION],
+            [U, A, CALL, RESULT],
+            [U, said("assistant", "a", tool_calls=[{"id": "1"}]), RESULT],
+        ),
+        ([UnsupportedFeature.ALTERNATION], [U, CALL, A], [U, CALL, A]),
+        (
+            [UnsupportedFeature.ALTERNATION],
+            [U, said("assistant", ""), said("assistant", None)],
+            [U, said("assistant", "")],
+        ),
+        ([UnsupportedFeature.PLAIN_SCHEMAS], [S, S, D, U, U], [S, S, D, U, U]),
     ],
 )
-def test_roles_are_written_as_they_are_needed(needs: list[Need], messages: list[Any], written: list[Message]) -> None:
+def test_roles_are_written_as_they_are_needed(
+    needs: list[UnsupportedFeature], messages: list[Any], written: list[Message]
+) -> None:
     dialect = Dialect()
     for need in needs:
         dialect = dialect.meeting(need)
@@ -59,8 +69,8 @@ def test_roles_are_written_as_they_are_needed(needs: list[Need], messages: list[
     assert in_dialect(messages, dialect) == written
 
 
-@pytest.mark.parametrize("need", Need)
-def test_a_need_is_met_once(need: Need) -> None:
+@pytest.mark.parametrize("need", UnsupportedFeature)
+def test_a_need_is_met_once(need: UnsupportedFeature) -> None:
     dialect = Dialect().meeting(need)
 
     assert dialect != Dialect()

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.stream import Chunk, CompletionBuilder, Progress
-from forge_proxy.wire.openai.stream import StreamReader
+from forge_proxy.core.stream import Chunk, CompletionBuilder, PromptProgress
+from forge_proxy.wire.backends.openai.stream import ChatStreamReader
 from tests.fakes.says import Said
 
 SAID = Said(text="It is sunny.", calls=(("get_weather", '{"city": "Paris"}'),), reasoning="Hm.")
 
 
-def read(data: bytes, length: int, *, verbatim: bool = False) -> tuple[StreamReader, list[Chunk]]:
-    reader = StreamReader(verbatim=verbatim)
+def read(data: bytes, length: int, *, verbatim: bool = False) -> tuple[ChatStreamReader, list[Chunk]]:
+    reader = ChatStreamReader(verbatim=verbatim)
     chunks = [chunk for at in range(0, len(data), length) for chunk in reader.feed(data[at : at + length])]
     return reader, chunks + reader.end()
 
@@ -73,12 +73,12 @@ def test_how_far_the_prompt_is_read_is_no_part_of_the_answer(verbatim: bool, len
     before = b"".join(
         b'data: {"id":"x","choices":[],"prompt_progress":%b}\n\n' % json.dumps(one).encode() for one in told
     )
-    reader = StreamReader(verbatim=verbatim, progress=True)
+    reader = ChatStreamReader(verbatim=verbatim, progress=True)
     data = before + SAID.as_stream()
 
     chunks = [chunk for at in range(0, len(data), length) for chunk in reader.feed(data[at : at + length])]
 
-    assert [chunk.progress for chunk in chunks[:2]] == [Progress(5, 20), Progress(20, 20)]
+    assert [chunk.progress for chunk in chunks[:2]] == [PromptProgress(5, 20), PromptProgress(20, 20)]
     assert b"".join(b"data: " + (chunk.as_sent or b"") + b"\n\n" for chunk in chunks[:2]) == before
     rest = b"".join(b"data: " + (chunk.as_sent or b"") + b"\n\n" for chunk in chunks[2:])
     assert rest + b"data: [DONE]\n\n" == SAID.as_stream()

@@ -15,21 +15,21 @@ from forge_proxy.core.workflow import ToolDef, Workflow
 from forge_proxy.core.workflow.run import RunState, ToolOutcome, begin
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
-from forge_proxy.store.opening import open_store
+from forge_proxy.store.database import open_store
 from forge_proxy.store.runs import StoredRuns
-from forge_proxy.workflows.client_backend import ClientBackend
 from forge_proxy.workflows.runner import WorkflowRunner
-from forge_proxy.workflows.runs import drivers, keeper
-from forge_proxy.workflows.runs.documents import read_state, write_state
-from forge_proxy.workflows.runs.driving import Means
+from forge_proxy.workflows.runs import run_writer, scheduler
 from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, StoreUnavailable
-from forge_proxy.workflows.runs.keeper import Keeper
-from forge_proxy.workflows.runs.outputs import ToolOutput
-from forge_proxy.workflows.runs.ports import Claim
-from forge_proxy.workflows.runs.records import NewEvent, Run, RunEvent
+from forge_proxy.workflows.runs.execution import ExecutionDeps
+from forge_proxy.workflows.runs.local_tools import LocalTools
+from forge_proxy.workflows.runs.ports import IdempotencyClaim
+from forge_proxy.workflows.runs.records import NewEvent, RunEvent, StoredRun
+from forge_proxy.workflows.runs.run_writer import RunWriter
+from forge_proxy.workflows.runs.serialization import read_state, write_state
 from forge_proxy.workflows.runs.service import Runs
 from forge_proxy.workflows.runs.submission import Submission
-from forge_proxy.workflows.runs.toolbox import OwnTools
+from forge_proxy.workflows.runs.tool_outputs import ToolOutput
+from forge_proxy.workflows.sdk.client_backend import ClientBackend
 from tests.fakes.said_client import SaidClient, calls, text
 
 OUTCOMES = {
@@ -75,13 +75,13 @@ class Failing(StoredRuns):
     fails: Sequence[str] = ()
     meanwhile: Callable[[], Awaitable[None]] | None = None
     """What happens just after it was found that there are no more events."""
-    saving: Callable[[Run], Awaitable[None]] | None = None
+    saving: Callable[[StoredRun], Awaitable[None]] | None = None
     """What happens while a change is being stored."""
-    finds: Callable[[Run], Run] | None = None
+    finds: Callable[[StoredRun], StoredRun] | None = None
     """What a run that was submitted before is found as."""
     saved = 0
 
-    async def create(self, run: Run, events: Sequence[RunEvent], claim: Claim | None) -> Run:
+    async def create(self, run: StoredRun, events: Sequence[RunEvent], claim: IdempotencyClaim | None) -> StoredRun:
         found = await super().create(run, events, claim)
         return found if self.finds is None else self.finds(found)
 
@@ -92,7 +92,7 @@ class Failing(StoredRuns):
             await meanwhile()
         return found
 
-    async def save(self, run: Run, since: int, events: Sequence[RunEvent]) -> None:
+    async def save(self, run: StoredRun, since: int, events: Sequence[RunEvent]) -> None:
         self.saved += 1
         how = self.fails[self.saved % len(self.fails)] if self.fails else ""
         if self.saving is not None:
@@ -133,10 +133,10 @@ def runs_over(store: Failing | Callable[[], Awaitable[StoredRuns]]) -> Runs:
 
     client = SaidClient([calls("ask"), calls("finish")])
     engine = Engine(ClientBackend(client), MonotonicClock(), lambda _: None)
-    return Runs(opened, Means(engine, OwnTools(), fail), 4, lambda: 1.0)
+    return Runs(opened, ExecutionDeps(engine, LocalTools(), fail), 4, lambda: 1.0)
 
 
-async def until(runs: Runs, run_id: str, status: str) -> Run:
+async def until(runs: Runs, run_id: str, status: str) -> StoredRun:
     """The run once it has that status."""
     async with asyncio.timeout(20):
         while (run := await runs.get(run_id)).status != status:
@@ -145,7 +145,7 @@ async def until(runs: Runs, run_id: str, status: str) -> Run:
     return run
 
 
-async def put(runs: Runs, run: Run, output: str) -> None:
+async def put(runs: Runs, run: StoredRun, output: str) -> None:
     """Post the output of the one open call, again and again until the store takes it."""
     state = read_state(run.state)
     assert state.batch is not None
@@ -166,8 +166,8 @@ async def put(runs: Runs, run: Run, output: str) -> None:
 async def test_a_store_that_fails_now_and_then_loses_nothing_and_doubles_nothing(
     store: Failing, fails: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "_AGAIN_AFTER", (0.0,))
-    monkeypatch.setattr(drivers, "_AGAIN_AFTER", 0.0)
+    monkeypatch.setattr(run_writer, "_AGAIN_AFTER", (0.0,))
+    monkeypatch.setattr(scheduler, "_AGAIN_AFTER", 0.0)
     runs = runs_over(store)
     store.fails = fails
 
@@ -226,10 +226,10 @@ async def test_who_leaves_while_the_store_is_asked_disturbs_nothing_in_it(store:
 async def test_a_request_does_not_wait_with_a_driver_for_a_store_that_is_away(
     store: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "_AGAIN_AFTER", (0.01,))
+    monkeypatch.setattr(run_writer, "_AGAIN_AFTER", (0.01,))
     runs, store.fails, away = runs_over(store), ("before",), asyncio.Event()
 
-    async def count(_: Run) -> None:
+    async def count(_: StoredRun) -> None:
         if store.saved > 2:
             away.set()
 
@@ -252,9 +252,9 @@ async def test_a_run_that_fails_just_then_is_not_cancelled(store: Failing) -> No
     runs = runs_over(store)
     run = await runs.submit(Submission.model_validate({**SUBMISSION, "max_iterations": 1}))
     waiting = await until(runs, run.id, "requires_action")
-    requests: list[asyncio.Task[Run]] = []
+    requests: list[asyncio.Task[StoredRun]] = []
 
-    async def cancel(now: Run) -> None:
+    async def cancel(now: StoredRun) -> None:
         if now.status == "failed":
             requests.append(asyncio.create_task(runs.cancel(run.id)))
             for _ in range(10):
@@ -287,7 +287,7 @@ async def test_a_run_that_ends_while_it_is_submitted_again_is_not_begun_again(st
 
 async def test_a_store_that_fails_while_it_is_opened_is_opened_again(tmp_path: Path) -> None:
     class FailingOnce(StoredRuns):
-        async def get(self, run_id: str) -> Run:
+        async def get(self, run_id: str) -> StoredRun:
             FailingOnce.get = StoredRuns.get
             raise StoreUnavailable("a test wants it")
 
@@ -298,7 +298,7 @@ async def test_a_store_that_fails_while_it_is_opened_is_opened_again(tmp_path: P
 
     submission = Submission.model_validate(SUBMISSION)
     state = write_state(submission.begin(submission.workflow.definition()))
-    run = Run("run_0", "queued", "w", None, 1.0, 1.0, 1, submission=submission.model_dump_json(), state=state)
+    run = StoredRun("run_0", "queued", "w", None, 1.0, 1.0, 1, submission=submission.model_dump_json(), state=state)
     first = await open_store(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
     await first.create(run, [RunEvent(1, "status", "{}", 1.0)], None)
     await first.close()
@@ -316,7 +316,7 @@ async def test_a_run_that_somebody_else_has_changed_is_not_changed_back(store: F
     runs = runs_over(store)
     run = await runs.submit(Submission.model_validate(SUBMISSION))
     waiting = await until(runs, run.id, "requires_action")
-    keeps, number = Keeper(waiting, store, _nothing, lambda: 1.0), waiting.last_event + 1
+    keeps, number = RunWriter(waiting, store, _nothing, lambda: 1.0), waiting.last_event + 1
     await store.save(replace(waiting, last_event=number + 1), number - 1, [RunEvent(number, "status", "{}", 1.0)])
 
     with pytest.raises(RunConflict):
@@ -326,10 +326,10 @@ async def test_a_run_that_somebody_else_has_changed_is_not_changed_back(store: F
     assert keeps.run == waiting
 
 
-def _nothing(before: Run, after: Run) -> None:
+def _nothing(before: StoredRun, after: StoredRun) -> None:
     """Nobody listens."""
 
 
-async def _next(runs: Runs, run: Run) -> None:
+async def _next(runs: Runs, run: StoredRun) -> None:
     async for _ in runs.feed(run.id, run.last_event):
         return

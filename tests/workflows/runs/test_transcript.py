@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forge_proxy.core.messages import Message, MessageType, ToolCall
-from forge_proxy.workflows.runs.transcript import written
+from forge_proxy.workflows.runs.message_json import written
 
 
 @pytest.mark.parametrize("tool", ["look", ""])

@@ -1,0 +1,126 @@
+"""Why a request is turned away at the door, before anything reads it. The messages hold no key and go to the log."""
+
+from __future__ import annotations
+
+from forge_proxy.core.errors import ForgeError
+
+
+class AccessDenied(ForgeError):
+    """Base of these."""
+
+    @property
+    def summary(self) -> str:
+        return str(self)
+
+
+class WrongKey(AccessDenied):
+    """The caller sent none of the keys of the setting `wanted`."""
+
+    def __init__(self, *, sent: bool, wanted: str = "server.api_keys") -> None:
+        super().__init__(
+            f"the API key is none of this daemon's ({wanted}); a key of the model server itself is the setting "
+            "backend.api_key and is not sent by clients"
+            if sent
+            else f"an API key is needed: send one of {wanted} as 'Authorization: Bearer KEY' or 'x-api-key: KEY'"
+        )
+
+
+class AdminDisabled(AccessDenied):
+    """The daemon can be reached by other machines, and there is no key for its admin API."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the admin API is closed: the daemon listens where other machines reach it and has no admin keys; set "
+            "server.admin_keys or server.admin_keys_file"
+        )
+
+
+class ForeignHost(AccessDenied):
+    """The request was made to a name that is none of the daemon's: so do web pages that rebind their own name."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(f"Host {host!r} is not a name of this daemon; to allow it, add it to server.allowed_hosts")
+
+
+class ForeignOrigin(AccessDenied):
+    """A web page of another origin made the request."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(
+            f"web pages of the origin {origin!r} may not use this daemon; to allow them, add it to "
+            "server.allowed_origins"
+        )
+
+
+class BodyTooLarge(AccessDenied):
+    """The request's body is larger than `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request's body is larger than the {limit} bytes of server.max_body_mb")
+
+
+class HeadTooLarge(AccessDenied):
+    """The request's line and headers are larger than `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request's headers are larger than the {limit} bytes of server.max_header_kb")
+
+
+class NotHttp(AccessDenied):
+    """What was sent cannot be read as HTTP/1."""
+
+    def __init__(self) -> None:
+        super().__init__("this cannot be read as HTTP/1.1; the daemon itself speaks http, not https")
+
+
+class TooManyHeaders(AccessDenied):
+    """The request has more than `limit` headers."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request has more than {limit} headers")
+
+
+class HeadTimeout(AccessDenied):
+    """The request's line and headers were not complete after `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the request's headers were not complete after {seconds:g} s (server.header_timeout_seconds)")
+
+
+class BodyTimeout(AccessDenied):
+    """Nothing of the request's body arrived for `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"nothing of the request's body arrived for {seconds:g} s (server.body_timeout_seconds)")
+
+
+class TooManyConnections(AccessDenied):
+    """All connections that the limit of open files leaves room for are being answered."""
+
+    def __init__(self) -> None:
+        super().__init__("too many connections; retry later")
+
+
+class AmbiguousHeaders(AccessDenied):
+    """A header that has one value by its definition was sent twice, or `Host` not at all."""
+
+
+class CompressedBody(AccessDenied):
+    """The request's body is compressed."""
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(f"the request's body is encoded as {encoding[:40]!r}; send it as it is, without compression")
+
+
+class TooManyValues(AccessDenied):
+    """The request's body has more than `limit` JSON values."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request's body has more than the {limit} JSON values that a request may have")
+
+
+class NotJson(AccessDenied):
+    """The request's body is a form."""
+
+    def __init__(self) -> None:
+        super().__init__("the request's body is a form; send JSON, with Content-Type: application/json")

@@ -1,0 +1,59 @@
+"""The cards of tested models in one JSON file of the state folder, so that a daemon need not test them again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import orjson
+
+from forge_proxy.core.capability import CapabilityCard, read_card
+from forge_proxy.core.jsontypes import Json, is_object
+
+
+def state_folder(environment: Mapping[str, str]) -> Path:
+    """Where state is kept that is of no use elsewhere: `$XDG_STATE_HOME/forge-proxy`, by default in ~/.local/state."""
+    told = environment.get("XDG_STATE_HOME", "")
+    return (Path(told) if told.startswith("/") else Path.home() / ".local" / "state") / "forge-proxy"
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+class CapabilityCache:
+    """`CardStore` of one server, in the file that all share. What cannot be read or written is not kept."""
+
+    def __init__(self, folder: Path, server: str) -> None:
+        self._path = folder / "capabilities.json"
+        self._server = server
+
+    def load(self) -> Sequence[CapabilityCard]:
+        """See `engine.ports.CardStore`."""
+        cards = self._all().get(self._server)
+        read = [read_card(card) for card in cards.values()] if is_object(cards) else []
+        return [card for card in read if card is not None]
+
+    def keep(self, card: CapabilityCard) -> None:
+        """See `engine.ports.CardStore`."""
+        servers = self._all()
+        cards = servers.get(self._server)
+        servers[self._server] = {**(cards if is_object(cards) else {}), card.model: card.as_json()}
+        written = self._path.with_suffix(f".{os.getpid()}")
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(written, "wb", opener=_open_private) as file:  # a Path has no opener
+                file.write(orjson.dumps(servers, option=orjson.OPT_INDENT_2))
+            written.replace(self._path)
+        except OSError:  # a read-only home: it will be tested again
+            with suppress(OSError):
+                written.unlink(missing_ok=True)
+
+    def _all(self) -> dict[str, Json]:
+        try:
+            read: object = orjson.loads(self._path.read_bytes())
+        except (OSError, orjson.JSONDecodeError):
+            return {}
+        return read if is_object(read) else {}

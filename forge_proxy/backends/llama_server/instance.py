@@ -1,0 +1,150 @@
+"""One run of a managed server, from its start until it is ready: port, key, process, loading."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from forge_proxy.backends.config import LlamaServerConfig
+from forge_proxy.backends.http import HttpClient
+from forge_proxy.backends.llama_server.launch import LaunchSpec, arguments, environment
+from forge_proxy.backends.llama_server.loading import LoadFailed, wait_until_loaded
+from forge_proxy.backends.llama_server.log_tail import LogTail
+from forge_proxy.backends.llama_server.model_file import model_fault
+from forge_proxy.backends.llama_server.ports import HOST, NoPort, claim
+from forge_proxy.backends.llama_server.process import NotExecutable, ServerProcess
+from forge_proxy.backends.llama_server.status import LoadProgress
+from forge_proxy.backends.openai_compatible import OpenAICompatible
+from forge_proxy.core.chat import ModelCard
+from forge_proxy.core.errors import BackendDown, BackendFault
+from forge_proxy.engine.ports import Clock
+
+_PORTS_TRIED = 3
+_NOTICED_WITHIN = 10.0
+"""Seconds within which the end of a process is known that does not listen any more."""
+
+
+class CannotStart(BackendDown):
+    """A managed server cannot be started; the message says why and what to do."""
+
+    def __init__(self, spec: LaunchSpec, why: str) -> None:
+        super().__init__(spec.program.kind, f"{spec.program.kind} with {spec.model} could not be started: {why}")
+        self.why = why
+
+
+@dataclass(eq=False)
+class ServerInstance:
+    """A server that is ready, or was."""
+
+    process: ServerProcess
+    server: OpenAICompatible
+    spec: LaunchSpec
+    slots: int | None
+    models: Sequence[ModelCard]
+    since: float
+    answered: bool = False
+    """Whether it has given an answer: then its crash is a first one."""
+    halting: bool = field(default=False)
+    """Whether it is being stopped by us."""
+
+    async def is_over(self, *, silent: bool = False) -> bool:
+        """Whether it has ended; asked when a connection to it broke.
+
+        One that was `silent` for as long as is allowed, and does not tell its health either, hangs. It is killed, to be
+        started again as after a crash: it would keep each request waiting as long as this one.
+        """
+        if self.halting:
+            return True
+        if (await self.server.health()).status == "down":  # it listens no more: its end is about to be noticed
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_NOTICED_WITHIN):
+                    await self.process.ended()
+            if silent and not self.process.has_ended and (await self.server.health()).status == "down":
+                await self.process.kill("it answered nothing any more and was killed")
+        return self.process.has_ended
+
+
+def check(spec: LaunchSpec) -> None:
+    """Raise `CannotStart` for what is wrong before anything is started. Reads from the disk."""
+    if fault := model_fault(spec.model):
+        raise CannotStart(spec, fault)
+
+
+async def bring_up(
+    spec: LaunchSpec,
+    config: LlamaServerConfig,
+    http: HttpClient,
+    clock: Clock,
+    log: LogTail,
+    tell: Callable[[int, LoadProgress | None], None],
+) -> ServerInstance:
+    """Start a server and wait until its model is loaded; `tell` its pid, and how it gets on.
+
+    When this is cancelled the server is ended. Raises `CannotStart`.
+    """
+    await asyncio.to_thread(check, spec)
+    for left in reversed(range(_PORTS_TRIED)):
+        try:
+            port = claim(spec.port)
+        except NoPort as exc:
+            raise CannotStart(spec, f"{exc}; stop what listens there, or set backend.llama_server.port") from exc
+        try:
+            return await _on_port(port, spec, config, http, clock, log, tell)
+        except LoadFailed as exc:
+            # Taken by somebody since it was seen to be free.
+            if left and spec.port == 0 and any("bind" in fault for fault in log.faults()):
+                continue
+            raise CannotStart(spec, str(exc)) from exc
+        except NotExecutable as exc:
+            raise CannotStart(spec, str(exc)) from exc
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def _on_port(
+    port: int,
+    spec: LaunchSpec,
+    config: LlamaServerConfig,
+    http: HttpClient,
+    clock: Clock,
+    log: LogTail,
+    tell: Callable[[int, LoadProgress | None], None],
+) -> ServerInstance:
+    """Raises `LoadFailed` or `NotExecutable`."""
+    key = secrets.token_urlsafe(24)
+    log.begin(f"--- {spec.program.kind} with {spec.model} is started, port {port}")
+    process = await ServerProcess.start(arguments(spec, port), _environment(spec, key), log)
+    try:
+        tell(process.pid, None)
+        server = OpenAICompatible(
+            f"http://{HOST}:{port}", http, api_key=key, health_path="/health", max_response=spec.max_response
+        )
+        await wait_until_loaded(
+            process, server, log, config.load_silence_seconds, clock, lambda progress: tell(process.pid, progress)
+        )
+        slots, models = await _ask(server)
+    except BaseException:
+        await process.stop(config.stop_seconds)
+        raise
+    return ServerInstance(process, server, spec, spec.slots or slots, models, clock.now())
+
+
+def _environment(spec: LaunchSpec, key: str) -> dict[str, str]:
+    if spec.program.kind != "embedded":
+        return environment(os.environ, key)
+    # The child finds modules where we do. Without -P it would look in the working directory, which is anybody's.
+    return {**environment(os.environ, key), "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+async def _ask(server: OpenAICompatible) -> tuple[int | None, Sequence[ModelCard]]:
+    """What a server that is ready tells of itself."""
+    slots, models = None, ()
+    with suppress(BackendFault):
+        slots = await server.slots()
+    with suppress(BackendFault):
+        models = await server.models()
+    return slots, models

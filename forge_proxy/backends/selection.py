@@ -1,0 +1,164 @@
+"""Which backend is used, and why: the one that is named, else one that is running, else the embedded test model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from forge_proxy.backends.catalog import ModelEntry, catalog_of, launch_specs, refuse_wrong_models
+from forge_proxy.backends.config import BackendChoiceError, BackendConfig, Kind
+from forge_proxy.backends.exchange import without_credentials
+from forge_proxy.backends.http import HttpClient
+from forge_proxy.backends.llama_server.launch import LaunchSpec
+from forge_proxy.backends.llama_server.model_file import model_fault
+from forge_proxy.backends.llama_server.programs import TINY_MODEL, embedded, find_program, launch_spec
+from forge_proxy.backends.probe import LLAMA_SERVER, OLLAMA, ServerKind, find_server, identify
+from forge_proxy.backends.scheme import find_other_scheme
+
+_URLS: dict[Kind, str] = {
+    "llama-server": LLAMA_SERVER,
+    "ollama": OLLAMA,
+    "anthropic": "https://api.anthropic.com",
+}
+
+
+_OURS: tuple[Kind, ...] = ("llama-server", "llamafile", "embedded")
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedBackend:
+    """The backend to use: a server at `url`, or one of ours to be started with `launch`. `because` is for the user."""
+
+    kind: Kind
+    because: str
+    url: str | None = None
+    launch: LaunchSpec | None = None
+    specs: Mapping[str, LaunchSpec] = field(default_factory=dict[str, LaunchSpec])
+    """How each of several models is served by one of ours; `launch` is the first of them."""
+
+    @property
+    def shown_url(self) -> str | None:
+        """The URL without a password, for messages and logs."""
+        return without_credentials(self.url) if self.url is not None else None
+
+    @property
+    def gguf(self) -> Path | None:
+        """The model file of a server of ours."""
+        return self.launch.model if self.launch else None
+
+
+_NO_MODELS: Mapping[str, ModelEntry] = {}
+
+
+async def choose(
+    config: BackendConfig, http: HttpClient, models: Mapping[str, ModelEntry] = _NO_MODELS
+) -> SelectedBackend:
+    """The backend that the settings mean. Raises `BackendChoiceError`."""
+    refuse_contradictions(config, models)
+    if (catalog := catalog_of(models, config.model)) is not None:
+        return await _with_models(config, models, catalog.first)
+    if config.url is not None:
+        return await _at_url(config, config.url, http)
+    if config.gguf is not None:
+        program, because = await asyncio.to_thread(find_program, config, config.gguf)
+        return SelectedBackend(program.kind, because, launch=launch_spec(config, program, config.gguf))
+    if config.kind == "embedded":
+        return _with_test_model(config, "it is asked for; no model file is named, so it runs the test model")
+    if config.kind is not None:
+        return SelectedBackend(config.kind, "it is asked for, at its usual address", url=_URLS[config.kind])
+    if config.model is not None:
+        return SelectedBackend("ollama", f"a model is named ({config.model}) and no server or file", url=OLLAMA)
+    found = await find_server(http)
+    if found and found.kind in ("llama-server", "ollama"):
+        return SelectedBackend(found.kind, "nothing is named, and it is running", url=found.url)
+    return _with_test_model(config, "nothing is named and no server is running, so it is the test model")
+
+
+async def _with_models(config: BackendConfig, models: Mapping[str, ModelEntry], first: str) -> SelectedBackend:
+    file = models[first].gguf
+    if file is None:
+        return SelectedBackend("ollama", "its models are listed", url=config.url or OLLAMA)
+    program, because = await asyncio.to_thread(find_program, config, file)
+    specs = launch_specs(config, program, models)
+    return SelectedBackend(program.kind, because, launch=specs[first], specs=specs)
+
+
+def _with_test_model(config: BackendConfig, because: str) -> SelectedBackend:
+    return SelectedBackend("embedded", because, launch=launch_spec(config, embedded(), TINY_MODEL))
+
+
+async def _at_url(config: BackendConfig, url: str, http: HttpClient) -> SelectedBackend:
+    kind = await identify(url, http)
+    if kind is None and (other := await find_other_scheme(url)) is not None:
+        speaks = urlsplit(other).scheme
+        raise BackendChoiceError(
+            f"backend.url {without_credentials(url)}: the server there speaks {speaks}; "
+            f"use {without_credentials(other)}"
+        )
+    if config.kind is not None and kind != "forge-proxy":
+        _refuse_other_kind(config.kind, kind, url)
+        return SelectedBackend(config.kind, "its URL is named", url=url)
+    if kind == "forge-proxy":
+        raise BackendChoiceError(
+            f"backend.url {without_credentials(url)} is a forge-proxy itself; name the model server behind it"
+        )
+    if kind is None:
+        return SelectedBackend(
+            "openai",
+            "its URL is named; it does not answer yet, so any OpenAI-compatible server is assumed",
+            url=url,
+        )
+    return SelectedBackend(kind, f"its URL is named and {kind} answers there", url=url)
+
+
+def _refuse_other_kind(named: Kind, found: ServerKind | None, url: str) -> None:
+    """Raise `BackendChoiceError` if another kind of server answers than the one that is named."""
+    told_apart = ("llama-server", "ollama")
+    if named in told_apart and found in told_apart and found != named:
+        raise BackendChoiceError(
+            f"backend.kind is {named}, but a server of kind {found} answers at {without_credentials(url)}; "
+            f"use --backend {found}"
+        )
+
+
+def refuse_contradictions(config: BackendConfig, models: Mapping[str, ModelEntry] = _NO_MODELS) -> None:
+    """Raise `BackendChoiceError` where the settings exclude each other or lack something."""
+    kind = config.kind
+    refuse_wrong_models(config, models)
+    is_file_named = config.gguf is not None or any(entry.gguf is not None for entry in models.values())
+    if config.gguf is not None and config.url is not None:
+        raise BackendChoiceError(
+            "backend.gguf and backend.url exclude each other: a running server has its model already"
+        )
+    if config.api_key is not None and config.url is not None and "@" in urlsplit(config.url).netloc:
+        raise BackendChoiceError("backend.url holds a user name, and backend.api_key is set: only one can be sent")
+    if kind == "embedded" and config.url is not None:
+        raise BackendChoiceError("backend.url names a running server; remove it to use the embedded backend")
+    if config.gguf is not None and kind not in (None, *_OURS):
+        raise BackendChoiceError(f"backend.gguf is for a server that forge-proxy starts; {kind} has its own models")
+    if not is_file_named and kind == "llamafile":
+        raise BackendChoiceError("the llamafile backend needs --gguf: the model file to serve")
+    if config.llama_server.binary is not None and (not is_file_named or kind == "embedded"):
+        raise BackendChoiceError(
+            "--llama-server (backend.llama_server.binary) needs --gguf: the program is started for a model file only"
+        )
+    if kind == "openai" and config.url is None:
+        raise BackendChoiceError("the openai backend needs --backend-url, such as http://127.0.0.1:8000")
+    if kind == "anthropic" and config.api_key is None:
+        raise BackendChoiceError("the anthropic backend needs backend.api_key (FORGE_PROXY_BACKEND__API_KEY)")
+    if kind == "anthropic" and config.tools == "prompt":
+        raise BackendChoiceError("backend.tools: prompt is for models without tools of their own; leave it out")
+    if config.gguf is not None and (fault := model_fault(config.gguf)):
+        raise BackendChoiceError(f"backend.gguf: {fault}")
+
+
+def refuse_missing_program(config: BackendConfig, models: Mapping[str, ModelEntry] = _NO_MODELS) -> None:
+    """Raise `BackendChoiceError` if the settings need a program to serve models that is not installed."""
+    files = [config.gguf, *(entry.gguf for entry in models.values())]
+    if file := next((file for file in files if file is not None), None):
+        find_program(config, file)
+    elif config.kind == "embedded":
+        embedded()

@@ -1,0 +1,135 @@
+"""`forge-proxy eval report`, `compare` and `list`: what there is, in print and in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from forge_proxy.core.errors import InvalidRequest
+from forge_proxy.evals.ablation import PRESETS, SURFACES
+from forge_proxy.evals.record import EvalConfiguration, RunRecord, labels_of
+from forge_proxy.evals.reports.comparison import compared, comparison_report
+from forge_proxy.evals.reports.lines import ReportLine, RunFilter, lines_of
+from forge_proxy.evals.reports.markdown import markdown_report
+from forge_proxy.evals.reports.page import html_report
+from forge_proxy.evals.reports.table import grid, list_report, progress_report, text_report
+from forge_proxy.evals.results import ResultsError, holds_runs, read_results
+from forge_proxy.evals.scenario import Scenario
+from forge_proxy.evals.scenarios import ALL, TAGS, check_words
+
+
+def presets_of(names: Sequence[str] | None) -> Sequence[str]:
+    """Those that a report is of, as a `RunFilter` has them: none for all."""
+    return () if names is None or "all" in names else names
+
+
+def check_choice(choice: RunFilter, records: Sequence[RunRecord]) -> None:
+    """Raises `InvalidRequest` for a name that neither we know nor the results, which may be of an older version."""
+    check_words("scenario", choice.scenarios, _each(one.name for one in ALL) + _each(one.scenario for one in records))
+    check_words("tags", choice.tags, TAGS + _each(tag for one in records for tag in one.tags))
+    check_words("ablation", choice.ablations, _each(PRESETS) + _each(one.config.ablation for one in records))
+    check_words("surface", choice.surfaces, SURFACES)
+    if records:
+        configs = [one.config for one in records]
+        check_words("model", choice.models, _each(name for one in configs for name in (one.model, one.label)))
+
+
+def _each(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def show_report(lines: Sequence[ReportLine], *, list_only: bool, progress: bool) -> None:
+    """Print a report."""
+    print(progress_report(lines) if progress else list_report(lines) if list_only else text_report(lines))
+
+
+def check_outputs(results: Sequence[Path], outputs: Sequence[Path | None]) -> None:
+    """Raises `ResultsError` where a report would be written over results."""
+    for file in outputs:
+        if file is None:
+            continue
+        is_read = file.resolve() in [each.resolve() for each in results]
+        if is_read or holds_runs(file):
+            raise ResultsError(
+                f"{file}: it holds the runs of an eval, and the report would replace them; name another file"
+            )
+
+
+def write_report(lines: Sequence[ReportLine], html: Path | None, markdown: Path | None) -> None:
+    """Write it to files. Raises `ResultsError`."""
+    for file, text in ((html, html_report), (markdown, markdown_report)):
+        if file is None:
+            continue
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text(lines), encoding="utf-8")
+        except OSError as exc:
+            raise ResultsError(f"{file}: {exc.strerror or exc}") from exc
+        print(f"written: {file}")
+
+
+def results_file(sides: Sequence[str], file: Path | None, named: Path | None) -> Path | None:
+    """The file that presets and models are looked for in, as FILE or as --results; None if neither was given.
+
+    Raises `InvalidRequest` for both, and for a file that stands before what is compared.
+    """
+    if file is None or named is None:
+        given = file or named
+        misplaced = [side for side in sides if Path(side).is_file()]
+        if file is not None and not file.is_file() and misplaced:
+            raise InvalidRequest("FILE", f"no results file {file}; the order is: eval compare A B {misplaced[0]}")
+        return given
+    raise InvalidRequest("--results", f"there is a FILE already, {file}: leave out one of them")
+
+
+def show_comparison(first: str, second: str, results: Path, choice: RunFilter) -> None:
+    """Compare two configurations: each is a results file, or a preset, model, surface or key in the results.
+
+    Raises `ResultsError` or `InvalidRequest`.
+    """
+    ours, theirs = _meant("A", first, results, choice), _meant("B", second, results, choice)
+    labels = labels_of((ours.config, theirs.config))
+    named = [
+        f"{_told(labels[line.config.key], line.config)}{f', from {word}' if Path(word).is_file() else ''}"
+        for line, word in ((ours, first), (theirs, second))
+    ]
+    print(comparison_report(compared(ours.records, theirs.records), *named))
+
+
+def _meant(side: str, word: str, results: Path, choice: RunFilter) -> ReportLine:
+    """The runs of one side, which have to be of one configuration."""
+    is_file = Path(word).is_file()
+    records = read_results([Path(word) if is_file else results])
+    check_choice(choice, records)
+    lines = [
+        line for line in lines_of(records, choice)
+        if is_file or word in _names(line)
+    ]  # fmt: skip
+    if not lines:
+        raise InvalidRequest(side, f"no runs of {word!r}{'' if is_file else f' in {results}'}")
+    if len(lines) > 1:
+        there = "; ".join(f"{line.config.key} ({_told(line.label, line.config)})" for line in lines)
+        how = "with --model, --surface or --ablation" + ("" if is_file else f", or by its key in place of {word}")
+        raise InvalidRequest(side, f"{word} is {len(lines)} configurations: {there}; say which {how}")
+    return lines[0]
+
+
+def _names(line: ReportLine) -> tuple[str, ...]:
+    one = line.config
+    return one.key, line.label, one.ablation, one.model, one.label, one.surface, one.backend, one.mode
+
+
+def _told(label: str, config: EvalConfiguration) -> str:
+    return f"{label}, {config.surface}, {config.ablation}"
+
+
+def show_scenarios(scenarios: Sequence[Scenario], *, list_only: bool) -> None:
+    """Print the scenarios, and the presets."""
+    if list_only:
+        print("\n".join(one.name for one in scenarios))
+        return
+    rows = [(one.name, str(one.ideal_iterations), ", ".join(sorted(one.tags)), one.description) for one in scenarios]
+    print(grid(("scenario", "ideal", "tags", "what it asks for"), rows))
+    print()
+    presets = [(one.name, ", ".join(sorted(one.surfaces)), one.description) for one in PRESETS.values()]
+    print(grid(("preset", "surfaces", "what is off"), presets))

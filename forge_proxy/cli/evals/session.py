@@ -1,0 +1,74 @@
+"""A model that is ready to be measured: the backend and engine as the settings say, and the surfaces over them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from forge_proxy import daemon
+from forge_proxy.api.app import create_app
+from forge_proxy.api.config import ServerConfig
+from forge_proxy.api.server import HttpServer, address, listen
+from forge_proxy.engine.events import Event
+from forge_proxy.evals.ablation import Surface
+from forge_proxy.evals.proxy_harness import ProxyHarness
+from forge_proxy.evals.runner_harness import RunnerHarness
+from forge_proxy.evals.single_run import Harness
+from forge_proxy.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class EvalSession:
+    """What is measured. `slots` and `window` are None where the model server does not tell."""
+
+    kind: str
+    model: str
+    slots: int | None
+    window: int | None
+    because: str
+    """Why the window is that."""
+    stages: Mapping[Surface, Harness]
+
+
+@asynccontextmanager
+async def opened(settings: Settings, surfaces: Sequence[Surface]) -> AsyncGenerator[EvalSession]:
+    """Start what is ours, load the model, and stop it all at the end. Raises `ForgeError`."""
+    async with AsyncExitStack() as closing:
+        parts = await closing.enter_async_context(daemon.assemble(settings, _unheard))
+        await parts.load()
+        await parts.engine.budgets.settle()
+        model = await parts.engine.models.usual()
+        budget = await parts.engine.budgets.of(model)
+        stages: dict[Surface, Harness] = {}
+        if "runner" in surfaces:
+            stages["runner"] = RunnerHarness(parts.engine, model, budget.tokens)
+        if "proxy" in surfaces:
+            stage = ProxyHarness(await closing.enter_async_context(_listening(parts, settings)), model)
+            closing.push_async_callback(stage.close)
+            stages["proxy"] = stage
+        slots = settings.backend.slots or await parts.backend.slots()
+        yield EvalSession(parts.choice.kind, model, slots, budget.tokens, budget.because, stages)
+
+
+@asynccontextmanager
+async def _listening(parts: daemon.EngineAssembly, settings: Settings) -> AsyncGenerator[str]:
+    """The daemon's HTTP surface on a port of this machine, for nobody else."""
+    policy = settings.guardrails
+    if policy.text_answers == "auto":  # what is learned in one run would be known in the next
+        policy = policy.model_copy(update={"text_answers": "nudge"})
+    config = ServerConfig(host="127.0.0.1", port=0)
+    listener = listen(config)
+    server = HttpServer(create_app(parts.engine, parts.backend, policy, config), config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield address(*listener.getsockname()[:2])
+    finally:
+        server.should_exit = True
+        await serving
+        listener.close()
+
+
+def _unheard(_: Event) -> None:
+    """The records tell what happened."""

@@ -1,0 +1,67 @@
+"""What answering a request took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forge_proxy.core.chat import ChatRequest
+from forge_proxy.core.errors import BackendError, ForgeError, UnreadCall
+from forge_proxy.core.guardrails import Intervention, Outcome
+from forge_proxy.core.guardrails.turn import Fault
+from forge_proxy.core.redaction import without_quotes
+
+_LONGEST_NAME, _LONGEST = 64, 160
+"""Characters of a tool's name and of what was done: names may be whatever a model wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The last thing an answer yields. `tokens` are those of all attempts, None where the backend does not say."""
+
+    outcome: Outcome
+    attempts: int = 1
+    faults: tuple[Fault, ...] = ()
+    marks: tuple[Intervention, ...] = ()
+    tokens: int | None = None
+
+    @property
+    def done(self) -> tuple[str, ...]:
+        """What was done to calls and answer, as `repaired get_weather: days: string → integer`: never a value."""
+        return tuple(_told(mark) for mark in self.marks)
+
+
+def summary_of(error: ForgeError, request: ChatRequest) -> str:
+    """What is logged of the error that a request ended in: the model server's own words too, without the prompt.
+
+    Not those about a call that it could not read, which quote the model, nor about keys.
+    """
+    if not isinstance(error, BackendError) or isinstance(error, UnreadCall) or error.status in (401, 403):
+        return error.summary
+    words = without_quotes(error.words, request.body)
+    return f"{error.summary}: {words}" if words else error.summary
+
+
+def as_fits(parts: Sequence[str], room: int) -> list[str]:
+    """As many parts as have room, in characters with two between them, and how many more there are."""
+    kept: list[str] = []
+    for number, part in enumerate(parts):
+        room -= len(part) + 2
+        if room < 0:
+            return [*kept, f"and {len(parts) - number} more"]
+        kept.append(part)
+    return kept
+
+
+def cut_name(tool: str) -> str:
+    """A tool's name as it is logged."""
+    return _cut(tool, _LONGEST_NAME)
+
+
+def _told(mark: Intervention) -> str:
+    detail = _cut(mark.detail, _LONGEST)
+    return f"{mark.kind.value} {cut_name(mark.tool)}: {detail}" if mark.tool else detail
+
+
+def _cut(words: str, longest: int) -> str:
+    return words if len(words) <= longest else f"{words[:longest]}…"

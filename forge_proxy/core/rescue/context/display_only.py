@@ -1,0 +1,83 @@
+"""Whether markup in a text is only shown there: between quotes, in HTML, in a table, in a program.
+
+What stands between backticks or fences is known to `quotes.py`. More text never makes a call of what is shown.
+"""
+
+from __future__ import annotations
+
+import re
+
+from forge_proxy.core.jsontypes import read_value
+
+_REACH = 100
+"""How far before a call and after it there is looked for what shows it; an HTML tag with attributes fits in."""
+_PARTNERS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "<!--": "-->"}
+_BEFORE = re.compile(
+    r"(?:[\"'“‘«]|<!--\s{0,8}|<(?P<tag>pre|code|samp|kbd|xmp|blockquote|td|th|li|dd)(?:\s[^<>]{0,80})?>\s{0,8})\Z"
+)
+_SET_APART = re.compile(r"(?:\S[^\n]*\n[ \t]*\n(?: {4}|\t)[ \t]*|(?:^|\n)[ \t]{0,3}> ?)\Z")
+_DATA = re.compile(r"\{\s{0,20}\"|[=(,:\[]\s{0,8}(?P<quotes>\"\"\"|\'\'\')")
+_MAX_TRIES = 64
+"""Places that look like the beginning of data and may be none; beyond this none is looked for, to stay linear."""
+
+
+def is_shown(text: str, start: int, end: int) -> bool:
+    """Whether a call that goes from `start` to `end` is only shown."""
+    return _is_enclosed(text, start, end) or _is_in_table(text, start, end)
+
+
+def may_be_shown(text: str, start: int) -> bool:
+    """Whether a call that begins there is only shown if the right thing comes after it."""
+    line = text[text.rfind("\n", max(0, start - _REACH), start) + 1 : start]
+    return line.lstrip().startswith("|") or _BEFORE.search(text, max(0, start - _REACH), start) is not None
+
+
+def _is_enclosed(text: str, start: int, end: int) -> bool:
+    before = _BEFORE.search(text, max(0, start - _REACH), start)
+    if not before:
+        return False
+    partner = f"</{before['tag']}" if before["tag"] else _PARTNERS[before.group().rstrip()]
+    after = text[end : end + _REACH]
+    return after.startswith(partner) or (len(partner) > 1 and after.lstrip().startswith(partner))
+
+
+def _is_in_table(text: str, start: int, end: int) -> bool:
+    before = text[text.rfind("\n", max(0, start - _REACH), start) + 1 : start].lstrip()
+    return before.startswith("|") and "|" in text[end : end + _REACH].partition("\n")[0]
+
+
+def is_set_apart(text: str, start: int) -> bool:
+    """Whether a place is that of code by its indentation, a blank line and four spaces after other text, or stands in a
+    quotation of Markdown, `> `.
+    """
+    before = text[max(0, start - _REACH) : start]
+    return before.endswith((" ", "\t", ">")) and _SET_APART.search(before) is not None
+
+
+class DisplayOnlySpans:
+    """The strict JSON and the strings of several lines in one text, asked from front to back."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tries = _MAX_TRIES
+        self._from = 0
+        self.end = 0
+        """Where the data ends that was found last."""
+
+    def holds(self, place: int, low: int) -> bool:
+        """Whether the place stands in data that begins before it, at `low` or later."""
+        while place >= self.end and self._tries:
+            opening = _DATA.search(self._text, max(low, self._from), place)
+            if not opening:
+                return False
+            self._tries -= 1
+            self._from = opening.start() + 1
+            self.end = self._end_of(opening)
+        return place < self.end
+
+    def _end_of(self, opening: re.Match[str]) -> int:
+        """The place after the data that begins there; 0 where it has no end."""
+        if quotes := opening["quotes"]:
+            return self._text.find(quotes, opening.end()) + 1
+        value = read_value(self._text, opening.start())
+        return value[1] if value else 0

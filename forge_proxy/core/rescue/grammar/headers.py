@@ -1,0 +1,77 @@
+"""Message headers and thinking tags: who a part of the text is for.
+
+Harmony and its relatives write `<|start|>assistant to=functions.f<|channel|>commentary<|message|>` before each part;
+most other models put their thoughts between tags.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Audience = Literal["tool", "self", "user"]
+
+HEADER = re.compile(
+    r"(?:<\|start\|>[^<>\n]{0,100}|(?=<\|(?:channel|message)\|>))"
+    r"(?:<\|(?:channel|constrain)\|>[^<>\n]{0,100}){0,4}<\|message\|>"
+)
+FIRST_HEADER = re.compile(
+    r"\s{0,4}(?:assistant\s)?to=[^\s<>|]{1,128}[^<>\n]{0,40}(?:<\|(?:channel|constrain)\|>[^<>\n]{0,100}){0,4}<\|message\|>"
+)
+"""The header of the first message, whose beginning was written by the chat template."""
+_RECIPIENT = re.compile(r"\bto=([^\s<>|]{1,128})")
+_CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
+_AUDIENCES: dict[str, Audience] = {"self": "self", "user": "user", "all": "user", "commentary": "user", "final": "user"}
+MESSAGE_END = re.compile(r"<\|(?:end|eom|eot|return|call)\|>|(?=<\|(?:start|channel)\|>)")
+
+_WORD = r"(?:think(?:ing)?|thought|reasoning|reflection|cot_budget_reflect)"
+THINK_OPEN = re.compile(
+    rf"<(?:\w[\w.-]{{0,15}}[:|｜])?{_WORD}>|<[|｜](?:\w{{1,16}}:)?(?:begin_|start_)?{_WORD}(?:_(?:begin|start))?(?::\w{{1,16}})?[|｜]>"
+    r"|<\|START_THINKING\|>|\[THINK\]|<\|channel>(?:thought|analysis)\b"
+)
+THINK_CLOSE = re.compile(
+    rf"</(?:[\w.-]{{1,16}}[:|｜])?{_WORD}>|<[|｜]/?(?:\w{{1,16}}:)?(?:end_){_WORD}(?::\w{{1,16}})?[|｜]>|<[|｜]/{_WORD}[|｜]>"
+    rf"|<[|｜]{_WORD}_end[|｜]>|<\|END_THINKING\|>|\[/THINK\]|<channel\|>|\[BEGIN FINAL RESPONSE\]"
+)
+
+
+_PARTNERS = {'"': '"', "'": "'", "“": "”", "‘": "’", "(": ")"}
+BEFORE_MENTION = frozenset({" ", *_PARTNERS})
+"""What may stand before a token that is only mentioned."""
+
+
+def is_mention(text: str, start: int, end: int) -> bool:
+    """Whether a token stands there as a word of a sentence or between quotes, as where an answer is about tokens."""
+    before = text[max(0, start - 1) : start]
+    if before in _PARTNERS:
+        return text.startswith(_PARTNERS[before], end)
+    # After the thoughts that a token begins there may be a space, or none.
+    marks = tuple(",.;:!?)") if THINK_OPEN.match(text, start) else tuple(" ,.;:!?)")
+    return before == " " and text.startswith(marks, end)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageHeader:
+    """Who the message is for that begins at `end`, and the name of the tool if it is for one."""
+
+    audience: Audience
+    tool: str
+    start: int
+    end: int
+
+
+def read_header(text: str, at: int) -> MessageHeader | None:
+    """The message header at `at`; None if there is none."""
+    found = HEADER.match(text, at) or (FIRST_HEADER.match(text, at) if at == 0 else None)
+    if not found:
+        return None
+    recipient = _RECIPIENT.search(found.group())
+    channel = _CHANNEL.search(found.group())
+    if recipient and recipient[1] not in _AUDIENCES and recipient[1] != "assistant":
+        name = recipient[1].removeprefix("functions.")
+        return MessageHeader("tool", name, found.start(), found.end())
+    if recipient and recipient[1] in _AUDIENCES:
+        return MessageHeader(_AUDIENCES[recipient[1]], "", found.start(), found.end())
+    audience: Audience = "self" if channel and channel[1] in ("analysis", "thought") else "user"
+    return MessageHeader(audience, "", found.start(), found.end())

@@ -1,0 +1,77 @@
+"""The markup that models write around calls, thoughts and messages, by its shapes rather than by model.
+
+What opens a call, what closes one, what stands between its name and its arguments, and what is of no meaning in a text.
+"""
+
+from __future__ import annotations
+
+import re
+
+from forge_proxy.core.rescue.readers.tags import CLOSE, OPEN
+
+_CALL = r"(?:tool|function)s?[ _▁-]?(?:calls?|use|requests?)"
+_SPECIAL = r"<[|｜][^\s<>|｜\"`]{1,48}[|｜]>"
+_ENDS_CALL = (
+    r"[^<>|｜]{0,24}(?:call|calls|section|requests?|request)[_▁]?end|[^<>|｜]{0,8}end_tool_(?:request|argument)"
+    r"|im_end|eot|eom|end|call|return|end_message|stop"
+)
+
+OPENER = re.compile(
+    rf"""
+    {OPEN}(?:(?:start|begin)_)?{_CALL}(?:_(?:start|begin))?>    # <tool_call> <minimax:tool_call> <start_function_call>
+  | <[a-z]{{2,16}}_{_CALL}>                                    # <longcat_tool_call> <dots_function_call>
+  | <[|｜]{_CALL}(?:[_▁](?:section|begin|start))*[|｜]?>        # <|tool_call|> <|tool_call> <｜tool▁calls▁begin｜>
+  | <[|｜](?:\w{{1,16}}:)?begin_tool_\w{{1,16}}(?::\w{{1,16}})?[|｜]>   # <|plamo:begin_tool_requests:plamo|>
+  | {OPEN}(?:calls|invoke|tool)>                                       # a wrapper without a name
+  | <[|｜](?:START_ACTION|python_tag|python_start|content_invoke_tool_json|recipient)[|｜]>
+  | <\|message_sep\|>\s{{0,4}}function\ call<\|role_sep\|>
+  | \[TOOL_CALLS?\]
+    """,
+    re.VERBOSE,
+)
+CLOSER = re.compile(
+    rf"""\s*(?:```\s*(?=</|<[|｜]))?(?:
+    {CLOSE}(?:(?:end)_)?(?:[a-z]{{2,16}}_)?(?:{_CALL}|calls|invoke|function|tool|arg_value|parameter|arguments|parameters)\s*>
+  | <(?:end_function_call|bot_end)> | <{_CALL}[|｜]>
+  | <[|｜](?:\w{{1,16}}:)?(?:{_ENDS_CALL}|END_ACTION|python_end)(?::\w{{1,16}})?[|｜]>
+  | \[/TOOL_CALLS?\] | ✿RESULT✿
+  )""",
+    re.VERBOSE,
+)
+"""What may close a call; white space before it belongs to it."""
+NOISE = re.compile(
+    rf"{_SPECIAL}|<\|tool_\w{{1,16}}>|<tool_\w{{1,16}}\|>|\]<\]minimax\[>\[|</s>|<(?:bos|eos|end_of_turn|turn\|)>|</?[|｜]?(?:\w{{1,16}}[:_])?{_CALL}[|｜]>|"
+    rf"{CLOSE}{_CALL}>|<end_function_call>|<bot_end>|\[/TOOL_CALLS?\]|\[(?:BEGIN|END) FINAL RESPONSE\]"
+)
+"""Markup that says nothing in a text: it is dropped from what is handed out."""
+BETWEEN = re.compile(
+    rf"(?:\s|\\n|<[|｜](?!(?:\w{{1,16}}:)?(?:{_ENDS_CALL})(?::\w{{1,16}})?[|｜])[^\s<>|｜\"]{{1,48}}[|｜]>|<tool_sep>|\[ARGS\]"
+    r"|\[CALL_ID\][\w-]{1,64}|(?:json|commentary)(?=[\s<{])|```\w{0,12}(?=\s)|✿ARGS✿:|Action Input:){0,16}"
+)
+"""What may stand between the name of a tool and its arguments."""
+ARGUMENT_TOKEN = re.compile(r"\[ARGS\]|\[CALL_ID\]|<[|｜]tool[_▁]call[_▁]argument[_▁]begin[|｜]>|<arg_key>")
+"""What stands between a name and its arguments, and shows a call whose opener was lost."""
+MINIMAX = "]<]minimax[>["
+CALL_ID = re.compile(r"\[CALL_ID\]([\w-]{1,64})")
+NAME = re.compile(r"(?:call:|:)?(?P<name>[^\s<>\[\]{}()\"'`,;=|｜\\✿]{1,128})")
+"""The name of a tool behind an opener, with what some models put before it."""
+INVOKE = re.compile(
+    rf"{OPEN}(?:invoke|function|tool|tool_call|call)(?:"
+    r"(?:[ \t]+name)?[ \t]*=[ \t]*(?P<q>[\"'])(?P<quoted>[^\"'\n]{1,160})(?P=q)(?:[ \t][^<>\n]{0,120}?)?"
+    r"|[ \t]+name[ \t]*=[ \t]*(?P<name>[^\s<>\"']{1,128}?)"
+    r"|[ \t]*=[ \t]*(?P<said>[^<>\"'\n]{1,128}?))[ \t]{0,8}/?>"
+)
+"""A tag that names a tool: `<invoke name="f">`, `<function=f>`."""
+_INNER = re.compile(r"<[|｜][^<>]{0,48}[|｜]>")
+
+
+def clean(name: str) -> str:
+    """A name as it was meant: without tokens that got into it, and without the number some models add."""
+    return _INNER.sub("", name).strip()
+
+
+def past_closers(text: str, at: int) -> int:
+    """The place after what closes a call."""
+    while closer := CLOSER.match(text, at):
+        at = closer.end()
+    return at

@@ -1,0 +1,172 @@
+"""Where in a text something begins that is not plain text: a call, a thought, a message header, a token.
+
+The first look is one fast pattern, each of whose ways begins with a letter of its own; what stands there is found out
+by `markup.py`, `headers.py` and the readers. `held_from` says how much of the end of an unfinished text may be the
+beginning of such a place.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from forge_proxy.core.rescue.parsed_call import ARGUMENT_KEYS, NAME_KEYS
+from forge_proxy.core.tool_names import offered_names
+
+_KEYS = "|".join(
+    (*NAME_KEYS, *ARGUMENT_KEYS, "type", "id", "tool_calls", "function_call", "tool_call_id", "role", "content")
+)
+_KEY = rf"[\"'“`]?(?:{_KEYS})[\"'”`]?\s{{0,8}}(?:=>|[:=])"
+FENCE = re.compile(r"(?<!`)```[A-Za-z_]{0,12}[ \t]{0,4}\n\s{0,8}\Z")
+CALL_FENCE = re.compile(
+    r"```(?:tool_calls?|tool_code|tool|invoke|function_calls?|function)(?:[ \t]+(?P<name>[^\s`]{1,128}))?[ \t]*\n"
+)
+_REACH = 400
+"""How far before the end of an unfinished text a place can begin that has not ended: the longest tag or header, with
+what may stand before it.
+"""
+_BEGUN_OBJECT = r"\{\s{0,20}(?:[\"'“`]?[A-Za-z_]{0,24}[\"'”`]?\s{0,8}=?)?"
+_UNFINISHED = re.compile(
+    r"<(?:[|｜/\]\w][^<>\n]{0,140})?\Z|<\|channel>[a-z]{0,8}\Z|<\|start\|>[^\n]{0,140}\Z"
+    r"|<[|｜\w][^<>\n]{0,60}=[ \t]*(?:\"[^\"\n]{0,200}(?:\"[^<>\n]{0,120})?|'[^'\n]{0,200}(?:'[^<>\n]{0,120})?)\Z"
+    rf"|\[(?<!\]<\]minimax\[>\[)(?:[A-Z/_ ]{{0,22}}|\s{{0,8}}(?:[^\W\d][\w.:/-]{{0,127}}|{_BEGUN_OBJECT})?)\Z"
+    rf"|{_BEGUN_OBJECT}\Z"
+    r"|\](?:<\]?[minax]{0,7}\[?>?)?\Z|✿[A-Z]{0,8}✿?:?\Z|>(?<![\w\]\"'/|>-]>)(?:>{1,2}[^\s<>]{0,128})?\Z"
+    r"|`{1,3}\Z|```[A-Za-z_]{1,20}(?:[ \t]{1,4}[^\s`]{0,128})?[ \t]{0,4}\n?\Z"
+)
+"""An opener whose end is not written yet."""
+_ODD = re.compile(r"[<\[{`✿>\]]")
+"""What every opener begins with."""
+_TOKEN_BEFORE = re.compile(r"(?:<\w{1,16}>|\]<\]minimax\[>\[)\s{0,4}\Z")
+_WORD = re.compile(r"[\w.:/-]+")
+_ANNOUNCING = ("Action:", "Call:", "TOOL_CALL", "call:")
+_HEADS = ("Action:", "Call:", "TOOL_CALL\n")
+_LONGEST = 256
+"""Characters of a name: a tool with a longer one is found in text only behind markup that names it."""
+_IN_QUOTES = rf"[\"'](?P<{{}}>[^\"'\n]{{{{1,{_LONGEST}}}}})[\"']"
+_TRIGGER = re.compile(
+    r"<(?:(?=[|｜])|/?(?:[\w.-]{1,24}[:|｜_])?(?=(?:tool|function|invoke|think|thought|reason|reflect|calls?\b"
+    r"|start_f|end_f|cot_|s>|bos>|eos>|bot_|turn\||channel\||end_of_t|arg_))|(?=(?P<tag>[^<>\n]{1,256}+)>))"
+    r"|\[(?=TOOL_CALLS?\]|/TOOL_CALLS?\]|ARGS\]|CALL_ID\]|/?THINK\]|BEGIN FINAL|END FINAL"
+    rf"|\s{{0,8}}\{{\s{{0,20}}{_KEY}|\s{{0,8}}[^\W\d][\w.:/-]{{0,127}}\("
+    rf"|\s{{0,8}}\{{\s{{0,20}}{_IN_QUOTES.format('listed')})"
+    rf"|\{{(?=\s{{0,20}}{_KEY}|\s{{0,20}}{_IN_QUOTES.format('key')}\s{{0,8}}:)"
+    r"|`(?=``(?:tool|invoke|function))"
+    r"|✿(?=FUNCTION✿)|\](?=<\]minimax)|>(?<![\w\]\"'/|>-]>)(?=>>)"
+    r"|\n(?=[ \t]{0,4}(?:Action:|Call:|TOOL_CALL\n|(?P<line>[^\s<>\[\]{}()\"'`,;=|｜\\✿]{1,256}+)\())"
+)
+"""What may begin something; where it does so only with the name of a tool, the last group that matched is that."""
+_FIRST = re.compile(r"\s{0,4}(?:(?:assistant\s)?to=|Action:|Call:|TOOL_CALL\n|call:|all\n)")
+_FIRST_NAME = re.compile(r"\s{0,4}(?P<name>[^\s<>\[\]{}()\"'`,;=|｜\\✿]{1,256})")
+_SLASH = re.compile("/")
+_BEHIND_FIRST_NAME = re.compile(r"\(|\s{0,2}\n\s{0,4}[{<]|\s?\{")
+_FIRST_BEGUN = re.compile(r"\s{0,4}[\w.:/=-]{0,140}\s{0,12}\Z")
+_NAME_BEGUN = re.compile(r"(?<![\w.:/-])[\w.:/-]+\s{0,4}\Z")
+_NAME_BEFORE = re.compile(
+    r"(?:<(?P<tag>\w{1,16})>\s{0,4})?(?<![\w.:/-])(?:functions\.)?(?P<name>[\w.:/-]{1,256}?)(?::\d{1,4})?\s{0,4}\Z"
+)
+
+
+class PrecedingName(NamedTuple):
+    """The offered name that stands before a token, where it begins, and the tag that took an opener's place there."""
+
+    name: str
+    start: int
+    tag: str
+
+
+class Openers:
+    """The places where something may begin, for one set of offered names."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = offered_names(tuple(name for name in names if 0 < len(name) <= _LONGEST))
+        longest = max(map(len, self._names.sorted), default=0)
+        self._reach = max(longest, len("functools")) + len("functions.") + 12
+
+    def name_before(self, text: str, low: int, place: int) -> PrecedingName | None:
+        """The offered name that stands right before a place, and the tag before it that took an opener's place."""
+        found = _NAME_BEFORE.search(text, low, place)
+        if found is None:
+            return None
+        said = text[found.start("name") : place].rstrip()
+        for name in (said, found["name"], f"functions.{said}"):
+            if name in self._names:
+                return PrecedingName(name, found.start(), found["tag"] or "")
+        return None
+
+    def find(self, text: str, start: int) -> int:
+        """The first place from `start` on where something may begin; -1 for none."""
+        for found in _TRIGGER.finditer(text, start):
+            if found.lastindex is None or found[found.lastindex] in self._names:
+                return found.start()
+        return -1
+
+    def begins_with_call(self, text: str) -> bool:
+        """Whether an answer begins with what is no markup: the name of a tool, or words that announce one."""
+        if _FIRST.match(text):
+            return True
+        found = _FIRST_NAME.match(text)
+        if not found:
+            return False
+        said = found["name"]
+        names = (said, said.removeprefix("functions."))
+        if _BEHIND_FIRST_NAME.match(text, found.end()) and any(name in self._names for name in names):
+            return True
+        return any(name[: slash.start()] in self._names for name in names for slash in _SLASH.finditer(name))
+
+    def held_from(self, text: str, start: int, *, first: bool) -> tuple[int, int]:
+        """From where on the end of an unfinished text may belong to something that begins there, and from where on it
+        is an opener that is not whole; its length where neither is.
+
+        `first` says whether `text` is where the answer begins.
+        """
+        low = max(start, len(text) - _REACH)
+        if first and _FIRST_BEGUN.match(text):
+            return 0, 0
+        odd = _ODD.search(text, low)
+        begun = _UNFINISHED.search(text, odd.start()) if odd else None
+        end = unfinished = begun.start() if begun else len(text)
+        name = _NAME_BEGUN.search(text, max(low, end - self._reach), end)
+        if odd:
+            end = _lead_of(text, odd.start(), end)
+        if name and self._may_be_name(name.group().rstrip()):
+            end = min(end, _lead_of(text, odd.start(), name.start()) if odd else name.start())
+        line = text.rfind("\n", low) + 1
+        if line and self._may_begin_line(text[line:].lstrip(" \t")):
+            end, unfinished = min(end, line - 1), min(unfinished, line - 1)
+        return end, unfinished
+
+    def _may_begin_line(self, rest: str) -> bool:
+        """Whether a line that begins so may be the beginning of a call."""
+        if not rest or any(head.startswith(rest) for head in _HEADS):
+            return True
+        return rest.removesuffix("(") in self._names or self._names.any_begins_with(rest)
+
+    def may_announce(self, words: str) -> bool:
+        """Whether a text that begins so may begin with a call that is announced by a name or a word."""
+        word = _WORD.match(words)
+        if word is None:
+            return False
+        return word.end() == len(words) or word.group() in _ANNOUNCING or self._may_be_name(word.group())
+
+    def _may_be_name(self, begun: str) -> bool:
+        """Whether a name may begin so, before `[ARGS]` or the number and token of Kimi's."""
+        if "functools".startswith(begun) or "functions.".startswith(begun):
+            return True
+        name = begun.removeprefix("functions.")
+        return self._names.any_begins_with(name) or name.split(":")[0] in self._names
+
+
+def _lead_of(text: str, low: int, end: int) -> int:
+    """Where a fence or a token begins that stands right before `end` and may belong to a call; `end` for none."""
+    for before in (_TOKEN_BEFORE, FENCE, _TOKEN_BEFORE) if low < end else ():
+        found = before.search(text, low, end)
+        end = found.start() if found else end
+    return end
+
+
+@lru_cache(maxsize=8)
+def openers(names: tuple[str, ...]) -> Openers:
+    """The openers for these names; few are kept, since what is large in them is kept by `offered_names`."""
+    return Openers(names)

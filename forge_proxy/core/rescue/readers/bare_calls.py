@@ -1,0 +1,192 @@
+"""Forms without markup of their own, and how far a form goes that cannot be read."""
+
+from __future__ import annotations
+
+import re
+
+from forge_proxy.core.jsontypes import is_object, read_value, skip_space, write
+from forge_proxy.core.messages import ToolCall
+from forge_proxy.core.rescue.context.parse_context import ParseContext
+from forge_proxy.core.rescue.context.skip_unparsed import past_brackets, past_code
+from forge_proxy.core.rescue.grammar.markup import BETWEEN, INVOKE, NAME, past_closers
+from forge_proxy.core.rescue.parsed_call import ParsedCall, calls_of, may_be_call
+from forge_proxy.core.rescue.readers import pythonic
+from forge_proxy.core.rescue.readers.call_bodies import (
+    ATTRIBUTE,
+    NAMED_TAGS,
+    Body,
+    past_junk,
+    past_surplus,
+    read_body,
+    read_code,
+    read_named,
+)
+from forge_proxy.core.rescue.readers.strict_json import read_objects
+from forge_proxy.core.rescue.readers.tags import read_parameters
+
+_END_OF_TAGS = re.compile(r"</(?:[\w.:|｜ -]{1,24})?(?:function|invoke|tool_calls?|function_calls?|tool_use)>")
+_SHORT = re.compile(r"(?P<name>[\w.-]{1,128})/(?P<key>[^\W\d][\w.-]{0,64})>(?P<value>[^<>]*)")
+_REACT = re.compile(r"Action:[ \t]*(?P<name>[^\n`]{1,128}?)[ \t]*\n+[ \t]*Action Input:[ \t]*")
+_LEFT_OVER = re.compile(r"\s*(?:Observation:|/TOOL_CALL)\s*\Z")
+"""What a model still writes after such a call, with nothing behind it."""
+_REACT_END = re.compile(r"\n[ \t]*(?:Observation|Thought|Action|Final Answer):")
+
+
+def was_begun(text: str, at: int, look: ParseContext) -> bool:
+    """Whether behind an opener that ends at `at` a call was begun, rather than the opener only mentioned."""
+    at = skip_space(text, at)
+    if text.startswith(("{", "["), at) or INVOKE.match(text, at) or NAMED_TAGS.match(text, at):
+        return True
+    name = NAME.match(text, at)
+    if not name:
+        return False
+    if ATTRIBUTE.match(text, name.end()):
+        return True
+    between = BETWEEN.match(text, name.end())
+    end = between.end() if between else name.end()
+    if end == len(text):  # the answer ends with the name, or in the middle of it
+        return look.may_begin_name(name["name"].removeprefix("functions."))
+    if text.startswith("<", end):
+        return not text.startswith("</", end)
+    return text.startswith("{", end) or text.startswith("(", name.end())
+
+
+def past_broken(text: str, at: int) -> int:
+    """The place from which to look on behind an opener that ends at `at` and whose call cannot be read."""
+    start = past_junk(text, at)
+    if text.startswith(("{", "["), start) and not text.startswith(("[T", "[/"), start):
+        return past_code(text, start) if pythonic.CALL.match(text, start + 1) else past_brackets(text, start)
+    if INVOKE.match(text, start) or NAMED_TAGS.match(text, start):
+        return _past_tags(text, start)
+    return past_named(text, start) or at
+
+
+def past_named(text: str, at: int) -> int:
+    """The place after the arguments that follow a name at `at` and cannot be read; 0 where none do."""
+    name = NAME.match(text, at)
+    if not name:
+        return 0
+    between = BETWEEN.match(text, name.end())
+    start = between.end() if between else name.end()
+    if text.startswith("(", name.end()):
+        return past_code(text, name.end())
+    if text.startswith(("{", "["), start) and not text.startswith(("[T", "[/"), start):
+        return past_brackets(text, start)
+    if text.startswith(("<arg_key>", "<parameter"), start) or ATTRIBUTE.match(text, name.end()):
+        return _past_tags(text, start)
+    return 0
+
+
+def _past_tags(text: str, at: int) -> int:
+    end = _END_OF_TAGS.search(text, at)
+    return end.end() if end else len(text)
+
+
+def read_loose_form(text: str, at: int, look: ParseContext) -> Body | None:
+    """The calls at `at` that no markup announces, all of offered tools."""
+    body = read_json(text, at, look)
+    if body is None and text.startswith("[", at):
+        body = read_code(text, at, look)
+    return body and _offered(body, look)
+
+
+def past_other(text: str, at: int, look: ParseContext) -> int:
+    """The place after a strict object at `at` that certainly is no call of an offered tool; 0 where it may be one."""
+    read = read_value(text, at)
+    if read is None or not is_object(read[0]):
+        return 0
+    return 0 if may_be_call(read[0], look) else read[1]
+
+
+def read_first_form(text: str, at: int, look: ParseContext) -> Body | None:
+    """The call that an answer is which begins with a tool's name or with words that announce one."""
+    body = _read_first(text, at, look)
+    left = _LEFT_OVER.match(text, body[1]) if body else None
+    return (body[0], left.end(), body[2]) if body and left else body
+
+
+def _read_first(text: str, at: int, look: ParseContext) -> Body | None:
+    react = _REACT.match(text, at)
+    if react:
+        return _read_react(text, react, look)
+    for word in ("Call:", "call:", "Action:", "TOOL_CALL"):
+        if text.startswith(word, at):
+            body = (
+                read_body(text, at + len(word), look)
+                if word != "Call:"
+                else read_code(text, skip_space(text, at + 5), look)
+            )
+            return body and _offered(body, look)
+    short = _SHORT.match(text, at)
+    if short and look.name(short["name"]):
+        value = short["value"].strip()
+        said = ParsedCall(ToolCall(short["name"], write({short["key"]: value})), untyped=frozenset({short["key"]}))
+        return [said], past_closers(text, short.end()), "short"
+    if text.startswith("all\n", at):
+        return None
+    body = read_code(text, at, look)
+    if body is None:
+        name = NAME.match(text, at)
+        said_name = name["name"].removesuffix("/") if name else ""
+        body = read_named(text, name.end(), look, said_name) if name and look.name(said_name) else None
+        if body and not body[0][0].call.args():
+            return None
+    return body and _offered(body, look)
+
+
+def read_tool_tag(text: str, tag: re.Match[str], look: ParseContext) -> Body | None:
+    """A tag that is named like a tool, with its arguments in tags."""
+    parameters = read_parameters(text, tag.end(), look, children=True)
+    closing = re.compile(rf"\s*</{re.escape(tag['name'])}\s*>").match(text, parameters.end)
+    if not closing or (not parameters.values and text[tag.end() : closing.start()].strip()):
+        return None
+    call = ToolCall(tag["name"], write(parameters.values))
+    return [ParsedCall(call, untyped=frozenset(parameters.untyped))], past_closers(text, closing.end()), "tool-tag"
+
+
+def read_json(text: str, at: int, look: ParseContext) -> Body | None:
+    """An object, or a list of objects, with a call's keys."""
+    objects = read_objects(text, at, look)
+    if objects is None:
+        return None
+    calls: list[ParsedCall] = []
+    for members in objects[0]:
+        found = calls_of(members, look)
+        if found is None:
+            return None
+        calls += found
+    return (calls, past_surplus(text, objects[1]), "json") if calls else None
+
+
+def past_first_form(text: str, at: int, look: ParseContext) -> tuple[int, bool]:
+    """How far a call of an offered tool goes that begins a line at `at` and cannot be read, 0 where none does; and
+    whether it was announced, so that it was meant for one.
+    """
+    if (react := _REACT.match(text, at)) and look.name(react["name"]):
+        end = _REACT_END.search(text, react.end())
+        return (end.start() if end else len(text)), True
+    announced = text.startswith(("Call:", "call:"), at)
+    start = skip_space(text, at + len("call:")) if announced else at
+    name = NAME.match(text, start)
+    said = pythonic.CALL.match(text, start)
+    if not any(one and look.name(one["name"]) for one in (name, said)):
+        return 0, False
+    return past_named(text, start), announced
+
+
+def _read_react(text: str, react: re.Match[str], look: ParseContext) -> Body | None:
+    name = look.name(react["name"])
+    if name is None:
+        return None
+    body = read_named(text, react.end(), look, name)
+    if body or text.startswith(("{", "["), react.end()):
+        return body
+    end = _REACT_END.search(text, react.end())
+    stop = end.start() if end else len(text)
+    said = ParsedCall(ToolCall(name, write({"0": text[react.end() : stop].strip()})), positional=1)
+    return [said], stop, "react"
+
+
+def _offered(body: Body, look: ParseContext) -> Body | None:
+    """The same calls; None if one of them is of no offered tool: then it is just text."""
+    return body if all(look.name(said.call.tool) for said in body[0]) else None

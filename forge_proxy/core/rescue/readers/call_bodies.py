@@ -1,0 +1,234 @@
+"""Reads what stands behind the opener of a call: objects, code, tags, or the name of a tool and its arguments.
+
+One grammar for all markup: which of the shapes follows is seen from the text, not from the opener.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from forge_proxy.core.jsontypes import read_value, skip_space, write
+from forge_proxy.core.messages import ToolCall
+from forge_proxy.core.rescue.context.parse_context import ParseContext
+from forge_proxy.core.rescue.grammar.markup import (
+    BETWEEN,
+    CALL_ID,
+    CLOSER,
+    INVOKE,
+    NAME,
+    NOISE,
+    OPENER,
+    clean,
+    past_closers,
+)
+from forge_proxy.core.rescue.parsed_call import ParsedCall, arguments_of, calls_of
+from forge_proxy.core.rescue.readers import pythonic
+from forge_proxy.core.rescue.readers.strict_json import JsonValue, read_members, read_objects
+from forge_proxy.core.rescue.readers.tags import CLOSE, OPEN, Parameters, read_parameters
+
+Body = tuple[list[ParsedCall], int, str]
+"""Calls, the place after them and what closes them, and the name of their shape."""
+
+_JUNK = re.compile(r"(?:\s|```\w{0,12}(?=\s)|json(?=\s*[\[{])|function(?=\s*<[|｜]tool[_▁]sep))*")
+NAMED_TAGS = re.compile(
+    rf"\s*{OPEN}(?:name|tool_name|function_name)>\s*(?P<name>[^<>\n]{{1,128}}?)\s*{CLOSE}(?:name|tool_name|function_name)>\s*"
+    rf"(?:{OPEN}(?:arguments|parameters|args|params|input|tool_input)>)?"
+)
+_NAMED_END = re.compile(rf"\s*{CLOSE}(?:arguments|parameters|args|params|input|tool_input)\s*>")
+ATTRIBUTE = re.compile(r"\s+(?P<key>[^\W\d][\w.-]{0,127})\s?=\s?(?=[\"'])")
+_CUT_TAG = re.compile(r"\s*(?:</?[^<>]{0,60}|<[^/<>][^<>]{0,60}>[^<>]{0,200})?")
+"""The end of a text that was cut before or in the tag of one more argument."""
+_SURPLUS = re.compile(r"\s{0,8}[}\]]{1,8}(?=\s*(?:\Z|[<`]|\[/?\Z|\[/))")
+_FENCE_END = re.compile(r"\s{0,8}```")
+_MAX_JUNK = 8
+"""Openers and tokens in a row before a call; no model writes more."""
+_NUMBERED = re.compile(r":\d{1,4}$")
+
+
+def read_body(text: str, at: int, look: ParseContext) -> Body | None:
+    """The calls behind an opener that ends at `at`; None if there are none that can be read."""
+    start = past_junk(text, at)
+    body = _read_shape(text, start, look)
+    if body and "```" in text[at:start] and (fence := _FENCE_END.match(text, body[1])):
+        return body[0], past_closers(text, fence.end()), body[2]
+    return body
+
+
+def _read_shape(text: str, at: int, look: ParseContext) -> Body | None:
+    if text.startswith("{", at):
+        return _read_objects(text, at, look)
+    if text.startswith("[", at):
+        return _read_objects(text, at, look) or read_code(text, at, look)
+    invoke = INVOKE.match(text, at)
+    if invoke:
+        return read_invoke(text, invoke, look)
+    if named := NAMED_TAGS.match(text, at):
+        return _read_named_tags(text, named, look)
+    return read_code(text, at, look) or read_named(text, at, look)
+
+
+def read_invoke(text: str, opening: re.Match[str], look: ParseContext) -> Body | None:
+    """The call in a tag that names its tool."""
+    name = clean(opening["quoted"] or opening["name"] or opening["said"])
+    if not name:
+        return None
+    if opening.group().endswith("/>"):
+        return [ParsedCall(ToolCall(name.rstrip("/ "), "{}"))], past_closers(text, opening.end()), "tags"
+    at = skip_space(text, opening.end())
+    if text.startswith("{", at):
+        return _with_object(text, at, name, look, "function-tag")
+    if text.startswith('"', at) and (body := _with_string(text, at, name, look)):
+        return body
+    call = "function" if "function" in opening.group()[:40].split("=")[0] else "invoke"
+    parameters = read_parameters(text, opening.end(), look, children=True, call=call)
+    if not parameters.open and not CLOSER.match(text, parameters.end) and text[parameters.end :].strip():
+        return None
+    return _tagged(name, parameters, text)
+
+
+def read_named(text: str, at: int, look: ParseContext, name: str = "") -> Body | None:
+    """The call whose name stands at `at`, or that has this `name` and whose arguments stand there."""
+    identity = ""
+    if not name:
+        found = NAME.match(text, at)
+        if not found:
+            return None
+        name = clean(found["name"])
+        at = found.end()
+        if look.name(name) is None and _NUMBERED.search(name):
+            name = _NUMBERED.sub("", name)
+    between = BETWEEN.match(text, at)
+    start = between.end() if between else at
+    if between and (said_id := CALL_ID.search(between.group())):
+        identity = said_id[1]
+    body = _read_arguments(text, start, at, name, look)
+    if body and between and "```" in between.group() and (fence := _FENCE_END.match(text, body[1])):
+        body = (body[0], past_closers(text, fence.end()), body[2])
+    if body and identity:
+        body[0][0] = replace(body[0][0], call=replace(body[0][0].call, id=identity))
+    return body
+
+
+def _read_arguments(text: str, at: int, after_name: int, name: str, look: ParseContext) -> Body | None:
+    if text.startswith("{", at):
+        return _with_object(text, at, name, look, "named")
+    if text.startswith('"', at):
+        return _with_string(text, at, name, look)
+    parameters = read_parameters(text, at, look)
+    if parameters.values:
+        return _tagged(name, parameters, text)
+    attributes = _read_attributes(text, after_name, name)
+    if attributes:
+        return attributes
+    closed = next((place for place in (at, after_name) if CLOSER.match(text, place)), None)
+    if closed is None or look.name(name) is None:
+        return None
+    return [ParsedCall(ToolCall(name, "{}"))], past_closers(text, closed), "named"
+
+
+def _read_objects(text: str, at: int, look: ParseContext) -> Body | None:
+    """Objects with a call's keys, one after the other or in a list."""
+    calls: list[ParsedCall] = []
+    doubled = text.startswith("{{", at)  # braces doubled as in a template
+    at += doubled
+    while True:
+        read = read_objects(text, at, look)
+        found = [said for members in read[0] for said in calls_of(members, look) or ()] if read else []
+        if read is None or not found:
+            return (calls, past_closers(text, past_surplus(text, at)), "json") if calls else None
+        calls += found
+        at = read[1]
+        following = at
+        while following < len(text) and text[following] in " \t\r\n,;":
+            following += 1
+        if doubled and text.startswith("}", at):
+            at = following = at + 1
+        if not text.startswith(("{", "["), following) or text.startswith(("[/", "[T"), following):
+            return calls, past_closers(text, past_surplus(text, at)), "json"
+        at = following
+
+
+def past_surplus(text: str, at: int) -> int:
+    """The place after brackets that close what was never opened, where a call ends."""
+    surplus = _SURPLUS.match(text, at)
+    return surplus.end() if surplus else at
+
+
+def read_code(text: str, at: int, look: ParseContext) -> Body | None:
+    """The calls written as code at `at`."""
+    read = pythonic.read_calls(text, at, look)
+    return (read[0], past_closers(text, read[1]), "pythonic") if read else None
+
+
+def _read_named_tags(text: str, named: re.Match[str], look: ParseContext) -> Body | None:
+    at = skip_space(text, named.end())
+    if text.startswith("{", at):
+        read = _with_object(text, at, named["name"], look, "tags")
+        return (read[0], past_closers(text, read[1]), "tags") if read else None
+    parameters = read_parameters(text, at, look, children=True)
+    end = _NAMED_END.match(text, parameters.end)
+    if not end and not parameters.values:
+        return None
+    stop = end.end() if end else parameters.end
+    return _tagged(named["name"], parameters, text)[0], past_closers(text, stop), "tags"
+
+
+def _with_object(text: str, at: int, name: str, look: ParseContext, shape: str) -> Body | None:
+    members = read_members(text, at, look)
+    if members is None:
+        return None
+    said = ParsedCall(ToolCall(name, members.text), members.repairs, open=members.open)
+    return [said], past_closers(text, members.end), shape
+
+
+def _with_string(text: str, at: int, name: str, look: ParseContext) -> Body | None:
+    """Arguments that were written as the text of a string once more."""
+    value = read_value(text, at)
+    arguments = arguments_of(JsonValue(value[0]), look) if value and isinstance(value[0], str) else None
+    if value is None or arguments is None:
+        return None
+    return [ParsedCall(ToolCall(name, arguments[0]), arguments[2])], past_closers(text, value[1]), "named"
+
+
+def _read_attributes(text: str, at: int, name: str) -> Body | None:
+    """`name key="value" other="value" />`."""
+    values: dict[str, str] = {}
+    while attribute := ATTRIBUTE.match(text, at):
+        quote = text[attribute.end()]
+        end = re.compile(rf"{quote}(?=\s+[^\W\d][\w.-]{{0,127}}\s?=\s?[\"']|\s*(?:/?>|<|\Z))").search(
+            text, attribute.end() + 1
+        )
+        if not end:
+            return None
+        values[attribute["key"]] = text[attribute.end() + 1 : end.start()]
+        at = end.end()
+    if not values:
+        return None
+    slash = re.compile(r"\s*/?>").match(text, at)
+    call = ToolCall(name, write(dict(values)))
+    return [ParsedCall(call, untyped=frozenset(values))], past_closers(text, slash.end() if slash else at), "attributes"
+
+
+def _tagged(name: str, parameters: Parameters, text: str) -> Body:
+    """The call with these arguments, up to what closes it, or to the end of the text where that ends before."""
+    ends = past_closers(text, parameters.end)
+    # Where nothing closes the call, more arguments may have been to come.
+    unclosed = parameters.open or (ends == parameters.end and _CUT_TAG.fullmatch(text, ends) is not None)
+    repairs = frozenset({*parameters.repairs, "closing tags"} if unclosed else parameters.repairs)
+    # A closer that is missing anywhere may be missing because the answer was cut.
+    is_open = parameters.doubtful or "closing tags" in repairs
+    said = ParsedCall(ToolCall(name, write(parameters.values)), repairs, frozenset(parameters.untyped), open=is_open)
+    return [said], len(text) if unclosed else ends, "tags"
+
+
+def past_junk(text: str, at: int) -> int:
+    """The place after further openers and tokens of no meaning."""
+    for _ in range(_MAX_JUNK):
+        junk = _JUNK.match(text, at)
+        at = junk.end() if junk else at
+        more = OPENER.match(text, at) or (NOISE.match(text, at) if not CLOSER.match(text, at) else None)
+        if not more:
+            break
+        at = more.end()
+    return at

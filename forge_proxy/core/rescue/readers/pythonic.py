@@ -1,0 +1,90 @@
+"""Reads a call written as code: `get_weather(city="Oslo", days=3)`."""
+
+from __future__ import annotations
+
+import re
+
+from forge_proxy.core.jsontypes import Json, write
+from forge_proxy.core.messages import ToolCall
+from forge_proxy.core.rescue.context.parse_context import ParseContext
+from forge_proxy.core.rescue.parsed_call import MAX_CALLS, ParsedCall
+from forge_proxy.core.rescue.readers.lenient_json import LenientReader, Unreadable
+
+CALL = re.compile(r"\s{0,16}(?P<name>[^\W\d][\w.:/-]{0,127})\s?\(")
+"""How such a call begins."""
+_KEYWORD = re.compile(r"([^\W\d]\w{0,127})\s*+=(?!=)|[\"']([^\W\d]\w{0,127})[\"']\s*+:")
+_AFTER_ARGUMENT = re.compile(
+    r"\s{0,64}(?:\)|,\s{0,64}(?:\)|[^\W\d]\w{0,127}\s{0,8}=|[\"'\[{(\d-]|True|False|None|\Z)|\+\s|(?<=[\"'])\s{1,64}[rbuf]{0,2}[\"']|\Z|</|<[|｜])"
+)
+_BETWEEN = re.compile(r"\s*+[,;\n]\s*+(?=[^\W\d][\w.:/-]{0,127}\s?\()|\s*+(?=[^\W\d][\w.:/-]{0,127}\()")
+_CLOSING = re.compile(r"\s{0,64},?\s{0,64}\]")
+_PLAIN = frozenset({"quotes", "words", "line breaks"})
+"""What is no repair here: it is how the language of these calls is written."""
+
+
+def read_call(text: str, at: int, look: ParseContext) -> tuple[ParsedCall, int] | None:
+    """The call at `at` and the place after its closing parenthesis; None if there is none that can be read."""
+    begun = CALL.match(text, at)
+    if not begun or not look.may_try(1):
+        return None
+    reader = LenientReader(text, begun.end())
+    reader.bare_words = False
+    try:
+        args, positional = _arguments(reader)
+    except Unreadable:
+        look.spend(reader.at - at)
+        return None
+    name = begun["name"].removesuffix(".call")
+    repairs = frozenset(reader.repairs) - _PLAIN
+    return ParsedCall(ToolCall(name, write(args)), repairs, positional=positional, open=reader.open), reader.at
+
+
+def _arguments(reader: LenientReader) -> tuple[dict[str, Json], int]:
+    """The arguments up to the closing parenthesis, and how many of them have no name."""
+    args: dict[str, Json] = {}
+    positional = 0
+    while True:
+        reader.skip()
+        if reader.take(")"):
+            return args, positional
+        if reader.ends_here():
+            reader.open = reader.at == len(reader.text)
+            reader.repairs.add("brackets")
+            return args, positional
+        reader.take("**")
+        keyword = _KEYWORD.match(reader.text, reader.at)
+        if keyword:
+            key = keyword[1] or keyword[2]
+            reader.at = keyword.end()
+        elif args and len(args) > positional:  # one without a name after one with a name
+            raise Unreadable
+        else:
+            key = str(positional)
+            positional += 1
+        args[key] = reader.value(_AFTER_ARGUMENT)
+        reader.skip()
+        if not reader.take(",") and reader.text[reader.at : reader.at + 1] not in (")", "") and not reader.ends_here():
+            raise Unreadable
+
+
+def read_calls(text: str, at: int, look: ParseContext) -> tuple[list[ParsedCall], int] | None:
+    """One call or a list of them, `[f(a=1), g()]`, also one a line or with `;` between; None if there is none.
+
+    Of a list without end as many are read as show that it is one.
+    """
+    listed = text.startswith("[", at)
+    found: list[ParsedCall] = []
+    at += listed
+    while one := read_call(text, at, look):
+        found.append(one[0])
+        at = one[1]
+        if len(found) > MAX_CALLS:
+            break
+        following = _BETWEEN.match(text, at)
+        closing = _CLOSING.match(text, at) if listed else None
+        if closing or one[0].open:
+            return found, closing.end() if closing else at
+        if not following:
+            break
+        at = following.end()
+    return (found, at) if found else None

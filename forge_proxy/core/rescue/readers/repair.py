@@ -1,0 +1,232 @@
+"""The last resort for a broken object: json_repair says how it is built, the text says what is in it.
+
+For texts that the reader in `values.py` gave up, and for a process of its own: this takes seconds for long texts. A
+library made to give something for everything also gives what nobody wrote. So its answer is only a plan: the text is
+walked through along it, every key and value is taken from where it stands, and when one does not stand there, or
+anything is left over that is more than punctuation and comments, the text stays unread.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from forge_proxy.core.jsontypes import Json, is_list, is_object, read_object, read_value, write
+from forge_proxy.core.rescue.readers.escapes import unescape
+
+_LONGEST = 1_000_000
+_CLOSING = {'"': '"', "'": "'", "“": "”"}
+_COMMENT = r"(?://|\#)[^\"\n]*+(?=\n|\Z)|/\*(?:[^\"*]|\*(?!/))*+\*/"
+"""With quotes in it, it may as well be part of a string that holds code."""
+_SPACE = re.compile(rf"(?:\s+|{_COMMENT})*+")
+_GAP = re.compile(rf"(?:[\s,;]+|{_COMMENT})*+")
+_COLON = re.compile(r"\s*+:\s*+")
+_HIGH, _LOW, _HEX = "[dD][89abAB][0-9a-fA-F]{2}", "[dD][c-fC-F][0-9a-fA-F]{2}", "[0-9a-fA-F]"
+_ESCAPE = rf"\\u{_HIGH}\\u{_LOW}|\\u{_HEX}{{4}}|\\x{_HEX}{{2}}|\\."
+_PIECE = re.compile(rf"{_ESCAPE}|[\"'“”]|[^\\\"'“”]++", re.DOTALL)
+_UNSURE = re.compile(r"[\s\\]+")
+"""What json_repair drops from texts here and there, or adds to them."""
+_NUMBER_OR_WORD = re.compile(r"[\w.+-]+")
+_BARE_KEY = re.compile(r"[\w$-]+")
+_WORDS = {"true": True, "false": False, "null": None, "none": None}
+_NO_TEXTS = (*_WORDS, "nan", "infinity", "undefined")
+_BARE_TEXT = re.compile(r"[^\W\d][\w .@%+-]*")
+_END_OF_BARE = re.compile(r"\s*+(?:[,;}\]\"'“]|//|/\*|\#)")
+_CLOSED = re.compile(r"[\s}\]]*+")
+
+# An unescaped quote inside of a string with one of these after it may just as well be the end of the string.
+_REMARK = r"\s*+(?://|/\*|\#)"
+_NEXT_MEMBER = re.compile(
+    rf"\s*+(?:,\s*+)?(?:\"[^\"\n]{{0,128}}\"|'[^'\n]{{0,128}}'|“[^”\n]{{0,128}}”)\s*+:|(?:\s*+,\s*+|\s++)[\w$-]++\s*+:|\s*+\+\s*+[\"']|{_REMARK}"
+)
+_AFTER_STRING = re.compile(r"[\s,;:}\]/#]")
+_AFTER_DOUBT = re.compile(r"\s*+[,;:}\]]")
+_APOSTROPHE = re.compile(r"\w'\w")
+_LAST_MEMBER = re.compile(r"\s*+,?\s*+\}[\s}\]]*+\Z")
+_INNER_LAST = re.compile(r"\s*+,?\s*+\}[\s}\]]*+(?:,|\Z)")
+_NEXT_ITEM = re.compile(rf"\s*+[,\]]|{_REMARK}")
+
+
+def mend_object(text: str) -> str | None:
+    """The JSON text of the object that begins with `text` and goes to its end; None where that would be a guess.
+
+    Numbers stay as written. Never raises.
+    """
+    if not text.startswith("{") or len(text) > _LONGEST:
+        return None
+    if read_object(text) is not None:
+        return text
+    try:
+        plan = _plan(text)
+        return _Walk(text).all(plan) if is_object(plan) else None
+    except (_NotThere, RecursionError, UnicodeError):  # UnicodeError: half of a surrogate pair is no text
+        return None
+
+
+def _plan(text: str) -> object:
+    """What json_repair makes of the text."""
+    import json_repair  # only the workshop's processes repair: the daemon need not hold it in memory
+
+    try:
+        return json_repair.loads(text, skip_json_loads=True)
+    except Exception:  # noqa: BLE001  whatever a library fails with on what models write
+        return None
+
+
+_Role = Literal["key", "member", "item"]
+
+
+class _NotThere(Exception):
+    """The text does not have what the plan says."""
+
+
+class _Walk:
+    """Walks through a text along a plan and writes down what stands there. `at` is the place that was come to."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._depth = 0
+
+    def all(self, plan: dict[str, Json]) -> str | None:
+        """The whole text as JSON. Raises `_NotThere`."""
+        written = self._value(plan, in_list=False)
+        closed = _CLOSED.match(self._text, self._at)
+        if closed:  # models close more than they opened
+            self._at = closed.end()
+        self._skip(_GAP)
+        if self._at < len(self._text):
+            raise _NotThere
+        written.encode()
+        return written if read_object(written) is not None else None
+
+    def _value(self, plan: Json, *, in_list: bool) -> str:
+        if is_object(plan):
+            return self._object(plan)
+        if is_list(plan):
+            return self._list(plan)
+        if not isinstance(plan, str):
+            return self._word(plan)
+        if self._text[self._at : self._at + 1] in _CLOSING:
+            return write(self._quoted(plan, "item" if in_list else "member"))
+        return write(self._bare_text(plan))
+
+    def _object(self, plan: dict[str, Json]) -> str:
+        self._open("{")
+        members: list[str] = []
+        for key, value in plan.items():
+            self._skip(_GAP)
+            said = write(self._key(key))
+            self._take(_COLON)
+            self._skip(_SPACE)
+            members.append(f"{said}: {self._value(value, in_list=False)}")
+        self._close("}")
+        return "{" + ", ".join(members) + "}"
+
+    def _list(self, plan: list[Json]) -> str:
+        self._open("[")
+        items: list[str] = []
+        for item in plan:
+            self._skip(_GAP)
+            items.append(self._value(item, in_list=True))
+        self._close("]")
+        return "[" + ", ".join(items) + "]"
+
+    def _open(self, bracket: str) -> None:
+        if not self._text.startswith(bracket, self._at):
+            raise _NotThere
+        self._at += 1
+        self._depth += 1
+
+    def _close(self, bracket: str) -> None:
+        """The closing bracket, which may be missing where something around it ends: not where the text does, for then
+        it was cut, and nobody knows after how much.
+        """
+        self._depth -= 1
+        self._skip(_GAP)
+        if self._text.startswith(bracket, self._at):
+            self._at += 1
+        elif self._depth == 0 or self._at == len(self._text):
+            raise _NotThere
+
+    def _key(self, key: str) -> str:
+        if self._text[self._at : self._at + 1] in _CLOSING:
+            return self._quoted(key, "key")
+        bare = self._take(_BARE_KEY).group()
+        if bare != key:
+            raise _NotThere
+        return bare
+
+    def _word(self, plan: Json) -> str:
+        """A number as it is written, or true, false and null."""
+        said = self._take(_NUMBER_OR_WORD).group()
+        self._look_at(_END_OF_BARE)
+        if isinstance(plan, bool) or plan is None:
+            if _WORDS.get(said.lower(), "") is not plan:
+                raise _NotThere
+            return write(plan)
+        number = read_value(said, 0)
+        if number is None or number[1] < len(said) or isinstance(number[0], bool) or number[0] != plan:
+            raise _NotThere
+        return said
+
+    def _bare_text(self, plan: str) -> str:
+        """A text without quotes, if it is a word or a few."""
+        if not self._text.startswith(plan, self._at) or not _BARE_TEXT.fullmatch(plan):
+            raise _NotThere
+        if any(word.startswith(plan.lower()) for word in _NO_TEXTS):
+            raise _NotThere
+        self._at += len(plan)
+        self._look_at(_END_OF_BARE)
+        return plan
+
+    def _quoted(self, plan: str, role: _Role) -> str:
+        """A text between quotes: what stands there, if it is what the plan says but for escapes and white space."""
+        start = self._at + 1
+        closing = _CLOSING[self._text[self._at]]
+        wanted = _UNSURE.sub("", plan.encode("utf-16", "surrogatepass").decode("utf-16"))
+        found = 0
+        inner: list[int] = []
+        pairs = 0
+        for piece in _PIECE.finditer(self._text, start):
+            said = piece.group()
+            if said == closing:
+                if found == len(wanted):
+                    self._at = piece.end()
+                    self._check(inner, role, odd=pairs % 2 == 1)
+                    return unescape(self._text[start : piece.start()])
+                inner.append(piece.end())
+            pairs += said.removeprefix("\\") == closing and not _APOSTROPHE.match(self._text, piece.end() - 2)
+            sure = "f" if said == "\\f" else _UNSURE.sub("", unescape(said))  # json_repair knows no form feed
+            if not wanted.startswith(sure, found):
+                raise _NotThere
+            found += len(sure)
+        raise _NotThere
+
+    def _check(self, inner: list[int], role: _Role, *, odd: bool) -> None:
+        """Raises `_NotThere` if the end of a string is in doubt, `inner` being the places after the quotes in it.
+
+        It is when one of them may as well have been the end, when quotes in it are no pairs, and when what follows it
+        is nothing that follows a string.
+        """
+        self._look_at(_AFTER_DOUBT if inner else _AFTER_STRING)
+        last = _INNER_LAST if self._depth > 1 else _LAST_MEMBER
+        ends = (_NEXT_MEMBER, last) if role == "member" else (_NEXT_ITEM,)
+        if odd or any(role == "key" or end.match(self._text, at) for at in inner for end in ends):
+            raise _NotThere
+
+    def _skip(self, gap: re.Pattern[str]) -> None:
+        skipped = gap.match(self._text, self._at)
+        if skipped:
+            self._at = skipped.end()
+
+    def _take(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        found = self._look_at(pattern)
+        self._at = found.end()
+        return found
+
+    def _look_at(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        found = pattern.match(self._text, self._at)
+        if not found:
+            raise _NotThere
+        return found

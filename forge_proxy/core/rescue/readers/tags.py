@@ -1,0 +1,211 @@
+"""Reads the arguments of a call that are written in tags: `<parameter=city>Oslo</parameter>` and its relatives.
+
+Values are raw text whose type only a schema can tell; nothing in them is altered.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from forge_proxy.core.jsontypes import Json, read_value, skip_space
+from forge_proxy.core.rescue.context.parse_context import ParseContext
+from forge_proxy.core.rescue.grammar.nesting import CLOSE, NAMED, OPEN, PAIRED
+
+_WRAPPERS = r"tool[_-]?calls?|function[_-]?calls?|tool_use|tool|call|calls"
+_CALL_TAGS = {
+    "": rf"{_WRAPPERS}|invoke|function",
+    "invoke": rf"{_WRAPPERS}|invoke",
+    "function": rf"{_WRAPPERS}|function",
+}
+"""What may close a call, by the tag that opened it: another form's closer belongs to the value."""
+
+_PARAMETER = re.compile(
+    rf"(?P<tag>{OPEN}(?:parameter|param|argument|arg)(?:\s+name)?\s*=)\s*(?:(?P<q>[\"'])(?P<quoted>[^\"'<>\n]{{1,128}}?)(?P=q)"
+    r"(?P<more>\s[^<>]{0,120})?|(?P<key>[^\"'<>\n]{1,128}?)\s*)>"
+)
+_PAIR = re.compile(
+    rf"{OPEN}arg_key>\s*(?P<key>.{{1,128}}?)\s*{CLOSE}arg_key>(?:\s|\\n)*(?:{OPEN}arg_type>.{{0,64}}?{CLOSE}arg_type>\s*)?"
+    rf"(?P<open>{OPEN}arg_value>)?"
+)
+_PAIR_BEGINS = re.compile(rf"{OPEN}arg_key>")
+_CHILD = re.compile(rf"(?P<open>{OPEN})(?P<key>[^\W\d][\w.-]{{0,127}})>")
+_ENDING = rf"{CLOSE}(?:{_CALL_TAGS['']}|parameters|arguments|args)\s*>|</?[|｜]|<[|｜]|\[/|```"
+_NEXT = rf"{OPEN}(?:parameter|param|argument|arg)(?:\s+name)?\s*=|{OPEN}arg_key>"
+_CUT = r"</?[\w:|｜]{0,20}\Z|\Z"
+_PAIR_CLOSER = re.compile(rf"{CLOSE}arg_value\s*>(?=\s*(?:{_NEXT}|{_ENDING}|{_CUT}|</\w{{1,24}}>))")
+_STOP = re.compile(rf"(?=\s*(?:{_NEXT}|{_ENDING}))")
+
+_NAME_SPACE = re.compile(r"<([|｜]DSML[|｜]|[\w.-]{1,24}[:|｜])")
+_MAX_SPACES = 4
+"""Name spaces in one call: each has a pattern of its own, and no model writes more."""
+
+
+@lru_cache(maxsize=64)
+def _closer(space: str, call: str) -> re.Pattern[str]:
+    """What ends a value: the closer with the name space of its opening tag, `""` for none, followed by what may follow
+    a value in this kind of call.
+
+    Any other closer is part of the value: it may be code that writes such markup.
+    """
+    close = rf"(?:\]<\]minimax\[>\[)?</{re.escape(space)}\s?" if space else "</"
+    ending = rf"{CLOSE}(?:{_CALL_TAGS[call]}|parameters|arguments|args)\s*>|\[/TOOL|```\s*\Z"
+    special = r"</?[|｜]|<[|｜]" if space or not call else r"<[|｜][^<>\s]{1,40}[|｜]>\s*(?:\Z|<)"
+    return re.compile(rf"{close}(?:parameter|param|argument|arg)\s*>(?=\s*(?:{_NEXT}|{ending}|{special}|{_CUT}))")
+
+
+@dataclass(slots=True)
+class Parameters:
+    """The arguments that were read, which of them are raw text, and the place after the last."""
+
+    end: int
+    values: dict[str, Json] = field(default_factory=dict[str, Json])
+    untyped: set[str] = field(default_factory=set[str])
+    repairs: set[str] = field(default_factory=set[str])
+    open: bool = False
+    """Whether the text ended inside a value."""
+    doubtful: bool = False
+    """Whether a value may have ended with a call that it tells of, and the text before it did."""
+    _closers: dict[re.Pattern[str], re.Match[str] | None] = field(
+        default_factory=dict[re.Pattern[str], "re.Match[str] | None"]
+    )
+
+    _spaces: set[str] = field(default_factory=set[str])
+
+    def closer(self, text: str, start: int, closer: re.Pattern[str]) -> re.Match[str] | None:
+        """The first closer of a value from `start` on; what was found is kept, so that no text is searched twice."""
+        found = self._closers.get(closer)
+        if closer not in self._closers or (found and found.start() < start):
+            found = self._closers[closer] = closer.search(text, start)
+        return found
+
+    def space_of(self, tag: str) -> str:
+        """The name space of the tag that opens a value, `""` for none."""
+        found = _NAME_SPACE.search(tag)
+        if not found or (found[1] not in self._spaces and len(self._spaces) == _MAX_SPACES):
+            return ""
+        self._spaces.add(found[1])
+        return found[1]
+
+    def put(self, key: str, value: Json, end: int, *, untyped: bool = True) -> None:
+        """Take in one more. The last of equal keys counts."""
+        if key in self.values and end > self.end:
+            self.repairs.add("repeated parameters")
+        self.values[key] = value
+        self.untyped.discard(key)
+        if untyped:
+            self.untyped.add(key)
+        self.end = end
+
+
+def read_parameters(text: str, at: int, look: ParseContext, *, children: bool = False, call: str = "") -> Parameters:
+    """The arguments from `at` on, up to what is none. With `children`, any tag is the name of one. `call` is the tag
+    that opened the call: `invoke`, `function`, or none that is known.
+    """
+    found = Parameters(at)
+    while not found.open:
+        at = skip_space(text, found.end)
+        parameter = _PARAMETER.match(text, at)
+        if parameter:
+            _put_parameter(text, parameter, found, call, look)
+        elif pair := _PAIR.match(text, at):
+            _put_pair(text, pair, found, look)
+        elif not (children and _put_child(text, at, found, look)):
+            break
+    return found
+
+
+def _put_parameter(text: str, opening: re.Match[str], found: Parameters, call: str, look: ParseContext) -> None:
+    start = opening.end()
+    more = opening["more"] or ""
+    key = (opening["quoted"] or opening["key"]).strip()
+    if more.rstrip().endswith("/"):
+        found.put(key, "", start)
+        return
+    # A name space makes it sure that what looks like the next parameter is one, and the closer was forgotten.
+    tag = opening["tag"]
+    space = found.space_of(tag)
+    following = text.find(tag, start) if space else -1
+    _put_value(text, key, start, found, _closer(space, call), look, stop=following)
+    value = found.values.get(key)
+    if 'string="true"' in more:
+        found.untyped.discard(key)
+    elif 'string="false"' in more and isinstance(value, str):
+        read = read_value(value.strip(), 0)
+        if read and read[1] == len(value.strip()):
+            found.put(key, read[0], found.end, untyped=False)
+
+
+def _put_pair(text: str, pair: re.Match[str], found: Parameters, look: ParseContext) -> None:
+    following = _PAIR_BEGINS.search(text, pair.end())
+    _put_value(text, pair["key"], pair.end(), found, _PAIR_CLOSER, look, stop=following.start() if following else -1)
+    if pair["open"] is None:  # what is around the value is then no tag of its own
+        found.values[pair["key"]] = str(found.values[pair["key"]]).strip()
+
+
+def _put_value(
+    text: str, key: str, start: int, found: Parameters, pattern: re.Pattern[str], look: ParseContext, *, stop: int = -1
+) -> None:
+    """Take in the value that begins at `start`: up to its closer, or where that was forgotten to what comes next."""
+    end, following = _end_of_value(text, start, found, pattern, look, stop)
+    value = text[start:end]
+    found.put(key, value if pattern is _PAIR_CLOSER else unframed(value), following)
+
+
+def _end_of_value(
+    text: str, start: int, found: Parameters, pattern: re.Pattern[str], look: ParseContext, stop: int
+) -> tuple[int, int]:
+    """Where the value ends and what follows it begins; `stop` is where the next one does, if its closer is missing."""
+    closer = found.closer(text, start, pattern)
+    nest = PAIRED if pattern is _PAIR_CLOSER else NAMED
+    if closer and nest.holds_value(text, start, closer.start()):
+        if own := nest.own_closer(text, start, pattern, look):
+            return own.start(), own.end()
+        found.doubtful = found.doubtful or nest.holds_call(text, start, closer.start())
+    if closer and not 0 <= stop < closer.start():
+        return closer.start(), closer.end()
+    found.repairs.add("closing tags")
+    if stop < 0 or nest is PAIRED:  # its values are no lines of their own: the white space is that of the form
+        following = _STOP.search(text, start)
+        found.open = following is None
+        stop = following.start() if following else len(text)
+    return stop, stop
+
+
+def _put_child(text: str, at: int, found: Parameters, look: ParseContext) -> bool:
+    opening = _CHILD.match(text, at)
+    if not opening:
+        return False
+    key = opening["key"]
+    end = past_child(text, opening, look)
+    if end is None:
+        return False
+    closing = text.rfind("</", opening.end(), end)
+    value = text[opening.end() : closing]
+    # Behind MiniMax's token each line break is the model's own.
+    raw = opening["open"].startswith("]")
+    found.put(key, value.removesuffix("]<]minimax[>[") if raw else unframed(value), end)
+    return True
+
+
+def past_child(text: str, opening: re.Match[str], look: ParseContext) -> int | None:
+    """The place after the tag that closes this one, tags of the same name inside it counted; None if none does."""
+    depth = 0
+    name = re.escape(opening["key"])
+    if not look.may_search(len(text) - opening.start()):
+        return None
+    for tag in re.compile(rf"{OPEN}{name}>|({CLOSE}{name}\s*>)").finditer(text, opening.start()):
+        depth += -1 if tag[1] else 1
+        if depth == 0:
+            look.searched(tag.end() - opening.start())
+            return tag.end()
+    look.searched(4 * (len(text) - opening.start()))  # what is not there has been looked for to the end
+    return None
+
+
+def unframed(value: str) -> str:
+    """The value without the one line break that the form puts before and after it."""
+    if value.startswith("\r\n"):
+        return value[2:].removesuffix("\r\n")
+    return value.removeprefix("\n").removesuffix("\n")

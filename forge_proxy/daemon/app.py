@@ -1,0 +1,178 @@
+"""The daemon as a whole: built over a socket, and run until it is told to end, by a process or within a program."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from structlog.typing import FilteringBoundLogger
+
+from forge_proxy.api.admin.services import AdminServices, BackendSelection
+from forge_proxy.api.app import create_app
+from forge_proxy.api.auth import KeyRing
+from forge_proxy.api.server import HttpServer, address, is_open_to_all, leads_to
+from forge_proxy.backends.config import BackendChoiceError
+from forge_proxy.backends.llama_server.programs import TINY_MODEL
+from forge_proxy.backends.selection import SelectedBackend
+from forge_proxy.core.errors import BackendFault, ForgeError
+from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.daemon.container import EngineAssembly, MonotonicClock, assemble
+from forge_proxy.daemon.reload import LiveSettings
+from forge_proxy.daemon.runs import build_runs, resume
+from forge_proxy.engine.events import Event
+from forge_proxy.engine.live_value import LiveValue
+from forge_proxy.engine.memory import MemoryBudget, memory_limit
+from forge_proxy.engine.ports import Observer
+from forge_proxy.hardware.files import find_ram_mb
+from forge_proxy.settings import Settings
+from forge_proxy.telemetry import logs
+from forge_proxy.workflows.runs.service import Runs
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """A daemon that is built, and answers once it is run."""
+
+    parts: EngineAssembly
+    server: HttpServer
+    live: LiveSettings
+    runs: Runs
+    listener: socket.socket
+    log: FilteringBoundLogger
+
+    @property
+    def url(self) -> str:
+        """Its base URL, with `/v1`."""
+        return address(*self.listener.getsockname()[:2])
+
+    def tell_address(self) -> None:
+        """Say where it listens."""
+        self.log.info("listening", url=self.url)
+        if is_open_to_all(self.live.now.server, self.listener):
+            self.log.warning("no keys", note="anyone who reaches it may use it: server.allow_public_without_keys")
+
+    def end(self, signum: int) -> None:
+        """Have `run` end, once answers under way have; at once when told so again by an interrupt."""
+        self.runs.leave()  # who watches one is not waited for: it may go on for hours
+        self.server.handle_exit(signum, None)
+
+    async def run(self, loaded: Callable[[], None] = lambda: None, *, resumes: bool = True) -> None:
+        """Answer until it is told to end, while the model is being loaded: health says so, requests wait.
+
+        `loaded` is called when that is done. Raises what it fails with. With `resumes` runs are gone on with that an
+        earlier daemon has left.
+        """
+        beside = [asyncio.create_task(self._tell_hardware())]
+        if resumes:
+            beside.append(asyncio.create_task(resume(self.runs, self.live.now, self.log)))
+        loading = asyncio.create_task(self._load(loaded))
+        try:
+            await self.server.serve(sockets=[self.listener])
+        finally:
+            for task in (*beside, loading):
+                task.cancel()
+        with suppress(asyncio.CancelledError):
+            await loading
+
+    async def _load(self, loaded: Callable[[], None]) -> None:
+        """Load the model, and do what has to wait for it. Ends the server where that fails, and raises with what."""
+        try:
+            await self.parts.load()
+        except ForgeError:
+            self.end(signal.SIGTERM)
+            raise
+        health = await self.parts.backend.health()
+        if health.status == "ok":
+            self.log.info("ready")
+            await self._settle()
+        else:
+            self.log.warning("backend does not answer yet", status=health.status, detail=health.detail)
+        loaded()
+        if health.status == "ok" and self.live.now.backend.self_test == "on-load":
+            await self._self_test()
+
+    async def _settle(self) -> None:
+        """Find out the budget, which is logged with its reason, and give the model server the window for it."""
+        try:
+            await self.parts.engine.budgets.settle()
+        except BackendFault as fault:
+            self.log.warning("the budget could not be had", error=fault.summary)
+
+    async def _self_test(self) -> None:
+        """Test the model that answers by default, and say what was found."""
+        engine = self.parts.engine
+        try:
+            card = await engine.test(await engine.models.usual())
+        except ForgeError as error:
+            self.log.warning("self-test", failed=error.summary)
+        else:
+            self.log.info("self-test", **card.as_json())
+
+    async def _tell_hardware(self) -> None:
+        found = await self.parts.machine.profile()
+        gpus = [f"{gpu.name}, {gpu.vram_mb or '?'} MiB" for gpu in found.gpus]
+        self.log.info("hardware", gpus=gpus, ram_mb=found.ram_mb, cores=found.cores, because=found.because)
+
+
+@asynccontextmanager
+async def build(
+    settings: Settings, listener: socket.socket, read: Callable[[], Settings], log: FilteringBoundLogger
+) -> AsyncGenerator[Daemon]:
+    """The daemon on a socket that listens already. `read` reads the settings again. Raises `BackendChoiceError`."""
+    observe = in_next_turn(logs.LogObserver(log))
+    memory = MemoryBudget(memory_limit(settings.server.memory_mb, find_ram_mb(Path("/"))))
+    async with assemble(settings, observe, memory) as parts, build_runs(settings, parts.engine, observe) as runs:
+        url = parts.choice.url
+        if url is not None and await leads_to(url, listener):
+            raise BackendChoiceError(
+                f"backend.url {parts.choice.shown_url} is where this daemon itself listens; name the model server or "
+                "another --port"
+            )
+        tell_choice(parts.choice, settings, log)
+        door, guardrails = KeyRing(settings.server), LiveValue(settings.guardrails)
+        live = LiveSettings(settings, read, guardrails, parts.engine, door)
+        admin = _admin_parts(parts, guardrails, live, runs, memory)
+        app = create_app(parts.engine, parts.backend, guardrails, settings.server, admin, door, memory)
+        yield Daemon(parts, HttpServer(app, settings.server, memory), live, runs, listener, log)
+
+
+def tell_choice(choice: SelectedBackend, settings: Settings, log: FilteringBoundLogger) -> None:
+    """Say which backend is used, and why."""
+    model_file = str(choice.gguf) if choice.gguf else None
+    listed = {"models": list(settings.models)} if settings.models else {}
+    log.info("backend", kind=choice.kind, url=choice.shown_url, model_file=model_file, because=choice.because, **listed)
+    if choice.gguf == TINY_MODEL:
+        log.warning("test model", note="it understands a few phrases: for trying the daemon, not for work")
+
+
+def _admin_parts(
+    parts: EngineAssembly, guardrails: LiveValue[GuardPolicy], live: LiveSettings, runs: Runs, memory: MemoryBudget
+) -> AdminServices:
+    choice = parts.choice
+    unmanaged = "" if parts.control else f"the {choice.kind} at {parts.backend.url} was started elsewhere"
+    return AdminServices(
+        parts.engine,
+        parts.backend,
+        BackendSelection(choice.kind, choice.because, unmanaged),
+        guardrails,
+        configuration=live,
+        hardware=parts.machine,
+        clock=MonotonicClock(),
+        memory=memory,
+        control=parts.control,
+        runs=runs,
+    )
+
+
+def in_next_turn(observe: Observer) -> Observer:
+    """Tell it what happened once the answer has left that it is about."""
+
+    def later(event: Event, /) -> None:
+        asyncio.get_running_loop().call_soon(observe, event)
+
+    return later

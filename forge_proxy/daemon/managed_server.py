@@ -1,0 +1,81 @@
+"""A llama.cpp server of ours, as the admin API and the budgets want to have it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from forge_proxy.api.admin.ports import ServerStatusReport
+from forge_proxy.backends.llama_server import status as llama
+from forge_proxy.backends.llama_server.manager import ServerManager
+from forge_proxy.core.errors import BackendDown, UnknownModel
+from forge_proxy.engine.backend_switching import BackendSwitcher
+
+
+class ManagedServerControl:
+    """`BackendControl` and `Resizer`. Answers under way get `drain_seconds` to end; who comes meanwhile waits."""
+
+    def __init__(self, manager: ServerManager, switching: BackendSwitcher, drain_seconds: float) -> None:
+        self._manager = manager
+        self._switching = switching
+        self._drain = drain_seconds
+        self._usual = manager.status().spec.context
+
+    def status(self) -> ServerStatusReport:
+        """See `api.admin.ports.BackendControl`."""
+        now = self._manager.status()
+        return ServerStatusReport(now.state, now.spec.alias, now.pid, now.restarts, _detail(now))
+
+    async def start(self) -> None:
+        """See `api.admin.ports.BackendControl`."""
+        await self._exchange(self._manager.start)
+
+    async def stop(self) -> None:
+        """See `api.admin.ports.BackendControl`. Requests that come later are refused, until it is started again."""
+        await self._exchange(lambda: self._manager.stop(drain_seconds=0))
+
+    async def restart(self) -> None:
+        """See `api.admin.ports.BackendControl`."""
+        await self._exchange(lambda: self._manager.restart(drain_seconds=0))
+
+    async def use(self, model: str) -> None:
+        """See `api.admin.ports.BackendControl`. There is one model."""
+        served = self._manager.status().spec.alias
+        if model != served:
+            raise UnknownModel(model, [served])
+
+    def logs(self, lines: int) -> Sequence[str]:
+        """See `api.admin.ports.BackendControl`."""
+        return self._manager.logs(lines)
+
+    def served(self) -> Sequence[str | None]:
+        """See `engine.ports.Resizer`."""
+        return (None,)
+
+    async def resize(self, tokens: int | None, model: str | None = None) -> None:
+        """See `engine.ports.Resizer`. Does not start what was stopped."""
+
+        async def ensure() -> None:
+            self._refuse_where_stopped()
+            context = self._usual if tokens is None else tokens
+            await self._manager.ensure(replace(self._manager.status().spec, context=context), drain_seconds=0)
+
+        await self._exchange(ensure)
+
+    def _refuse_where_stopped(self) -> None:
+        """Somebody wants it stopped. Raises `BackendDown`."""
+        now = self._manager.status()
+        if now.state == "stopped":
+            kind = now.spec.program.kind
+            raise BackendDown(kind, llama.describe_stopped(kind))
+
+    async def _exchange(self, work: Callable[[], Awaitable[object]]) -> None:
+        await self._switching.switch(work, drain_seconds=self._drain)
+
+
+def _detail(now: llama.ServerStatus) -> str:
+    if now.state == "loading" and now.progress:
+        return str(now.progress)
+    if now.state in ("failed", "crash-loop"):
+        return now.last_error or ""
+    return f"last error: {now.last_error}" if now.last_error else ""

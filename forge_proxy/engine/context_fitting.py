@@ -1,0 +1,196 @@
+"""Lets a prompt pass that is within the budget, and shortens the history of one that is not, where that is wanted.
+
+A caller sends its whole history each time, so what is cut is made of that alone: the same history is cut in the same
+way, and what the model server has of it in its cache stays of use.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from forge_proxy.core.chat import ModelCall
+from forge_proxy.core.compaction import Plan
+from forge_proxy.core.compaction.policy import CompactionPolicy
+from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow
+from forge_proxy.core.estimate import Calibration, estimate_tokens
+from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_integer, is_object
+from forge_proxy.engine.budgets import Budgets, prompt_of
+from forge_proxy.engine.events import ContextCompacted
+from forge_proxy.engine.ports import Observer
+from forge_proxy.wire.compaction import tagged, with_cuts
+
+Count: TypeAlias = Callable[[ModelCall], Awaitable[int | None]]
+_REMEMBERED = 256
+_SPARE = 16
+"""Tokens that servers keep free at the end of a window, or count differently (our judgement)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSize:
+    """Tokens of a whole prompt; estimated unless `exact`."""
+
+    tokens: int
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedCall:
+    """What a phase makes of a call."""
+
+    call: ModelCall
+    plan: Plan
+    places: tuple[int, ...]
+    """Of the cuts, in the caller's messages."""
+    prompt: PromptSize
+
+
+class ContextFitter:
+    """One for a backend, whose tokens `count` counts. The policy is replaced as a whole."""
+
+    def __init__(
+        self, budgets: Budgets, count: Count, observe: Observer, policy: CompactionPolicy | None = None
+    ) -> None:
+        self._budgets = budgets
+        self._count = count
+        self._observe = observe
+        self._uncounted: OrderedDict[str | None, Calibration] = OrderedDict()
+        """What estimates come to, of models whose tokens are not counted."""
+        self.policy = policy or CompactionPolicy()
+
+    async def admit(self, call: ModelCall, request_id: str) -> tuple[ModelCall, ContextCompacted | None]:
+        """The call, shortened where that is wanted and needed, and then what was done. Raises `ContextBudgetExceeded`
+        where it is over the budget even so.
+
+        Most calls cost no more than measuring their bytes, and nothing at all where the backend itself refuses.
+        """
+        limit = await self._budgets.limit_of(call)
+        if limit is None:
+            return call, None
+        prompt = await self.measured(call)
+        if prompt.tokens <= limit.tokens:
+            return call, None
+        best = await self._shorten(call, prompt, limit.tokens) if limit.compacts else None
+        left = best.prompt if best else prompt
+        if left.tokens > limit.tokens and (left.exact or limit.enforced):
+            shortened = best.prompt.tokens if best else None
+            raise ContextBudgetExceeded(
+                prompt.tokens, limit.tokens, limit.because, exact=prompt.exact, shortened=shortened
+            )
+        return self._told(best, prompt, request_id) if best else (call, None)
+
+    async def after_overflow(
+        self, call: ModelCall, overflow: ContextOverflow | ContextBudgetExceeded, request_id: str
+    ) -> tuple[ModelCall, ContextCompacted] | None:
+        """The call shortened, now that the model server has refused it as too long: of some the window is not known,
+        and estimates are too low at times. None where that is not wanted, or nothing is left to cut.
+        """
+        if isinstance(overflow, ContextBudgetExceeded):  # it was shortened before it was refused
+            return None
+        if self._budgets.wish_of(_model(call)).overflow != "compact":
+            return None
+        prompt = await self.measured(call)
+        if not prompt.exact and overflow.tokens is not None:  # of this very prompt, whatever others came to
+            self._uncounted[_model(call)] = Calibration.of(estimate_tokens(*prompt_of(call)), overflow.tokens)
+            prompt = replace(prompt, tokens=overflow.tokens)
+        budget = await self._budgets.of(_model(call))
+        known = [tokens for tokens in (overflow.window, budget.tokens) if tokens is not None]
+        best = await self._shorten(call, prompt, min([prompt.tokens, *known]))
+        return self._told(best, prompt, request_id) if best else None
+
+    async def room_beside(self, call: ModelCall, usage: JsonObject) -> int | None:
+        """Completion tokens that the budget has room for beside this prompt, if they are more than the response had;
+        None also if the model server does not report its tokens. Raises nothing.
+        """
+        prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
+        budget = await self._budgets.of(_model(call))
+        if budget.tokens is None or not (is_integer(prompt) and is_integer(completion)):
+            return None
+        room = budget.tokens - prompt - _SPARE
+        return room if room > completion else None
+
+    async def measured(self, call: ModelCall) -> PromptSize:
+        """How long a prompt is. Raises nothing."""
+        try:
+            exact = await self._count(call)
+        except BackendFault:  # it will say so itself when it is asked for the answer
+            exact = None
+        if exact is not None:
+            return PromptSize(exact, exact=True)
+        known = self._uncounted.setdefault(_model(call), Calibration())
+        if len(self._uncounted) > _REMEMBERED:
+            self._uncounted.popitem(last=False)
+        return PromptSize(known.tokens(estimate_tokens(*prompt_of(call))), exact=False)
+
+    def saw(self, call: ModelCall, usage: JsonObject | None) -> None:
+        """What the model server reports of a call: it sets the estimates of its model right."""
+        known = self._uncounted.get(_model(call))
+        tokens = usage.get("prompt_tokens") if usage is not None else None
+        if known is not None and is_count(tokens):
+            self._uncounted[_model(call)] = known.observed(estimate_tokens(*prompt_of(call)), tokens)
+
+    async def phases(
+        self, call: ModelCall, prompt: PromptSize, policy: CompactionPolicy
+    ) -> AsyncGenerator[CompactedCall]:
+        """What each phase makes of a call whose prompt is so long, the mildest first."""
+        strategy = policy.plans
+        if strategy is None:
+            return
+        messages: list[Json] = list(call.request.messages)
+        tags = tagged(messages)
+        last = CompactedCall(call, Plan(0, (), 0), (), prompt)
+        for plan in strategy.plans(tags.messages):
+            if len(plan.cuts) == len(last.plan.cuts) and plan.tokens == last.plan.tokens:
+                last = replace(last, plan=plan)
+            elif plan.cuts:
+                shorter = _with_messages(call, with_cuts(messages, tags, plan.cuts))
+                places = tuple(tags.places[cut.index] for cut in plan.cuts)
+                last = CompactedCall(shorter, plan, places, await self.measured(shorter))
+            yield last
+
+    async def _shorten(self, call: ModelCall, prompt: PromptSize, limit: int) -> CompactedCall | None:
+        policy = self.policy
+        aim = aim_of(policy, limit)
+        done: list[CompactedCall] = []
+        async for phase in self.phases(call, prompt, policy):
+            done.append(phase)
+            if phase.prompt.tokens <= aim:
+                break
+        return chosen(done, aim)
+
+    def _told(self, best: CompactedCall, before: PromptSize, request_id: str) -> tuple[ModelCall, ContextCompacted]:
+        compacted = ContextCompacted(
+            request_id,
+            _model(best.call),
+            best.plan.phase,
+            len(best.plan.cuts),
+            before.tokens,
+            best.prompt.tokens,
+            exact=before.exact and best.prompt.exact,
+        )
+        self._observe(compacted)
+        return best.call, compacted
+
+
+def aim_of(policy: CompactionPolicy, limit: int) -> int:
+    """Tokens that a history is brought to."""
+    return int(limit * policy.threshold)
+
+
+def chosen(phases: Sequence[CompactedCall], aim: int) -> CompactedCall | None:
+    """The mildest phase that is enough, else the one that leaves least; None where nothing can be cut."""
+    some = [phase for phase in phases if phase.plan.cuts]
+    enough = next((phase for phase in some if phase.prompt.tokens <= aim), None)
+    return enough or min(some, key=lambda phase: phase.prompt.tokens, default=None)
+
+
+def _with_messages(call: ModelCall, messages: list[Json]) -> ModelCall:
+    body = {**call.request.body, "messages": messages}
+    read = tuple(message for message in messages if is_object(message))
+    return replace(call, request=replace(call.request, body=body, messages=read))
+
+
+def _model(call: ModelCall) -> str | None:
+    return call.model or call.request.model

@@ -1,0 +1,93 @@
+"""Finds the tool that a backend chokes on: by halves, with requests for one token that hold nothing but tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from forge_proxy.core.chat import ModelCall
+from forge_proxy.core.errors import BackendError, ForgeError, RequestFormatRejected, ToolsRejected
+from forge_proxy.core.jsontypes import Json, is_list, is_object
+from forge_proxy.engine.ports import Backend
+
+_SECONDS = 30.0
+"""For the whole search: it is there to help somebody who waits for an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedTool:
+    """Which of the tools `offered` a call is refused for: the one at `place`, or all of them together, or, where
+    nothing is `proven`, perhaps none.
+    """
+
+    offered: int
+    proven: bool = False
+    place: int | None = None
+    tool: str | None = None
+
+    def error(self, refusal: RequestFormatRejected) -> BackendError:
+        """The error for a caller whose call was refused."""
+        return ToolsRejected(refusal, self.tool, self.place, self.offered) if self.proven else refusal
+
+
+async def find_guilty(backend: Backend, call: ModelCall) -> RejectedTool:
+    """Who is to blame for a call that was refused because of its tools.
+
+    Asks once for each halving, and once or twice to make sure.
+    """
+    tools = call.request.body.get("tools")
+    if not is_list(tools):
+        return RejectedTool(0)
+    suspects = list(enumerate(tools))
+    try:
+        async with asyncio.timeout(_SECONDS):
+            while len(suspects) > 1:
+                half = suspects[: len(suspects) // 2]
+                suspects = half if await _is_refused(backend, call, half) else suspects[len(half) :]
+            place, tool = suspects[0]
+            if await _is_refused(backend, call, suspects):
+                return RejectedTool(len(tools), proven=True, place=place, tool=_name(tool))
+            # None of them by itself: together they are too much, or it is something else in the request.
+            return RejectedTool(len(tools), proven=await _is_refused(backend, call, list(enumerate(tools))))
+    except (ForgeError, TimeoutError):
+        return RejectedTool(len(tools))
+
+
+async def _is_refused(backend: Backend, call: ModelCall, tools: Sequence[tuple[int, Json]]) -> bool:
+    """Whether the backend refuses these tools. Raises what it fails with otherwise."""
+    body: dict[str, Json] = {
+        "model": call.request.model,
+        "messages": [{"role": "user", "content": "."}],
+        "tools": [_bare(tool) for _, tool in tools],
+        "max_tokens": 1,
+        "stream": True,
+    }
+    if call.request.tool_choice.mode == "required":
+        body["tool_choice"] = "required"  # its grammar is another one
+    request = replace(call.request, body=body, messages=(), stream=True)
+    probe = ModelCall(request, stream=True, model=call.model, dialect=call.dialect)
+    try:
+        async with aclosing(backend.stream(probe)) as chunks:
+            async for _ in chunks:
+                return False
+    except RequestFormatRejected as refusal:
+        if not refusal.need.is_of_tools:
+            raise
+        return True
+    return False
+
+
+def _bare(tool: Json) -> Json:
+    """A tool without its description, which costs time to read."""
+    function = tool.get("function") if is_object(tool) else None
+    if not is_object(tool) or not is_object(function):
+        return tool
+    return {**tool, "function": {key: value for key, value in function.items() if key != "description"}}
+
+
+def _name(tool: Json) -> str | None:
+    function = tool.get("function") if is_object(tool) else None
+    name = function.get("name") if is_object(function) else None
+    return name if isinstance(name, str) else None

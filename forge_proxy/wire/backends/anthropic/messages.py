@@ -1,0 +1,180 @@
+"""A conversation as OpenAI writes it, to Anthropic's: `system` apart, users and assistants in turn, each call answered.
+
+The same history is written the same in each turn. Nothing is put in another order, but for the results of calls, which
+the server wants first in the message after the calls. What it would refuse is healed: a call without a result gets one
+that says so, a result without its call becomes text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from forge_proxy.core.dialect import Reasoning
+from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, read_object
+from forge_proxy.core.stream import THOUGHTS
+from forge_proxy.wire.backends.anthropic.blocks import CACHE, Block, blocks_of, text_block
+from forge_proxy.wire.backends.anthropic.tools import ToolNames
+from forge_proxy.wire.message_repair import is_deep, readable_arguments
+
+_NOT_RUN = "[NotRun] This call was not run."
+_ORPHAN = "[The result of a call that is not in this conversation]"
+_BEGIN = "Go on."
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
+_SYSTEM = ("system", "developer")
+
+
+@dataclass
+class _Message:
+    role: str
+    blocks: list[Block] = field(default_factory=list[Block])
+
+
+@dataclass(frozen=True, slots=True)
+class AnthropicConversation:
+    """A conversation in Anthropic's words. `called` are the names of the tools that it calls."""
+
+    system: list[Block]
+    messages: list[Json]
+    called: list[str]
+    loose_thoughts: bool
+    """Whether the latest answer holds calls and no thoughts: with a budget for thoughts, the server refuses that."""
+
+
+def write_history(messages: Sequence[Json], names: ToolNames, reasoning: Reasoning) -> AnthropicConversation:
+    """The conversation. Raises `InvalidRequest` for content that there is no block for."""
+    writer = _Writer(names, keeps_thoughts=reasoning != "none")
+    for place, message in enumerate(messages):
+        if is_object(message):
+            writer.add(message, f"messages[{place}]")
+    return writer.written()
+
+
+class _Writer:
+    """Takes the messages one by one."""
+
+    def __init__(self, names: ToolNames, *, keeps_thoughts: bool) -> None:
+        self._names = names
+        self._keeps_thoughts = keeps_thoughts
+        self._system: list[Block] = []
+        self._out: list[_Message] = []
+        self._called: list[str] = []
+        self._ids: dict[str, str] = {}
+        """The ids of the caller's calls, and what they were sent as."""
+        self._open: list[str] = []
+        """The calls of the latest answer that have no result yet, by the ids that were sent."""
+
+    def add(self, message: JsonObject, at: str) -> None:
+        """Write one more message."""
+        role = message.get("role")
+        said = blocks_of(message.get("content"), f"{at}.content")
+        if said and message.get(CACHE) is not None:
+            said[-1].setdefault(CACHE, message[CACHE])
+        if role in _SYSTEM and not self._out:
+            self._system += said
+        elif role == "assistant":
+            self._answer(message, said)
+        elif role == "tool":
+            self._result(message, said)
+        else:  # a system message within a conversation too: at its head it would change what stands before it
+            self._say("user", said)
+
+    def written(self) -> AnthropicConversation:
+        """What there is."""
+        self._close_calls()
+        out = [message for message in self._out if message.blocks]
+        if not out:  # only a system message: then it is what is said
+            return AnthropicConversation(
+                [], [_encode(_Message("user", self._system or [text_block(_BEGIN)]))], [], False
+            )
+        if out[0].role == "assistant":
+            out.insert(0, _Message("user", [text_block(_BEGIN)]))
+        if out[-1].role == "assistant" and out[-1].blocks[-1].get("type") == "text":
+            last = out[-1].blocks[-1]
+            last["text"] = str(last["text"]).rstrip()  # the server lets no answer that goes on end in white space
+        latest = next((message.blocks for message in reversed(out) if message.role == "assistant"), list[Block]())
+        thinks = any(block.get("type") in ("thinking", "redacted_thinking") for block in latest)
+        loose = not thinks and any(block.get("type") == "tool_use" for block in latest)
+        return AnthropicConversation(self._system, [_encode(message) for message in out], self._called, loose)
+
+    def _answer(self, message: JsonObject, said: list[Block]) -> None:
+        thoughts = message.get(THOUGHTS)
+        kept = _signed(thoughts) if self._keeps_thoughts else []
+        calls = message.get("tool_calls")
+        uses = [self._use(call) for call in calls if is_object(call)] if is_list(calls) else []
+        self._say("assistant", [*kept, *said, *uses])
+        self._open += [str(use["id"]) for use in uses]
+
+    def _use(self, call: JsonObject) -> Block:
+        function = call.get("function")
+        fields = function if is_object(function) else {}
+        name, arguments, identity = fields.get("name"), fields.get("arguments"), call.get("id")
+        name = self._names.there(name if isinstance(name, str) else "")
+        self._called.append(name)
+        use: Block = {"type": "tool_use", "id": self._new_id(identity if isinstance(identity, str) else "")}
+        read = read_object(arguments) if isinstance(arguments, str) else None
+        if read is not None and isinstance(arguments, str) and is_deep(arguments):
+            read = readable_arguments(arguments)
+        use |= {"name": name, "input": read or {}}
+        return {**use, CACHE: call[CACHE]} if call.get(CACHE) is not None else use
+
+    def _result(self, message: JsonObject, said: list[Block]) -> None:
+        identity = message.get("tool_call_id")
+        use = self._ids.get(identity) if isinstance(identity, str) else None
+        if use is None or use not in self._open:
+            self._say("user", [text_block(_ORPHAN), *said] if said else [])
+            return
+        self._open.remove(use)
+        result: Block = {"type": "tool_result", "tool_use_id": use}
+        if said and (mark := said[-1].pop(CACHE, None)) is not None:
+            result[CACHE] = mark
+        only_text = len(said) == 1 and said[0]["type"] == "text"
+        result["content"] = said[0]["text"] if only_text else list(said)
+        self._say("user", [result])
+
+    def _new_id(self, identity: str) -> str:
+        """The id to send for a call: one that the server takes, and that no earlier call has."""
+        stem = _FOREIGN.sub("_", identity) or "call"
+        sent, number = stem, 1
+        while sent in self._ids.values():
+            number += 1
+            sent = f"{stem}_{number}"
+        self._ids[identity] = sent
+        return sent
+
+    def _say(self, role: str, blocks: list[Block]) -> None:
+        if not blocks:
+            return
+        if role == "assistant" and self._out and self._out[-1].role == "user":
+            self._close_calls()
+        if not self._out or self._out[-1].role != role:
+            self._out.append(_Message(role))
+        if blocks[0]["type"] == "tool_result":  # before whatever was said in between
+            said = self._out[-1].blocks
+            place = sum(block["type"] == "tool_result" for block in said)
+            said[place:place] = blocks
+        else:
+            self._out[-1].blocks += blocks
+
+    def _close_calls(self) -> None:
+        """Give the calls that never had a result one that says so."""
+        for use in self._open:
+            missing: Block = {"type": "tool_result", "tool_use_id": use, "content": _NOT_RUN, "is_error": True}
+            self._say("user", [missing])
+        self._open = []
+
+
+def _signed(thoughts: Json) -> list[Block]:
+    """The thoughts that the server takes back: as it gave them, signed or encrypted. Others it refuses."""
+    blocks = [block for block in thoughts if is_object(block)] if is_list(thoughts) else []
+    return [
+        {key: value for key, value in block.items() if key != "index"}
+        for block in blocks
+        if (block.get("type") == "thinking" and block.get("signature"))
+        or (block.get("type") == "redacted_thinking" and block.get("data"))
+    ]
+
+
+def _encode(message: _Message) -> Json:
+    return {"role": message.role, "content": list(message.blocks)}

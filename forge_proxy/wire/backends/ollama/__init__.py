@@ -1,0 +1,1 @@
+"""Ollama's own API: `/api/chat`, and the routes that list and describe models."""

@@ -1,0 +1,92 @@
+"""Fields of an OpenAI request in Ollama's words: its `options`, `format` and `think`, and which it has no place for."""
+
+from __future__ import annotations
+
+from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
+from forge_proxy.wire.backends.openai.reasoning import think_of
+
+_OPTIONS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "typical_p": "typical_p",
+    "seed": "seed",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "repeat_penalty": "repeat_penalty",
+    "repetition_penalty": "repeat_penalty",  # vLLM's name for it
+    "repeat_last_n": "repeat_last_n",
+    "n_predict": "num_predict",  # llama.cpp's
+    "max_tokens": "num_predict",
+    "max_completion_tokens": "num_predict",
+}
+_OWN = ("keep_alive", "logprobs", "top_logprobs")
+"""Fields that both have under the same name."""
+_PLACED = frozenset({*_OPTIONS, *_OWN, "model", "messages", "stream", "stop", "tools", "options", "format"})
+_SEEN_TO_HERE = frozenset({"stream_options", "tool_choice", "parallel_tool_calls"})
+
+
+def encode_options(body: JsonObject, room: int | None) -> dict[str, Json]:
+    """The `options` that a request means: what it says in Ollama's words, and over that what it says in OpenAI's.
+
+    `room` bounds the completion tokens; 0 leaves the bound to the server.
+    """
+    said = body.get("options")
+    options: dict[str, Json] = dict(said) if is_object(said) else {}
+    limits: list[int | float] = []
+    for key, name in _OPTIONS.items():
+        value = body.get(key)
+        if name == "num_predict" and isinstance(value, int | float) and value >= 0:
+            limits.append(value)
+        elif value is not None:
+            options[name] = value
+    if limits:
+        options["num_predict"] = min(limits)
+    stop = body.get("stop")
+    if stop is not None:
+        options["stop"] = stop if is_list(stop) else [stop]
+    limit = options.get("num_predict")
+    if room is not None and isinstance(limit, int | float) and limit > room:
+        options["num_predict"] = room
+        if not room:
+            del options["num_predict"]
+    return options
+
+
+def own_fields(body: JsonObject) -> dict[str, Json]:
+    """The fields that go over as they are."""
+    return {key: value for key in _OWN if (value := body.get(key)) is not None}
+
+
+def encode_format(body: JsonObject) -> Json:
+    """What the answer is held to: `"json"`, a schema, or None."""
+    match body.get("response_format"):
+        case {"type": "json_object"}:
+            return "json"
+        case {"type": "json_schema", "json_schema": {"schema": schema}}:
+            return schema if is_object(schema) else "json"
+        case _:
+            return body.get("format")
+
+
+def left_out(body: JsonObject) -> tuple[str, ...]:
+    """Names of the fields of a request that Ollama has no place for."""
+    fields = [key for key, value in body.items() if value is not None and not _has_place(key, value)]
+    messages = body.get("messages")
+    named = is_list(messages) and any(
+        is_object(message) and message.get("name") and message.get("role") != "tool" for message in messages
+    )
+    return (*fields, "messages[].name") if named else tuple(fields)
+
+
+def _has_place(key: str, value: Json) -> bool:
+    match key:
+        case "n":
+            return value == 1
+        case "response_format":
+            return encode_format({key: value}) is not None or value == {"type": "text"}
+        case "think" | "reasoning_effort" | "reasoning" | "chat_template_kwargs":
+            return think_of({key: value}) is not None
+        case _:
+            return key in _PLACED or key in _SEEN_TO_HERE

@@ -1,0 +1,1 @@
+"""OpenAI's chat completions API, as model servers speak it."""

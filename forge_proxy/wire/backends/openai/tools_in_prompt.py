@@ -1,0 +1,109 @@
+"""Tools in the prompt, for a model whose server or chat template knows none: told as text, called as JSON text.
+
+Everything stands where it stood and is written the same in each turn. The tools come first, so that the prefix cache
+matches from the start; earlier calls stand in the history as the model is asked to write them, and show it how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from forge_proxy.core.chat import ToolSpec
+from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
+from forge_proxy.core.simplify_schema import plain
+
+_HEAD = "You can call tools. Each line is one of them, with the JSON Schema of its arguments:"
+_FORM = """To call a tool, answer with nothing but its call, as JSON on a line of its own, or several such lines:
+{"name": "name of the tool", "arguments": {"name of an argument": "its value"}}
+What it returns comes in the next message, behind [Result of name of the tool]."""
+_SYSTEM = ("system", "developer")
+
+
+def tools_text(tools: Sequence[Json], respond: ToolSpec | None, *, simple: bool) -> str:
+    """What the model is told of the tools, ours last; empty where there are none. `simple` is for plain schemas."""
+    functions = [function for tool in tools if is_object(tool) and is_object(function := tool.get("function"))]
+    lines = [_line(function.get("name"), function.get("description"), function.get("parameters"), simple=simple)
+             for function in functions]  # fmt: skip
+    if respond is not None:
+        lines.append(_line(respond.name, respond.description, respond.parameters, simple=False))
+    return "\n\n".join((_HEAD, "\n".join(lines), _FORM)) if lines else ""
+
+
+def with_tools(messages: Sequence[Json], told: str) -> list[Json]:
+    """The conversation with the text of the tools before it, its calls and their results as text.
+
+    The results of one answer become one message.
+    """
+    out: list[Json] = []
+    names: dict[str, str] = {}
+    after_result = False
+    for message in messages:
+        if not is_object(message):
+            out.append(message)
+            continue
+        is_result = message.get("role") == "tool"
+        written = _result(message, names) if is_result else _said(message, names)
+        if is_result and after_result and is_object(last := out[-1]):
+            out[-1] = {**last, "content": joined(last.get("content"), written.get("content"))}
+        else:
+            out.append(written)
+        after_result = is_result
+    return _beginning_with(told, out) if told else out
+
+
+def joined(first: Json, second: Json) -> Json:
+    """Two contents as one, texts parted by an empty line."""
+    if not first or not second:
+        return first or second or ""
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    return [*_parts(first), *_parts(second)]
+
+
+def _line(name: Json, description: Json, schema: Json, *, simple: bool) -> str:
+    parameters = plain(schema if is_object(schema) else True) if simple else schema
+    about: dict[str, Json] = {"name": name, "description": description, "parameters": parameters}
+    return orjson.dumps({key: value for key, value in about.items() if value not in (None, "", True)}).decode()
+
+
+def _beginning_with(told: str, messages: list[Json]) -> list[Json]:
+    first = messages[0] if messages else None
+    if is_object(first) and first.get("role") in _SYSTEM:
+        return [{**first, "content": joined(told, first.get("content"))}, *messages[1:]]
+    return [{"role": "system", "content": told}, *messages]
+
+
+def _said(message: JsonObject, names: dict[str, str]) -> JsonObject:
+    """A message with its calls as text behind what it says."""
+    calls = message.get("tool_calls")
+    if not is_list(calls) or not calls:
+        return message
+    lines: list[str] = []
+    for call in calls:
+        function = call.get("function") if is_object(call) else None
+        if not is_object(call) or not is_object(function):
+            continue
+        name, arguments, identity = function.get("name"), function.get("arguments"), call.get("id")
+        if isinstance(identity, str) and isinstance(name, str):
+            names[identity] = name
+        # The arguments as the model wrote them: what it said is then what it reads, and may still be in the cache.
+        lines.append(f'{{"name": {orjson.dumps(name).decode()}, "arguments": {arguments}}}')
+    rest = {key: value for key, value in message.items() if key != "tool_calls"}
+    return {**rest, "content": joined(message.get("content"), "\n".join(lines))}
+
+
+def _result(message: JsonObject, names: dict[str, str]) -> JsonObject:
+    identity = message.get("tool_call_id")
+    name = names.get(identity) if isinstance(identity, str) else None
+    head = f"[Result of {name}]" if name else "[Result]"
+    content = message.get("content")
+    said: Json = f"{head}\n{content}" if isinstance(content, str) else [*_parts(head), *_parts(content)]
+    return {"role": "user", "content": said}
+
+
+def _parts(content: Json) -> list[Json]:
+    if is_list(content):
+        return content
+    return [{"type": "text", "text": content}] if content else []

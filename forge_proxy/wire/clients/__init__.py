@@ -1,0 +1,1 @@
+"""What clients speak: requests are decoded to core types, responses encoded from them. One folder for each API."""

@@ -1,0 +1,1 @@
+"""OpenAI's chat completions API, as clients speak it."""

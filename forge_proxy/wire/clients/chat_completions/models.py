@@ -1,0 +1,33 @@
+"""Encodes the model list for clients, with the context window in each of the fields that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forge_proxy.core.chat import ModelCard
+from forge_proxy.core.jsontypes import Json, JsonObject, is_object
+
+_WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length", "max_context")
+_ADDED_FIELDS = ("max_model_len", "context_length", "max_context")
+"""Fields that are always set: vLLM's, LM Studio's, and one of neither. llama.cpp's clients read `meta.n_ctx`."""
+
+
+def encode_model(card: ModelCard) -> JsonObject:
+    """One entry of our list: the backend's own fields, the required ones, and the window."""
+    entry: dict[str, Json] = {
+        "created": 0,
+        "owned_by": "forge-proxy",
+        **card.details,
+        "id": card.id,
+        "object": "model",
+    }
+    if card.window is not None:
+        meta = card.details.get("meta")
+        entry |= dict.fromkeys((*_ADDED_FIELDS, *(key for key in _WINDOW_FIELDS if key in entry)), card.window)
+        entry["meta"] = {**(meta if is_object(meta) else {}), "n_ctx": card.window}
+    return entry
+
+
+def encode_models(cards: Sequence[ModelCard]) -> JsonObject:
+    """The whole list."""
+    return {"object": "list", "data": [encode_model(card) for card in cards]}

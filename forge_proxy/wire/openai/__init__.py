@@ -1,1 +1,0 @@
-"""The OpenAI chat completions dialect, both ways."""

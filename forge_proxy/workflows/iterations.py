@@ -1,0 +1,120 @@
+"""Asks for one answer in a run: what the model is told fits its window, and what comes is a valid call or a reason to
+ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import aclosing
+
+from forge_proxy.core.chat import ChatRequest
+from forge_proxy.core.errors import (
+    ContextBudgetExceeded,
+    ContextOverflow,
+    ToolCallInvalid,
+    ToolChoiceUnsatisfied,
+    UnreadCall,
+)
+from forge_proxy.core.estimate import estimate_tokens
+from forge_proxy.core.guardrails import GuardPolicy, Retry
+from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.messages import Message
+from forge_proxy.core.workflow.definition import Workflow
+from forge_proxy.core.workflow.errors import ToolCallError
+from forge_proxy.core.workflow.run import Limits, RunState
+from forge_proxy.engine.answer import AttemptResult, Engine
+from forge_proxy.workflows.context import ContextManager
+from forge_proxy.workflows.requests import request_for, turn_for
+from forge_proxy.workflows.sdk.engine_client import EngineClient
+from forge_proxy.workflows.stream_listener import StreamListener
+
+
+class IterationRunner:
+    """Asks through an engine, with what is the same for all iterations of all runs."""
+
+    def __init__(
+        self,
+        engine: Engine | EngineClient,
+        memory: ContextManager | None,
+        policy: GuardPolicy,
+        limits: Limits,
+        model: str | None,
+        options: JsonObject,
+    ) -> None:
+        self._engine = engine
+        self._memory = memory
+        self._policy = policy
+        self._limits = limits
+        self._model = model
+        self._options = options
+        self._weighed: tuple[Workflow, int] | None = None
+
+    async def fit(self, workflow: Workflow, state: RunState) -> RunState:
+        """The state with a history that fits. Raises `ContextBudgetExceeded` where none does."""
+        memory = self._memory
+        if memory is None:
+            return state
+
+        async def count(messages: Sequence[Message]) -> int | None:
+            return await self._engine.count(self._request(workflow, messages))
+
+        beside = self._beside(workflow)
+        hint = state.steps.summary_hint()
+        kept = await memory.maybe_compact_counted(state.messages, count, state.iteration, hint, beside)
+        if memory.is_over_budget(kept, beside):
+            tokens, left = (memory.estimate_tokens(these, beside) for these in (state.messages, kept))
+            because, shortened = "that of the run's context", left if kept != state.messages else None
+            raise ContextBudgetExceeded(tokens, memory.budget_tokens, because, exact=False, shortened=shortened)
+        return state.with_messages(kept)
+
+    async def ask(
+        self, workflow: Workflow, state: RunState, watcher: StreamListener, run_id: str
+    ) -> Retry | AttemptResult:
+        """What one attempt came to. Raises `ToolCallError` once the retry budget is spent, or like `Engine.attempt`."""
+        attempts = state.retries + 1
+        try:
+            came = await self._attempt(workflow, state, watcher, run_id)
+        except ToolChoiceUnsatisfied as error:  # which nobody asked for by that name
+            names = ", ".join(workflow.tools)
+            why = f"no call of {names} in {attempts} answer{'s' if attempts > 1 else ''}; raw_response is the last one"
+            raise ToolCallError(why, watcher.text, error, attempts) from error
+        except ToolCallInvalid as error:
+            raise ToolCallError(str(error), watcher.text, error, attempts) from error
+        except UnreadCall as error:
+            raise ToolCallError(str(error), error.written, error, attempts) from error
+        except ContextOverflow as error:
+            if self._memory is None or error.tokens is None:
+                raise
+            raise ContextBudgetExceeded(
+                error.tokens, error.window or self._memory.budget_tokens, "the model server's window", exact=True
+            ) from error
+        if self._memory is not None and watcher.prompt_tokens is not None:
+            self._memory.observe_usage(state.messages, watcher.prompt_tokens, self._beside(workflow))
+        return came
+
+    async def _attempt(
+        self, workflow: Workflow, state: RunState, watcher: StreamListener, run_id: str
+    ) -> Retry | AttemptResult:
+        request = self._request(workflow, state.messages)
+        turn = turn_for(request, self._policy, state, self._limits, run_id)
+        came: Retry | AttemptResult | None = None
+        async with aclosing(self._engine.attempt(request, turn, client=run_id)) as events:
+            async for event in events:
+                if isinstance(event, Retry | AttemptResult):
+                    came = event
+                else:
+                    await watcher.take(event)
+        if came is None:
+            raise AssertionError("an attempt ends with what came of it")
+        return came
+
+    def _request(self, workflow: Workflow, messages: Sequence[Message]) -> ChatRequest:
+        return request_for(workflow, messages, self._model, self._options)
+
+    def _beside(self, workflow: Workflow) -> int:
+        """The estimated tokens of the tools: the same for each iteration of a run."""
+        if self._weighed is None or self._weighed[0] is not workflow:
+            specs = workflow.get_tool_specs()
+            tokens = sum(estimate_tokens(spec.name, spec.description, spec.parameters) for spec in specs)
+            self._weighed = workflow, tokens
+        return self._weighed[1]

@@ -1,0 +1,51 @@
+"""What comes from outside and is stored: it has to be text that a database takes, and that can be read again."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, model_validator
+from pydantic_core import PydanticSerializationError
+
+from forge_proxy.core.jsontypes import Json, is_list, is_object
+
+DEEPEST = 100
+"""Levels of lists and objects in one value. JSON is written to 255 levels here and read to 200, with all around it."""
+
+
+class StorableModel(BaseModel):
+    """A model whose values can be written as JSON in UTF-8. JSON can hold halves of characters, which no text has."""
+
+    @model_validator(mode="after")
+    def _can_be_written(self) -> Self:
+        try:
+            self.model_dump_json()
+        except PydanticSerializationError as error:
+            raise ValueError(f"it cannot be stored: {error}") from error
+        return self
+
+
+def is_too_deep(value: object) -> bool:
+    """Whether what is parsed JSON could be written, and then not be read any more."""
+    level: list[object] = [value]
+    for _ in range(DEEPEST + 1):
+        level = [part for one in level for part in _parts(one)]
+        if not level:
+            return False
+    return True
+
+
+def _parts(value: object) -> list[Json]:
+    if is_object(value):
+        return [*value.values()]
+    return value if is_list(value) else []
+
+
+def _shallow(value: object) -> object:
+    if is_too_deep(value):
+        raise ValueError(f"nested deeper than {DEEPEST} levels")
+    return value
+
+
+StoredJson: TypeAlias = Annotated[Json, BeforeValidator(_shallow)]
+StoredObject: TypeAlias = Annotated[dict[str, Json], BeforeValidator(_shallow)]

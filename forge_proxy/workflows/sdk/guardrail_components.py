@@ -1,0 +1,253 @@
+"""The guardrails one by one, for loops that are not ours: each remembers what its part of a run has to remember.
+
+They hold the same values, and ask the same functions, as `WorkflowRunner`. `Guardrails` puts them together.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
+from forge_proxy.core.guardrails import Accept, GuardPolicy, Retry, Switches, judge, open_turn
+from forge_proxy.core.guardrails.turn import Fault
+from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.messages import Message, ToolCall
+from forge_proxy.core.stream import Reply
+from forge_proxy.core.workflow.corrections import TIERS, prerequisite_nudges, step_nudges
+from forge_proxy.core.workflow.definition import Prerequisite
+from forge_proxy.core.workflow.steps import Steps, find_premature, find_unprepared
+from forge_proxy.workflows.sdk.client import LLMResponse, TextResponse, reasoning_of
+
+
+@dataclass(frozen=True, slots=True)
+class Nudge:
+    """What the model is to be told. `messages` are all that has to be added, the failed answer first where it is new.
+
+    `role` and `content` are those of the first correction among them. `kind` is "retry", "unknown_tool", "step" or
+    "prerequisite"; `tier` says how firm a step nudge is, from 1 to 3.
+    """
+
+    role: str
+    content: str
+    kind: str
+    tier: int = 0
+    messages: tuple[Message, ...] = ()
+
+    @classmethod
+    def of(cls, kind: str, messages: Sequence[Message], tier: int = 0) -> Nudge:
+        """One that adds these messages; answers of the model's are what is corrected."""
+        said = next(message for message in messages if message.role != "assistant")
+        return cls(said.role.value, said.content, kind, tier, tuple(messages))
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationResult:
+    """Calls that can be executed, or a nudge."""
+
+    tool_calls: tuple[ToolCall, ...] | None
+    nudge: Nudge | None
+    needs_retry: bool
+
+
+class ResponseValidator:
+    """Reads an answer: rescues calls from text, checks names, and arguments where it is given the tools' schemas.
+
+    Stateless, so one will do for all conversations with these tools.
+    """
+
+    def __init__(self, tools: Iterable[ToolSpec | str], rescue_enabled: bool = True) -> None:
+        specs = tuple(ToolSpec(tool) if isinstance(tool, str) else tool for tool in tools)
+        self._request = ChatRequest({}, tools=specs, tool_choice=ToolChoice("required"))
+        self._policy = GuardPolicy(enabled=Switches(rescue=rescue_enabled))
+
+    def validate(self, response: LLMResponse) -> ValidationResult:
+        """What can be executed of an answer, or what the model is to be told about it."""
+        # Calls without an id get one that is made of this, and no two in a conversation may have the same.
+        turn = open_turn(self._request, self._policy, request_id=uuid.uuid4().hex, nudge_text=False)
+        if turn is None:
+            raise ValueError("name at least one tool")
+        match judge(turn, _reply(response)):
+            case Accept(settled):
+                return ValidationResult(settled.calls, None, needs_retry=False)
+            case Retry(turn=following, fault=fault):
+                kind = "unknown_tool" if fault is Fault.UNKNOWN_TOOL else "retry"
+                # An answer that was cut off inside of a call is asked again as it was.
+                nudge = Nudge.of(kind, following.added) if following.added else Nudge("user", "", kind)
+                return ValidationResult(None, nudge, needs_retry=True)
+            case _:
+                raise AssertionError("an answer with retries left is taken or asked again")
+
+
+def _reply(response: LLMResponse) -> Reply:
+    if isinstance(response, TextResponse):
+        return Reply(text=response.content, finish="stop")
+    return Reply(reasoning=reasoning_of(response), calls=tuple(replace(call, reasoning=None) for call in response))
+
+
+class StepTracker:
+    """Remembers which required steps have been done, whatever becomes of the messages."""
+
+    def __init__(self, required_steps: Sequence[str]) -> None:
+        self.required_steps = tuple(required_steps)
+        self.steps = Steps()
+
+    def record(self, tool_name: str, args: JsonObject | None = None) -> None:
+        """A call has succeeded."""
+        self.steps = self.steps.record(tool_name, args)
+
+    @property
+    def completed_steps(self) -> tuple[str, ...]:
+        """The tools that have succeeded, required or not."""
+        return self.steps.completed
+
+    def is_satisfied(self) -> bool:
+        """Whether all required steps have been done."""
+        return not self.pending()
+
+    def pending(self) -> tuple[str, ...]:
+        """The required steps that have not been done, in their order."""
+        return self.steps.pending(self.required_steps)
+
+    def summary_hint(self) -> str:
+        """What has been done, in words for the model."""
+        return self.steps.summary_hint()
+
+
+@dataclass(frozen=True, slots=True)
+class StepCheck:
+    """Whether a batch may be executed; if not, what the model is to be told."""
+
+    nudge: Nudge | None
+    needs_nudge: bool
+
+
+_FINE = StepCheck(None, needs_nudge=False)
+
+
+class StepEnforcer:
+    """Refuses batches that come too early, each time more firmly. One for each conversation.
+
+    `tool_prerequisites` are given as in a `ToolDef`. Counts are of refusals in a row: exhausted is one who was refused
+    once more than the limit allows.
+    """
+
+    def __init__(
+        self,
+        required_steps: Sequence[str],
+        terminal_tools: Iterable[str],
+        tool_prerequisites: Mapping[str, Sequence[str | Mapping[str, str] | Prerequisite]] | None = None,
+        max_premature_attempts: int = 3,
+        max_prereq_violations: int = 2,
+    ) -> None:
+        self.terminal_tools = frozenset(terminal_tools)
+        self.prerequisites = {
+            tool: tuple(Prerequisite.read(one, f"tool_prerequisites.{tool}[{place}]") for place, one in enumerate(all_))
+            for tool, all_ in (tool_prerequisites or {}).items()
+        }
+        self._tracker = StepTracker(required_steps)
+        self._max_premature = max_premature_attempts
+        self._max_violations = max_prereq_violations
+        self.premature_attempts = 0
+        self.prereq_violations = 0
+
+    @property
+    def required_steps(self) -> tuple[str, ...]:
+        """The tools that have to succeed before a terminal one."""
+        return self._tracker.required_steps
+
+    @property
+    def premature_exhausted(self) -> bool:
+        """Whether a terminal tool was called too early once too often."""
+        return self.premature_attempts > self._max_premature
+
+    @property
+    def prereq_exhausted(self) -> bool:
+        """Whether a tool was called before what it needs once too often."""
+        return self.prereq_violations > self._max_violations
+
+    @property
+    def completed_steps(self) -> tuple[str, ...]:
+        """The tools that have succeeded."""
+        return self._tracker.completed_steps
+
+    def check(self, tool_calls: Sequence[ToolCall]) -> StepCheck:
+        """Whether a batch calls a terminal tool before the required steps are done."""
+        found = find_premature(self, self._tracker.steps, tool_calls)
+        if found is None:
+            return _FINE
+        self.premature_attempts += 1
+        nudges = step_nudges(found, tool_calls, self.terminal_tools, self.premature_attempts)
+        return StepCheck(Nudge.of("step", nudges, min(self.premature_attempts, TIERS)), needs_nudge=True)
+
+    def check_prerequisites(self, tool_calls: Sequence[ToolCall]) -> StepCheck:
+        """Whether a batch calls a tool before what it needs; what else is in the batch does not count as done."""
+        found = find_unprepared(self, self._tracker.steps, tool_calls)
+        if found is None:
+            return _FINE
+        self.prereq_violations += 1
+        return StepCheck(Nudge.of("prerequisite", prerequisite_nudges(found, tool_calls)), needs_nudge=True)
+
+    def record(self, tool_name: str, args: JsonObject | None = None) -> None:
+        """A call has succeeded."""
+        self._tracker.record(tool_name, args)
+
+    def is_satisfied(self) -> bool:
+        """Whether all required steps have been done."""
+        return self._tracker.is_satisfied()
+
+    def pending(self) -> tuple[str, ...]:
+        """The required steps that have not been done."""
+        return self._tracker.pending()
+
+    def reset_premature(self) -> None:
+        """A batch has gone well."""
+        self.premature_attempts = 0
+
+    def reset_prereq_violations(self) -> None:
+        """A batch has gone well."""
+        self.prereq_violations = 0
+
+    def summary_hint(self) -> str:
+        """What has been done, in words for the model."""
+        return self._tracker.summary_hint()
+
+
+class ErrorTracker:
+    """Counts answers without a valid call, and batches with a failed tool, each in a row. One for each conversation."""
+
+    def __init__(self, max_retries: int = 3, max_tool_errors: int = 2) -> None:
+        self._max_retries = max_retries
+        self._max_tool_errors = max_tool_errors
+        self.retries = 0
+        self.tool_errors = 0
+
+    @property
+    def retries_exhausted(self) -> bool:
+        """Whether there was one answer too many without a valid call."""
+        return self.retries > self._max_retries
+
+    @property
+    def tool_errors_exhausted(self) -> bool:
+        """Whether a tool failed once too often."""
+        return self.tool_errors > self._max_tool_errors
+
+    def record_retry(self) -> None:
+        """An answer held no valid call."""
+        self.retries += 1
+
+    def reset_retries(self) -> None:
+        """An answer held valid calls."""
+        self.retries = 0
+
+    def record_result(self, success: bool, is_soft_error: bool = False) -> None:
+        """A batch was executed. A soft error (`ToolResolutionError`) changes nothing."""
+        if success:
+            self.reset_errors()
+        elif not is_soft_error:
+            self.tool_errors += 1
+
+    def reset_errors(self) -> None:
+        """A batch has gone well."""
+        self.tool_errors = 0
