@@ -77,12 +77,14 @@ _ALL = (
         compaction=False,
         respond=False,
     ),
-    Ablation("no_rescue", "calls written as text are not read", rescue=False),
-    Ablation("no_nudge", "an answer without a valid call is not asked again", max_retries=0),
-    Ablation("no_steps", "required steps and prerequisites are not insisted on", steps=False, surfaces=_RUNNER),
-    Ablation("no_recovery", "the first tool that fails ends the run", max_tool_errors=0, surfaces=_RUNNER),
-    Ablation("no_compact", "histories over the budget are not shortened", compaction=False, surfaces=_RUNNER),
-    Ablation("no_respond", "no tool is offered to answer in words with", respond=False, surfaces=_PROXY),
+    Ablation("no_rescue", "recovery of calls written as text", rescue=False),
+    Ablation("no_nudge", "retries of responses without a valid call", max_retries=0),
+    Ablation("no_steps", "enforcement of required steps and prerequisites", steps=False, surfaces=_RUNNER),
+    Ablation(
+        "no_recovery", "recovery from tool errors: the first one ends the run", max_tool_errors=0, surfaces=_RUNNER
+    ),
+    Ablation("no_compact", "compaction: a history over the budget ends the run", compaction=False, surfaces=_RUNNER),
+    Ablation("no_respond", "the `respond` tool", respond=False, surfaces=_PROXY),
 )
 PRESETS: Mapping[str, Ablation] = {one.name: one for one in _ALL}
 

@@ -25,19 +25,22 @@ def models(**entries: Any) -> dict[str, ModelEntry]:
 @pytest.mark.parametrize(
     ("entries", "said"),
     [
-        ({"a": {}}, "gguf (a file) or ollama (a name), one of them"),
-        ({"a": {"gguf": "a.gguf", "ollama": "a"}}, "gguf (a file) or ollama (a name), one of them"),
-        ({"a": {"gguf": "a.gguf"}, "b": {"ollama": "b"}}, "either all models are files (gguf) or all are an Ollama's"),
-        ({"a": {"ollama": "a", "slots": 2}}, "slots is for a gguf"),
-        ({"a": {"ollama": "a", "extra": ["--mlock"]}}, "extra is for a gguf"),
+        ({"a": {}}, "expected either gguf (a model file) or ollama (the name of a model)"),
+        (
+            {"a": {"gguf": "a.gguf", "ollama": "a"}},
+            "expected either gguf (a model file) or ollama (the name of a model)",
+        ),
+        ({"a": {"gguf": "a.gguf"}, "b": {"ollama": "b"}}, "either all models have a gguf or all have an ollama"),
+        ({"a": {"ollama": "a", "slots": 2}}, "slots is only for a gguf"),
+        ({"a": {"ollama": "a", "extra": ["--mlock"]}}, "extra is only for a gguf"),
         ({"a": {"gguf": "a", "extra": ["-c", "1"]}}, "-c is set by forge-proxy"),
         (
             {"a": {"ollama": "a"}, "b": {"ollama": "b", "aliases": ["a"]}},
-            "the alias 'a' of b is a model's name already",
+            "the alias 'a' of b is already a model's name",
         ),
         (
             {"a": {"ollama": "a", "aliases": ["x"]}, "b": {"ollama": "b", "aliases": ["x"]}},
-            "the alias 'x' of b is an alias of a already",
+            "the alias 'x' of b is already an alias of a",
         ),
         ({"": {"ollama": "a"}}, "a model needs a name"),
         ({"a": {"ollama": "a", "sampling": {"heat": 1}}}, "'temperature', 'top_p'"),
@@ -58,7 +61,7 @@ def test_entries_that_cannot_be_meant_are_refused_in_words(entries: dict[str, An
         ({"kind": "ollama"}, {"gguf": "GOOD"}, "models with a gguf are for a server that forge-proxy starts"),
         ({"kind": "embedded"}, {"ollama": "qwen3"}, "models of an Ollama are not for the backend embedded"),
         ({}, {"gguf": "missing.gguf"}, "models.a.gguf: "),
-        ({"model": "other"}, {"gguf": "GOOD"}, "backend.model 'other' is none of the models: a"),
+        ({"model": "other"}, {"gguf": "GOOD"}, "backend.model 'other' is not a configured model; available: a"),
     ],
 )
 async def test_models_that_do_not_go_with_the_backend_are_refused(

@@ -70,7 +70,7 @@ def test_what_is_linked_to_is_there() -> None:
 
 
 def test_make_run_is_what_the_session_of_the_first_page_is_run_with() -> None:
-    make = subprocess.run(["make", "-n", "run"], cwd=ROOT, capture_output=True, text=True, check=True)
+    make = subprocess.run(["make", "-n", "run", "ARGS="], cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert [
         line.partition(" serve ")[2].strip() for line in make.stdout.splitlines() if "forge-proxy serve" in line

@@ -215,7 +215,7 @@ def test_scenarios_are_found_by_names_and_tags() -> None:
     ("asked", "told"),
     [
         ({"names": ["basic_2steps"]}, "scenario: there is no 'basic_2steps'; did you mean basic_2step"),
-        ({"names": ["basic_2step", "zzz"]}, "scenario: there is no 'zzz'; there is: basic_2step, "),
+        ({"names": ["basic_2step", "zzz"]}, "scenario: there is no 'zzz'; available: basic_2step, "),
         ({"tags": ["plumbin"]}, "tags: there is no 'plumbin'; did you mean plumbing?"),
         ({"names": ["basic_2step"], "tags": ["quick"]}, "tags: none of these scenarios has a tag of quick"),
     ],

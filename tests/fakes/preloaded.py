@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+import warnings
 from contextlib import suppress
 from importlib import import_module
 from typing import cast
@@ -96,6 +97,8 @@ def _become(request: dict[str, object], streams: list[int]) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(write_through=True, line_buffering=True)
     sys.argv = ["forge-proxy", *cast("list[str]", request["words"])]
+    # runpy warns of a module that was imported before: here all are.
+    warnings.filterwarnings("ignore", category=RuntimeWarning, module="runpy")
     runpy.run_module(str(request["module"]), run_name="__main__", alter_sys=True)
 
 

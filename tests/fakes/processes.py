@@ -304,8 +304,8 @@ def _limit(limits: Mapping[int, int]) -> None:
 
 
 def _needs_interpreter(env: Mapping[str, str] | None) -> bool:
-    """Whether Python reads one of these variables when it starts."""
-    return any(name.startswith("PYTHON") for name in env or {})
+    """Whether Python, or a library that is imported, reads one of these variables when it starts."""
+    return any(name.startswith(("PYTHON", "SSL_")) for name in env or {})
 
 
 def _as_json(line: str) -> JsonDict:

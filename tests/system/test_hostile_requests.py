@@ -72,7 +72,7 @@ def with_length(body: bytes, *headers: str) -> bytes:
         (with_length(b"--x\r\n\r\n{}\r\n--x--", "Content-Type: multipart/form-data"), 415, "application/json"),
         (with_length(b"model=a", "Content-Type: application/x-www-form-urlencoded"), 415, "application/json"),
         (with_length(b"\x1f\x8b not JSON"), 400, "not valid JSON"),
-        (with_length(b""), 400, "not valid JSON"),
+        (with_length(b""), 400, "empty; send a JSON object"),
         (with_length(b"[" * 10_000 + b"]" * 10_000), 400, "not valid JSON"),
         (with_length(b'{"messages":' + b'{"a":' * 10_000 + b"1" + b"}" * 10_001), 400, "not valid JSON"),
         (with_length(b'{"messages":[{"role":"user","content":NaN}]}'), 400, "not valid JSON"),

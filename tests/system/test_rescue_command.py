@@ -176,7 +176,7 @@ def test_a_missing_option_is_named_with_an_example() -> None:
         ("[1]", "tools.json: [0]: expected an object, got integer"),
         ('[{"name": "f"}, {"name": 3}]', "tools.json: [1].name: expected a string, got integer"),
         ('[{"name": "f", "parameters": "x"}]', "tools.json: [0].parameters: expected a JSON Schema, got string"),
-        ('{"tools": [{"type": "function"}]}', "tools.json: tools[0].name: required, missing"),
+        ('{"tools": [{"type": "function"}]}', "tools.json: tools[0].name: required, but missing"),
         (
             '[{"type": "function", "function": {"name": ""}}]',
             "tools.json: [0].function.name: must not be empty",

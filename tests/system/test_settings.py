@@ -192,7 +192,7 @@ def test_an_option_that_cannot_be_read_is_named(options: list[str], said: str) -
     ended = command("serve", *options)
 
     assert ended.code == 2
-    assert said in ended.err
+    assert said in " ".join(ended.err.replace("│", " ").split())  # the message may be wrapped in its frame
     assert "Traceback" not in ended.err
 
 
@@ -212,7 +212,7 @@ def test_a_model_file_that_is_none_is_named_before_anything_is_started(tmp_path:
     assert ended.code == 2
     (fault,) = faults(ended)
     assert str(file) in fault
-    assert "magic" in fault
+    assert "is not a GGUF model" in fault
 
 
 def test_a_taken_port_is_named() -> None:

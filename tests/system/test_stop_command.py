@@ -21,7 +21,7 @@ def port_of(process: Process) -> str:
 
 def test_stop_ends_the_daemon_and_returns_once_it_has_ended(server: Process, tmp_path: Path) -> None:
     env = {"XDG_STATE_HOME": str(tmp_path)}
-    with daemon("--backend-url", server.url, env=env) as process:
+    with daemon("--backend-url", server.url, env=env, forked=False) as process:
         ended = command("stop", env=env)
         gone = has_ended(process.pid)
 

@@ -199,7 +199,7 @@ async def test_a_switch_to_a_model_that_is_none_leaves_the_server_alone(fake: Fa
         await manager.start()
         before = pid(manager)
 
-        with pytest.raises(CannotStart, match="no model file"):
+        with pytest.raises(CannotStart, match="file not found"):
             await manager.ensure(replace(fake.spec(), model=fake.folder / "missing.gguf"))
 
         assert pid(manager) == before

@@ -173,7 +173,7 @@ def test_configurations_that_differ_in_one_number_are_compared_by_key(tmp_path: 
         (["report", "--ablation", "bear"], "ablation: there is no 'bear'; did you mean bare?"),
         (["report", "--tags", "quik"], "tags: there is no 'quik'; did you mean quick"),
         (["report", "--surface", "poxy"], "surface: there is no 'poxy'; did you mean proxy"),
-        (["report", "--model", "huge"], "model: there is no 'huge'; there is: tiny, large"),
+        (["report", "--model", "huge"], "model: there is no 'huge'; available: tiny, large"),
         (["compare", "bare", "reforged", "--scenario", "oen"], "scenario: there is no 'oen'; did you mean one"),
         (["run", "--scenario", "basic_2stp"], "scenario: there is no 'basic_2stp'; did you mean basic_2step"),
         (["run", "--quick", "--ablation", "bare"], "it chooses these itself: leave out --ablation"),

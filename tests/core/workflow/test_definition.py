@@ -74,7 +74,7 @@ def test_a_contradiction_is_named(wrong: dict[str, Any], said: str) -> None:
 
 
 def test_arguments_are_an_object() -> None:
-    with pytest.raises(InvalidRequest, match=r"a\.parameters\.type: arguments are an object"):
+    with pytest.raises(InvalidRequest, match=r"a\.parameters\.type: expected 'object': arguments are always"):
         ToolSpec.from_json_schema("a", "", {"type": "array"})
     with pytest.raises(InvalidRequest, match=r"a\.parameters: expected a JSON Schema as a dict, got NoneType"):
         ToolSpec.from_json_schema("a", "", None)  # pyright: ignore[reportArgumentType]
