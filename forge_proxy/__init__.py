@@ -3,6 +3,7 @@
 What Python programs use of it is here by name, and imported when it is first asked for: commands need little of it.
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -216,16 +217,16 @@ _NAMES = {
     "api.config": "ServerConfigError",
     "api.server": "CannotListen PortTaken",
     "backends.config": "BackendChoiceError",
-    "backends.llama_server.orders": "Overruled SwitchFailed",
-    "backends.llama_server.run": "CannotStart",
+    "backends.llama_server.commands": "Superseded SwitchFailed",
+    "backends.llama_server.instance": "CannotStart",
     "core.budget": "Budget BudgetMode",
     "core.chat": "ToolSpec",
     "core.compaction": "CompactStrategy NoCompact SlidingWindowCompact TieredCompact",
     "core.errors": "BackendBroke BackendDown BackendError BackendFault BackendLost BackendNotReady BackendTimeout"
     " BackendUnreachable BudgetResolutionError BudgetUnchanged ContextBudgetExceeded ContextOverflow"
     " EmptyAnswer ForgeError GuardrailsBroken InvalidRequest LimitTooLarge ModelNotLoaded OutOfMemory"
-    " Overloaded Refused ResponseTooDeep ResponseTooLarge UnexpectedStatus"
-    " ThinkingNotSupportedError ToolCallInvalid ToolChoiceUnsatisfied ToolsRefused UnknownModel"
+    " Overloaded RequestFormatRejected ResponseTooDeep ResponseTooLarge UnexpectedStatus"
+    " ThinkingNotSupportedError ToolCallInvalid ToolChoiceUnsatisfied ToolsRejected UnknownModel"
     " UnreadCall",
     "core.jsontypes": "Json",
     "core.messages": "Message MessageFormat MessageMeta MessageRole MessageType ToolCall ToolCallInfo",
@@ -240,20 +241,31 @@ _NAMES = {
     "daemon.setup": "ReadyBackend setup_backend",
     "engine.memory": "MemoryFull TooLargeForMemory",
     "settings": "Settings SettingsError",
-    "workflows.client": "ChunkType LLMClient LLMResponse StreamChunk TextResponse",
-    "workflows.components": "ErrorTracker Nudge ResponseValidator StepCheck StepEnforcer StepTracker ValidationResult",
+    "workflows.sdk.client": "ChunkType LLMClient LLMResponse StreamChunk TextResponse",
+    "workflows.sdk.guardrail_components": "ErrorTracker Nudge ResponseValidator StepCheck StepEnforcer StepTracker"
+    " ValidationResult",
     "workflows.context": "CompactEvent ContextManager",
-    "workflows.engine_client": "EngineClient",
-    "workflows.guardrails": "Checked Guardrails",
-    "workflows.respond": "respond_tool",
+    "workflows.sdk.engine_client": "EngineClient",
+    "workflows.sdk.guardrails": "CheckedResponse Guardrails",
+    "workflows.sdk.respond": "respond_tool",
     "workflows.runner": "WorkflowRunner",
-    "workflows.slot_worker": "SlotWorker WorkerStopped",
+    "workflows.sdk.slot_worker": "SlotWorker WorkerStopped",
 }
 """The names above, by the module that has them."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+_RENAMED = {
+    "Checked": "CheckedResponse",
+    "Overruled": "Superseded",
+    "Refused": "RequestFormatRejected",
+    "ToolsRefused": "ToolsRejected",
+}
+"""Names of 0.1, which work until 0.3, and the present ones."""
 
 
 def __getattr__(name: str) -> Any:
+    if (present := _RENAMED.get(name)) is not None:
+        warnings.warn(f"forge_proxy.{name} is now {present}; the old name ends with 0.3", DeprecationWarning, 2)
+        return __getattr__(present)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

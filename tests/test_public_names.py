@@ -118,3 +118,9 @@ def test_errors_that_a_docstring_names_can_be_imported(name: str) -> None:
 def test_all_names_are_listed_for_star_imports() -> None:
     assert set(forge_proxy.__all__) == set(typed_names()) | {"__version__"}
     assert set(forge_proxy.__all__) <= set(dir(forge_proxy))
+
+
+@pytest.mark.parametrize(("old", "present"), [("Checked", "CheckedResponse"), ("Refused", "RequestFormatRejected")])
+def test_a_name_of_before_works_with_a_warning(old: str, present: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"forge_proxy.{old} is now {present}"):
+        assert getattr(forge_proxy, old) is getattr(forge_proxy, present)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-_LAUNCHER = Path(__file__).with_name("launcher.py")
+_REAPER = Path(__file__).with_name("reaper.py")
 
 
 def supervised(command: Sequence[str], lifeline: int | None = None) -> list[str]:
@@ -18,4 +18,4 @@ def supervised(command: Sequence[str], lifeline: int | None = None) -> list[str]
     stdout are the program's own.
     """
     end = "stdin" if lifeline is None else str(lifeline)
-    return [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), end, *command]
+    return [sys.executable, "-I", "-S", str(_REAPER), str(os.getpid()), end, *command]
