@@ -1,4 +1,4 @@
-"""What makes an object a call: the spellings of name and arguments that models and servers use."""
+"""Recognizes JSON objects as tool calls, by the key names that models and servers use for name and arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from forge_proxy.core.rescue.context.parse_context import ParseContext
 from forge_proxy.core.rescue.readers.strict_json import JsonMembers, JsonValue, read_members, read_objects
 
 MAX_CALLS = 512
-"""Calls in one text: a model that writes more has lost its way, and to read and check them all would take long."""
+"""Maximum calls in one text: more indicate a model in a loop, and parsing and validating them all would be slow."""
 NAME_KEYS = (
     "name", "tool", "tool_name", "function_name", "function", "toolName", "functionName", "tool_call_name", "action",
 )  # fmt: skip
@@ -22,39 +22,39 @@ _ENVELOPES = ("function", "function_call", "tool_call", "tool")
 _MAX_ENVELOPES = 4
 _LISTS = ("tool_calls", "function_calls", "calls")
 _BESIDE = frozenset({*NAME_KEYS, "id", "type", "index", "call_id", "tool_call_id"})
-"""What may stand in a call beside its arguments and says nothing that the tool would need."""
+"""Keys beside the arguments that carry no information for the tool."""
 _TOLD = frozenset({"thought", "thoughts", "thinking", "reasoning", "explanation", "content", "role", "description"})
-"""What a model tells beside a call and nobody needs: anything else that is left out is reported."""
+"""Keys with commentary from the model, dropped silently; dropping any other key is reported as a repair."""
 _REPORTS = frozenset({"result", "results", "output", "response", "error"})
-"""What stands beside the arguments only once a call was made."""
+"""Keys that occur beside the arguments only in a record of an executed call."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedCall:
-    """A call as it was read."""
+    """A tool call as parsed from the text."""
 
     call: ToolCall
     repairs: frozenset[str] = frozenset()
-    """What had to be mended in it, in words such as `commas`."""
+    """The repairs it needed, such as `commas`."""
     untyped: frozenset[str] = frozenset()
-    """The parameters that were given as raw text: only the schema can tell what they are."""
+    """Parameters that arrived as raw text; their type comes from the schema."""
     positional: int = 0
-    """How many arguments were given without a name; they stand first, under the keys `0`, `1`, …."""
+    """Number of arguments without a name; they come first, under the keys `0`, `1`, …."""
     open: bool = False
-    """Whether the text ended before the call did."""
+    """Whether the text ended before the call was complete."""
     words: str = ""
-    """What was said beside the call, where it stands in the same object."""
+    """Text for the user, if the same object contains it beside the call."""
 
 
 def may_be_call(value: JsonObject, look: ParseContext) -> bool:
-    """Whether an object may be a call of an offered tool, or hold one."""
+    """Whether an object may be a call of an offered tool or contain one."""
     if len(value) == 1 or any(key in value for key in (*_ENVELOPES, *_LISTS)):
         return True
     return any(isinstance(said, str) and look.name(said) is not None for said in map(value.get, NAME_KEYS))
 
 
 def calls_of(members: JsonMembers, look: ParseContext, depth: int = 0) -> list[ParsedCall] | None:
-    """The calls that an object is; None if it is none. A call without arguments has `{}`."""
+    """Return the calls that an object represents; None if it is not a call. Missing arguments become `{}`."""
     if depth > _MAX_ENVELOPES:
         return None
     listed = members.first(_LISTS)
@@ -86,7 +86,7 @@ def _calls_in_list(listed: JsonValue, envelope: JsonMembers, look: ParseContext,
 
 
 def _plain_call(members: JsonMembers, envelope: JsonMembers, look: ParseContext) -> ParsedCall | None:
-    """The call with name and arguments in `members`, and its id in `envelope`."""
+    """Return the call with its name and arguments in `members` and its id in `envelope`."""
     name = members.first(NAME_KEYS)
     if name is None or not isinstance(name.value, str) or not name.value or _is_no_call(members):
         return None
@@ -109,7 +109,7 @@ def _plain_call(members: JsonMembers, envelope: JsonMembers, look: ParseContext)
 
 
 def _call_by_name(members: JsonMembers, look: ParseContext) -> ParsedCall | None:
-    """`{"get_weather": {"city": "Oslo"}}`: the one key is the name of an offered tool."""
+    """Return the call in `{"get_weather": {"city": "Oslo"}}`, whose only key is the name of an offered tool."""
     if len(members.values) != 1:
         return None
     ((key, value),) = members.values.items()
@@ -120,8 +120,8 @@ def _call_by_name(members: JsonMembers, look: ParseContext) -> ParsedCall | None
 
 
 def _is_no_call(members: JsonMembers) -> bool:
-    """Whether a named object is the definition of a tool, or holds what would be lost: values under unknown keys and
-    no arguments.
+    """Whether an object with a name is no call: a tool definition, the record of an executed call, or an object
+    without arguments whose other keys would be lost.
     """
     if members.first(ARGUMENT_KEYS) is None:
         return not members.values.keys() <= _BESIDE
@@ -135,9 +135,9 @@ def _is_no_call(members: JsonMembers) -> bool:
 
 
 def arguments_of(value: JsonValue | None, look: ParseContext) -> tuple[str, bool, frozenset[str]] | None:
-    """Arguments as the text of an object: as written, or out of the string they were written into. None if neither.
+    """Return the arguments as the JSON text of an object, taken from the object or from a JSON-encoded string.
 
-    Also tells whether they had to be taken out of a string that held broken JSON, and what was mended there.
+    Returns None if they are neither. The second item is whether the string contained broken JSON, the third the repairs.
     """
     if value is None or value.value is None:
         return "{}", False, frozenset()

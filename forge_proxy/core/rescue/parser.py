@@ -1,6 +1,6 @@
-"""Goes through a text from front to back and says what stands there that is not plain text.
+"""Scans a text from start to end and yields the parts that are not plain text.
 
-`rescue` walks a whole text and then decides what was meant; `StreamingParser` walks one that is still being written.
+`rescue` parses a complete text and then selects the intended calls; `StreamingParser` parses an incomplete one.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from forge_proxy.core.rescue.readers.call_bodies import Body, read_body, read_in
 from forge_proxy.core.rescue.readers.pythonic import CALL
 
 _MAX_BROKEN = 64
-"""Places that look like a call and cannot be read; beyond this the text is not looked at further, to stay linear."""
+"""Maximum unparsable candidates in one text; the parser stops after them, which keeps its run time linear."""
 _LINE = 80
-"""How much of a line before a place says whether something is announced there."""
+"""Characters of the line before a position that are checked for an announcement of a call."""
 _INSIDE_CODE = re.compile(r"[{}\[\]\"=]")
 _SAID_NAME = re.compile(r"[ \t]{0,4}(?P<name>[^\s<>{}()\[\]\"']{1,128})(?=\s{0,4}[\n{<✿])")
 _MORE_CALLS = re.compile(r"\s*,\s*(?=\{)")
@@ -50,7 +50,7 @@ _CLOSING_FENCE = re.compile(r"\s{0,8}```[ \t]{0,4}(?=\n|\Z)")
 
 
 class Parser:
-    """One walk through one text."""
+    """Single pass over one text. `ended` is false if more text may follow."""
 
     def __init__(self, text: str, look: ParseContext, inside: str = "", since: int = 0, *, ended: bool = True) -> None:
         self._text = text
@@ -59,14 +59,14 @@ class Parser:
         self.around = Surroundings(text, look, inside, ended=ended)
         self._failures = 0
         self._to_user: int | None = None
-        """Where the message began that is for the user by its header: what follows other words in it is shown."""
+        """Start of the message that its header addresses to the user: markup after other text in it is display only."""
         self._last: TextPart | None = None
         self._data = DisplayOnlySpans(text)
         self._since = since
-        """Where the part ended that came last: a line begins there as well."""
+        """End of the previous part, which also counts as the start of a line."""
 
     def parts(self) -> Iterator[TextPart]:
-        """What is not plain text, in order."""
+        """Yield the parts that are not plain text, in order."""
         at = 0
         if part := self.first():
             yield self._take(part)
@@ -82,24 +82,24 @@ class Parser:
             at = max(part.end, place + 1)
             yield self._take(part)
             if part.form == "json" and part.explicit and (more := _MORE_CALLS.match(self._text, at)):
-                # The next of a list of calls, which cannot be read.
+                # The next call of a list, which cannot be parsed.
                 at = past_brackets(self._text, more.end())
                 yield self._take(TextPart(PartKind.BROKEN, part.end, at))
 
     def _begins_call(self, place: int) -> bool:
-        """Whether markup stands there that is more than mentioned."""
+        """Whether `place` is markup that starts a call rather than a mere mention."""
         opener = OPENER.match(self._text, place)
         return was_begun(self._text, opener.end(), self._look) if opener else bool(INVOKE.match(self._text, place))
 
     def _take(self, part: TextPart) -> TextPart:
-        if part.kind is not PartKind.PLAIN:  # backticks in that are text, as they were while it was written
+        if part.kind is not PartKind.PLAIN:  # backticks inside a part do not delimit code
             self.around.quotes.pass_over(part.start, part.end)
         self._last, self._since = part, part.end
         self._failures += part.kind is PartKind.BROKEN
         return part
 
     def first(self) -> TextPart | None:
-        """What the answer begins with, without markup of its own: a message header, a tool's name, `Action:`."""
+        """Return the part at the start of the response if it needs no markup: a message header, a tool name, `Action:`."""
         text = self._text
         if not self.openers.begins_with_call(text):
             return None
@@ -109,7 +109,7 @@ class Parser:
         return self._first_form(start)
 
     def part_at(self, place: int, low: int) -> TextPart | int:
-        """What stands at this place, not reaching back beyond `low`; or the place to look on from."""
+        """Return the part at `place`, which may start no earlier than `low`; or the position from which to continue."""
         code = self.around.code(place, low)
         if code and not self._goes_on(code[0], place):
             return code[1]
@@ -153,7 +153,7 @@ class Parser:
             if body is None and not fenced and self._is_cut_tool_tag(tag):
                 return TextPart(PartKind.BROKEN, place, len(text))
             part = self._explicit(place, low, tag.end(), body, fenced=fenced, mention=True)
-            # A tag that is named like a tool may be any answer in HTML or XML.
+            # A tag with the name of a tool may belong to any HTML or XML response.
             return replace(part, explicit=False) if isinstance(part, TextPart) else part
         noise = NOISE.match(text, place)
         if noise is None or fenced or is_mention(text, place, noise.end()):
@@ -175,7 +175,7 @@ class Parser:
         return self._loose(place, low, fenced=fenced)
 
     def _thinking(self, place: int) -> TextPart | int | None:
-        """The thought that begins there, or the end of one whose beginning the chat template wrote."""
+        """Return the reasoning that starts at `place`, or a closing tag whose opening tag is in the chat template."""
         text = self._text
         opening = THINK_OPEN.match(text, place)
         edge = opening or THINK_CLOSE.match(text, place)
@@ -190,16 +190,16 @@ class Parser:
         )
 
     def _opened(self, place: int, end: int, low: int, *, fenced: bool) -> TextPart | int:
-        """What an opener begins."""
+        """Return the part that starts with an opener."""
         body = read_body(self._text, end, self._look)
-        # A token of the model's own vocabulary is hardly ever only mentioned.
+        # A model rarely mentions a special token of its own vocabulary.
         mention = self._text[place + 1] not in "|｜" and not was_begun(self._text, end, self._look)
         return self._explicit(place, low, end, body, fenced=fenced, mention=mention)
 
     def _explicit(
         self, place: int, low: int, end: int, body: Body | None, *, fenced: bool, mention: bool = False
     ) -> TextPart | int:
-        """The part that markup begins which ends at `end`: calls, or a broken one unless it was only a mention."""
+        """Return the part that starts with markup ending at `end`: calls, or a broken call unless it is only a mention."""
         text = self._text
         if self._to_user is not None and text[self._to_user : place].strip():
             return body[1] if body else end
@@ -212,12 +212,12 @@ class Parser:
         return self._calls(place, low, body, explicit=True, fenced=fenced)
 
     def _is_cut_tool_tag(self, tag: re.Match[str]) -> bool:
-        """Whether a tag named like a tool goes on with a tag inside it, and is never closed."""
+        """Whether a tag with the name of a tool contains another tag and is never closed."""
         inside = self._text.startswith("<", skip_space(self._text, tag.end()))
         return inside and self._text.find(f"</{tag['name']}>", tag.end()) < 0
 
     def _calls(self, place: int, low: int, body: Body, *, explicit: bool, fenced: bool) -> TextPart:
-        """The part for calls that were read, with the fence around them."""
+        """Return the part for parsed calls, including the code fence around them."""
         text = self._text
         calls, end, form = body
         start = place if self.around.fence is None else self.around.fence
@@ -236,7 +236,7 @@ class Parser:
         return TextPart(PartKind.THOUGHT, place, closing.end(), inner=(begins, closing.start()))
 
     def _message(self, header: MessageHeader) -> TextPart:
-        """What a message header begins."""
+        """Return the part that starts with a message header."""
         text = self._text
         self._to_user = header.end if header.audience == "user" else None
         if header.audience == "user":
@@ -252,7 +252,7 @@ class Parser:
         return TextPart(PartKind.CALLS, header.start, body[1], tuple(body[0]), "message")
 
     def _named_before(self, place: int, low: int, *, fenced: bool) -> TextPart | None:
-        """The call whose name stands before the token at `place`, its opener having been lost."""
+        """Return the call whose name precedes the token at `place` and whose opener is missing."""
         text = self._text
         name = self.around.name_before(place, low)
         if name is None:
@@ -266,11 +266,11 @@ class Parser:
         return self._calls(name.start, low, (body[0], end, "rehearsal"), explicit=True, fenced=fenced)
 
     def _loose(self, place: int, low: int, *, fenced: bool) -> TextPart | int:
-        """JSON or code that no markup announces: a call only where a line or an announcement (`:`) begins it."""
+        """Return JSON or code without markup, which is a call only at the start of a line or after a colon."""
         text = self._text
         begins = max(text.rfind("\n", max(0, place - _LINE), place) + 1, self._since, place - _LINE)
         line = text[begins:place].strip(" \t\r\n;,")
-        # A colon announces a call, but not the one inside of other JSON or code.
+        # A colon announces a call, but not a colon inside other JSON or code.
         announced = not line or (line.endswith(":") and not _INSIDE_CODE.search(line))
         if not announced and text[place] == "{":
             return place + 1
@@ -288,7 +288,7 @@ class Parser:
         return self._calls(place, low, body, explicit=False, fenced=fenced)
 
     def _call_fence(self, place: int) -> TextPart | int:
-        """A code block whose language says that it is a call."""
+        """Return the call in a code block whose info string marks it as a call."""
         text = self._text
         opening = CALL_FENCE.match(text, place)
         if not opening:
@@ -312,7 +312,7 @@ class Parser:
         )
 
     def _line(self, place: int) -> TextPart | int:
-        """A line that begins with a tool's name or with words that announce a call."""
+        """Return the call on a line that starts with a tool name or with words that announce a call."""
         start = place + 1
         while self._text.startswith((" ", "\t"), start):
             start += 1
@@ -345,7 +345,7 @@ class Parser:
         return TextPart(PartKind.CALLS, place, body[1], tuple(body[0]), body[2])
 
     def _goes_on(self, block: int, at: int) -> bool:
-        """Whether what stands there follows a call in the code block that begins at `block`, with nothing between."""
+        """Whether only white space separates `at` from a call in the code block that starts at `block`."""
         last = self._last
         return (
             last is not None

@@ -1,7 +1,7 @@
-"""Says of a text that is still being written which beginning of it is certainly plain, and which is thought.
+"""Streaming parser: releases plain text and reasoning as soon as no further text can make them part of a call.
 
-What is given out in all depends on the whole text only, never on how it was cut: each decision is taken when no further
-text could change it.
+The concatenated output depends only on the whole text, never on how it was split into chunks: the parser decides only
+when no further text can change the decision.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from forge_proxy.core.rescue.parser import Parser
 from forge_proxy.core.rescue.rescue import RecoveredCall, rescue
 
 _KEEP = 200
-"""Characters before a place that decide what it is: the line it stands on, a name, a fence."""
+"""Characters before a position that determine its meaning: its line, a name, a fence."""
 _SURE = 700
-"""Characters after which no message header can end that has not."""
+"""Characters after which an unfinished message header can no longer become one."""
 _LONG_LINE = 8_000
 _SLICE = 2_000
-"""Characters that are taken in at a time: each decision looks at all the text that is kept."""
+"""Characters processed at a time, because each decision scans the whole retained text."""
 _STRETCH = 16_000
-"""Characters after which all that is held is looked at, whatever it costs, wherever the text is cut. What was held then
-for as long already is held to the end: each look costs its length, and nobody else is served meanwhile.
+"""Characters after which the whole buffered text is parsed regardless of cost and of chunk boundaries. Text that stays
+buffered for another such interval is buffered to the end: each parse costs its length and blocks the event loop.
 """
 _MAY_BE_CUT = re.compile(r"[^\s\w~`]|\d")
-"""Where a long line may be cut: what follows does not look as if it began a line."""
+"""Where a long line may be cut: the text after the cut must not look like the start of a line."""
 _CLOSES = re.compile(r"[}\])>`\n ]")
 _HEADERS = ("<|start|>", "<|channel|>", "<|message|>", "<|message_sep|>")
 _PARTIAL = 48
 
 
 class StreamingParser:
-    """Fed piece by piece, gives out what is plain text and what is thought, and holds what may be part of a call.
+    """Incremental parser: `feed` returns plain text and reasoning, and buffers text that may be part of a call.
 
-    Once a call has certainly begun, everything from there on is held to the end: `calls` are those that are complete.
+    Once a call has certainly started, everything from there on is buffered; `calls` returns the complete calls in it.
     """
 
     def __init__(self, names: Collection[str], *, template_thinks: bool = True) -> None:
@@ -49,52 +49,52 @@ class StreamingParser:
         self._openers = openers(self._names)
         self._template_thinks = template_thinks
         self._text = ""
-        """What is still needed: what is held, and some text before it."""
+        """The retained text: the buffered text and some context before it."""
         self._more: list[str] = []
-        """What came after `_text`, while nothing can be decided."""
+        """Text received after `_text` while no decision is possible."""
         self._more_length = 0
         self._at: int = 0
-        """What stands before this place in `_text` has been given out or dropped."""
+        """Position in `_text` before which everything has been released or dropped."""
         self._since = 0
-        """Where the thought or token ended that came last."""
+        """End of the last reasoning block or special token."""
         self._first = True
-        """Whether `_text` is where the answer begins."""
+        """Whether `_text` starts at the beginning of the response."""
         self._inside = ""
-        """The code fence that is open where `_text` begins."""
+        """The code fence that is open at the start of `_text`."""
         self._out = OutputBuffer()
         self._thought: re.Pattern[str] | None = None
-        """What ends the thought that is being read."""
+        """The pattern that ends the current reasoning block; None outside reasoning."""
         self._thought_before = False
         self._waits = False
-        """Whether something is held that only a closing bracket or many more characters can decide."""
+        """Whether the decision needs a closing bracket or many more characters."""
         self._opened = False
         self._length: int = 0
         self._due: int = _STRETCH
-        """The next length of the whole text at which what is held is looked at."""
+        """Length of the whole text at which the buffered text is parsed next."""
         self._spent: int = 0
         self._forget_at = 8 * _KEEP
         self._end: tuple[int, int] | None = None
-        """What may begin at the end of `_text`, once it was looked for: see `Openers.held_from`."""
+        """Cached result of `Openers.held_from` for `_text`."""
 
     @property
     def held(self) -> str:
-        """The text that is held back, since it may begin a call."""
+        """The buffered text, which may be the start of a call."""
         return "" if self._thought else self._text[self._at :] + "".join(self._more)
 
     @property
     def holds_text(self) -> bool:
-        """Whether more than white space is being held back."""
+        """Whether more than white space is buffered."""
         if self._thought is None and (self._opened or self._waits):
             return True
         return bool(self.held.strip())
 
     @property
     def calls(self) -> tuple[RecoveredCall, ...]:
-        """The calls that are complete in what is held; their places are counted from where that begins."""
+        """The complete calls in the buffered text; their positions are relative to its start."""
         return tuple(call for call in rescue(self.held, self._names).calls if not call.open)
 
     def feed(self, piece: str) -> list[OutputPiece]:
-        """What may now be given out, in order: it stays as it is, whatever follows."""
+        """Add a chunk and return the released pieces, in order. Released pieces are final."""
         given: list[OutputPiece] = []
         at = 0
         while not self._opened and len(piece) - at > (size := min(_SLICE, self._due - self._length)):
@@ -116,7 +116,7 @@ class StreamingParser:
         return given
 
     def _look_on(self) -> list[OutputPiece]:
-        """Decide on as much of all that came as can be decided."""
+        """Process as much of the received text as can be decided."""
         self._text += "".join(self._more)
         self._end = None
         self._more, self._more_length = [], 0
@@ -127,7 +127,7 @@ class StreamingParser:
         return self._out.take()
 
     def settle(self) -> list[OutputPiece]:
-        """What may be given out of all that has been fed, where `feed` left a decision for later to save time."""
+        """Make the decisions that `feed` postponed to save time, and return the released pieces."""
         if not self._waits or self._opened:
             return []
         self._spent = 0
@@ -135,8 +135,8 @@ class StreamingParser:
         return self.feed("")
 
     def _may_decide(self, piece: str) -> bool:
-        """Whether it is worth to look again at what is held: each look costs its length, and all looks together cost
-        no more than a few times the whole text.
+        """Whether to parse the buffered text again. Each parse costs its length; the total cost is limited to a small
+        multiple of the whole text.
         """
         length = len(self._text) - self._at + self._more_length
         if not _CLOSES.search(piece) or self._spent + length > 2 * self._length + 8_000:
@@ -145,7 +145,7 @@ class StreamingParser:
         return True
 
     def _step(self) -> bool:
-        """Decide on what comes next; whether there may be more to decide."""
+        """Process the next position; return whether to continue."""
         if self._thought is not None:
             return self._go_on_thinking(self._thought)
         text, at = self._text, self._at
@@ -160,7 +160,7 @@ class StreamingParser:
         return self._take_place(place, held)
 
     def _held_from(self, at: int, *, first: bool) -> tuple[int, int]:
-        """See `Openers.held_from`; what was found stays true for this text until a place before it was passed."""
+        """Return `Openers.held_from`, cached until the parser passes the position found."""
         if self._end is None or first or min(self._end) < at:
             self._end = self._openers.held_from(self._text, at, first=first)
         return self._end
@@ -189,7 +189,7 @@ class StreamingParser:
         return self._take_suspect(judge_place(walk, place, self._at, text))
 
     def _take_token(self, place: int, token: SpecialToken) -> bool:
-        """Drop a token, begin a thought, or take back what was thought."""
+        """Drop a special token, start reasoning, or mark the released text as reasoning."""
         self._say_to(place)
         self._at = self._since = token.end
         if token.thought is not None:
@@ -201,7 +201,7 @@ class StreamingParser:
         return True
 
     def _take_suspect(self, suspect: Candidate) -> bool:
-        """Hold what may be a call, or let out what is none."""
+        """Buffer a possible call, or release it as plain text."""
         if suspect.plain_to is not None:
             self._say_to(suspect.plain_to)
             return True
@@ -209,13 +209,13 @@ class StreamingParser:
         return self._wait(suspect.begins)
 
     def _wait(self, begins: int) -> bool:
-        """Let out what stands before this place, and hold what comes."""
+        """Release the text before this position and buffer the rest."""
         self._say_to(max(self._at, begins))
         self._waits = True
         return False
 
     def _say_to(self, end: int) -> bool:
-        """Let out what stands before this place; whether that was anything."""
+        """Release the text before this position; return whether there was any."""
         if end <= self._at:
             return False
         self._out.say(self._text[self._at : end])
@@ -234,7 +234,7 @@ class StreamingParser:
         self._at = end
         if closing is None:
             return False
-        # Nothing in a thought counts for what follows it: no code fence in it, nor the line it stands on.
+        # Neither a code fence inside the reasoning nor its line affects the text after it.
         self._text = text[closing.end() :]
         self._end = None
         self._at = self._since = 0
@@ -244,7 +244,7 @@ class StreamingParser:
         return True
 
     def _forget(self) -> None:
-        """Drop text that is not needed any more, up to the beginning of a line or to a place in a long one."""
+        """Drop text that is no longer needed, up to the start of a line or a position inside a long one."""
         if self._at < self._forget_at:
             return
         quotes = CodeSpans(self._text, self._inside)
@@ -253,7 +253,7 @@ class StreamingParser:
             cut = max(cut, self._cut_in_line(quotes))
         if cut == 0 and self._at > _LONG_LINE:
             cut = self._at - _KEEP
-            self._opened = "`" in self._text[:cut]  # in a line of this length code and text are not told apart
+            self._opened = "`" in self._text[:cut]  # a line of this length cannot be split into code and text
             quotes = CodeSpans(self._text, self._inside)
         if cut:
             self._inside = quotes.fence_at(cut)
@@ -264,8 +264,8 @@ class StreamingParser:
         self._forget_at = self._at + 8 * _KEEP
 
     def _cut_in_line(self, quotes: CodeSpans) -> int:
-        """Where the line that is given out may be cut, since no backtick before that place belongs to one behind it; 0
-        for nowhere.
+        """Return where the released line may be cut so that no backtick before the cut pairs with one after it; 0 if
+        there is no such position.
         """
         found = _MAY_BE_CUT.search(self._text, self._at - 2 * _KEEP, self._at - _KEEP)
         if not found:
