@@ -137,7 +137,8 @@ def _is_no_call(members: JsonMembers) -> bool:
 def arguments_of(value: JsonValue | None, look: ParseContext) -> tuple[str, bool, frozenset[str]] | None:
     """Return the arguments as the JSON text of an object, taken from the object or from a JSON-encoded string.
 
-    Returns None if they are neither. The second item is whether the string contained broken JSON, the third the repairs.
+    Returns None if they are neither. The second item is true if the string contained broken JSON; the third lists the
+    repairs in it.
     """
     if value is None or value.value is None:
         return "{}", False, frozenset()

@@ -99,7 +99,7 @@ class Parser:
         return part
 
     def first(self) -> TextPart | None:
-        """Return the part at the start of the response if it needs no markup: a message header, a tool name, `Action:`."""
+        """Return the part at the start of the response, if any: a message header, a tool name or `Action:`."""
         text = self._text
         if not self.openers.begins_with_call(text):
             return None
@@ -199,7 +199,7 @@ class Parser:
     def _explicit(
         self, place: int, low: int, end: int, body: Body | None, *, fenced: bool, mention: bool = False
     ) -> TextPart | int:
-        """Return the part that starts with markup ending at `end`: calls, or a broken call unless it is only a mention."""
+        """Return the part whose markup ends at `end`: calls, or a broken call unless it is only a mention."""
         text = self._text
         if self._to_user is not None and text[self._to_user : place].strip():
             return body[1] if body else end

@@ -66,8 +66,8 @@ def rescue(
     """Return the calls in `text`, where `names` are the offered tools. Total: no input raises.
 
     Explicit markup is a call anywhere outside code, even if the tool is unknown. Bare and fenced JSON is a call only
-    for an offered tool, at the end of the text, after a short lead-in at most. If `template_thinks` is true, text before
-    a closing reasoning tag without an opening tag is reasoning. `mend` is the last resort for broken objects.
+    for an offered tool, at the end of the text, after a short lead-in at most. If `template_thinks` is true, the text
+    before a closing reasoning tag without an opening tag is reasoning. `mend` is the last resort for broken objects.
     """
     look = ParseContext(names, mend)
     parts = list(Parser(text, look).parts())

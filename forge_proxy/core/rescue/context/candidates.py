@@ -1,4 +1,4 @@
-"""Whether what may be a call, in a text that is still being written, is one for certain, or none, or neither yet."""
+"""Decides whether a candidate in an incomplete text is a call, is plain text, or is still undecided."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from forge_proxy.core.rescue.parser import Parser
 from forge_proxy.core.rescue.readers.strict_json import read_strictly
 
 _SURE = 700
-"""Characters behind an opener after which no more text can turn a mere mention into a call."""
+"""Characters after an opener beyond which no further text can turn a mention into a call."""
 _WORD = r"(?!json\b|commentary\b|function\b)[^\W\d]\w{0,40}"
 _MENTION = re.compile(rf"\s{{0,8}}{_WORD}[,.;:]?[ ]{_WORD}[,.;:!?)]?[ ](?!=)")
-"""Two words of a sentence behind an opener: no name with arguments begins so."""
+"""Two words of a sentence after an opener: no name with arguments starts like this."""
 _TAIL = 60
-"""More words than this behind a loose call, or any on another line, certainly make it a quotation."""
+"""Characters of text after a call without markup beyond which it is a quotation, as is any text on another line."""
 _MARK = 3
-"""Characters that tell whether markup begins which ends a call."""
+"""Characters needed to recognize markup that ends a call."""
 _MARKUP = "{[<`✿>]"
 _WORDS = re.compile(rf"[^\n{re.escape(_MARKUP)}]*")
 _QUOTE = re.compile(r"[\"']")
@@ -28,7 +28,7 @@ _GAP = re.compile(r"[\s;,]*")
 
 
 class Candidate(NamedTuple):
-    """Where a possible call begins; up to where it certainly is plain text after all; or that it certainly is one."""
+    """A possible call: its start, the end of what is certainly plain text, or whether it is certainly a call."""
 
     begins: int
     plain_to: int | None = None
@@ -36,7 +36,7 @@ class Candidate(NamedTuple):
 
 
 def judge_start(walk: Parser, low: int, text: str) -> Candidate:
-    """What the answer begins with, where that may be a call without markup."""
+    """Judge the start of the response, which may be a call without markup."""
     part = walk.first()
     if part:
         return _judge_part(walk, text, low, part)
@@ -44,7 +44,7 @@ def judge_start(walk: Parser, low: int, text: str) -> Candidate:
 
 
 def judge_place(walk: Parser, place: int, low: int, text: str) -> Candidate:
-    """What stands at `place`, where something begins that may be a call."""
+    """Judge the candidate that starts at `place`."""
     begins = min(place, walk.around.begins(place, low))
     opener = OPENER.match(text, place)
     if opener and text[place + 1] not in "|｜" and _MENTION.match(text, opener.end()):
@@ -61,7 +61,7 @@ def judge_place(walk: Parser, place: int, low: int, text: str) -> Candidate:
 
 def _judge_part(walk: Parser, text: str, begins: int, part: TextPart) -> Candidate:
     if part.kind is PartKind.PLAIN and part.form == UNREADABLE and _QUOTE.search(text, part.start, part.end):
-        return Candidate(begins)  # a quote to come may show that what seems to end it stands in a string
+        return Candidate(begins)  # a later quote may show that its apparent end is inside a string
     if part.kind is PartKind.PLAIN:
         return Candidate(begins, plain_to=part.end if part.end + _MARK <= len(text) else None)
     whole = part.kind is PartKind.CALLS and not any(said.open for said in part.calls)
@@ -73,7 +73,7 @@ def _judge_part(walk: Parser, text: str, begins: int, part: TextPart) -> Candida
 
 
 def _is_quoted(walk: Parser, text: str, part: TextPart) -> bool:
-    """Whether what follows a loose call already makes sure that it was only shown."""
+    """Whether the text after a call without markup already shows that it is a quotation."""
     gap = _GAP.match(text, part.end)
     start = gap.end() if gap else part.end
     if walk.openers.may_announce(text[start : start + _TAIL]):
@@ -89,7 +89,7 @@ def _is_quoted(walk: Parser, text: str, part: TextPart) -> bool:
 
 
 def _is_decided(text: str, place: int, part: int | None) -> bool:
-    """Whether no more text can make a call of what is none now."""
+    """Whether no further text can turn this into a call."""
     match text[place : place + 1]:
         case "{":
             return part == place + 1 or read_strictly(text, place) is not None

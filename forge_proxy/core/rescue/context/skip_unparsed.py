@@ -1,6 +1,6 @@
-"""How far something goes that looks like a call and cannot be read: no call begins inside it.
+"""Finds the end of an unparsable candidate, inside which no call may start.
 
-A broken or cut-off call may well hold the text of another one, in a file that it writes for example.
+A broken or truncated call may contain the text of another one, for example in a file that it writes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _TEXT_OR_PARENTHESIS = re.compile(
 
 
 def past_brackets(text: str, at: int, reach: int | None = None) -> int:
-    """The place after an object or a list, however broken: where its brackets are even, or what ends a call stands
-    outside its texts; the end, or `reach` characters on, where neither comes.
+    """Return the position after a possibly broken object or list: where its brackets balance, or before markup outside
+    its strings that ends a call; otherwise the end of the text, or `reach` characters further.
     """
     depth = 0
     end = len(text) if reach is None else min(len(text), at + reach)
@@ -40,8 +40,8 @@ def past_brackets(text: str, at: int, reach: int | None = None) -> int:
 
 
 def past_code(text: str, at: int) -> int:
-    """The place after the parentheses of a call written as code, however broken; the end where they never close, or
-    where another bracket than theirs does: more text may show that it stood in a string.
+    """Return the position after the brackets of a call written as code, however broken; the end of the text if they
+    never close or a bracket of another kind closes them, since further text may show that it is inside a string.
     """
     depth, closer = 0, ")" if text.startswith("(", at) else "]"
     for found in _TEXT_OR_PARENTHESIS.finditer(text, at):

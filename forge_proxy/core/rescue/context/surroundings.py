@@ -1,5 +1,5 @@
-"""What surrounds a place in a text: the code it stands in, and the name, the fence or the token before it that belong
-to a call which begins there.
+"""Surroundings of a position: the code around it, and the name, fence or token before it that belongs to a call
+starting there.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from forge_proxy.core.rescue.grammar.markup import ARGUMENT_TOKEN, INVOKE, MINIM
 from forge_proxy.core.rescue.grammar.openers import FENCE, PrecedingName, openers
 
 _FENCE_REACH = 80
-"""How far before a place an opening fence may begin."""
+"""Characters before a position within which an opening fence may start."""
 _REACH = 200
-"""How far before a token the name may begin that belongs to it."""
+"""Characters before a token within which its name may start."""
 TOOL_TAG = re.compile(r"<(?P<name>[^\s<>/]{1,128})>")
 FUNCTOOLS = "functools"
-"""The word that Phi writes before its calls."""
+"""The word that Phi models write before their calls."""
 
 
 class Surroundings:
-    """The surroundings of places in one text, asked from front to back. `inside` and `ended` as for `CodeSpans`."""
+    """The surroundings of positions in one text, queried from start to end. `inside` and `ended` as for `CodeSpans`."""
 
     def __init__(self, text: str, look: ParseContext, inside: str = "", *, ended: bool = True) -> None:
         self._text = text
@@ -30,14 +30,14 @@ class Surroundings:
         self._openers = openers(look.names)
         self.quotes = CodeSpans(text, inside, ended=ended)
         self.fence: int | None = None
-        """Where the fence stands that belongs to the place asked about last."""
+        """Start of the fence that belongs to the position queried last."""
         self._place = -1
         self._begins = 0
         self._fence: int | None = None
 
     def code(self, place: int, low: int, *, opens: bool = False) -> tuple[int, int] | None:
-        """The code that the place stands in; none where the fence right before it may belong to a call, which `opens`
-        says of a header that is not whole yet.
+        """Return the code around the position; None if the fence directly before it may belong to a call. `opens` is
+        true for an incomplete message header, which may start one.
         """
         self.fence = None
         if (opens or self.may_open(place, low)) and not self.quotes.around(self.begins(place, low)):
@@ -45,19 +45,19 @@ class Surroundings:
         return self.quotes.around(place)
 
     def may_be_code(self, place: int) -> bool:
-        """Whether a backtick stands open before the place, on its line, that one to come may close."""
+        """Whether an unclosed backtick precedes the position on its line and a later one may close it."""
         return "\n" not in self._text[place + 1 :] and self.quotes.tick_before(place)
 
     def begins(self, place: int, low: int) -> int:
-        """Where a call begins whose opener stands at this place: at the name or the fence before it."""
-        if place != self._place:  # asked again, code further on may have been passed over
+        """Return the start of a call whose opener is at this position: the name or the fence before it, if any."""
+        if place != self._place:  # the code spans may have moved on since, so the first result is kept
             self._place = place
             self._begins, self._fence = self._find_beginning(place, low)
         self.fence = self._fence
         return self._begins
 
     def _find_beginning(self, place: int, low: int) -> tuple[int, int | None]:
-        """The same, and where the fence stands before it, if there is one."""
+        """Return the start of the call, and the start of the fence before it if there is one."""
         text = self._text
         if text[place] == "\n":
             return place, None
@@ -72,11 +72,11 @@ class Surroundings:
         return (start - len(MINIMAX) if text.endswith(MINIMAX, low, start) else start), None
 
     def name_before(self, place: int, low: int) -> PrecedingName | None:
-        """The offered name that stands before a token."""
+        """Return the offered name before a token."""
         return self._openers.name_before(self._text, max(low, place - _REACH), place)
 
     def may_open(self, place: int, low: int) -> bool:
-        """Whether something that begins a call stands at this place, whatever follows it."""
+        """Whether the text at this position can start a call, whatever follows it."""
         text = self._text
         if text[place] == "<":
             tag = TOOL_TAG.match(text, place)
@@ -94,7 +94,7 @@ class Surroundings:
         return text[place] != "]"
 
     def functools(self, place: int, low: int) -> bool:
-        """Whether Phi's word stands before this place."""
+        """Whether `functools` precedes this position."""
         start = place - len(FUNCTOOLS)
         before = self._text[max(0, start - 1) : start]
         return self._text.endswith(FUNCTOOLS, low, place) and not (before.isalnum() or before in tuple("_.:/-"))
