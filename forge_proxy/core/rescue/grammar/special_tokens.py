@@ -1,4 +1,4 @@
-"""Tokens that are no part of a call: the edges of thoughts, message headers, and what says nothing."""
+"""Special tokens outside calls: reasoning tags, message headers and tokens without meaning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from forge_proxy.core.rescue.grammar.markup import NOISE
 
 
 class SpecialToken(NamedTuple):
-    """A token that is no text: `thought` is what ends the thought that it begins, `closes` says that it ends one."""
+    """A special token: `thought` is the pattern that ends the reasoning it opens, `closes` is whether it ends reasoning."""
 
     end: int
     thought: re.Pattern[str] | None = None
@@ -18,7 +18,7 @@ class SpecialToken(NamedTuple):
 
 
 def end_of_mention(text: str, place: int) -> int:
-    """Where the token at `place` ends that may be only mentioned, being a word of its own so far; 0 for none."""
+    """Return the end of the token at `place` if it is a separate word and may be a mention; 0 otherwise."""
     if text[max(0, place - 1) : place] not in BEFORE_MENTION or read_header(text, place):
         return 0
     edge = THINK_OPEN.match(text, place) or THINK_CLOSE.match(text, place)
@@ -27,8 +27,8 @@ def end_of_mention(text: str, place: int) -> int:
 
 
 def read_token(text: str, place: int, *, opens: bool) -> SpecialToken | None:
-    """The token at `place` that is no part of a call; None if there is none, or it is not whole yet. `opens` says
-    whether a call may begin there.
+    """Return the token at `place` if it is not part of a call; None if there is none or it is incomplete. `opens` is
+    whether a call may start there.
     """
     if header := read_header(text, place):
         return (

@@ -1,4 +1,4 @@
-"""Forms without markup of their own, and how far a form goes that cannot be read."""
+"""Reads calls without markup, and finds the end of calls that cannot be parsed."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _END_OF_TAGS = re.compile(r"</(?:[\w.:|｜ -]{1,24})?(?:function|invoke|tool_cal
 _SHORT = re.compile(r"(?P<name>[\w.-]{1,128})/(?P<key>[^\W\d][\w.-]{0,64})>(?P<value>[^<>]*)")
 _REACT = re.compile(r"Action:[ \t]*(?P<name>[^\n`]{1,128}?)[ \t]*\n+[ \t]*Action Input:[ \t]*")
 _LEFT_OVER = re.compile(r"\s*(?:Observation:|/TOOL_CALL)\s*\Z")
-"""What a model still writes after such a call, with nothing behind it."""
+"""Text that models add after such a call at the end of a response."""
 _REACT_END = re.compile(r"\n[ \t]*(?:Observation|Thought|Action|Final Answer):")
 
 
 def was_begun(text: str, at: int, look: ParseContext) -> bool:
-    """Whether behind an opener that ends at `at` a call was begun, rather than the opener only mentioned."""
+    """Whether a call starts after an opener that ends at `at`, rather than the opener being only mentioned."""
     at = skip_space(text, at)
     if text.startswith(("{", "["), at) or INVOKE.match(text, at) or NAMED_TAGS.match(text, at):
         return True
@@ -44,7 +44,7 @@ def was_begun(text: str, at: int, look: ParseContext) -> bool:
         return True
     between = BETWEEN.match(text, name.end())
     end = between.end() if between else name.end()
-    if end == len(text):  # the answer ends with the name, or in the middle of it
+    if end == len(text):  # the response ends with the name or inside it
         return look.may_begin_name(name["name"].removeprefix("functions."))
     if text.startswith("<", end):
         return not text.startswith("</", end)
@@ -52,7 +52,7 @@ def was_begun(text: str, at: int, look: ParseContext) -> bool:
 
 
 def past_broken(text: str, at: int) -> int:
-    """The place from which to look on behind an opener that ends at `at` and whose call cannot be read."""
+    """Return where to continue after an opener that ends at `at` and whose call cannot be parsed."""
     start = past_junk(text, at)
     if text.startswith(("{", "["), start) and not text.startswith(("[T", "[/"), start):
         return past_code(text, start) if pythonic.CALL.match(text, start + 1) else past_brackets(text, start)
@@ -62,7 +62,7 @@ def past_broken(text: str, at: int) -> int:
 
 
 def past_named(text: str, at: int) -> int:
-    """The place after the arguments that follow a name at `at` and cannot be read; 0 where none do."""
+    """Return the position after unparsable arguments that follow a name at `at`; 0 if there are none."""
     name = NAME.match(text, at)
     if not name:
         return 0
@@ -83,7 +83,7 @@ def _past_tags(text: str, at: int) -> int:
 
 
 def read_loose_form(text: str, at: int, look: ParseContext) -> Body | None:
-    """The calls at `at` that no markup announces, all of offered tools."""
+    """Read the calls at `at` that have no markup; all must be of offered tools."""
     body = read_json(text, at, look)
     if body is None and text.startswith("[", at):
         body = read_code(text, at, look)
@@ -91,7 +91,7 @@ def read_loose_form(text: str, at: int, look: ParseContext) -> Body | None:
 
 
 def past_other(text: str, at: int, look: ParseContext) -> int:
-    """The place after a strict object at `at` that certainly is no call of an offered tool; 0 where it may be one."""
+    """Return the position after a strict JSON object at `at` that is no call of an offered tool; 0 if it may be one."""
     read = read_value(text, at)
     if read is None or not is_object(read[0]):
         return 0
@@ -99,7 +99,7 @@ def past_other(text: str, at: int, look: ParseContext) -> int:
 
 
 def read_first_form(text: str, at: int, look: ParseContext) -> Body | None:
-    """The call that an answer is which begins with a tool's name or with words that announce one."""
+    """Read a call that starts with a tool name or with words that announce a call."""
     body = _read_first(text, at, look)
     left = _LEFT_OVER.match(text, body[1]) if body else None
     return (body[0], left.end(), body[2]) if body and left else body
@@ -135,7 +135,7 @@ def _read_first(text: str, at: int, look: ParseContext) -> Body | None:
 
 
 def read_tool_tag(text: str, tag: re.Match[str], look: ParseContext) -> Body | None:
-    """A tag that is named like a tool, with its arguments in tags."""
+    """Read a tag with the name of a tool and its arguments in child tags."""
     parameters = read_parameters(text, tag.end(), look, children=True)
     closing = re.compile(rf"\s*</{re.escape(tag['name'])}\s*>").match(text, parameters.end)
     if not closing or (not parameters.values and text[tag.end() : closing.start()].strip()):
@@ -145,7 +145,7 @@ def read_tool_tag(text: str, tag: re.Match[str], look: ParseContext) -> Body | N
 
 
 def read_json(text: str, at: int, look: ParseContext) -> Body | None:
-    """An object, or a list of objects, with a call's keys."""
+    """Read an object, or a list of objects, with the keys of a call."""
     objects = read_objects(text, at, look)
     if objects is None:
         return None
@@ -159,8 +159,8 @@ def read_json(text: str, at: int, look: ParseContext) -> Body | None:
 
 
 def past_first_form(text: str, at: int, look: ParseContext) -> tuple[int, bool]:
-    """How far a call of an offered tool goes that begins a line at `at` and cannot be read, 0 where none does; and
-    whether it was announced, so that it was meant for one.
+    """Return the end of an unparsable call of an offered tool that starts a line at `at` (0 if there is none), and
+    whether it was announced and therefore intended as a call.
     """
     if (react := _REACT.match(text, at)) and look.name(react["name"]):
         end = _REACT_END.search(text, react.end())
@@ -188,5 +188,5 @@ def _read_react(text: str, react: re.Match[str], look: ParseContext) -> Body | N
 
 
 def _offered(body: Body, look: ParseContext) -> Body | None:
-    """The same calls; None if one of them is of no offered tool: then it is just text."""
+    """Return the body, or None if one of its calls is not of an offered tool: then it is plain text."""
     return body if all(look.name(said.call.tool) for said in body[0]) else None

@@ -1,6 +1,6 @@
-"""Reads what stands behind the opener of a call: objects, code, tags, or the name of a tool and its arguments.
+"""Reads the body after the opener of a call: objects, code, tags, or the name of a tool and its arguments.
 
-One grammar for all markup: which of the shapes follows is seen from the text, not from the opener.
+One grammar serves all markup: the text, not the opener, determines the shape of the body.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from forge_proxy.core.rescue.readers.strict_json import JsonValue, read_members,
 from forge_proxy.core.rescue.readers.tags import CLOSE, OPEN, Parameters, read_parameters
 
 Body = tuple[list[ParsedCall], int, str]
-"""Calls, the place after them and what closes them, and the name of their shape."""
+"""Calls, the position after them and their closers, and the name of their shape."""
 
 _JUNK = re.compile(r"(?:\s|```\w{0,12}(?=\s)|json(?=\s*[\[{])|function(?=\s*<[|｜]tool[_▁]sep))*")
 NAMED_TAGS = re.compile(
@@ -38,16 +38,16 @@ NAMED_TAGS = re.compile(
 _NAMED_END = re.compile(rf"\s*{CLOSE}(?:arguments|parameters|args|params|input|tool_input)\s*>")
 ATTRIBUTE = re.compile(r"\s+(?P<key>[^\W\d][\w.-]{0,127})\s?=\s?(?=[\"'])")
 _CUT_TAG = re.compile(r"\s*(?:</?[^<>]{0,60}|<[^/<>][^<>]{0,60}>[^<>]{0,200})?")
-"""The end of a text that was cut before or in the tag of one more argument."""
+"""The end of a text that was truncated before or inside the tag of another argument."""
 _SURPLUS = re.compile(r"\s{0,8}[}\]]{1,8}(?=\s*(?:\Z|[<`]|\[/?\Z|\[/))")
 _FENCE_END = re.compile(r"\s{0,8}```")
 _MAX_JUNK = 8
-"""Openers and tokens in a row before a call; no model writes more."""
+"""Maximum consecutive openers and tokens before a call; no model writes more."""
 _NUMBERED = re.compile(r":\d{1,4}$")
 
 
 def read_body(text: str, at: int, look: ParseContext) -> Body | None:
-    """The calls behind an opener that ends at `at`; None if there are none that can be read."""
+    """Read the calls after an opener that ends at `at`; None if there are none or they cannot be parsed."""
     start = past_junk(text, at)
     body = _read_shape(text, start, look)
     if body and "```" in text[at:start] and (fence := _FENCE_END.match(text, body[1])):
@@ -69,7 +69,7 @@ def _read_shape(text: str, at: int, look: ParseContext) -> Body | None:
 
 
 def read_invoke(text: str, opening: re.Match[str], look: ParseContext) -> Body | None:
-    """The call in a tag that names its tool."""
+    """Read the call in a tag that names its tool."""
     name = clean(opening["quoted"] or opening["name"] or opening["said"])
     if not name:
         return None
@@ -88,7 +88,7 @@ def read_invoke(text: str, opening: re.Match[str], look: ParseContext) -> Body |
 
 
 def read_named(text: str, at: int, look: ParseContext, name: str = "") -> Body | None:
-    """The call whose name stands at `at`, or that has this `name` and whose arguments stand there."""
+    """Read the call whose name starts at `at`, or, if `name` is given, whose arguments start there."""
     identity = ""
     if not name:
         found = NAME.match(text, at)
@@ -128,9 +128,9 @@ def _read_arguments(text: str, at: int, after_name: int, name: str, look: ParseC
 
 
 def _read_objects(text: str, at: int, look: ParseContext) -> Body | None:
-    """Objects with a call's keys, one after the other or in a list."""
+    """Read objects with the keys of a call, consecutive or in a list."""
     calls: list[ParsedCall] = []
-    doubled = text.startswith("{{", at)  # braces doubled as in a template
+    doubled = text.startswith("{{", at)  # braces doubled as in a format string template
     at += doubled
     while True:
         read = read_objects(text, at, look)
@@ -150,13 +150,13 @@ def _read_objects(text: str, at: int, look: ParseContext) -> Body | None:
 
 
 def past_surplus(text: str, at: int) -> int:
-    """The place after brackets that close what was never opened, where a call ends."""
+    """Return the position after unmatched closing brackets at the end of a call."""
     surplus = _SURPLUS.match(text, at)
     return surplus.end() if surplus else at
 
 
 def read_code(text: str, at: int, look: ParseContext) -> Body | None:
-    """The calls written as code at `at`."""
+    """Read the calls written as code at `at`."""
     read = pythonic.read_calls(text, at, look)
     return (read[0], past_closers(text, read[1]), "pythonic") if read else None
 
@@ -183,7 +183,7 @@ def _with_object(text: str, at: int, name: str, look: ParseContext, shape: str) 
 
 
 def _with_string(text: str, at: int, name: str, look: ParseContext) -> Body | None:
-    """Arguments that were written as the text of a string once more."""
+    """Read arguments that are encoded twice, as a JSON string of an object."""
     value = read_value(text, at)
     arguments = arguments_of(JsonValue(value[0]), look) if value and isinstance(value[0], str) else None
     if value is None or arguments is None:
@@ -192,7 +192,7 @@ def _with_string(text: str, at: int, name: str, look: ParseContext) -> Body | No
 
 
 def _read_attributes(text: str, at: int, name: str) -> Body | None:
-    """`name key="value" other="value" />`."""
+    """Read `name key="value" other="value" />`."""
     values: dict[str, str] = {}
     while attribute := ATTRIBUTE.match(text, at):
         quote = text[attribute.end()]
@@ -211,19 +211,19 @@ def _read_attributes(text: str, at: int, name: str) -> Body | None:
 
 
 def _tagged(name: str, parameters: Parameters, text: str) -> Body:
-    """The call with these arguments, up to what closes it, or to the end of the text where that ends before."""
+    """Return the call with these arguments, up to its closer or, if that is missing, to the end of the text."""
     ends = past_closers(text, parameters.end)
-    # Where nothing closes the call, more arguments may have been to come.
+    # If nothing closes the call, further arguments may be missing.
     unclosed = parameters.open or (ends == parameters.end and _CUT_TAG.fullmatch(text, ends) is not None)
     repairs = frozenset({*parameters.repairs, "closing tags"} if unclosed else parameters.repairs)
-    # A closer that is missing anywhere may be missing because the answer was cut.
+    # Any missing closer may be missing because the response was truncated.
     is_open = parameters.doubtful or "closing tags" in repairs
     said = ParsedCall(ToolCall(name, write(parameters.values)), repairs, frozenset(parameters.untyped), open=is_open)
     return [said], len(text) if unclosed else ends, "tags"
 
 
 def past_junk(text: str, at: int) -> int:
-    """The place after further openers and tokens of no meaning."""
+    """Return the position after further openers and tokens without meaning."""
     for _ in range(_MAX_JUNK):
         junk = _JUNK.match(text, at)
         at = junk.end() if junk else at
