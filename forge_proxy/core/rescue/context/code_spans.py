@@ -82,7 +82,7 @@ class CodeSpans:
         return self._end
 
     def _block_end(self, at: int, fence: str) -> int:
-        """Return the end of the next fence of at least this length that ends its line; an open block runs to the end."""
+        """Return the end of the next fence of at least this length that ends its line; the text end if there is none."""
         closings = _CLOSING[fence[0]].finditer(self._text, at)
         return next((found.end() for found in closings if len(found[1]) >= len(fence)), len(self._text))
 

@@ -18,7 +18,7 @@ SEARCH = 4_000_000
 
 
 class ParseContext:
-    """State of one parse of one text. The remaining effort shrinks during the parse, and `unread` is set if it is used up."""
+    """State of one parse of one text: the budgets shrink and `unread` may be set; everything else is constant."""
 
     def __init__(self, names: Iterable[str], mend: Mender | None = None) -> None:
         self.names = tuple(sorted(names))

@@ -1,4 +1,4 @@
-"""Matches a value with its own closing tag if the value contains the text of another call, as a file about calls does."""
+"""Finds the closing tag of a value that contains the text of another call, as a file about calls does."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from forge_proxy.core.rescue.grammar.markup import NOISE
 
 
 class SpecialToken(NamedTuple):
-    """A special token: `thought` is the pattern that ends the reasoning it opens, `closes` is whether it ends reasoning."""
+    """A special token: `thought` is the pattern that ends the reasoning it opens; `closes` means that it ends one."""
 
     end: int
     thought: re.Pattern[str] | None = None

@@ -11,7 +11,7 @@ from forge_proxy.core.rescue.parsed_call import MAX_CALLS, ParsedCall
 from forge_proxy.core.rescue.readers.lenient_json import LenientReader, Unreadable
 
 CALL = re.compile(r"\s{0,16}(?P<name>[^\W\d][\w.:/-]{0,127})\s?\(")
-"""How such a call begins."""
+"""The start of such a call."""
 _KEYWORD = re.compile(r"([^\W\d]\w{0,127})\s*+=(?!=)|[\"']([^\W\d]\w{0,127})[\"']\s*+:")
 _AFTER_ARGUMENT = re.compile(
     r"\s{0,64}(?:\)|,\s{0,64}(?:\)|[^\W\d]\w{0,127}\s{0,8}=|[\"'\[{(\d-]|True|False|None|\Z)|\+\s|(?<=[\"'])\s{1,64}[rbuf]{0,2}[\"']|\Z|</|<[|｜])"
@@ -19,11 +19,11 @@ _AFTER_ARGUMENT = re.compile(
 _BETWEEN = re.compile(r"\s*+[,;\n]\s*+(?=[^\W\d][\w.:/-]{0,127}\s?\()|\s*+(?=[^\W\d][\w.:/-]{0,127}\()")
 _CLOSING = re.compile(r"\s{0,64},?\s{0,64}\]")
 _PLAIN = frozenset({"quotes", "words", "line breaks"})
-"""What is no repair here: it is how the language of these calls is written."""
+"""Deviations from JSON that are normal in Python code and therefore not reported as repairs."""
 
 
 def read_call(text: str, at: int, look: ParseContext) -> tuple[ParsedCall, int] | None:
-    """The call at `at` and the place after its closing parenthesis; None if there is none that can be read."""
+    """Read the call at `at`; return it with the position after its closing parenthesis, or None if it cannot be parsed."""
     begun = CALL.match(text, at)
     if not begun or not look.may_try(1):
         return None
@@ -40,7 +40,7 @@ def read_call(text: str, at: int, look: ParseContext) -> tuple[ParsedCall, int] 
 
 
 def _arguments(reader: LenientReader) -> tuple[dict[str, Json], int]:
-    """The arguments up to the closing parenthesis, and how many of them have no name."""
+    """Read the arguments up to the closing parenthesis; return them and the number of positional ones."""
     args: dict[str, Json] = {}
     positional = 0
     while True:
@@ -56,7 +56,7 @@ def _arguments(reader: LenientReader) -> tuple[dict[str, Json], int]:
         if keyword:
             key = keyword[1] or keyword[2]
             reader.at = keyword.end()
-        elif args and len(args) > positional:  # one without a name after one with a name
+        elif args and len(args) > positional:  # a positional argument after a keyword argument
             raise Unreadable
         else:
             key = str(positional)
@@ -68,9 +68,9 @@ def _arguments(reader: LenientReader) -> tuple[dict[str, Json], int]:
 
 
 def read_calls(text: str, at: int, look: ParseContext) -> tuple[list[ParsedCall], int] | None:
-    """One call or a list of them, `[f(a=1), g()]`, also one a line or with `;` between; None if there is none.
+    """Read one call or several, as `[f(a=1), g()]`, one per line, or separated by `;`; None if there is none.
 
-    Of a list without end as many are read as show that it is one.
+    Reading stops after `MAX_CALLS` + 1 calls, which is enough to recognize an endless list.
     """
     listed = text.startswith("[", at)
     found: list[ParsedCall] = []

@@ -1,9 +1,9 @@
-"""The last resort for a broken object: json_repair says how it is built, the text says what is in it.
+"""Last resort for a broken object: json_repair supplies its structure, the text supplies its content.
 
-For texts that the reader in `values.py` gave up, and for a process of its own: this takes seconds for long texts. A
-library made to give something for everything also gives what nobody wrote. So its answer is only a plan: the text is
-walked through along it, every key and value is taken from where it stands, and when one does not stand there, or
-anything is left over that is more than punctuation and comments, the text stays unread.
+For texts that `lenient_json.py` cannot read. Runs in a separate process, because a long text takes seconds. json_repair
+returns a result for any input, including values that the model never wrote. Its result is therefore only a plan: the
+reader follows it through the text and copies every key and value from there. If one is missing in the text, or
+anything but punctuation and comments remains, the object is rejected.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from forge_proxy.core.rescue.readers.escapes import unescape
 _LONGEST = 1_000_000
 _CLOSING = {'"': '"', "'": "'", "“": "”"}
 _COMMENT = r"(?://|\#)[^\"\n]*+(?=\n|\Z)|/\*(?:[^\"*]|\*(?!/))*+\*/"
-"""With quotes in it, it may as well be part of a string that holds code."""
+"""Text that contains a quote is not a comment, because it may be part of a string of code."""
 _SPACE = re.compile(rf"(?:\s+|{_COMMENT})*+")
 _GAP = re.compile(rf"(?:[\s,;]+|{_COMMENT})*+")
 _COLON = re.compile(r"\s*+:\s*+")
@@ -25,7 +25,7 @@ _HIGH, _LOW, _HEX = "[dD][89abAB][0-9a-fA-F]{2}", "[dD][c-fC-F][0-9a-fA-F]{2}", 
 _ESCAPE = rf"\\u{_HIGH}\\u{_LOW}|\\u{_HEX}{{4}}|\\x{_HEX}{{2}}|\\."
 _PIECE = re.compile(rf"{_ESCAPE}|[\"'“”]|[^\\\"'“”]++", re.DOTALL)
 _UNSURE = re.compile(r"[\s\\]+")
-"""What json_repair drops from texts here and there, or adds to them."""
+"""Characters that json_repair sometimes drops from strings or adds to them."""
 _NUMBER_OR_WORD = re.compile(r"[\w.+-]+")
 _BARE_KEY = re.compile(r"[\w$-]+")
 _WORDS = {"true": True, "false": False, "null": None, "none": None}
@@ -34,7 +34,7 @@ _BARE_TEXT = re.compile(r"[^\W\d][\w .@%+-]*")
 _END_OF_BARE = re.compile(r"\s*+(?:[,;}\]\"'“]|//|/\*|\#)")
 _CLOSED = re.compile(r"[\s}\]]*+")
 
-# An unescaped quote inside of a string with one of these after it may just as well be the end of the string.
+# An unescaped quote inside a string is ambiguous before one of these: it may be the end of the string.
 _REMARK = r"\s*+(?://|/\*|\#)"
 _NEXT_MEMBER = re.compile(
     rf"\s*+(?:,\s*+)?(?:\"[^\"\n]{{0,128}}\"|'[^'\n]{{0,128}}'|“[^”\n]{{0,128}}”)\s*+:|(?:\s*+,\s*+|\s++)[\w$-]++\s*+:|\s*+\+\s*+[\"']|{_REMARK}"
@@ -48,9 +48,9 @@ _NEXT_ITEM = re.compile(rf"\s*+[,\]]|{_REMARK}")
 
 
 def mend_object(text: str) -> str | None:
-    """The JSON text of the object that begins with `text` and goes to its end; None where that would be a guess.
+    """Return the JSON text of the broken object that spans `text`; None if that requires a guess.
 
-    Numbers stay as written. Never raises.
+    Numbers are kept as written. Never raises.
     """
     if not text.startswith("{") or len(text) > _LONGEST:
         return None
@@ -59,17 +59,17 @@ def mend_object(text: str) -> str | None:
     try:
         plan = _plan(text)
         return _Walk(text).all(plan) if is_object(plan) else None
-    except (_NotThere, RecursionError, UnicodeError):  # UnicodeError: half of a surrogate pair is no text
+    except (_NotThere, RecursionError, UnicodeError):  # UnicodeError: an unpaired surrogate cannot be encoded
         return None
 
 
 def _plan(text: str) -> object:
-    """What json_repair makes of the text."""
-    import json_repair  # only the workshop's processes repair: the daemon need not hold it in memory
+    """Return the result of json_repair; None if it fails."""
+    import json_repair  # only the process pool repairs: the daemon does not load it
 
     try:
         return json_repair.loads(text, skip_json_loads=True)
-    except Exception:  # noqa: BLE001  whatever a library fails with on what models write
+    except Exception:  # noqa: BLE001  the library may raise anything on model output
         return None
 
 
@@ -77,11 +77,11 @@ _Role = Literal["key", "member", "item"]
 
 
 class _NotThere(Exception):
-    """The text does not have what the plan says."""
+    """The text does not match the plan."""
 
 
 class _Walk:
-    """Walks through a text along a plan and writes down what stands there. `at` is the place that was come to."""
+    """Follows a plan through a text and copies the content. `_at` is the current position."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -89,10 +89,10 @@ class _Walk:
         self._depth = 0
 
     def all(self, plan: dict[str, Json]) -> str | None:
-        """The whole text as JSON. Raises `_NotThere`."""
+        """Return the whole text as JSON, or None. Raises `_NotThere`."""
         written = self._value(plan, in_list=False)
         closed = _CLOSED.match(self._text, self._at)
-        if closed:  # models close more than they opened
+        if closed:  # models write surplus closing brackets
             self._at = closed.end()
         self._skip(_GAP)
         if self._at < len(self._text):
@@ -139,8 +139,8 @@ class _Walk:
         self._depth += 1
 
     def _close(self, bracket: str) -> None:
-        """The closing bracket, which may be missing where something around it ends: not where the text does, for then
-        it was cut, and nobody knows after how much.
+        """Consume the closing bracket. It may be missing inside a container, but not at the end of the text: there the
+        text may be truncated by an unknown amount.
         """
         self._depth -= 1
         self._skip(_GAP)
@@ -158,7 +158,7 @@ class _Walk:
         return bare
 
     def _word(self, plan: Json) -> str:
-        """A number as it is written, or true, false and null."""
+        """Read a number as written, or true, false or null."""
         said = self._take(_NUMBER_OR_WORD).group()
         self._look_at(_END_OF_BARE)
         if isinstance(plan, bool) or plan is None:
@@ -171,7 +171,7 @@ class _Walk:
         return said
 
     def _bare_text(self, plan: str) -> str:
-        """A text without quotes, if it is a word or a few."""
+        """Read a string without quotes, which must be one or a few words."""
         if not self._text.startswith(plan, self._at) or not _BARE_TEXT.fullmatch(plan):
             raise _NotThere
         if any(word.startswith(plan.lower()) for word in _NO_TEXTS):
@@ -181,7 +181,7 @@ class _Walk:
         return plan
 
     def _quoted(self, plan: str, role: _Role) -> str:
-        """A text between quotes: what stands there, if it is what the plan says but for escapes and white space."""
+        """Read a quoted string; it must match the plan except for backslashes and white space."""
         start = self._at + 1
         closing = _CLOSING[self._text[self._at]]
         wanted = _UNSURE.sub("", plan.encode("utf-16", "surrogatepass").decode("utf-16"))
@@ -197,17 +197,17 @@ class _Walk:
                     return unescape(self._text[start : piece.start()])
                 inner.append(piece.end())
             pairs += said.removeprefix("\\") == closing and not _APOSTROPHE.match(self._text, piece.end() - 2)
-            sure = "f" if said == "\\f" else _UNSURE.sub("", unescape(said))  # json_repair knows no form feed
+            sure = "f" if said == "\\f" else _UNSURE.sub("", unescape(said))  # json_repair does not support \f
             if not wanted.startswith(sure, found):
                 raise _NotThere
             found += len(sure)
         raise _NotThere
 
     def _check(self, inner: list[int], role: _Role, *, odd: bool) -> None:
-        """Raises `_NotThere` if the end of a string is in doubt, `inner` being the places after the quotes in it.
+        """Raise `_NotThere` if the end of a string is ambiguous; `inner` are the positions after the quotes inside it.
 
-        It is when one of them may as well have been the end, when quotes in it are no pairs, and when what follows it
-        is nothing that follows a string.
+        The end is ambiguous if one of these quotes may also be the end, if they do not form pairs (`odd`), or if the
+        text after the string cannot follow a string.
         """
         self._look_at(_AFTER_DOUBT if inner else _AFTER_STRING)
         last = _INNER_LAST if self._depth > 1 else _LAST_MEMBER

@@ -1,7 +1,7 @@
-"""Reads an object that stands somewhere in a text: strictly if it can be, else as models break it.
+"""Reads an object inside a text: as strict JSON if possible, otherwise leniently.
 
-Strictly read values are sliced out of the text rather than printed again: a model's `1.0` stays `1.0`, a long integer
-stays whole.
+Strict values are sliced from the text instead of serialized again: `1.0` stays `1.0`, and a long integer keeps all
+digits.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from forge_proxy.core.rescue.readers.lenient_json import LenientValue, read_loos
 
 @dataclass(frozen=True)
 class JsonValue:
-    """A value; `said` is its text where it stands in one that was read strictly."""
+    """A value; `said` is its source text if it was read as strict JSON."""
 
     value: Json
     said: str | None = None
 
     @cached_property
     def text(self) -> str:
-        """The value as JSON, to the letter where it was read strictly."""
+        """The value as JSON, exactly as written if it was strict JSON."""
         return self.said if self.said is not None else write(self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class JsonMembers:
-    """The members of an object in a text; `end` is the place after its closing brace."""
+    """The members of an object in a text; `end` is the position after its closing brace."""
 
     values: dict[str, JsonValue]
     end: int
     text: str
     repairs: frozenset[str] = frozenset()
     open: bool = False
-    """Whether the text ended before the object did."""
+    """Whether the text ended before the object was complete."""
 
     def first(self, keys: tuple[str, ...]) -> JsonValue | None:
-        """The value of the first of these keys that the object has."""
+        """Return the value of the first of these keys that the object has; None if it has none."""
         return next((self.values[key] for key in keys if key in self.values), None)
 
 
 def read_members(text: str, at: int, look: ParseContext) -> JsonMembers | None:
-    """The object at `at`; None if there is none that can be read. The last of equal keys counts, as for any reader."""
+    """Read the object at `at`; None if it cannot be parsed. The last of equal keys wins, as in any JSON parser."""
     if not text.startswith("{", at):
         return None
     return read_strictly(text, at) or _read_broken(text, at, look)
 
 
 def read_strictly(text: str, at: int) -> JsonMembers | None:
-    """The strict JSON object at `at`."""
+    """Read the strict JSON object at `at`; None if there is none."""
     start, values = at, dict[str, JsonValue]()
     at = skip_space(text, at + 1)
     if text.startswith("}", at):
@@ -77,7 +77,7 @@ def read_strictly(text: str, at: int) -> JsonMembers | None:
 
 
 def read_any(text: str, at: int, look: ParseContext) -> LenientValue | None:
-    """A value of any kind at `at`, strictly or as models break it."""
+    """Read a value of any type at `at`, strictly or leniently; None if it cannot be parsed."""
     strict = read_value(text, at)
     if strict:
         return LenientValue(strict[0], strict[1], frozenset(), open=False)
@@ -85,7 +85,7 @@ def read_any(text: str, at: int, look: ParseContext) -> LenientValue | None:
         return None
     length = look.past(text, at) - at
     if not look.may_try(length):
-        look.spend(length // 4)  # to have looked for its end was work as well
+        look.spend(length // 4)  # the search for its end costs work as well
         return None
     loose = read_loose(text, at)
     look.spend((loose.end if loose else at + length) - at)
@@ -112,13 +112,13 @@ def _mended(text: str, at: int, look: ParseContext) -> JsonMembers | None:
 
 
 _OTHER_ITEMS = tuple('"[0123456789tfn-')
-"""How an item of a list begins that is no object: then the list is none of calls."""
+"""The first character of a list item that is not an object: such a list contains no calls."""
 
 
 def read_objects(text: str, at: int, look: ParseContext) -> tuple[list[JsonMembers], int] | None:
-    """One object or an array of nothing but objects at `at`, and the place after it.
+    """Read one object, or an array of objects only, at `at`; return the objects and the position after it, or None.
 
-    A list may lack commas and its closing bracket, or close more often than it opened.
+    The array may lack commas or its closing bracket, or have a surplus closing bracket.
     """
     if not text.startswith("[", at):
         one = read_members(text, at, look)
