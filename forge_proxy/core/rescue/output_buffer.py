@@ -29,9 +29,9 @@ class OutputBuffer:
         self._pieces: list[OutputPiece] = []
         self._space: list[str] = []
         """White space that is sent with the text after it, if text follows. A list, because there may be much of it."""
-        self._seam = False
+        self._after_reasoning = False
         """Whether reasoning has just ended: the text after it starts on a new line."""
-        self._spoke = False
+        self._has_text = False
 
     def take(self) -> list[OutputPiece]:
         pieces, self._pieces = self._pieces, []
@@ -44,9 +44,9 @@ class OutputBuffer:
             self._space.append(text)
             return
         space, self._space = "".join(self._space), [text[len(words) :]]
-        if self._seam:
-            space, words = ("\n" if self._spoke else ""), words.lstrip()
-        self._seam, self._spoke = False, True
+        if self._after_reasoning:
+            space, words = ("\n" if self._has_text else ""), words.lstrip()
+        self._after_reasoning, self._has_text = False, True
         self._pieces.append(OutputPiece(PieceKind.TEXT, space + words))
 
     def think(self, text: str) -> None:
@@ -56,9 +56,9 @@ class OutputBuffer:
 
     def pause(self) -> None:
         """Mark the start of reasoning. White space before and after it is dropped."""
-        self._space, self._seam = [], True
+        self._space, self._after_reasoning = [], True
 
     def recall(self) -> None:
         """Mark all text released so far as reasoning."""
-        self._space, self._seam, self._spoke = [], True, False
+        self._space, self._after_reasoning, self._has_text = [], True, False
         self._pieces.append(OutputPiece(PieceKind.RECALL))

@@ -38,12 +38,12 @@ from forge_proxy.core.rescue.readers.bare_calls import (
 from forge_proxy.core.rescue.readers.call_bodies import Body, read_body, read_invoke, read_named
 from forge_proxy.core.rescue.readers.pythonic import CALL
 
-_MAX_BROKEN = 64
+_MAX_UNPARSABLE = 64
 """Maximum unparsable candidates in one text; the parser stops after them, which keeps its run time linear."""
 _LINE = 80
 """Characters of the line before a position that are checked for an announcement of a call."""
 _INSIDE_CODE = re.compile(r"[{}\[\]\"=]")
-_SAID_NAME = re.compile(r"[ \t]{0,4}(?P<name>[^\s<>{}()\[\]\"']{1,128})(?=\s{0,4}[\n{<✿])")
+_WRITTEN_NAME = re.compile(r"[ \t]{0,4}(?P<name>[^\s<>{}()\[\]\"']{1,128})(?=\s{0,4}[\n{<✿])")
 _MORE_CALLS = re.compile(r"\s*,\s*(?=\{)")
 _PROGRAM = re.compile(r"^(?:import|from|def|class|async def)[ \t]", re.MULTILINE)
 _CLOSING_FENCE = re.compile(r"\s{0,8}```[ \t]{0,4}(?=\n|\Z)")
@@ -52,49 +52,51 @@ _CLOSING_FENCE = re.compile(r"\s{0,8}```[ \t]{0,4}(?=\n|\Z)")
 class Parser:
     """Single pass over one text. `ended` is false if more text may follow."""
 
-    def __init__(self, text: str, look: ParseContext, inside: str = "", since: int = 0, *, ended: bool = True) -> None:
+    def __init__(
+        self, text: str, context: ParseContext, open_fence: str = "", previous_end: int = 0, *, ended: bool = True
+    ) -> None:
         self._text = text
-        self._look = look
-        self.openers = openers(look.names)
-        self.around = Surroundings(text, look, inside, ended=ended)
+        self._context = context
+        self.openers = openers(context.names)
+        self.around = Surroundings(text, context, open_fence, ended=ended)
         self._failures = 0
-        self._to_user: int | None = None
+        self._user_message_start: int | None = None
         """Start of the message that its header addresses to the user: markup after other text in it is display only."""
         self._last: TextPart | None = None
-        self._data = DisplayOnlySpans(text)
-        self._since = since
+        self._display_only = DisplayOnlySpans(text)
+        self._previous_end = previous_end
         """End of the previous part, which also counts as the start of a line."""
 
     def parts(self) -> Iterator[TextPart]:
         """Yield the parts that are not plain text, in order."""
         at = 0
         if part := self.first():
-            yield self._take(part)
+            yield self._record(part)
             at = part.end
-        while self._failures < _MAX_BROKEN and (place := self.openers.find(self._text, at)) >= 0:
-            if self.around.may_open(place, at) and self._data.holds(place, at):
-                at = self._data.end if self._begins_call(place) else place + 1
+        while self._failures < _MAX_UNPARSABLE and (place := self.openers.find(self._text, at)) >= 0:
+            if self.around.may_open(place, at) and self._display_only.holds(place, at):
+                at = self._display_only.end if self._begins_call(place) else place + 1
                 continue
             part = self.part_at(place, at)
             if isinstance(part, int):
                 at = max(part, place + 1)
                 continue
             at = max(part.end, place + 1)
-            yield self._take(part)
+            yield self._record(part)
             if part.form == "json" and part.explicit and (more := _MORE_CALLS.match(self._text, at)):
                 # The next call of a list, which cannot be parsed.
                 at = past_brackets(self._text, more.end())
-                yield self._take(TextPart(PartKind.BROKEN, part.end, at))
+                yield self._record(TextPart(PartKind.BROKEN, part.end, at))
 
     def _begins_call(self, place: int) -> bool:
         """Whether `place` is markup that starts a call rather than a mere mention."""
         opener = OPENER.match(self._text, place)
-        return was_begun(self._text, opener.end(), self._look) if opener else bool(INVOKE.match(self._text, place))
+        return was_begun(self._text, opener.end(), self._context) if opener else bool(INVOKE.match(self._text, place))
 
-    def _take(self, part: TextPart) -> TextPart:
+    def _record(self, part: TextPart) -> TextPart:
         if part.kind is not PartKind.PLAIN:  # backticks inside a part do not delimit code
             self.around.quotes.pass_over(part.start, part.end)
-        self._last, self._since = part, part.end
+        self._last, self._previous_end = part, part.end
         self._failures += part.kind is PartKind.BROKEN
         return part
 
@@ -104,24 +106,24 @@ class Parser:
         if not self.openers.begins_with_call(text):
             return None
         if header := read_header(text, 0):
-            return self._message(header)
+            return self._parse_message(header)
         start = len(text) - len(text.lstrip())
-        return self._first_form(start)
+        return self._parse_first_form(start)
 
     def part_at(self, place: int, low: int) -> TextPart | int:
         """Return the part at `place`, which may start no earlier than `low`; or the position from which to continue."""
         code = self.around.code(place, low)
-        if code and not self._goes_on(code[0], place):
+        if code and not self._follows_call(code[0], place):
             return code[1]
         match self._text[place]:
             case "<":
-                return self._tag(place, low, fenced=code is not None)
+                return self._parse_tag(place, low, fenced=code is not None)
             case "[":
-                return self._bracket(place, low, fenced=code is not None)
+                return self._parse_bracket(place, low, fenced=code is not None)
             case "{":
-                return self._loose(place, low, fenced=code is not None)
+                return self._parse_loose(place, low, fenced=code is not None)
             case "`":
-                return self._call_fence(place)
+                return self._parse_call_fence(place)
             case "]":
                 return (
                     TextPart(PartKind.NOISE, place, place + len(MINIMAX))
@@ -129,30 +131,32 @@ class Parser:
                     else place + 1
                 )
             case "\n":
-                return self._line(place)
+                return self._parse_line(place)
             case _:
-                return self._word(place)
+                return self._parse_marker(place)
 
-    def _tag(self, place: int, low: int, *, fenced: bool) -> TextPart | int:
+    def _parse_tag(self, place: int, low: int, *, fenced: bool) -> TextPart | int:
         text = self._text
         if text.startswith(("<|start|>", "<|channel|>", "<|message|>"), place) and (header := read_header(text, place)):
-            return self._message(header)
-        if (thinking := self._thinking(place)) is not None:
-            return thinking
-        if ARGUMENT_TOKEN.match(text, place) and (part := self._named_before(place, low, fenced=fenced)):
+            return self._parse_message(header)
+        if (reasoning := self._parse_reasoning_tag(place)) is not None:
+            return reasoning
+        if ARGUMENT_TOKEN.match(text, place) and (part := self._parse_preceding_name(place, low, fenced=fenced)):
             return part
         if opener := OPENER.match(text, place):
-            return self._opened(place, opener.end(), low, fenced=fenced)
+            return self._parse_opener(place, opener.end(), low, fenced=fenced)
         if invoke := INVOKE.match(text, place):
-            body = read_invoke(text, invoke, self._look)
-            said = invoke["quoted"] or invoke["name"] or invoke["said"]
-            mention = self._look.name(said) is None and not text.startswith(("<", "{"), skip_space(text, invoke.end()))
-            return self._explicit(place, low, invoke.end(), body, fenced=fenced, mention=mention)
-        if (tag := TOOL_TAG.match(text, place)) and self._look.name(tag["name"]):
-            body = read_tool_tag(text, tag, self._look)
+            body = read_invoke(text, invoke, self._context)
+            tool_name = invoke["quoted"] or invoke["name"] or invoke["said"]
+            mention = self._context.name(tool_name) is None and not text.startswith(
+                ("<", "{"), skip_space(text, invoke.end())
+            )
+            return self._make_explicit_part(place, low, invoke.end(), body, fenced=fenced, mention=mention)
+        if (tag := TOOL_TAG.match(text, place)) and self._context.name(tag["name"]):
+            body = read_tool_tag(text, tag, self._context)
             if body is None and not fenced and self._is_cut_tool_tag(tag):
                 return TextPart(PartKind.BROKEN, place, len(text))
-            part = self._explicit(place, low, tag.end(), body, fenced=fenced, mention=True)
+            part = self._make_explicit_part(place, low, tag.end(), body, fenced=fenced, mention=True)
             # A tag with the name of a tool may belong to any HTML or XML response.
             return replace(part, explicit=False) if isinstance(part, TextPart) else part
         noise = NOISE.match(text, place)
@@ -160,21 +164,23 @@ class Parser:
             return place + 1
         return TextPart(PartKind.NOISE, place, noise.end())
 
-    def _bracket(self, place: int, low: int, *, fenced: bool) -> TextPart | int:
+    def _parse_bracket(self, place: int, low: int, *, fenced: bool) -> TextPart | int:
         text = self._text
         if opener := OPENER.match(text, place):
-            return self._opened(place, opener.end(), low, fenced=fenced)
-        if (thinking := self._thinking(place)) is not None:
-            return thinking
+            return self._parse_opener(place, opener.end(), low, fenced=fenced)
+        if (reasoning := self._parse_reasoning_tag(place)) is not None:
+            return reasoning
         if ARGUMENT_TOKEN.match(text, place):
-            return self._named_before(place, low, fenced=fenced) or place + 1
+            return self._parse_preceding_name(place, low, fenced=fenced) or place + 1
         if noise := NOISE.match(text, place):
             return TextPart(PartKind.NOISE, place, noise.end())
         if self.around.functools(place, low):
-            return self._explicit(place - len(FUNCTOOLS), low, place, read_body(text, place, self._look), fenced=fenced)
-        return self._loose(place, low, fenced=fenced)
+            return self._make_explicit_part(
+                place - len(FUNCTOOLS), low, place, read_body(text, place, self._context), fenced=fenced
+            )
+        return self._parse_loose(place, low, fenced=fenced)
 
-    def _thinking(self, place: int) -> TextPart | int | None:
+    def _parse_reasoning_tag(self, place: int) -> TextPart | int | None:
         """Return the reasoning that starts at `place`, or a closing tag whose opening tag is in the chat template."""
         text = self._text
         opening = THINK_OPEN.match(text, place)
@@ -184,24 +190,24 @@ class Parser:
         if is_mention(text, place, edge.end()):
             return edge.end()
         return (
-            self._thought(place, edge.end(), THINK_CLOSE)
+            self._parse_reasoning(place, edge.end(), THINK_CLOSE)
             if opening
             else TextPart(PartKind.LONE_CLOSER, place, edge.end())
         )
 
-    def _opened(self, place: int, end: int, low: int, *, fenced: bool) -> TextPart | int:
+    def _parse_opener(self, place: int, end: int, low: int, *, fenced: bool) -> TextPart | int:
         """Return the part that starts with an opener."""
-        body = read_body(self._text, end, self._look)
+        body = read_body(self._text, end, self._context)
         # A model rarely mentions a special token of its own vocabulary.
-        mention = self._text[place + 1] not in "|｜" and not was_begun(self._text, end, self._look)
-        return self._explicit(place, low, end, body, fenced=fenced, mention=mention)
+        mention = self._text[place + 1] not in "|｜" and not was_begun(self._text, end, self._context)
+        return self._make_explicit_part(place, low, end, body, fenced=fenced, mention=mention)
 
-    def _explicit(
+    def _make_explicit_part(
         self, place: int, low: int, end: int, body: Body | None, *, fenced: bool, mention: bool = False
     ) -> TextPart | int:
         """Return the part whose markup ends at `end`: calls, or a broken call unless it is only a mention."""
         text = self._text
-        if self._to_user is not None and text[self._to_user : place].strip():
+        if self._user_message_start is not None and text[self._user_message_start : place].strip():
             return body[1] if body else end
         if body and is_shown(text, place, body[1]):
             return body[1]
@@ -209,14 +215,14 @@ class Parser:
             if mention or fenced:
                 return end
             return TextPart(PartKind.BROKEN, place, past_broken(text, end))
-        return self._calls(place, low, body, explicit=True, fenced=fenced)
+        return self._make_calls_part(place, low, body, explicit=True, fenced=fenced)
 
     def _is_cut_tool_tag(self, tag: re.Match[str]) -> bool:
         """Whether a tag with the name of a tool contains another tag and is never closed."""
         inside = self._text.startswith("<", skip_space(self._text, tag.end()))
         return inside and self._text.find(f"</{tag['name']}>", tag.end()) < 0
 
-    def _calls(self, place: int, low: int, body: Body, *, explicit: bool, fenced: bool) -> TextPart:
+    def _make_calls_part(self, place: int, low: int, body: Body, *, explicit: bool, fenced: bool) -> TextPart:
         """Return the part for parsed calls, including the code fence around them."""
         text = self._text
         calls, end, form = body
@@ -229,75 +235,81 @@ class Parser:
             end = closing.end()
         return TextPart(PartKind.CALLS, start, end, tuple(calls), form, explicit=explicit, fenced=fenced)
 
-    def _thought(self, place: int, begins: int, closer: re.Pattern[str]) -> TextPart:
+    def _parse_reasoning(self, place: int, begins: int, closer: re.Pattern[str]) -> TextPart:
         closing = closer.search(self._text, begins)
         if closing is None:
             return TextPart(PartKind.THOUGHT, place, len(self._text), inner=(begins, len(self._text)))
         return TextPart(PartKind.THOUGHT, place, closing.end(), inner=(begins, closing.start()))
 
-    def _message(self, header: MessageHeader) -> TextPart:
+    def _parse_message(self, header: MessageHeader) -> TextPart:
         """Return the part that starts with a message header."""
         text = self._text
-        self._to_user = header.end if header.audience == "user" else None
+        self._user_message_start = header.end if header.audience == "user" else None
         if header.audience == "user":
             return TextPart(PartKind.NOISE, header.start, header.end)
         if header.audience == "self":
-            return self._thought(header.start, header.end, MESSAGE_END)
+            return self._parse_reasoning(header.start, header.end, MESSAGE_END)
         begins = header.end + len(text[header.end : header.end + 8]) - len(text[header.end : header.end + 8].lstrip())
-        marked = OPENER.match(text, begins) or INVOKE.match(text, begins)
-        body = read_body(text, begins, self._look) if marked else read_named(text, begins, self._look, header.tool)
+        has_markup = OPENER.match(text, begins) or INVOKE.match(text, begins)
+        body = (
+            read_body(text, begins, self._context)
+            if has_markup
+            else read_named(text, begins, self._context, header.tool)
+        )
         if body is None:
             end = MESSAGE_END.search(text, begins)
             return TextPart(PartKind.BROKEN, header.start, end.start() if end else len(text))
         return TextPart(PartKind.CALLS, header.start, body[1], tuple(body[0]), "message")
 
-    def _named_before(self, place: int, low: int, *, fenced: bool) -> TextPart | None:
+    def _parse_preceding_name(self, place: int, low: int, *, fenced: bool) -> TextPart | None:
         """Return the call whose name precedes the token at `place` and whose opener is missing."""
         text = self._text
         name = self.around.name_before(place, low)
         if name is None:
             return None
-        body = read_named(text, place, self._look, name.name)
+        body = read_named(text, place, self._context, name.name)
         if body is None:
             return None if fenced else TextPart(PartKind.BROKEN, name.start, past_broken(text, name.start))
         end = body[1]
         if name.tag and (closing := re.compile(rf"\s*</{name.tag}>").match(text, end)):
             end = closing.end()
-        return self._calls(name.start, low, (body[0], end, "rehearsal"), explicit=True, fenced=fenced)
+        return self._make_calls_part(name.start, low, (body[0], end, "rehearsal"), explicit=True, fenced=fenced)
 
-    def _loose(self, place: int, low: int, *, fenced: bool) -> TextPart | int:
+    def _parse_loose(self, place: int, low: int, *, fenced: bool) -> TextPart | int:
         """Return JSON or code without markup, which is a call only at the start of a line or after a colon."""
         text = self._text
-        begins = max(text.rfind("\n", max(0, place - _LINE), place) + 1, self._since, place - _LINE)
+        begins = max(text.rfind("\n", max(0, place - _LINE), place) + 1, self._previous_end, place - _LINE)
         line = text[begins:place].strip(" \t\r\n;,")
         # A colon announces a call, but not a colon inside other JSON or code.
-        announced = not line or (line.endswith(":") and not _INSIDE_CODE.search(line))
-        if not announced and text[place] == "{":
+        is_announced = not line or (line.endswith(":") and not _INSIDE_CODE.search(line))
+        if not is_announced and text[place] == "{":
             return place + 1
-        if text[place] == "{" and (other := past_other(text, place, self._look)):
-            return other
-        body = read_loose_form(text, place, self._look)
-        if body and not announced and body[2] != "pythonic":
+        if text[place] == "{" and (other_end := past_other(text, place, self._context)):
+            return other_end
+        body = read_loose_form(text, place, self._context)
+        if body and not is_announced and body[2] != "pythonic":
             return place + 1
         if body is None:
             if text[place] == "[" and not text.startswith("{", skip_space(text, place + 1)):
-                said = CALL.match(text, place + 1)
-                return past_code(text, place) if said and self._look.name(said["name"]) else place + 1
+                code_call = CALL.match(text, place + 1)
+                return past_code(text, place) if code_call and self._context.name(code_call["name"]) else place + 1
             self._failures += 1
             return past_brackets(text, place)
-        return self._calls(place, low, body, explicit=False, fenced=fenced)
+        return self._make_calls_part(place, low, body, explicit=False, fenced=fenced)
 
-    def _call_fence(self, place: int) -> TextPart | int:
+    def _parse_call_fence(self, place: int) -> TextPart | int:
         """Return the call in a code block whose info string marks it as a call."""
         text = self._text
         opening = CALL_FENCE.match(text, place)
         if not opening:
             return place + 1
-        named = opening["name"]
-        if named and self._look.name(named) is None:
+        tool_name = opening["name"]
+        if tool_name and self._context.name(tool_name) is None:
             return place + 1
         body = (
-            read_named(text, opening.end(), self._look, named) if named else read_body(text, opening.end(), self._look)
+            read_named(text, opening.end(), self._context, tool_name)
+            if tool_name
+            else read_body(text, opening.end(), self._context)
         )
         if body is None:
             return opening.end()
@@ -311,40 +323,42 @@ class Parser:
             fenced=True,
         )
 
-    def _line(self, place: int) -> TextPart | int:
+    def _parse_line(self, place: int) -> TextPart | int:
         """Return the call on a line that starts with a tool name or with words that announce a call."""
         start = place + 1
         while self._text.startswith((" ", "\t"), start):
             start += 1
-        return self._first_form(start) or place + 1
+        return self._parse_first_form(start) or place + 1
 
-    def _first_form(self, start: int) -> TextPart | None:
-        body = read_first_form(self._text, start, self._look)
+    def _parse_first_form(self, start: int) -> TextPart | None:
+        body = read_first_form(self._text, start, self._context)
         if body and body[2] == "pythonic" and _PROGRAM.search(self._text, 0, start):
             return TextPart(PartKind.PLAIN, start, body[1])
         if body:
-            announced = self._text.startswith(("Action:", "Call:", "TOOL_CALL"), start)
-            return TextPart(PartKind.CALLS, start, body[1], tuple(body[0]), body[2], explicit=announced)
-        end, meant = past_first_form(self._text, start, self._look)
-        return TextPart(PartKind.BROKEN if meant else PartKind.PLAIN, start, end, form=UNREADABLE) if end else None
+            is_announced = self._text.startswith(("Action:", "Call:", "TOOL_CALL"), start)
+            return TextPart(PartKind.CALLS, start, body[1], tuple(body[0]), body[2], explicit=is_announced)
+        end, is_intended = past_first_form(self._text, start, self._context)
+        return (
+            TextPart(PartKind.BROKEN if is_intended else PartKind.PLAIN, start, end, form=UNREADABLE) if end else None
+        )
 
-    def _word(self, place: int) -> TextPart | int:
+    def _parse_marker(self, place: int) -> TextPart | int:
         text = self._text
         word = "✿FUNCTION✿:" if text.startswith("✿FUNCTION✿:", place) else ">>>"
         end = place + len(word)
         if text.startswith("all\n", end):
             return TextPart(PartKind.NOISE, place, end + 4)
-        named = _SAID_NAME.match(text, end)
-        name = self._look.name(named["name"]) if named else None
-        if named is None or name is None:
+        name_match = _WRITTEN_NAME.match(text, end)
+        name = self._context.name(name_match["name"]) if name_match else None
+        if name_match is None or name is None:
             return end
-        body = read_named(text, named.end("name"), self._look, name)
+        body = read_named(text, name_match.end("name"), self._context, name)
         if body is None:
-            end = past_named(text, named.start("name"))
-            return TextPart(PartKind.BROKEN, place, end) if end else named.end()
+            end = past_named(text, name_match.start("name"))
+            return TextPart(PartKind.BROKEN, place, end) if end else name_match.end()
         return TextPart(PartKind.CALLS, place, body[1], tuple(body[0]), body[2])
 
-    def _goes_on(self, block: int, at: int) -> bool:
+    def _follows_call(self, block: int, at: int) -> bool:
         """Whether only white space separates `at` from a call in the code block that starts at `block`."""
         last = self._last
         return (

@@ -16,7 +16,7 @@ from forge_proxy.core.rescue.readers.strict_json import read_members
 
 _MAX_LEAD_IN = 400
 """Characters of text before a bare object beyond which it is an example in prose, not a call (heuristic)."""
-_NOTHING = re.compile(r"[\s;,]*")
+_SEPARATORS = re.compile(r"[\s;,]*")
 """Separators allowed between calls without markup."""
 _MAX_TAIL = 40
 """Characters of text after a bare object beyond which it is a quotation, as is any text on another line (heuristic)."""
@@ -69,25 +69,33 @@ def rescue(
     for an offered tool, at the end of the text, after a short lead-in at most. If `template_thinks` is true, the text
     before a closing reasoning tag without an opening tag is reasoning. `mend` is the last resort for broken objects.
     """
-    look = ParseContext(names, mend)
-    parts = list(Parser(text, look).parts())
+    context = ParseContext(names, mend)
+    parts = list(Parser(text, context).parts())
     if not parts:
-        return RescueResult(text, unread=look.unread)
-    start, recalled, thoughts = 0, "", [text[slice(*part.inner)] for part in parts if part.kind is PartKind.THOUGHT]
-    lone = next((i for i, part in enumerate(parts) if part.kind in (PartKind.LONE_CLOSER, PartKind.THOUGHT)), None)
-    closes = lone is not None and parts[lone].kind is PartKind.LONE_CLOSER
-    if template_thinks and lone is not None and closes:
-        recalled = text[: parts[lone].start]
-        thoughts.insert(0, recalled)
-        start = parts[lone].end
-        parts = parts[lone + 1 :]
-    meant = _meant(text, start, parts)
-    found = tuple(_found(part, said, look) for part in meant for said in part.calls)
+        return RescueResult(text, unread=context.unread)
+    start, implicit_reasoning, reasoning_blocks = (
+        0,
+        "",
+        [text[slice(*part.inner)] for part in parts if part.kind is PartKind.THOUGHT],
+    )
+    first_reasoning = next(
+        (i for i, part in enumerate(parts) if part.kind in (PartKind.LONE_CLOSER, PartKind.THOUGHT)), None
+    )
+    has_lone_closer = first_reasoning is not None and parts[first_reasoning].kind is PartKind.LONE_CLOSER
+    if template_thinks and first_reasoning is not None and has_lone_closer:
+        implicit_reasoning = text[: parts[first_reasoning].start]
+        reasoning_blocks.insert(0, implicit_reasoning)
+        start = parts[first_reasoning].end
+        parts = parts[first_reasoning + 1 :]
+    intended = _select_intended(text, start, parts)
+    recovered = tuple(_to_recovered_call(part, parsed, context) for part in intended for parsed in part.calls)
     broken = any(part.kind is PartKind.BROKEN for part in parts)
-    reasoning = "\n".join(thought.strip() for thought in thoughts)
-    around = _around(text, start, parts, meant)
-    written = _around(text, start, parts, []) if meant else ""
-    return RescueResult(around, found, broken, reasoning, recalled, closes, written, look.unread)
+    reasoning = "\n".join(block.strip() for block in reasoning_blocks)
+    remaining = _remove_parts(text, start, parts, intended)
+    text_with_calls = _remove_parts(text, start, parts, []) if intended else ""
+    return RescueResult(
+        remaining, recovered, broken, reasoning, implicit_reasoning, has_lone_closer, text_with_calls, context.unread
+    )
 
 
 class RepairedArguments(NamedTuple):
@@ -102,33 +110,33 @@ class RepairedArguments(NamedTuple):
 
 def mend_arguments(text: str, mend: Mender | None = None) -> RepairedArguments:
     """Repair the broken JSON arguments of a call that the model server parsed. Total: no input raises."""
-    look = ParseContext((), mend)
+    context = ParseContext((), mend)
     start = len(text) - len(text.lstrip())
-    members = read_members(text, start, look)
+    members = read_members(text, start, context)
     if members is None or members.open or text[members.end :].strip(" \t\r\n}"):
-        return RepairedArguments(None, (), look.unread)
+        return RepairedArguments(None, (), context.unread)
     return RepairedArguments(members.text, tuple(sorted(members.repairs)), unread=False)
 
 
-def _found(part: TextPart, said: ParsedCall, look: ParseContext) -> RecoveredCall:
+def _to_recovered_call(part: TextPart, parsed: ParsedCall, context: ParseContext) -> RecoveredCall:
     # Without markup, a name counts only if it resolves to an offered tool.
-    offered = None if part.explicit else look.name(said.call.tool)
-    call = replace(said.call, tool=offered) if offered else said.call
+    offered = None if part.explicit else context.name(parsed.call.tool)
+    call = replace(parsed.call, tool=offered) if offered else parsed.call
     form = f"fenced-{part.form}" if part.fenced and not part.form.startswith("fenced-") else part.form
-    repairs = tuple(sorted(said.repairs))
+    repairs = tuple(sorted(parsed.repairs))
     return RecoveredCall(
-        call, form, part.start, part.end, repairs, said.untyped, said.positional, said.open, part.explicit
+        call, form, part.start, part.end, repairs, parsed.untyped, parsed.positional, parsed.open, part.explicit
     )
 
 
-def _meant(text: str, start: int, parts: list[TextPart]) -> list[TextPart]:
+def _select_intended(text: str, start: int, parts: list[TextPart]) -> list[TextPart]:
     """Return the intended calls: those in markup, and the calls without markup at the end of the text."""
     explicit = [part for part in parts if part.kind is PartKind.CALLS and part.explicit]
     tail: list[TextPart] = []
     end, last = len(text), True
     for part in reversed(parts):
         after = text[part.end : end]
-        if not _NOTHING.fullmatch(after) and not (last and _is_tail(text, start, part, after)):
+        if not _SEPARATORS.fullmatch(after) and not (last and _is_tail(text, start, part, after)):
             break
         end, last = part.start, last and part.kind is PartKind.NOISE
         if part.kind is PartKind.CALLS and not part.explicit:
@@ -144,7 +152,7 @@ def _meant(text: str, start: int, parts: list[TextPart]) -> list[TextPart]:
 
 def _is_list_of_functions(tail: list[TextPart]) -> bool:
     """Whether these are only names, such as `get()` and `set()` on consecutive lines, without any argument."""
-    calls = [said.call for part in tail for said in part.calls]
+    calls = [parsed.call for part in tail for parsed in part.calls]
     return len(calls) > 1 and all(part.form == "pythonic" for part in tail) and not any(call.args() for call in calls)
 
 
@@ -152,9 +160,11 @@ def _is_tail(text: str, start: int, part: TextPart, after: str) -> bool:
     """Whether a call without markup is followed by so little text that it is still the end of the response."""
     if part.kind is not PartKind.CALLS or part.fenced or part.form != "json":
         return False
-    words = after.strip()
-    alone = not text[start : part.start].strip()
-    return "\n" not in after.rstrip() and (len(words) <= _MAX_TAIL if alone else not any(map(str.isalnum, words)))
+    trailing = after.strip()
+    is_first = not text[start : part.start].strip()
+    return "\n" not in after.rstrip() and (
+        len(trailing) <= _MAX_TAIL if is_first else not any(map(str.isalnum, trailing))
+    )
 
 
 def _length_before(text: str, start: int, parts: list[TextPart], until: TextPart) -> int:
@@ -168,28 +178,30 @@ def _length_before(text: str, start: int, parts: list[TextPart], until: TextPart
     return length
 
 
-def _around(text: str, start: int, parts: list[TextPart], meant: list[TextPart]) -> str:
+def _remove_parts(text: str, start: int, parts: list[TextPart], intended: list[TextPart]) -> str:
     """Return the text without calls, reasoning and special tokens. The text before and after a removed call or
     reasoning block is placed on separate lines.
     """
-    taken = {id(part) for part in meant}
+    intended_ids = {id(part) for part in intended}
     pieces = [""]
     at, last = start, PartKind.PLAIN
     for part in parts:
-        if part.kind in (PartKind.BROKEN, PartKind.PLAIN) or (part.kind is PartKind.CALLS and id(part) not in taken):
+        if part.kind in (PartKind.BROKEN, PartKind.PLAIN) or (
+            part.kind is PartKind.CALLS and id(part) not in intended_ids
+        ):
             continue
         between = text[at : part.start]
-        if not (last is part.kind is PartKind.CALLS and _NOTHING.fullmatch(between)):
+        if not (last is part.kind is PartKind.CALLS and _SEPARATORS.fullmatch(between)):
             pieces[-1] += between
         at, last = part.end, part.kind
         if part.kind is PartKind.CALLS or part.kind is PartKind.THOUGHT:
-            pieces += [said.words for said in part.calls if said.words]
+            pieces += [parsed.words for parsed in part.calls if parsed.words]
             pieces.append("")
     pieces[-1] += text[at:]
     if start:
         pieces[0] = pieces[0].lstrip()
     if len(pieces) == 1:
         return pieces[0]
-    kept = [pieces[0].rstrip(), *(piece.strip() for piece in pieces[1:-1])]
-    kept.append(pieces[-1].strip() if meant else pieces[-1].lstrip())
-    return "\n".join(piece for piece in kept if piece)
+    stripped = [pieces[0].rstrip(), *(piece.strip() for piece in pieces[1:-1])]
+    stripped.append(pieces[-1].strip() if intended else pieces[-1].lstrip())
+    return "\n".join(piece for piece in stripped if piece)

@@ -19,22 +19,22 @@ from forge_proxy.core.rescue.output_buffer import OutputBuffer, OutputPiece
 from forge_proxy.core.rescue.parser import Parser
 from forge_proxy.core.rescue.rescue import RecoveredCall, rescue
 
-_KEEP = 200
+_CONTEXT_LENGTH = 200
 """Characters before a position that determine its meaning: its line, a name, a fence."""
-_SURE = 700
+_MAX_HEADER = 700
 """Characters after which an unfinished message header can no longer become one."""
 _LONG_LINE = 8_000
-_SLICE = 2_000
+_SLICE_LENGTH = 2_000
 """Characters processed at a time, because each decision scans the whole retained text."""
-_STRETCH = 16_000
+_CHECK_INTERVAL = 16_000
 """Characters after which the whole buffered text is parsed regardless of cost and of chunk boundaries. Text that stays
 buffered for another such interval is buffered to the end: each parse costs its length and blocks the event loop.
 """
-_MAY_BE_CUT = re.compile(r"[^\s\w~`]|\d")
+_LINE_CUT = re.compile(r"[^\s\w~`]|\d")
 """Where a long line may be cut: the text after the cut must not look like the start of a line."""
 _CLOSES = re.compile(r"[}\])>`\n ]")
 _HEADERS = ("<|start|>", "<|channel|>", "<|message|>", "<|message_sep|>")
-_PARTIAL = 48
+_MAX_PARTIAL_TAG = 48
 
 
 class StreamingParser:
@@ -45,46 +45,46 @@ class StreamingParser:
 
     def __init__(self, names: Collection[str], *, template_thinks: bool = True) -> None:
         self._names = tuple(sorted(names))
-        self._look = ParseContext(self._names)
+        self._context = ParseContext(self._names)
         self._openers = openers(self._names)
         self._template_thinks = template_thinks
         self._text = ""
         """The retained text: the buffered text and some context before it."""
-        self._more: list[str] = []
+        self._pending: list[str] = []
         """Text received after `_text` while no decision is possible."""
-        self._more_length = 0
+        self._pending_length = 0
         self._at: int = 0
         """Position in `_text` before which everything has been released or dropped."""
-        self._since = 0
+        self._previous_end = 0
         """End of the last reasoning block or special token."""
         self._first = True
         """Whether `_text` starts at the beginning of the response."""
-        self._inside = ""
+        self._open_fence = ""
         """The code fence that is open at the start of `_text`."""
-        self._out = OutputBuffer()
-        self._thought: re.Pattern[str] | None = None
+        self._output = OutputBuffer()
+        self._reasoning_end: re.Pattern[str] | None = None
         """The pattern that ends the current reasoning block; None outside reasoning."""
-        self._thought_before = False
-        self._waits = False
+        self._had_reasoning = False
+        self._is_waiting = False
         """Whether the decision needs a closing bracket or many more characters."""
-        self._opened = False
+        self._in_call = False
         self._length: int = 0
-        self._due: int = _STRETCH
+        self._next_check: int = _CHECK_INTERVAL
         """Length of the whole text at which the buffered text is parsed next."""
-        self._spent: int = 0
-        self._forget_at = 8 * _KEEP
-        self._end: tuple[int, int] | None = None
+        self._parse_cost: int = 0
+        self._drop_at = 8 * _CONTEXT_LENGTH
+        self._cached_end: tuple[int, int] | None = None
         """Cached result of `Openers.held_from` for `_text`."""
 
     @property
     def held(self) -> str:
         """The buffered text, which may be the start of a call."""
-        return "" if self._thought else self._text[self._at :] + "".join(self._more)
+        return "" if self._reasoning_end else self._text[self._at :] + "".join(self._pending)
 
     @property
     def holds_text(self) -> bool:
         """Whether more than white space is buffered."""
-        if self._thought is None and (self._opened or self._waits):
+        if self._reasoning_end is None and (self._in_call or self._is_waiting):
             return True
         return bool(self.held.strip())
 
@@ -95,179 +95,183 @@ class StreamingParser:
 
     def feed(self, piece: str) -> list[OutputPiece]:
         """Add a chunk and return the released pieces, in order. Released pieces are final."""
-        given: list[OutputPiece] = []
+        released: list[OutputPiece] = []
         at = 0
-        while not self._opened and len(piece) - at > (size := min(_SLICE, self._due - self._length)):
-            given += self._feed(piece[at : at + size])
+        while not self._in_call and len(piece) - at > (size := min(_SLICE_LENGTH, self._next_check - self._length)):
+            released += self._feed(piece[at : at + size])
             at += size
-        return given + self._feed(piece[at:] if at else piece)
+        return released + self._feed(piece[at:] if at else piece)
 
     def _feed(self, piece: str) -> list[OutputPiece]:
-        self._more.append(piece)
-        self._more_length += len(piece)
+        self._pending.append(piece)
+        self._pending_length += len(piece)
         self._length += len(piece)
-        is_due = self._length == self._due
-        if self._opened or (self._waits and not is_due and not self._may_decide(piece)):
+        is_due = self._length == self._next_check
+        if self._in_call or (self._is_waiting and not is_due and not self._should_parse_again(piece)):
             return []
-        given = self._look_on()
+        released = self._process_pending()
         if is_due:
-            self._due += _STRETCH
-            self._opened = self._opened or (self._thought is None and len(self._text) - self._at >= _STRETCH)
-        return given
+            self._next_check += _CHECK_INTERVAL
+            self._in_call = self._in_call or (
+                self._reasoning_end is None and len(self._text) - self._at >= _CHECK_INTERVAL
+            )
+        return released
 
-    def _look_on(self) -> list[OutputPiece]:
+    def _process_pending(self) -> list[OutputPiece]:
         """Process as much of the received text as can be decided."""
-        self._text += "".join(self._more)
-        self._end = None
-        self._more, self._more_length = [], 0
-        self._waits = False
+        self._text += "".join(self._pending)
+        self._cached_end = None
+        self._pending, self._pending_length = [], 0
+        self._is_waiting = False
         while self._step():
             pass
-        self._forget()
-        return self._out.take()
+        self._drop_processed()
+        return self._output.take()
 
     def settle(self) -> list[OutputPiece]:
         """Make the decisions that `feed` postponed to save time, and return the released pieces."""
-        if not self._waits or self._opened:
+        if not self._is_waiting or self._in_call:
             return []
-        self._spent = 0
-        self._waits = False
+        self._parse_cost = 0
+        self._is_waiting = False
         return self.feed("")
 
-    def _may_decide(self, piece: str) -> bool:
+    def _should_parse_again(self, piece: str) -> bool:
         """Whether to parse the buffered text again. Each parse costs its length; the total cost is limited to a small
         multiple of the whole text.
         """
-        length = len(self._text) - self._at + self._more_length
-        if not _CLOSES.search(piece) or self._spent + length > 2 * self._length + 8_000:
+        length = len(self._text) - self._at + self._pending_length
+        if not _CLOSES.search(piece) or self._parse_cost + length > 2 * self._length + 8_000:
             return False
-        self._spent += length
+        self._parse_cost += length
         return True
 
     def _step(self) -> bool:
         """Process the next position; return whether to continue."""
-        if self._thought is not None:
-            return self._go_on_thinking(self._thought)
+        if self._reasoning_end is not None:
+            return self._continue_reasoning(self._reasoning_end)
         text, at = self._text, self._at
         first = self._first and not text[:at].strip()
         if first and self._openers.begins_with_call(text):
-            return self._take_suspect(judge_start(Parser(text, self._look, ended=False), at, text))
+            return self._apply_candidate(judge_start(Parser(text, self._context, ended=False), at, text))
         place = self._openers.find(text, at)
-        held, unfinished = self._held_from(at, first=first)
+        undecided_from, unfinished = self._find_undecided_end(at, first=first)
         if place < 0 or place >= unfinished:
-            self._say_to(held)
+            self._release_to(undecided_from)
             return False
-        return self._take_place(place, held)
+        return self._process_place(place, undecided_from)
 
-    def _held_from(self, at: int, *, first: bool) -> tuple[int, int]:
+    def _find_undecided_end(self, at: int, *, first: bool) -> tuple[int, int]:
         """Return `Openers.held_from`, cached until the parser passes the position found."""
-        if self._end is None or first or min(self._end) < at:
-            self._end = self._openers.held_from(self._text, at, first=first)
-        return self._end
+        if self._cached_end is None or first or min(self._cached_end) < at:
+            self._cached_end = self._openers.held_from(self._text, at, first=first)
+        return self._cached_end
 
-    def _take_place(self, place: int, held: int) -> bool:
+    def _process_place(self, place: int, undecided_from: int) -> bool:
         text = self._text
-        walk = Parser(text, self._look, self._inside, self._since, ended=False)
-        undecided = text.startswith(_HEADERS, place) and len(text) - place < _SURE and not read_header(text, place)
-        if code := walk.around.code(place, self._at, opens=undecided):
-            return self._say_to(min(code[1], held))
+        parser = Parser(text, self._context, self._open_fence, self._previous_end, ended=False)
+        undecided = (
+            text.startswith(_HEADERS, place) and len(text) - place < _MAX_HEADER and not read_header(text, place)
+        )
+        if code := parser.around.code(place, self._at, opens=undecided):
+            return self._release_to(min(code[1], undecided_from))
         if undecided:
-            return self._wait(walk.around.begins(place, self._at))
-        if walk.around.may_be_code(place):
-            return self._wait(walk.around.begins(place, self._at))
-        opens = walk.around.may_open(place, self._at)
+            return self._buffer_from(parser.around.begins(place, self._at))
+        if parser.around.may_be_code(place):
+            return self._buffer_from(parser.around.begins(place, self._at))
+        opens = parser.around.may_open(place, self._at)
         if not opens and (end := end_of_mention(text, place)):
             if end == len(text):
-                return self._wait(place)
+                return self._buffer_from(place)
             if is_mention(text, place, end):
-                return self._say_to(end)
+                return self._release_to(end)
         if text[place] in "<[]":
             if token := read_token(text, place, opens=opens):
-                return self._take_token(place, token)
+                return self._apply_token(place, token)
             if THINK_OPEN.match(text, place):
-                return self._wait(place)
-        return self._take_suspect(judge_place(walk, place, self._at, text))
+                return self._buffer_from(place)
+        return self._apply_candidate(judge_place(parser, place, self._at, text))
 
-    def _take_token(self, place: int, token: SpecialToken) -> bool:
+    def _apply_token(self, place: int, token: SpecialToken) -> bool:
         """Drop a special token, start reasoning, or mark the released text as reasoning."""
-        self._say_to(place)
-        self._at = self._since = token.end
+        self._release_to(place)
+        self._at = self._previous_end = token.end
         if token.thought is not None:
-            self._thought, self._thought_before = token.thought, True
-            self._out.pause()
-        elif token.closes and not self._thought_before and self._template_thinks:
-            self._thought_before = True
-            self._out.recall()
+            self._reasoning_end, self._had_reasoning = token.thought, True
+            self._output.pause()
+        elif token.closes and not self._had_reasoning and self._template_thinks:
+            self._had_reasoning = True
+            self._output.recall()
         return True
 
-    def _take_suspect(self, suspect: Candidate) -> bool:
+    def _apply_candidate(self, candidate: Candidate) -> bool:
         """Buffer a possible call, or release it as plain text."""
-        if suspect.plain_to is not None:
-            self._say_to(suspect.plain_to)
+        if candidate.plain_to is not None:
+            self._release_to(candidate.plain_to)
             return True
-        self._opened = suspect.certain
-        return self._wait(suspect.begins)
+        self._in_call = candidate.certain
+        return self._buffer_from(candidate.begins)
 
-    def _wait(self, begins: int) -> bool:
+    def _buffer_from(self, begins: int) -> bool:
         """Release the text before this position and buffer the rest."""
-        self._say_to(max(self._at, begins))
-        self._waits = True
+        self._release_to(max(self._at, begins))
+        self._is_waiting = True
         return False
 
-    def _say_to(self, end: int) -> bool:
+    def _release_to(self, end: int) -> bool:
         """Release the text before this position; return whether there was any."""
         if end <= self._at:
             return False
-        self._out.say(self._text[self._at : end])
+        self._output.say(self._text[self._at : end])
         self._at = end
         return True
 
-    def _go_on_thinking(self, closer: re.Pattern[str]) -> bool:
+    def _continue_reasoning(self, closer: re.Pattern[str]) -> bool:
         text = self._text
         closing = closer.search(text, self._at)
         end = closing.start() if closing else len(text)
         if closing is None:
-            low = max(self._at, len(text) - _PARTIAL)
-            begun = max(text.rfind("<", low), text.rfind("[", low))
-            end = begun if begun >= 0 else len(text)
-        self._out.think(text[self._at : end])
+            low = max(self._at, len(text) - _MAX_PARTIAL_TAG)
+            tag_start = max(text.rfind("<", low), text.rfind("[", low))
+            end = tag_start if tag_start >= 0 else len(text)
+        self._output.think(text[self._at : end])
         self._at = end
         if closing is None:
             return False
         # Neither a code fence inside the reasoning nor its line affects the text after it.
         self._text = text[closing.end() :]
-        self._end = None
-        self._at = self._since = 0
-        self._inside = ""
+        self._cached_end = None
+        self._at = self._previous_end = 0
+        self._open_fence = ""
         self._first = False
-        self._thought = None
+        self._reasoning_end = None
         return True
 
-    def _forget(self) -> None:
+    def _drop_processed(self) -> None:
         """Drop text that is no longer needed, up to the start of a line or a position inside a long one."""
-        if self._at < self._forget_at:
+        if self._at < self._drop_at:
             return
-        quotes = CodeSpans(self._text, self._inside)
-        cut = self._text.rfind("\n", 0, self._at - _KEEP) + 1
-        if cut < self._at - 4 * _KEEP:
+        quotes = CodeSpans(self._text, self._open_fence)
+        cut = self._text.rfind("\n", 0, self._at - _CONTEXT_LENGTH) + 1
+        if cut < self._at - 4 * _CONTEXT_LENGTH:
             cut = max(cut, self._cut_in_line(quotes))
         if cut == 0 and self._at > _LONG_LINE:
-            cut = self._at - _KEEP
-            self._opened = "`" in self._text[:cut]  # a line of this length cannot be split into code and text
-            quotes = CodeSpans(self._text, self._inside)
+            cut = self._at - _CONTEXT_LENGTH
+            self._in_call = "`" in self._text[:cut]  # a line of this length cannot be split into code and text
+            quotes = CodeSpans(self._text, self._open_fence)
         if cut:
-            self._inside = quotes.fence_at(cut)
+            self._open_fence = quotes.fence_at(cut)
             self._text = self._text[cut:]
             self._at -= cut
-            self._since -= cut
+            self._previous_end -= cut
             self._first = False
-        self._forget_at = self._at + 8 * _KEEP
+        self._drop_at = self._at + 8 * _CONTEXT_LENGTH
 
     def _cut_in_line(self, quotes: CodeSpans) -> int:
         """Return where the released line may be cut so that no backtick before the cut pairs with one after it; 0 if
         there is no such position.
         """
-        found = _MAY_BE_CUT.search(self._text, self._at - 2 * _KEEP, self._at - _KEEP)
+        found = _LINE_CUT.search(self._text, self._at - 2 * _CONTEXT_LENGTH, self._at - _CONTEXT_LENGTH)
         if not found:
             return 0
         cut = found.start()

@@ -19,7 +19,7 @@ _MENTION = re.compile(rf"\s{{0,8}}{_WORD}[,.;:]?[ ]{_WORD}[,.;:!?)]?[ ](?!=)")
 """Two words of a sentence after an opener: no name with arguments starts like this."""
 _TAIL = 60
 """Characters of text after a call without markup beyond which it is a quotation, as is any text on another line."""
-_MARK = 3
+_MARKUP_LENGTH = 3
 """Characters needed to recognize markup that ends a call."""
 _MARKUP = "{[<`✿>]"
 _WORDS = re.compile(rf"[^\n{re.escape(_MARKUP)}]*")
@@ -35,48 +35,48 @@ class Candidate(NamedTuple):
     certain: bool = False
 
 
-def judge_start(walk: Parser, low: int, text: str) -> Candidate:
+def judge_start(parser: Parser, low: int, text: str) -> Candidate:
     """Judge the start of the response, which may be a call without markup."""
-    part = walk.first()
+    part = parser.first()
     if part:
-        return _judge_part(walk, text, low, part)
+        return _judge_part(parser, text, low, part)
     return Candidate(low, plain_to=1 if _is_decided(text, 0, None) else None)
 
 
-def judge_place(walk: Parser, place: int, low: int, text: str) -> Candidate:
+def judge_place(parser: Parser, place: int, low: int, text: str) -> Candidate:
     """Judge the candidate that starts at `place`."""
-    begins = min(place, walk.around.begins(place, low))
+    begins = min(place, parser.around.begins(place, low))
     opener = OPENER.match(text, place)
     if opener and text[place + 1] not in "|｜" and _MENTION.match(text, opener.end()):
         return Candidate(begins, plain_to=opener.end())
-    part = walk.part_at(place, low)
+    part = parser.part_at(place, low)
     if isinstance(part, TextPart):
-        return _judge_part(walk, text, begins, part)
-    if not walk.around.may_open(place, low):
+        return _judge_part(parser, text, begins, part)
+    if not parser.around.may_open(place, low):
         return Candidate(begins, plain_to=place + 1)
-    if not _is_decided(text, place, part) or part + _MARK > len(text):
+    if not _is_decided(text, place, part) or part + _MARKUP_LENGTH > len(text):
         return Candidate(begins)
     return Candidate(begins, plain_to=max(part, place + 1))
 
 
-def _judge_part(walk: Parser, text: str, begins: int, part: TextPart) -> Candidate:
+def _judge_part(parser: Parser, text: str, begins: int, part: TextPart) -> Candidate:
     if part.kind is PartKind.PLAIN and part.form == UNREADABLE and _QUOTE.search(text, part.start, part.end):
         return Candidate(begins)  # a later quote may show that its apparent end is inside a string
     if part.kind is PartKind.PLAIN:
-        return Candidate(begins, plain_to=part.end if part.end + _MARK <= len(text) else None)
-    whole = part.kind is PartKind.CALLS and not any(said.open for said in part.calls)
-    if not whole:
+        return Candidate(begins, plain_to=part.end if part.end + _MARKUP_LENGTH <= len(text) else None)
+    is_complete = part.kind is PartKind.CALLS and not any(call.open for call in part.calls)
+    if not is_complete:
         return Candidate(begins)
     if part.explicit:
         return Candidate(begins, certain=not may_be_shown(text, part.start))
-    return Candidate(begins, plain_to=part.end if _is_quoted(walk, text, part) else None)
+    return Candidate(begins, plain_to=part.end if _is_quoted(parser, text, part) else None)
 
 
-def _is_quoted(walk: Parser, text: str, part: TextPart) -> bool:
+def _is_quoted(parser: Parser, text: str, part: TextPart) -> bool:
     """Whether the text after a call without markup already shows that it is a quotation."""
     gap = _GAP.match(text, part.end)
     start = gap.end() if gap else part.end
-    if walk.openers.may_announce(text[start : start + _TAIL]):
+    if parser.openers.may_announce(text[start : start + _TAIL]):
         return False
     words = _WORDS.match(text, start)
     end = words.end() if words else start
@@ -85,7 +85,9 @@ def _is_quoted(walk: Parser, text: str, part: TextPart) -> bool:
     if part.fenced or end - start > _TAIL or "\n" in text[part.end : start]:
         return True
     rest = text[end:].lstrip()
-    return text.startswith("\n", end) and rest != "" and rest[0] not in _MARKUP and not walk.openers.may_announce(rest)
+    return (
+        text.startswith("\n", end) and rest != "" and rest[0] not in _MARKUP and not parser.openers.may_announce(rest)
+    )
 
 
 def _is_decided(text: str, place: int, part: int | None) -> bool:
@@ -95,6 +97,6 @@ def _is_decided(text: str, place: int, part: int | None) -> bool:
             return part == place + 1 or read_strictly(text, place) is not None
         case "[" if not OPENER.match(text, place):
             end = past_brackets(text, place)
-            return end + _MARK <= len(text) and text[end - 1 : end] == "]"
+            return end + _MARKUP_LENGTH <= len(text) and text[end - 1 : end] == "]"
         case _:
             return len(text) - place >= _SURE

@@ -21,16 +21,16 @@ _CLOSING = {"`": re.compile(r"(`{3,}+)[ \t]*(?=\n|\Z)"), "~": re.compile(r"(~{3,
 
 
 class CodeSpans:
-    """The code in one text, queried from start to end. `inside` is the fence that is open at the start of the text, if
-    any; `ended` is whether the text is complete.
+    """The code in one text, queried from start to end. `open_fence` is the fence that is open at the start of the
+    text, `""` for none; `ended` is whether the text is complete.
     """
 
-    def __init__(self, text: str, inside: str = "", *, ended: bool = True) -> None:
+    def __init__(self, text: str, open_fence: str = "", *, ended: bool = True) -> None:
         self._text = text
         pattern = _OPENING if ended else _OPENING_SURE
         self._search = _WITH_TILDES[pattern] if "~~~" in text else pattern.search
-        self._inside = inside
-        start = self._block_end(0, inside) if inside else 0
+        self._open_fence = open_fence
+        start = self._block_end(0, open_fence) if open_fence else 0
         self._first_end = self._past = start
         self._end: int | None = None
         """End of the code that starts with `_opening`; None until computed."""
@@ -38,13 +38,13 @@ class CodeSpans:
 
     def around(self, at: int) -> tuple[int, int] | None:
         """Return the start and end of the code around a position; None if it is outside code or is the start of it."""
-        if self._inside and at < self._first_end:
+        if self._open_fence and at < self._first_end:
             return 0, self._first_end
         while self._opening and self._opening.start() < at:
             end = self._code_end(self._opening)
             if end > at:
                 return self._opening.start(), end
-            self._look_from(end)
+            self._search_from(end)
         return None
 
     def fence_at(self, at: int) -> str:
@@ -52,8 +52,8 @@ class CodeSpans:
         code = self.around(at)
         if code is None:
             return ""
-        if self._inside and code[0] == 0 and at < self._first_end:
-            return self._inside
+        if self._open_fence and code[0] == 0 and at < self._first_end:
+            return self._open_fence
         return _fence_of(self._opening) if self._opening else ""
 
     def tick_before(self, at: int) -> bool:
@@ -68,9 +68,9 @@ class CodeSpans:
         if self._opening is None or self._opening.start() >= end:
             return
         if self._opening.start() > start or self._code_end(self._opening) <= end:
-            self._look_from(end)
+            self._search_from(end)
 
-    def _look_from(self, at: int) -> None:
+    def _search_from(self, at: int) -> None:
         self._past = at
         self._opening = self._search(self._text, at)
         self._end = None
@@ -82,7 +82,7 @@ class CodeSpans:
         return self._end
 
     def _block_end(self, at: int, fence: str) -> int:
-        """Return the end of the next fence of at least this length that ends its line; the text end if there is none."""
+        """Return the end of the next fence of at least this length that ends its line, or of the text."""
         closings = _CLOSING[fence[0]].finditer(self._text, at)
         return next((found.end() for found in closings if len(found[1]) >= len(fence)), len(self._text))
 

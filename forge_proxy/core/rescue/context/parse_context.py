@@ -27,41 +27,41 @@ class ParseContext:
         """The last resort for broken objects, for a parse that no client waits for."""
         self.effort = THOROUGH if mend else LIGHT
         """Remaining budget, in characters of broken text."""
-        self._search = SEARCH
-        self._said: dict[str, str | None] = {}
-        self._asked = (0, 0, 0)
-        self._past = 0
+        self._search_budget = SEARCH
+        self._resolved: dict[str, str | None] = {}
+        self._past_key = (0, 0, 0)
+        self._past_result = 0
         self.unread = False
         """Whether broken text was skipped that a parse with a larger effort budget might succeed on."""
 
     def may_search(self, length: int) -> bool:
         """Whether the budget allows a search of this many characters for closing tags."""
-        return length <= self._search
+        return length <= self._search_budget
 
     def searched(self, length: int) -> None:
         """Subtract searched characters from the search budget."""
-        self._search -= length
+        self._search_budget -= length
 
     def past(self, text: str, at: int) -> int:
         """Return the position after the brackets that open at `at`, limited by the remaining effort. The last result is
         cached, because several readers request it.
         """
         key = (id(text), at, self.effort)
-        if key != self._asked:
-            self._asked, self._past = key, past_brackets(text, at, self.effort + 1)
-        return self._past
+        if key != self._past_key:
+            self._past_key, self._past_result = key, past_brackets(text, at, self.effort + 1)
+        return self._past_result
 
-    def name(self, said: str) -> str | None:
+    def name(self, written_name: str) -> str | None:
         """Return the offered tool that the written name resolves to; None if there is none."""
-        if said in self._offered:
-            return said
-        if said not in self._said:
-            self._said[said] = self._offered.resolve(said)
-        return self._said[said]
+        if written_name in self._offered:
+            return written_name
+        if written_name not in self._resolved:
+            self._resolved[written_name] = self._offered.resolve(written_name)
+        return self._resolved[written_name]
 
-    def may_begin_name(self, begun: str) -> bool:
+    def may_begin_name(self, prefix: str) -> bool:
         """Whether the name of an offered tool starts with this text."""
-        return self._offered.any_begins_with(begun)
+        return self._offered.any_begins_with(prefix)
 
     def may_try(self, length: int) -> bool:
         """Whether the budget allows this many characters of broken text; sets `unread` if not."""

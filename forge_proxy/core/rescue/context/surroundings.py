@@ -22,17 +22,17 @@ FUNCTOOLS = "functools"
 
 
 class Surroundings:
-    """The surroundings of positions in one text, queried from start to end. `inside` and `ended` as for `CodeSpans`."""
+    """The surroundings of positions in one text, queried from start to end. `open_fence`, `ended`: see `CodeSpans`."""
 
-    def __init__(self, text: str, look: ParseContext, inside: str = "", *, ended: bool = True) -> None:
+    def __init__(self, text: str, context: ParseContext, open_fence: str = "", *, ended: bool = True) -> None:
         self._text = text
-        self._look = look
-        self._openers = openers(look.names)
-        self.quotes = CodeSpans(text, inside, ended=ended)
+        self._context = context
+        self._openers = openers(context.names)
+        self.quotes = CodeSpans(text, open_fence, ended=ended)
         self.fence: int | None = None
         """Start of the fence that belongs to the position queried last."""
         self._place = -1
-        self._begins = 0
+        self._start = 0
         self._fence: int | None = None
 
     def code(self, place: int, low: int, *, opens: bool = False) -> tuple[int, int] | None:
@@ -52,9 +52,9 @@ class Surroundings:
         """Return the start of a call whose opener is at this position: the name or the fence before it, if any."""
         if place != self._place:  # the code spans may have moved on since, so the first result is kept
             self._place = place
-            self._begins, self._fence = self._find_beginning(place, low)
+            self._start, self._fence = self._find_beginning(place, low)
         self.fence = self._fence
-        return self._begins
+        return self._start
 
     def _find_beginning(self, place: int, low: int) -> tuple[int, int | None]:
         """Return the start of the call, and the start of the fence before it if there is one."""
@@ -83,7 +83,7 @@ class Surroundings:
             return bool(
                 OPENER.match(text, place)
                 or INVOKE.match(text, place)
-                or (tag and self._look.name(tag["name"]))
+                or (tag and self._context.name(tag["name"]))
                 or (ARGUMENT_TOKEN.match(text, place) and self.name_before(place, low))
                 or ((header := read_header(text, place)) and header.audience == "tool")
             )

@@ -31,11 +31,11 @@ class NestedTags:
         """Whether another call starts inside the span of a candidate value."""
         return self._call.search(text, start, end) is not None
 
-    def own_closer(self, text: str, start: int, closer: re.Pattern[str], look: ParseContext) -> re.Match[str] | None:
+    def own_closer(self, text: str, start: int, closer: re.Pattern[str], context: ParseContext) -> re.Match[str] | None:
         """Return the closer of the value that starts at `start`, counting nested tags; None if they do not balance
         before the call ends. `closer` distinguishes a closing tag from a mentioned one.
         """
-        if not look.may_search(len(text) - start):
+        if not context.may_search(len(text) - start):
             return None
         depth, calls = 1, 0
         for tag in self._any.finditer(text, start):
@@ -52,9 +52,9 @@ class NestedTags:
                 case _ if calls:
                     calls -= 1
                 case _:
-                    look.searched(4 * (tag.end() - start))  # another value may search the same text again
+                    context.searched(4 * (tag.end() - start))  # another value may search the same text again
                     return None
-        look.searched(4 * (len(text) - start))
+        context.searched(4 * (len(text) - start))
         return None
 
 

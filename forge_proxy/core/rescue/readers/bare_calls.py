@@ -32,7 +32,7 @@ _LEFT_OVER = re.compile(r"\s*(?:Observation:|/TOOL_CALL)\s*\Z")
 _REACT_END = re.compile(r"\n[ \t]*(?:Observation|Thought|Action|Final Answer):")
 
 
-def was_begun(text: str, at: int, look: ParseContext) -> bool:
+def was_begun(text: str, at: int, context: ParseContext) -> bool:
     """Whether a call starts after an opener that ends at `at`, rather than the opener being only mentioned."""
     at = skip_space(text, at)
     if text.startswith(("{", "["), at) or INVOKE.match(text, at) or NAMED_TAGS.match(text, at):
@@ -45,7 +45,7 @@ def was_begun(text: str, at: int, look: ParseContext) -> bool:
     between = BETWEEN.match(text, name.end())
     end = between.end() if between else name.end()
     if end == len(text):  # the response ends with the name or inside it
-        return look.may_begin_name(name["name"].removeprefix("functions."))
+        return context.may_begin_name(name["name"].removeprefix("functions."))
     if text.startswith("<", end):
         return not text.startswith("</", end)
     return text.startswith("{", end) or text.startswith("(", name.end())
@@ -82,61 +82,61 @@ def _past_tags(text: str, at: int) -> int:
     return end.end() if end else len(text)
 
 
-def read_loose_form(text: str, at: int, look: ParseContext) -> Body | None:
+def read_loose_form(text: str, at: int, context: ParseContext) -> Body | None:
     """Read the calls at `at` that have no markup; all must be of offered tools."""
-    body = read_json(text, at, look)
+    body = read_json(text, at, context)
     if body is None and text.startswith("[", at):
-        body = read_code(text, at, look)
-    return body and _offered(body, look)
+        body = read_code(text, at, context)
+    return body and _offered(body, context)
 
 
-def past_other(text: str, at: int, look: ParseContext) -> int:
+def past_other(text: str, at: int, context: ParseContext) -> int:
     """Return the position after a strict JSON object at `at` that is no call of an offered tool; 0 if it may be one."""
     read = read_value(text, at)
     if read is None or not is_object(read[0]):
         return 0
-    return 0 if may_be_call(read[0], look) else read[1]
+    return 0 if may_be_call(read[0], context) else read[1]
 
 
-def read_first_form(text: str, at: int, look: ParseContext) -> Body | None:
+def read_first_form(text: str, at: int, context: ParseContext) -> Body | None:
     """Read a call that starts with a tool name or with words that announce a call."""
-    body = _read_first(text, at, look)
+    body = _read_first(text, at, context)
     left = _LEFT_OVER.match(text, body[1]) if body else None
     return (body[0], left.end(), body[2]) if body and left else body
 
 
-def _read_first(text: str, at: int, look: ParseContext) -> Body | None:
+def _read_first(text: str, at: int, context: ParseContext) -> Body | None:
     react = _REACT.match(text, at)
     if react:
-        return _read_react(text, react, look)
+        return _read_react(text, react, context)
     for word in ("Call:", "call:", "Action:", "TOOL_CALL"):
         if text.startswith(word, at):
             body = (
-                read_body(text, at + len(word), look)
+                read_body(text, at + len(word), context)
                 if word != "Call:"
-                else read_code(text, skip_space(text, at + 5), look)
+                else read_code(text, skip_space(text, at + 5), context)
             )
-            return body and _offered(body, look)
+            return body and _offered(body, context)
     short = _SHORT.match(text, at)
-    if short and look.name(short["name"]):
+    if short and context.name(short["name"]):
         value = short["value"].strip()
         said = ParsedCall(ToolCall(short["name"], write({short["key"]: value})), untyped=frozenset({short["key"]}))
         return [said], past_closers(text, short.end()), "short"
     if text.startswith("all\n", at):
         return None
-    body = read_code(text, at, look)
+    body = read_code(text, at, context)
     if body is None:
         name = NAME.match(text, at)
         said_name = name["name"].removesuffix("/") if name else ""
-        body = read_named(text, name.end(), look, said_name) if name and look.name(said_name) else None
+        body = read_named(text, name.end(), context, said_name) if name and context.name(said_name) else None
         if body and not body[0][0].call.args():
             return None
-    return body and _offered(body, look)
+    return body and _offered(body, context)
 
 
-def read_tool_tag(text: str, tag: re.Match[str], look: ParseContext) -> Body | None:
+def read_tool_tag(text: str, tag: re.Match[str], context: ParseContext) -> Body | None:
     """Read a tag with the name of a tool and its arguments in child tags."""
-    parameters = read_parameters(text, tag.end(), look, children=True)
+    parameters = read_parameters(text, tag.end(), context, children=True)
     closing = re.compile(rf"\s*</{re.escape(tag['name'])}\s*>").match(text, parameters.end)
     if not closing or (not parameters.values and text[tag.end() : closing.start()].strip()):
         return None
@@ -144,41 +144,41 @@ def read_tool_tag(text: str, tag: re.Match[str], look: ParseContext) -> Body | N
     return [ParsedCall(call, untyped=frozenset(parameters.untyped))], past_closers(text, closing.end()), "tool-tag"
 
 
-def read_json(text: str, at: int, look: ParseContext) -> Body | None:
+def read_json(text: str, at: int, context: ParseContext) -> Body | None:
     """Read an object, or a list of objects, with the keys of a call."""
-    objects = read_objects(text, at, look)
+    objects = read_objects(text, at, context)
     if objects is None:
         return None
     calls: list[ParsedCall] = []
     for members in objects[0]:
-        found = calls_of(members, look)
+        found = calls_of(members, context)
         if found is None:
             return None
         calls += found
     return (calls, past_surplus(text, objects[1]), "json") if calls else None
 
 
-def past_first_form(text: str, at: int, look: ParseContext) -> tuple[int, bool]:
+def past_first_form(text: str, at: int, context: ParseContext) -> tuple[int, bool]:
     """Return the end of an unparsable call of an offered tool that starts a line at `at` (0 if there is none), and
     whether it was announced and therefore intended as a call.
     """
-    if (react := _REACT.match(text, at)) and look.name(react["name"]):
+    if (react := _REACT.match(text, at)) and context.name(react["name"]):
         end = _REACT_END.search(text, react.end())
         return (end.start() if end else len(text)), True
     announced = text.startswith(("Call:", "call:"), at)
     start = skip_space(text, at + len("call:")) if announced else at
     name = NAME.match(text, start)
     said = pythonic.CALL.match(text, start)
-    if not any(one and look.name(one["name"]) for one in (name, said)):
+    if not any(one and context.name(one["name"]) for one in (name, said)):
         return 0, False
     return past_named(text, start), announced
 
 
-def _read_react(text: str, react: re.Match[str], look: ParseContext) -> Body | None:
-    name = look.name(react["name"])
+def _read_react(text: str, react: re.Match[str], context: ParseContext) -> Body | None:
+    name = context.name(react["name"])
     if name is None:
         return None
-    body = read_named(text, react.end(), look, name)
+    body = read_named(text, react.end(), context, name)
     if body or text.startswith(("{", "["), react.end()):
         return body
     end = _REACT_END.search(text, react.end())
@@ -187,6 +187,6 @@ def _read_react(text: str, react: re.Match[str], look: ParseContext) -> Body | N
     return [said], stop, "react"
 
 
-def _offered(body: Body, look: ParseContext) -> Body | None:
+def _offered(body: Body, context: ParseContext) -> Body | None:
     """Return the body, or None if one of its calls is not of an offered tool: then it is plain text."""
-    return body if all(look.name(said.call.tool) for said in body[0]) else None
+    return body if all(context.name(said.call.tool) for said in body[0]) else None

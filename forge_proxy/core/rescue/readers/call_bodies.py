@@ -46,29 +46,29 @@ _MAX_JUNK = 8
 _NUMBERED = re.compile(r":\d{1,4}$")
 
 
-def read_body(text: str, at: int, look: ParseContext) -> Body | None:
+def read_body(text: str, at: int, context: ParseContext) -> Body | None:
     """Read the calls after an opener that ends at `at`; None if there are none or they cannot be parsed."""
     start = past_junk(text, at)
-    body = _read_shape(text, start, look)
+    body = _read_shape(text, start, context)
     if body and "```" in text[at:start] and (fence := _FENCE_END.match(text, body[1])):
         return body[0], past_closers(text, fence.end()), body[2]
     return body
 
 
-def _read_shape(text: str, at: int, look: ParseContext) -> Body | None:
+def _read_shape(text: str, at: int, context: ParseContext) -> Body | None:
     if text.startswith("{", at):
-        return _read_objects(text, at, look)
+        return _read_objects(text, at, context)
     if text.startswith("[", at):
-        return _read_objects(text, at, look) or read_code(text, at, look)
+        return _read_objects(text, at, context) or read_code(text, at, context)
     invoke = INVOKE.match(text, at)
     if invoke:
-        return read_invoke(text, invoke, look)
+        return read_invoke(text, invoke, context)
     if named := NAMED_TAGS.match(text, at):
-        return _read_named_tags(text, named, look)
-    return read_code(text, at, look) or read_named(text, at, look)
+        return _read_named_tags(text, named, context)
+    return read_code(text, at, context) or read_named(text, at, context)
 
 
-def read_invoke(text: str, opening: re.Match[str], look: ParseContext) -> Body | None:
+def read_invoke(text: str, opening: re.Match[str], context: ParseContext) -> Body | None:
     """Read the call in a tag that names its tool."""
     name = clean(opening["quoted"] or opening["name"] or opening["said"])
     if not name:
@@ -77,17 +77,17 @@ def read_invoke(text: str, opening: re.Match[str], look: ParseContext) -> Body |
         return [ParsedCall(ToolCall(name.rstrip("/ "), "{}"))], past_closers(text, opening.end()), "tags"
     at = skip_space(text, opening.end())
     if text.startswith("{", at):
-        return _with_object(text, at, name, look, "function-tag")
-    if text.startswith('"', at) and (body := _with_string(text, at, name, look)):
+        return _with_object(text, at, name, context, "function-tag")
+    if text.startswith('"', at) and (body := _with_string(text, at, name, context)):
         return body
     call = "function" if "function" in opening.group()[:40].split("=")[0] else "invoke"
-    parameters = read_parameters(text, opening.end(), look, children=True, call=call)
+    parameters = read_parameters(text, opening.end(), context, children=True, call=call)
     if not parameters.open and not CLOSER.match(text, parameters.end) and text[parameters.end :].strip():
         return None
     return _tagged(name, parameters, text)
 
 
-def read_named(text: str, at: int, look: ParseContext, name: str = "") -> Body | None:
+def read_named(text: str, at: int, context: ParseContext, name: str = "") -> Body | None:
     """Read the call whose name starts at `at`, or, if `name` is given, whose arguments start there."""
     identity = ""
     if not name:
@@ -96,13 +96,13 @@ def read_named(text: str, at: int, look: ParseContext, name: str = "") -> Body |
             return None
         name = clean(found["name"])
         at = found.end()
-        if look.name(name) is None and _NUMBERED.search(name):
+        if context.name(name) is None and _NUMBERED.search(name):
             name = _NUMBERED.sub("", name)
     between = BETWEEN.match(text, at)
     start = between.end() if between else at
     if between and (said_id := CALL_ID.search(between.group())):
         identity = said_id[1]
-    body = _read_arguments(text, start, at, name, look)
+    body = _read_arguments(text, start, at, name, context)
     if body and between and "```" in between.group() and (fence := _FENCE_END.match(text, body[1])):
         body = (body[0], past_closers(text, fence.end()), body[2])
     if body and identity:
@@ -110,31 +110,31 @@ def read_named(text: str, at: int, look: ParseContext, name: str = "") -> Body |
     return body
 
 
-def _read_arguments(text: str, at: int, after_name: int, name: str, look: ParseContext) -> Body | None:
+def _read_arguments(text: str, at: int, after_name: int, name: str, context: ParseContext) -> Body | None:
     if text.startswith("{", at):
-        return _with_object(text, at, name, look, "named")
+        return _with_object(text, at, name, context, "named")
     if text.startswith('"', at):
-        return _with_string(text, at, name, look)
-    parameters = read_parameters(text, at, look)
+        return _with_string(text, at, name, context)
+    parameters = read_parameters(text, at, context)
     if parameters.values:
         return _tagged(name, parameters, text)
     attributes = _read_attributes(text, after_name, name)
     if attributes:
         return attributes
     closed = next((place for place in (at, after_name) if CLOSER.match(text, place)), None)
-    if closed is None or look.name(name) is None:
+    if closed is None or context.name(name) is None:
         return None
     return [ParsedCall(ToolCall(name, "{}"))], past_closers(text, closed), "named"
 
 
-def _read_objects(text: str, at: int, look: ParseContext) -> Body | None:
+def _read_objects(text: str, at: int, context: ParseContext) -> Body | None:
     """Read objects with the keys of a call, consecutive or in a list."""
     calls: list[ParsedCall] = []
     doubled = text.startswith("{{", at)  # braces doubled as in a format string template
     at += doubled
     while True:
-        read = read_objects(text, at, look)
-        found = [said for members in read[0] for said in calls_of(members, look) or ()] if read else []
+        read = read_objects(text, at, context)
+        found = [said for members in read[0] for said in calls_of(members, context) or ()] if read else []
         if read is None or not found:
             return (calls, past_closers(text, past_surplus(text, at)), "json") if calls else None
         calls += found
@@ -155,18 +155,18 @@ def past_surplus(text: str, at: int) -> int:
     return surplus.end() if surplus else at
 
 
-def read_code(text: str, at: int, look: ParseContext) -> Body | None:
+def read_code(text: str, at: int, context: ParseContext) -> Body | None:
     """Read the calls written as code at `at`."""
-    read = pythonic.read_calls(text, at, look)
+    read = pythonic.read_calls(text, at, context)
     return (read[0], past_closers(text, read[1]), "pythonic") if read else None
 
 
-def _read_named_tags(text: str, named: re.Match[str], look: ParseContext) -> Body | None:
+def _read_named_tags(text: str, named: re.Match[str], context: ParseContext) -> Body | None:
     at = skip_space(text, named.end())
     if text.startswith("{", at):
-        read = _with_object(text, at, named["name"], look, "tags")
+        read = _with_object(text, at, named["name"], context, "tags")
         return (read[0], past_closers(text, read[1]), "tags") if read else None
-    parameters = read_parameters(text, at, look, children=True)
+    parameters = read_parameters(text, at, context, children=True)
     end = _NAMED_END.match(text, parameters.end)
     if not end and not parameters.values:
         return None
@@ -174,18 +174,18 @@ def _read_named_tags(text: str, named: re.Match[str], look: ParseContext) -> Bod
     return _tagged(named["name"], parameters, text)[0], past_closers(text, stop), "tags"
 
 
-def _with_object(text: str, at: int, name: str, look: ParseContext, shape: str) -> Body | None:
-    members = read_members(text, at, look)
+def _with_object(text: str, at: int, name: str, context: ParseContext, shape: str) -> Body | None:
+    members = read_members(text, at, context)
     if members is None:
         return None
     said = ParsedCall(ToolCall(name, members.text), members.repairs, open=members.open)
     return [said], past_closers(text, members.end), shape
 
 
-def _with_string(text: str, at: int, name: str, look: ParseContext) -> Body | None:
+def _with_string(text: str, at: int, name: str, context: ParseContext) -> Body | None:
     """Read arguments that are encoded twice, as a JSON string of an object."""
     value = read_value(text, at)
-    arguments = arguments_of(JsonValue(value[0]), look) if value and isinstance(value[0], str) else None
+    arguments = arguments_of(JsonValue(value[0]), context) if value and isinstance(value[0], str) else None
     if value is None or arguments is None:
         return None
     return [ParsedCall(ToolCall(name, arguments[0]), arguments[2])], past_closers(text, value[1]), "named"

@@ -22,17 +22,17 @@ _PLAIN = frozenset({"quotes", "words", "line breaks"})
 """Deviations from JSON that are normal in Python code and therefore not reported as repairs."""
 
 
-def read_call(text: str, at: int, look: ParseContext) -> tuple[ParsedCall, int] | None:
-    """Read the call at `at`; return it with the position after its closing parenthesis, or None if it cannot be parsed."""
+def read_call(text: str, at: int, context: ParseContext) -> tuple[ParsedCall, int] | None:
+    """Read the call at `at` and return it with the position after it; None if it cannot be parsed."""
     begun = CALL.match(text, at)
-    if not begun or not look.may_try(1):
+    if not begun or not context.may_try(1):
         return None
     reader = LenientReader(text, begun.end())
     reader.bare_words = False
     try:
         args, positional = _arguments(reader)
     except Unreadable:
-        look.spend(reader.at - at)
+        context.spend(reader.at - at)
         return None
     name = begun["name"].removesuffix(".call")
     repairs = frozenset(reader.repairs) - _PLAIN
@@ -67,7 +67,7 @@ def _arguments(reader: LenientReader) -> tuple[dict[str, Json], int]:
             raise Unreadable
 
 
-def read_calls(text: str, at: int, look: ParseContext) -> tuple[list[ParsedCall], int] | None:
+def read_calls(text: str, at: int, context: ParseContext) -> tuple[list[ParsedCall], int] | None:
     """Read one call or several, as `[f(a=1), g()]`, one per line, or separated by `;`; None if there is none.
 
     Reading stops after `MAX_CALLS` + 1 calls, which is enough to recognize an endless list.
@@ -75,7 +75,7 @@ def read_calls(text: str, at: int, look: ParseContext) -> tuple[list[ParsedCall]
     listed = text.startswith("[", at)
     found: list[ParsedCall] = []
     at += listed
-    while one := read_call(text, at, look):
+    while one := read_call(text, at, context):
         found.append(one[0])
         at = one[1]
         if len(found) > MAX_CALLS:

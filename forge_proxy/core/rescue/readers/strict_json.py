@@ -43,11 +43,11 @@ class JsonMembers:
         return next((self.values[key] for key in keys if key in self.values), None)
 
 
-def read_members(text: str, at: int, look: ParseContext) -> JsonMembers | None:
+def read_members(text: str, at: int, context: ParseContext) -> JsonMembers | None:
     """Read the object at `at`; None if it cannot be parsed. The last of equal keys wins, as in any JSON parser."""
     if not text.startswith("{", at):
         return None
-    return read_strictly(text, at) or _read_broken(text, at, look)
+    return read_strictly(text, at) or _read_broken(text, at, context)
 
 
 def read_strictly(text: str, at: int) -> JsonMembers | None:
@@ -76,37 +76,37 @@ def read_strictly(text: str, at: int) -> JsonMembers | None:
         at = skip_space(text, at + 1)
 
 
-def read_any(text: str, at: int, look: ParseContext) -> LenientValue | None:
+def read_any(text: str, at: int, context: ParseContext) -> LenientValue | None:
     """Read a value of any type at `at`, strictly or leniently; None if it cannot be parsed."""
     strict = read_value(text, at)
     if strict:
         return LenientValue(strict[0], strict[1], frozenset(), open=False)
-    if not look.may_try(1):
+    if not context.may_try(1):
         return None
-    length = look.past(text, at) - at
-    if not look.may_try(length):
-        look.spend(length // 4)  # the search for its end costs work as well
+    length = context.past(text, at) - at
+    if not context.may_try(length):
+        context.spend(length // 4)  # the search for its end costs work as well
         return None
     loose = read_loose(text, at)
-    look.spend((loose.end if loose else at + length) - at)
+    context.spend((loose.end if loose else at + length) - at)
     return loose
 
 
-def _read_broken(text: str, at: int, look: ParseContext) -> JsonMembers | None:
-    loose = read_any(text, at, look)
+def _read_broken(text: str, at: int, context: ParseContext) -> JsonMembers | None:
+    loose = read_any(text, at, context)
     if loose and is_object(loose.value):
         values = {key: JsonValue(value) for key, value in loose.value.items()}
         return JsonMembers(values, loose.end, write(loose.value), loose.repairs, loose.open)
-    look.unread = look.unread or look.mend is None
-    return _mended(text, at, look)
+    context.unread = context.unread or context.mend is None
+    return _mended(text, at, context)
 
 
-def _mended(text: str, at: int, look: ParseContext) -> JsonMembers | None:
-    if look.mend is None or not look.may_try(1):
+def _mended(text: str, at: int, context: ParseContext) -> JsonMembers | None:
+    if context.mend is None or not context.may_try(1):
         return None
-    end = look.past(text, at)
-    look.spend(end - at)
-    mended = look.mend(text[at:end])
+    end = context.past(text, at)
+    context.spend(end - at)
+    mended = context.mend(text[at:end])
     members = read_strictly(mended, 0) if mended else None
     return replace(members, end=end, repairs=frozenset({"general"})) if members else None
 
@@ -115,17 +115,17 @@ _OTHER_ITEMS = tuple('"[0123456789tfn-')
 """The first character of a list item that is not an object: such a list contains no calls."""
 
 
-def read_objects(text: str, at: int, look: ParseContext) -> tuple[list[JsonMembers], int] | None:
+def read_objects(text: str, at: int, context: ParseContext) -> tuple[list[JsonMembers], int] | None:
     """Read one object, or an array of objects only, at `at`; return the objects and the position after it, or None.
 
     The array may lack commas or its closing bracket, or have a surplus closing bracket.
     """
     if not text.startswith("[", at):
-        one = read_members(text, at, look)
+        one = read_members(text, at, context)
         return ([one], one.end) if one else None
     found: list[JsonMembers] = []
     at = skip_space(text, at + 1)
-    while member := read_members(text, at, look):
+    while member := read_members(text, at, context):
         found.append(member)
         at = member.end
         following = skip_space(text, at)

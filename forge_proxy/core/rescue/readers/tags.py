@@ -57,7 +57,7 @@ def _closer(space: str, call: str) -> re.Pattern[str]:
 
 @dataclass(slots=True)
 class Parameters:
-    """The parsed arguments (`values`), which of them are raw text (`untyped`), and the position after the last (`end`)."""
+    """Parsed arguments (`values`), the names of those that are raw text (`untyped`), and the position after them."""
 
     end: int
     values: dict[str, Json] = field(default_factory=dict[str, Json])
@@ -66,7 +66,7 @@ class Parameters:
     open: bool = False
     """Whether the text ended inside a value."""
     doubtful: bool = False
-    """Whether a nested call may have ended a value early, because the value was truncated."""
+    """Whether the closer of a nested call may have ended a value, because the text was truncated inside the value."""
     _closers: dict[re.Pattern[str], re.Match[str] | None] = field(
         default_factory=dict[re.Pattern[str], "re.Match[str] | None"]
     )
@@ -99,7 +99,7 @@ class Parameters:
         self.end = end
 
 
-def read_parameters(text: str, at: int, look: ParseContext, *, children: bool = False, call: str = "") -> Parameters:
+def read_parameters(text: str, at: int, context: ParseContext, *, children: bool = False, call: str = "") -> Parameters:
     """Read consecutive arguments from `at` on. If `children` is true, any tag is the name of an argument. `call` is the
     tag that opened the call: `invoke`, `function`, or `""` if unknown.
     """
@@ -108,15 +108,15 @@ def read_parameters(text: str, at: int, look: ParseContext, *, children: bool = 
         at = skip_space(text, found.end)
         parameter = _PARAMETER.match(text, at)
         if parameter:
-            _put_parameter(text, parameter, found, call, look)
+            _put_parameter(text, parameter, found, call, context)
         elif pair := _PAIR.match(text, at):
-            _put_pair(text, pair, found, look)
-        elif not (children and _put_child(text, at, found, look)):
+            _put_pair(text, pair, found, context)
+        elif not (children and _put_child(text, at, found, context)):
             break
     return found
 
 
-def _put_parameter(text: str, opening: re.Match[str], found: Parameters, call: str, look: ParseContext) -> None:
+def _put_parameter(text: str, opening: re.Match[str], found: Parameters, call: str, context: ParseContext) -> None:
     start = opening.end()
     more = opening["more"] or ""
     key = (opening["quoted"] or opening["key"]).strip()
@@ -127,7 +127,7 @@ def _put_parameter(text: str, opening: re.Match[str], found: Parameters, call: s
     tag = opening["tag"]
     space = found.space_of(tag)
     following = text.find(tag, start) if space else -1
-    _put_value(text, key, start, found, _closer(space, call), look, stop=following)
+    _put_value(text, key, start, found, _closer(space, call), context, stop=following)
     value = found.values.get(key)
     if 'string="true"' in more:
         found.untyped.discard(key)
@@ -137,30 +137,37 @@ def _put_parameter(text: str, opening: re.Match[str], found: Parameters, call: s
             found.put(key, read[0], found.end, untyped=False)
 
 
-def _put_pair(text: str, pair: re.Match[str], found: Parameters, look: ParseContext) -> None:
+def _put_pair(text: str, pair: re.Match[str], found: Parameters, context: ParseContext) -> None:
     following = _PAIR_BEGINS.search(text, pair.end())
-    _put_value(text, pair["key"], pair.end(), found, _PAIR_CLOSER, look, stop=following.start() if following else -1)
+    _put_value(text, pair["key"], pair.end(), found, _PAIR_CLOSER, context, stop=following.start() if following else -1)
     if pair["open"] is None:  # without a value tag, white space around the value is formatting
         found.values[pair["key"]] = str(found.values[pair["key"]]).strip()
 
 
 def _put_value(
-    text: str, key: str, start: int, found: Parameters, pattern: re.Pattern[str], look: ParseContext, *, stop: int = -1
+    text: str,
+    key: str,
+    start: int,
+    found: Parameters,
+    pattern: re.Pattern[str],
+    context: ParseContext,
+    *,
+    stop: int = -1,
 ) -> None:
     """Add the value that starts at `start`, up to its closer or, if that is missing, to the next tag."""
-    end, following = _end_of_value(text, start, found, pattern, look, stop)
+    end, following = _end_of_value(text, start, found, pattern, context, stop)
     value = text[start:end]
     found.put(key, value if pattern is _PAIR_CLOSER else unframed(value), following)
 
 
 def _end_of_value(
-    text: str, start: int, found: Parameters, pattern: re.Pattern[str], look: ParseContext, stop: int
+    text: str, start: int, found: Parameters, pattern: re.Pattern[str], context: ParseContext, stop: int
 ) -> tuple[int, int]:
-    """Return the end of the value and the start of the text after it; `stop` is the next value if the closer is missing."""
+    """Return the end of the value and the start of the text after it. `stop` is the next tag, or -1 if unknown."""
     closer = found.closer(text, start, pattern)
     nest = PAIRED if pattern is _PAIR_CLOSER else NAMED
     if closer and nest.holds_value(text, start, closer.start()):
-        if own := nest.own_closer(text, start, pattern, look):
+        if own := nest.own_closer(text, start, pattern, context):
             return own.start(), own.end()
         found.doubtful = found.doubtful or nest.holds_call(text, start, closer.start())
     if closer and not 0 <= stop < closer.start():
@@ -173,12 +180,12 @@ def _end_of_value(
     return stop, stop
 
 
-def _put_child(text: str, at: int, found: Parameters, look: ParseContext) -> bool:
+def _put_child(text: str, at: int, found: Parameters, context: ParseContext) -> bool:
     opening = _CHILD.match(text, at)
     if not opening:
         return False
     key = opening["key"]
-    end = past_child(text, opening, look)
+    end = past_child(text, opening, context)
     if end is None:
         return False
     closing = text.rfind("</", opening.end(), end)
@@ -189,18 +196,18 @@ def _put_child(text: str, at: int, found: Parameters, look: ParseContext) -> boo
     return True
 
 
-def past_child(text: str, opening: re.Match[str], look: ParseContext) -> int | None:
-    """Return the position after the tag that closes this one, counting nested tags of the same name; None if none does."""
+def past_child(text: str, opening: re.Match[str], context: ParseContext) -> int | None:
+    """Return the position after the matching closing tag, counting nested tags of the same name; None without one."""
     depth = 0
     name = re.escape(opening["key"])
-    if not look.may_search(len(text) - opening.start()):
+    if not context.may_search(len(text) - opening.start()):
         return None
     for tag in re.compile(rf"{OPEN}{name}>|({CLOSE}{name}\s*>)").finditer(text, opening.start()):
         depth += -1 if tag[1] else 1
         if depth == 0:
-            look.searched(tag.end() - opening.start())
+            context.searched(tag.end() - opening.start())
             return tag.end()
-    look.searched(4 * (len(text) - opening.start()))  # a failed search scans the text to its end
+    context.searched(4 * (len(text) - opening.start()))  # a failed search scans the text to its end
     return None
 
 
