@@ -36,7 +36,7 @@ _UNFINISHED = re.compile(
     r"|`{1,3}\Z|```[A-Za-z_]{1,20}(?:[ \t]{1,4}[^\s`]{0,128})?[ \t]{0,4}\n?\Z"
 )
 """An opener that is still incomplete."""
-_ODD = re.compile(r"[<\[{`✿>\]]")
+_FIRST_CHARACTER = re.compile(r"[<\[{`✿>\]]")
 """The first character of every opener."""
 _TOKEN_BEFORE = re.compile(r"(?:<\w{1,16}>|\]<\]minimax\[>\[)\s{0,4}\Z")
 _WORD = re.compile(r"[\w.:/-]+")
@@ -60,7 +60,7 @@ _TRIGGER = re.compile(
 _FIRST = re.compile(r"\s{0,4}(?:(?:assistant\s)?to=|Action:|Call:|TOOL_CALL\n|call:|all\n)")
 _FIRST_NAME = re.compile(r"\s{0,4}(?P<name>[^\s<>\[\]{}()\"'`,;=|｜\\✿]{1,256})")
 _SLASH = re.compile("/")
-_BEHIND_FIRST_NAME = re.compile(r"\(|\s{0,2}\n\s{0,4}[{<]|\s?\{")
+_AFTER_FIRST_NAME = re.compile(r"\(|\s{0,2}\n\s{0,4}[{<]|\s?\{")
 _FIRST_BEGUN = re.compile(r"\s{0,4}[\w.:/=-]{0,140}\s{0,12}\Z")
 _NAME_BEGUN = re.compile(r"(?<![\w.:/-])[\w.:/-]+\s{0,4}\Z")
 _NAME_BEFORE = re.compile(
@@ -89,8 +89,8 @@ class Openers:
         found = _NAME_BEFORE.search(text, low, place)
         if found is None:
             return None
-        said = text[found.start("name") : place].rstrip()
-        for name in (said, found["name"], f"functions.{said}"):
+        written_name = text[found.start("name") : place].rstrip()
+        for name in (written_name, found["name"], f"functions.{written_name}"):
             if name in self._names:
                 return PrecedingName(name, found.start(), found["tag"] or "")
         return None
@@ -109,9 +109,9 @@ class Openers:
         found = _FIRST_NAME.match(text)
         if not found:
             return False
-        said = found["name"]
-        names = (said, said.removeprefix("functions."))
-        if _BEHIND_FIRST_NAME.match(text, found.end()) and any(name in self._names for name in names):
+        written_name = found["name"]
+        names = (written_name, written_name.removeprefix("functions."))
+        if _AFTER_FIRST_NAME.match(text, found.end()) and any(name in self._names for name in names):
             return True
         return any(name[: slash.start()] in self._names for name in names for slash in _SLASH.finditer(name))
 
@@ -124,14 +124,14 @@ class Openers:
         low = max(start, len(text) - _REACH)
         if first and _FIRST_BEGUN.match(text):
             return 0, 0
-        odd = _ODD.search(text, low)
-        begun = _UNFINISHED.search(text, odd.start()) if odd else None
-        end = unfinished = begun.start() if begun else len(text)
+        marker = _FIRST_CHARACTER.search(text, low)
+        incomplete = _UNFINISHED.search(text, marker.start()) if marker else None
+        end = unfinished = incomplete.start() if incomplete else len(text)
         name = _NAME_BEGUN.search(text, max(low, end - self._reach), end)
-        if odd:
-            end = _lead_of(text, odd.start(), end)
+        if marker:
+            end = _find_lead_in(text, marker.start(), end)
         if name and self._may_be_name(name.group().rstrip()):
-            end = min(end, _lead_of(text, odd.start(), name.start()) if odd else name.start())
+            end = min(end, _find_lead_in(text, marker.start(), name.start()) if marker else name.start())
         line = text.rfind("\n", low) + 1
         if line and self._may_begin_line(text[line:].lstrip(" \t")):
             end, unfinished = min(end, line - 1), min(unfinished, line - 1)
@@ -150,15 +150,15 @@ class Openers:
             return False
         return word.end() == len(words) or word.group() in _ANNOUNCING or self._may_be_name(word.group())
 
-    def _may_be_name(self, begun: str) -> bool:
-        """Whether a tool name may start with `begun`, as before `[ARGS]` or Kimi's number and token."""
-        if "functools".startswith(begun) or "functions.".startswith(begun):
+    def _may_be_name(self, prefix: str) -> bool:
+        """Whether a tool name may start with `prefix`, as before `[ARGS]` or Kimi's number and token."""
+        if "functools".startswith(prefix) or "functions.".startswith(prefix):
             return True
-        name = begun.removeprefix("functions.")
+        name = prefix.removeprefix("functions.")
         return self._names.any_begins_with(name) or name.split(":")[0] in self._names
 
 
-def _lead_of(text: str, low: int, end: int) -> int:
+def _find_lead_in(text: str, low: int, end: int) -> int:
     """Return the start of a fence or token directly before `end` that may belong to a call; `end` for none."""
     for before in (_TOKEN_BEFORE, FENCE, _TOKEN_BEFORE) if low < end else ():
         found = before.search(text, low, end)

@@ -24,10 +24,10 @@ from forge_proxy.core.rescue.readers.call_bodies import (
 from forge_proxy.core.rescue.readers.strict_json import read_objects
 from forge_proxy.core.rescue.readers.tags import read_parameters
 
-_END_OF_TAGS = re.compile(r"</(?:[\w.:|｜ -]{1,24})?(?:function|invoke|tool_calls?|function_calls?|tool_use)>")
-_SHORT = re.compile(r"(?P<name>[\w.-]{1,128})/(?P<key>[^\W\d][\w.-]{0,64})>(?P<value>[^<>]*)")
+_CLOSING_TAG = re.compile(r"</(?:[\w.:|｜ -]{1,24})?(?:function|invoke|tool_calls?|function_calls?|tool_use)>")
+_SHORT_FORM = re.compile(r"(?P<name>[\w.-]{1,128})/(?P<key>[^\W\d][\w.-]{0,64})>(?P<value>[^<>]*)")
 _REACT = re.compile(r"Action:[ \t]*(?P<name>[^\n`]{1,128}?)[ \t]*\n+[ \t]*Action Input:[ \t]*")
-_LEFT_OVER = re.compile(r"\s*(?:Observation:|/TOOL_CALL)\s*\Z")
+_TRAILER = re.compile(r"\s*(?:Observation:|/TOOL_CALL)\s*\Z")
 """Text that models add after such a call at the end of a response."""
 _REACT_END = re.compile(r"\n[ \t]*(?:Observation|Thought|Action|Final Answer):")
 
@@ -78,7 +78,7 @@ def past_named(text: str, at: int) -> int:
 
 
 def _past_tags(text: str, at: int) -> int:
-    end = _END_OF_TAGS.search(text, at)
+    end = _CLOSING_TAG.search(text, at)
     return end.end() if end else len(text)
 
 
@@ -87,7 +87,7 @@ def read_loose_form(text: str, at: int, context: ParseContext) -> Body | None:
     body = read_json(text, at, context)
     if body is None and text.startswith("[", at):
         body = read_code(text, at, context)
-    return body and _offered(body, context)
+    return body and _require_offered(body, context)
 
 
 def past_other(text: str, at: int, context: ParseContext) -> int:
@@ -101,8 +101,8 @@ def past_other(text: str, at: int, context: ParseContext) -> int:
 def read_first_form(text: str, at: int, context: ParseContext) -> Body | None:
     """Read a call that starts with a tool name or with words that announce a call."""
     body = _read_first(text, at, context)
-    left = _LEFT_OVER.match(text, body[1]) if body else None
-    return (body[0], left.end(), body[2]) if body and left else body
+    trailer = _TRAILER.match(text, body[1]) if body else None
+    return (body[0], trailer.end(), body[2]) if body and trailer else body
 
 
 def _read_first(text: str, at: int, context: ParseContext) -> Body | None:
@@ -116,22 +116,22 @@ def _read_first(text: str, at: int, context: ParseContext) -> Body | None:
                 if word != "Call:"
                 else read_code(text, skip_space(text, at + 5), context)
             )
-            return body and _offered(body, context)
-    short = _SHORT.match(text, at)
+            return body and _require_offered(body, context)
+    short = _SHORT_FORM.match(text, at)
     if short and context.name(short["name"]):
         value = short["value"].strip()
-        said = ParsedCall(ToolCall(short["name"], write({short["key"]: value})), untyped=frozenset({short["key"]}))
-        return [said], past_closers(text, short.end()), "short"
+        parsed = ParsedCall(ToolCall(short["name"], write({short["key"]: value})), untyped=frozenset({short["key"]}))
+        return [parsed], past_closers(text, short.end()), "short"
     if text.startswith("all\n", at):
         return None
     body = read_code(text, at, context)
     if body is None:
         name = NAME.match(text, at)
-        said_name = name["name"].removesuffix("/") if name else ""
-        body = read_named(text, name.end(), context, said_name) if name and context.name(said_name) else None
+        written_name = name["name"].removesuffix("/") if name else ""
+        body = read_named(text, name.end(), context, written_name) if name and context.name(written_name) else None
         if body and not body[0][0].call.args():
             return None
-    return body and _offered(body, context)
+    return body and _require_offered(body, context)
 
 
 def read_tool_tag(text: str, tag: re.Match[str], context: ParseContext) -> Body | None:
@@ -165,13 +165,13 @@ def past_first_form(text: str, at: int, context: ParseContext) -> tuple[int, boo
     if (react := _REACT.match(text, at)) and context.name(react["name"]):
         end = _REACT_END.search(text, react.end())
         return (end.start() if end else len(text)), True
-    announced = text.startswith(("Call:", "call:"), at)
-    start = skip_space(text, at + len("call:")) if announced else at
+    is_announced = text.startswith(("Call:", "call:"), at)
+    start = skip_space(text, at + len("call:")) if is_announced else at
     name = NAME.match(text, start)
-    said = pythonic.CALL.match(text, start)
-    if not any(one and context.name(one["name"]) for one in (name, said)):
+    code_call = pythonic.CALL.match(text, start)
+    if not any(match and context.name(match["name"]) for match in (name, code_call)):
         return 0, False
-    return past_named(text, start), announced
+    return past_named(text, start), is_announced
 
 
 def _read_react(text: str, react: re.Match[str], context: ParseContext) -> Body | None:
@@ -183,10 +183,10 @@ def _read_react(text: str, react: re.Match[str], context: ParseContext) -> Body 
         return body
     end = _REACT_END.search(text, react.end())
     stop = end.start() if end else len(text)
-    said = ParsedCall(ToolCall(name, write({"0": text[react.end() : stop].strip()})), positional=1)
-    return [said], stop, "react"
+    parsed = ParsedCall(ToolCall(name, write({"0": text[react.end() : stop].strip()})), positional=1)
+    return [parsed], stop, "react"
 
 
-def _offered(body: Body, context: ParseContext) -> Body | None:
+def _require_offered(body: Body, context: ParseContext) -> Body | None:
     """Return the body, or None if one of its calls is not of an offered tool: then it is plain text."""
-    return body if all(context.name(said.call.tool) for said in body[0]) else None
+    return body if all(context.name(parsed.call.tool) for parsed in body[0]) else None

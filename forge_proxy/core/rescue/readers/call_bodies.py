@@ -37,9 +37,9 @@ NAMED_TAGS = re.compile(
 )
 _NAMED_END = re.compile(rf"\s*{CLOSE}(?:arguments|parameters|args|params|input|tool_input)\s*>")
 ATTRIBUTE = re.compile(r"\s+(?P<key>[^\W\d][\w.-]{0,127})\s?=\s?(?=[\"'])")
-_CUT_TAG = re.compile(r"\s*(?:</?[^<>]{0,60}|<[^/<>][^<>]{0,60}>[^<>]{0,200})?")
+_TRUNCATED_TAG = re.compile(r"\s*(?:</?[^<>]{0,60}|<[^/<>][^<>]{0,60}>[^<>]{0,200})?")
 """The end of a text that was truncated before or inside the tag of another argument."""
-_SURPLUS = re.compile(r"\s{0,8}[}\]]{1,8}(?=\s*(?:\Z|[<`]|\[/?\Z|\[/))")
+_SURPLUS_BRACKETS = re.compile(r"\s{0,8}[}\]]{1,8}(?=\s*(?:\Z|[<`]|\[/?\Z|\[/))")
 _FENCE_END = re.compile(r"\s{0,8}```")
 _MAX_JUNK = 8
 """Maximum consecutive openers and tokens before a call; no model writes more."""
@@ -77,14 +77,14 @@ def read_invoke(text: str, opening: re.Match[str], context: ParseContext) -> Bod
         return [ParsedCall(ToolCall(name.rstrip("/ "), "{}"))], past_closers(text, opening.end()), "tags"
     at = skip_space(text, opening.end())
     if text.startswith("{", at):
-        return _with_object(text, at, name, context, "function-tag")
-    if text.startswith('"', at) and (body := _with_string(text, at, name, context)):
+        return _read_object_arguments(text, at, name, context, "function-tag")
+    if text.startswith('"', at) and (body := _read_string_arguments(text, at, name, context)):
         return body
     call = "function" if "function" in opening.group()[:40].split("=")[0] else "invoke"
     parameters = read_parameters(text, opening.end(), context, children=True, call=call)
     if not parameters.open and not CLOSER.match(text, parameters.end) and text[parameters.end :].strip():
         return None
-    return _tagged(name, parameters, text)
+    return _make_tags_body(name, parameters, text)
 
 
 def read_named(text: str, at: int, context: ParseContext, name: str = "") -> Body | None:
@@ -100,8 +100,8 @@ def read_named(text: str, at: int, context: ParseContext, name: str = "") -> Bod
             name = _NUMBERED.sub("", name)
     between = BETWEEN.match(text, at)
     start = between.end() if between else at
-    if between and (said_id := CALL_ID.search(between.group())):
-        identity = said_id[1]
+    if between and (call_id := CALL_ID.search(between.group())):
+        identity = call_id[1]
     body = _read_arguments(text, start, at, name, context)
     if body and between and "```" in between.group() and (fence := _FENCE_END.match(text, body[1])):
         body = (body[0], past_closers(text, fence.end()), body[2])
@@ -112,12 +112,12 @@ def read_named(text: str, at: int, context: ParseContext, name: str = "") -> Bod
 
 def _read_arguments(text: str, at: int, after_name: int, name: str, context: ParseContext) -> Body | None:
     if text.startswith("{", at):
-        return _with_object(text, at, name, context, "named")
+        return _read_object_arguments(text, at, name, context, "named")
     if text.startswith('"', at):
-        return _with_string(text, at, name, context)
+        return _read_string_arguments(text, at, name, context)
     parameters = read_parameters(text, at, context)
     if parameters.values:
-        return _tagged(name, parameters, text)
+        return _make_tags_body(name, parameters, text)
     attributes = _read_attributes(text, after_name, name)
     if attributes:
         return attributes
@@ -130,19 +130,19 @@ def _read_arguments(text: str, at: int, after_name: int, name: str, context: Par
 def _read_objects(text: str, at: int, context: ParseContext) -> Body | None:
     """Read objects with the keys of a call, consecutive or in a list."""
     calls: list[ParsedCall] = []
-    doubled = text.startswith("{{", at)  # braces doubled as in a format string template
-    at += doubled
+    has_doubled_braces = text.startswith("{{", at)  # braces doubled as in a format string
+    at += has_doubled_braces
     while True:
         read = read_objects(text, at, context)
-        found = [said for members in read[0] for said in calls_of(members, context) or ()] if read else []
-        if read is None or not found:
+        calls_found = [parsed for members in read[0] for parsed in calls_of(members, context) or ()] if read else []
+        if read is None or not calls_found:
             return (calls, past_closers(text, past_surplus(text, at)), "json") if calls else None
-        calls += found
+        calls += calls_found
         at = read[1]
         following = at
         while following < len(text) and text[following] in " \t\r\n,;":
             following += 1
-        if doubled and text.startswith("}", at):
+        if has_doubled_braces and text.startswith("}", at):
             at = following = at + 1
         if not text.startswith(("{", "["), following) or text.startswith(("[/", "[T"), following):
             return calls, past_closers(text, past_surplus(text, at)), "json"
@@ -151,7 +151,7 @@ def _read_objects(text: str, at: int, context: ParseContext) -> Body | None:
 
 def past_surplus(text: str, at: int) -> int:
     """Return the position after unmatched closing brackets at the end of a call."""
-    surplus = _SURPLUS.match(text, at)
+    surplus = _SURPLUS_BRACKETS.match(text, at)
     return surplus.end() if surplus else at
 
 
@@ -164,25 +164,25 @@ def read_code(text: str, at: int, context: ParseContext) -> Body | None:
 def _read_named_tags(text: str, named: re.Match[str], context: ParseContext) -> Body | None:
     at = skip_space(text, named.end())
     if text.startswith("{", at):
-        read = _with_object(text, at, named["name"], context, "tags")
+        read = _read_object_arguments(text, at, named["name"], context, "tags")
         return (read[0], past_closers(text, read[1]), "tags") if read else None
     parameters = read_parameters(text, at, context, children=True)
     end = _NAMED_END.match(text, parameters.end)
     if not end and not parameters.values:
         return None
     stop = end.end() if end else parameters.end
-    return _tagged(named["name"], parameters, text)[0], past_closers(text, stop), "tags"
+    return _make_tags_body(named["name"], parameters, text)[0], past_closers(text, stop), "tags"
 
 
-def _with_object(text: str, at: int, name: str, context: ParseContext, shape: str) -> Body | None:
+def _read_object_arguments(text: str, at: int, name: str, context: ParseContext, shape: str) -> Body | None:
     members = read_members(text, at, context)
     if members is None:
         return None
-    said = ParsedCall(ToolCall(name, members.text), members.repairs, open=members.open)
-    return [said], past_closers(text, members.end), shape
+    parsed = ParsedCall(ToolCall(name, members.text), members.repairs, open=members.open)
+    return [parsed], past_closers(text, members.end), shape
 
 
-def _with_string(text: str, at: int, name: str, context: ParseContext) -> Body | None:
+def _read_string_arguments(text: str, at: int, name: str, context: ParseContext) -> Body | None:
     """Read arguments that are encoded twice, as a JSON string of an object."""
     value = read_value(text, at)
     arguments = arguments_of(JsonValue(value[0]), context) if value and isinstance(value[0], str) else None
@@ -210,16 +210,16 @@ def _read_attributes(text: str, at: int, name: str) -> Body | None:
     return [ParsedCall(call, untyped=frozenset(values))], past_closers(text, slash.end() if slash else at), "attributes"
 
 
-def _tagged(name: str, parameters: Parameters, text: str) -> Body:
+def _make_tags_body(name: str, parameters: Parameters, text: str) -> Body:
     """Return the call with these arguments, up to its closer or, if that is missing, to the end of the text."""
     ends = past_closers(text, parameters.end)
     # If nothing closes the call, further arguments may be missing.
-    unclosed = parameters.open or (ends == parameters.end and _CUT_TAG.fullmatch(text, ends) is not None)
-    repairs = frozenset({*parameters.repairs, "closing tags"} if unclosed else parameters.repairs)
+    is_unclosed = parameters.open or (ends == parameters.end and _TRUNCATED_TAG.fullmatch(text, ends) is not None)
+    repairs = frozenset({*parameters.repairs, "closing tags"} if is_unclosed else parameters.repairs)
     # Any missing closer may be missing because the response was truncated.
     is_open = parameters.doubtful or "closing tags" in repairs
-    said = ParsedCall(ToolCall(name, write(parameters.values)), repairs, frozenset(parameters.untyped), open=is_open)
-    return [said], len(text) if unclosed else ends, "tags"
+    parsed = ParsedCall(ToolCall(name, write(parameters.values)), repairs, frozenset(parameters.untyped), open=is_open)
+    return [parsed], len(text) if is_unclosed else ends, "tags"
 
 
 def past_junk(text: str, at: int) -> int:

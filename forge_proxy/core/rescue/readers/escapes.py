@@ -29,10 +29,10 @@ def _resolve(escape: re.Match[str]) -> str:
     return _LETTERS.get(letter, escape.group())
 
 
-def _character(unit: int, second: str | None, written: str) -> str:
+def _character(unit: int, second: str | None, source: str) -> str:
     if not 0xD800 <= unit < 0xE000:
         return chr(unit) + (unescape("\\u" + second) if second else "")
     low = int(second, 16) if second else 0
     if unit < 0xDC00 and 0xDC00 <= low < 0xE000:
         return chr(0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00))
-    return written
+    return source

@@ -97,12 +97,12 @@ class LenientReader:
         self.skip()
         text, at = self.text, self.at
         if text.startswith("{", at):
-            return self._within(self._object)
+            return self._read_nested(self._read_object)
         if text.startswith(("[", "("), at):
-            return self._within(self._list)
+            return self._read_nested(self._read_list)
         if _OPENING.match(text, at):
-            return self._joined(after)
-        return self._bare()
+            return self._read_joined(after)
+        return self._read_bare()
 
     def skip(self) -> None:
         """Skip white space and comments."""
@@ -130,12 +130,12 @@ class LenientReader:
         if not opening:
             raise Unreadable
         if opening[2]:
-            return self._between_tokens(opening)
+            return self._read_between_tokens(opening)
         quote = opening[1]
         if quote != '"':
             self.repairs.add("quotes")
         start = opening.end()
-        end = self._closing(_QUOTES[quote], start, after)
+        end = self._find_closing_quote(_QUOTES[quote], start, after)
         self.at = end + len(quote)
         raw = self.text[start:end]
         if "r" in opening.group().removesuffix(quote).lower():
@@ -147,7 +147,7 @@ class LenientReader:
             self.repairs.add("escapes")
         return text
 
-    def _within(self, read: Callable[[], Json]) -> Json:
+    def _read_nested(self, read: Callable[[], Json]) -> Json:
         if self._depth >= _MAX_DEPTH:
             raise Unreadable
         self._depth += 1
@@ -156,31 +156,31 @@ class LenientReader:
         finally:
             self._depth -= 1
 
-    def _object(self) -> Json:
+    def _read_object(self) -> Json:
         self.at += 1
         members: dict[str, Json] = {}
-        while not self._closed("}", "])"):
-            key = self._key()
+        while not self._consume_end("}", "])"):
+            key = self._read_key()
             members[key] = self.value(_AFTER_MEMBER)
-            self._comma()
+            self._consume_comma()
         return members
 
-    def _list(self) -> Json:
+    def _read_list(self) -> Json:
         closer = "]" if self.text[self.at] == "[" else ")"
         if closer == ")":
             self.repairs.add("brackets")
         self.at += 1
         items: list[Json] = []
         before = self.at
-        while not self._closed(closer, "})"):
+        while not self._consume_end(closer, "})"):
             items.append(self.value())
             before = self.at
-            self._comma()
+            self._consume_comma()
         # In Python, one value in parentheses is a tuple only if a comma follows it.
-        alone = closer == ")" and len(items) == 1 and "," not in self.text[before : self.at]
-        return items[0] if alone else items
+        is_parenthesized = closer == ")" and len(items) == 1 and "," not in self.text[before : self.at]
+        return items[0] if is_parenthesized else items
 
-    def _closed(self, closer: str, others: str) -> bool:
+    def _consume_end(self, closer: str, others: str) -> bool:
         """Whether the list or object ends here, either closed or unclosed at the end of its container."""
         self.skip()
         if self.take(closer):
@@ -194,7 +194,7 @@ class LenientReader:
             return True
         return False
 
-    def _comma(self) -> None:
+    def _consume_comma(self) -> None:
         self.skip()
         before = self.at
         while self.take(",", ";"):
@@ -204,7 +204,7 @@ class LenientReader:
         ):
             self.repairs.add("commas")
 
-    def _key(self) -> str:
+    def _read_key(self) -> str:
         bare = _BARE_KEY.match(self.text, self.at)
         key = ""
         if bare:
@@ -223,7 +223,7 @@ class LenientReader:
         self.at = colon.end()
         return key
 
-    def _joined(self, after: re.Pattern[str]) -> str:
+    def _read_joined(self, after: re.Pattern[str]) -> str:
         """Read a string, or several joined with `+`."""
         joined = self.string(after)
         while True:
@@ -240,28 +240,28 @@ class LenientReader:
             joined += self.string(after)
             self.repairs.add("joined strings")
 
-    def _closing(self, quote: str, start: int, after: re.Pattern[str]) -> int:
+    def _find_closing_quote(self, quote: str, start: int, after: re.Pattern[str]) -> int:
         """Return the position of the quote that ends the string. Raises `Unreadable` if it is ambiguous."""
-        at, inner = start, 0
+        at, inner_quotes = start, 0
         while found := _CLOSINGS[quote].match(self.text, at):
             at = found.end()
             if len(quote) > 1:
                 return at - len(quote)
             if not after.match(self.text, at):
                 self.repairs.add("quotes")
-                inner += not (
+                inner_quotes += not (
                     quote in "'’" and self.text[at - 2 : at - 1].isalnum() and self.text[at : at + 1].isalnum()
                 )
                 continue
             # Quotes inside a string come in pairs; otherwise the closing quote is ambiguous.
-            if inner % 2 or (inner and _KEY_INSIDE.search(self.text, max(start, at - 200), at - 1)):
+            if inner_quotes % 2 or (inner_quotes and _KEY_INSIDE.search(self.text, max(start, at - 200), at - 1)):
                 break
-            if inner and _IN_A_ROW.search(self.text, start, at - 1):
+            if inner_quotes and _IN_A_ROW.search(self.text, start, at - 1):
                 break
             return at - 1
         raise Unreadable
 
-    def _between_tokens(self, opening: re.Match[str]) -> str:
+    def _read_between_tokens(self, opening: re.Match[str]) -> str:
         end = self.text.find(opening[2], opening.end())
         if end < 0:  # closer missing: the object and the call end with the value
             close = _OBJECT_END.search(self.text, opening.end())
@@ -273,7 +273,7 @@ class LenientReader:
             self.at = end + len(opening[2])
         return self.text[opening.end() : end]
 
-    def _bare(self) -> Json:
+    def _read_bare(self) -> Json:
         number = _NUMBER.match(self.text, self.at)
         if number:
             try:

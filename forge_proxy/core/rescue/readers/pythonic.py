@@ -18,28 +18,28 @@ _AFTER_ARGUMENT = re.compile(
 )
 _BETWEEN = re.compile(r"\s*+[,;\n]\s*+(?=[^\W\d][\w.:/-]{0,127}\s?\()|\s*+(?=[^\W\d][\w.:/-]{0,127}\()")
 _CLOSING = re.compile(r"\s{0,64},?\s{0,64}\]")
-_PLAIN = frozenset({"quotes", "words", "line breaks"})
+_NORMAL_IN_CODE = frozenset({"quotes", "words", "line breaks"})
 """Deviations from JSON that are normal in Python code and therefore not reported as repairs."""
 
 
 def read_call(text: str, at: int, context: ParseContext) -> tuple[ParsedCall, int] | None:
     """Read the call at `at` and return it with the position after it; None if it cannot be parsed."""
-    begun = CALL.match(text, at)
-    if not begun or not context.may_try(1):
+    opening = CALL.match(text, at)
+    if not opening or not context.may_try(1):
         return None
-    reader = LenientReader(text, begun.end())
+    reader = LenientReader(text, opening.end())
     reader.bare_words = False
     try:
-        args, positional = _arguments(reader)
+        args, positional = _read_arguments(reader)
     except Unreadable:
         context.spend(reader.at - at)
         return None
-    name = begun["name"].removesuffix(".call")
-    repairs = frozenset(reader.repairs) - _PLAIN
+    name = opening["name"].removesuffix(".call")
+    repairs = frozenset(reader.repairs) - _NORMAL_IN_CODE
     return ParsedCall(ToolCall(name, write(args)), repairs, positional=positional, open=reader.open), reader.at
 
 
-def _arguments(reader: LenientReader) -> tuple[dict[str, Json], int]:
+def _read_arguments(reader: LenientReader) -> tuple[dict[str, Json], int]:
     """Read the arguments up to the closing parenthesis; return them and the number of positional ones."""
     args: dict[str, Json] = {}
     positional = 0
@@ -72,16 +72,16 @@ def read_calls(text: str, at: int, context: ParseContext) -> tuple[list[ParsedCa
 
     Reading stops after `MAX_CALLS` + 1 calls, which is enough to recognize an endless list.
     """
-    listed = text.startswith("[", at)
+    is_list = text.startswith("[", at)
     found: list[ParsedCall] = []
-    at += listed
+    at += is_list
     while one := read_call(text, at, context):
         found.append(one[0])
         at = one[1]
         if len(found) > MAX_CALLS:
             break
         following = _BETWEEN.match(text, at)
-        closing = _CLOSING.match(text, at) if listed else None
+        closing = _CLOSING.match(text, at) if is_list else None
         if closing or one[0].open:
             return found, closing.end() if closing else at
         if not following:

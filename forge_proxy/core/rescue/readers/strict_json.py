@@ -16,15 +16,15 @@ from forge_proxy.core.rescue.readers.lenient_json import LenientValue, read_loos
 
 @dataclass(frozen=True)
 class JsonValue:
-    """A value; `said` is its source text if it was read as strict JSON."""
+    """A value; `source` is its text if it was read as strict JSON."""
 
     value: Json
-    said: str | None = None
+    source: str | None = None
 
     @cached_property
     def text(self) -> str:
         """The value as JSON, exactly as written if it was strict JSON."""
-        return self.said if self.said is not None else write(self.value)
+        return self.source if self.source is not None else write(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +98,16 @@ def _read_broken(text: str, at: int, context: ParseContext) -> JsonMembers | Non
         values = {key: JsonValue(value) for key, value in loose.value.items()}
         return JsonMembers(values, loose.end, write(loose.value), loose.repairs, loose.open)
     context.unread = context.unread or context.mend is None
-    return _mended(text, at, context)
+    return _repair(text, at, context)
 
 
-def _mended(text: str, at: int, context: ParseContext) -> JsonMembers | None:
+def _repair(text: str, at: int, context: ParseContext) -> JsonMembers | None:
     if context.mend is None or not context.may_try(1):
         return None
     end = context.past(text, at)
     context.spend(end - at)
-    mended = context.mend(text[at:end])
-    members = read_strictly(mended, 0) if mended else None
+    repaired = context.mend(text[at:end])
+    members = read_strictly(repaired, 0) if repaired else None
     return replace(members, end=end, repairs=frozenset({"general"})) if members else None
 
 
@@ -123,10 +123,10 @@ def read_objects(text: str, at: int, context: ParseContext) -> tuple[list[JsonMe
     if not text.startswith("[", at):
         one = read_members(text, at, context)
         return ([one], one.end) if one else None
-    found: list[JsonMembers] = []
+    objects: list[JsonMembers] = []
     at = skip_space(text, at + 1)
     while member := read_members(text, at, context):
-        found.append(member)
+        objects.append(member)
         at = member.end
         following = skip_space(text, at)
         if text.startswith((",", ";"), following):
@@ -134,10 +134,10 @@ def read_objects(text: str, at: int, context: ParseContext) -> tuple[list[JsonMe
         if text.startswith("]", following):
             at = following + 1
             after = skip_space(text, at)
-            return found, after + 1 if text.startswith("]", after) else at
+            return objects, after + 1 if text.startswith("]", after) else at
         if not text.startswith("{", following):
             if following > at and text[following : following + 1] in _OTHER_ITEMS:
                 return None
             break
         at = following
-    return (found, at) if found else None
+    return (objects, at) if objects else None

@@ -103,84 +103,86 @@ def read_parameters(text: str, at: int, context: ParseContext, *, children: bool
     """Read consecutive arguments from `at` on. If `children` is true, any tag is the name of an argument. `call` is the
     tag that opened the call: `invoke`, `function`, or `""` if unknown.
     """
-    found = Parameters(at)
-    while not found.open:
-        at = skip_space(text, found.end)
+    parameters = Parameters(at)
+    while not parameters.open:
+        at = skip_space(text, parameters.end)
         parameter = _PARAMETER.match(text, at)
         if parameter:
-            _put_parameter(text, parameter, found, call, context)
+            _put_parameter(text, parameter, parameters, call, context)
         elif pair := _PAIR.match(text, at):
-            _put_pair(text, pair, found, context)
-        elif not (children and _put_child(text, at, found, context)):
+            _put_pair(text, pair, parameters, context)
+        elif not (children and _put_child(text, at, parameters, context)):
             break
-    return found
+    return parameters
 
 
-def _put_parameter(text: str, opening: re.Match[str], found: Parameters, call: str, context: ParseContext) -> None:
+def _put_parameter(text: str, opening: re.Match[str], parameters: Parameters, call: str, context: ParseContext) -> None:
     start = opening.end()
     more = opening["more"] or ""
     key = (opening["quoted"] or opening["key"]).strip()
     if more.rstrip().endswith("/"):
-        found.put(key, "", start)
+        parameters.put(key, "", start)
         return
     # With a namespace, the next parameter tag is certainly a tag, even if the closer before it is missing.
     tag = opening["tag"]
-    space = found.space_of(tag)
+    space = parameters.space_of(tag)
     following = text.find(tag, start) if space else -1
-    _put_value(text, key, start, found, _closer(space, call), context, stop=following)
-    value = found.values.get(key)
+    _put_value(text, key, start, parameters, _closer(space, call), context, stop=following)
+    value = parameters.values.get(key)
     if 'string="true"' in more:
-        found.untyped.discard(key)
+        parameters.untyped.discard(key)
     elif 'string="false"' in more and isinstance(value, str):
         read = read_value(value.strip(), 0)
         if read and read[1] == len(value.strip()):
-            found.put(key, read[0], found.end, untyped=False)
+            parameters.put(key, read[0], parameters.end, untyped=False)
 
 
-def _put_pair(text: str, pair: re.Match[str], found: Parameters, context: ParseContext) -> None:
+def _put_pair(text: str, pair: re.Match[str], parameters: Parameters, context: ParseContext) -> None:
     following = _PAIR_BEGINS.search(text, pair.end())
-    _put_value(text, pair["key"], pair.end(), found, _PAIR_CLOSER, context, stop=following.start() if following else -1)
+    _put_value(
+        text, pair["key"], pair.end(), parameters, _PAIR_CLOSER, context, stop=following.start() if following else -1
+    )
     if pair["open"] is None:  # without a value tag, white space around the value is formatting
-        found.values[pair["key"]] = str(found.values[pair["key"]]).strip()
+        parameters.values[pair["key"]] = str(parameters.values[pair["key"]]).strip()
 
 
 def _put_value(
     text: str,
     key: str,
     start: int,
-    found: Parameters,
+    parameters: Parameters,
     pattern: re.Pattern[str],
     context: ParseContext,
     *,
     stop: int = -1,
 ) -> None:
     """Add the value that starts at `start`, up to its closer or, if that is missing, to the next tag."""
-    end, following = _end_of_value(text, start, found, pattern, context, stop)
+    end, following = _find_value_end(text, start, parameters, pattern, context, stop)
     value = text[start:end]
-    found.put(key, value if pattern is _PAIR_CLOSER else unframed(value), following)
+    parameters.put(key, value if pattern is _PAIR_CLOSER else unframed(value), following)
 
 
-def _end_of_value(
-    text: str, start: int, found: Parameters, pattern: re.Pattern[str], context: ParseContext, stop: int
+def _find_value_end(
+    text: str, start: int, parameters: Parameters, pattern: re.Pattern[str], context: ParseContext, stop: int
 ) -> tuple[int, int]:
     """Return the end of the value and the start of the text after it. `stop` is the next tag, or -1 if unknown."""
-    closer = found.closer(text, start, pattern)
-    nest = PAIRED if pattern is _PAIR_CLOSER else NAMED
-    if closer and nest.holds_value(text, start, closer.start()):
-        if own := nest.own_closer(text, start, pattern, context):
+    closer = parameters.closer(text, start, pattern)
+    nested_tags = PAIRED if pattern is _PAIR_CLOSER else NAMED
+    if closer and nested_tags.holds_value(text, start, closer.start()):
+        if own := nested_tags.own_closer(text, start, pattern, context):
             return own.start(), own.end()
-        found.doubtful = found.doubtful or nest.holds_call(text, start, closer.start())
+        parameters.doubtful = parameters.doubtful or nested_tags.holds_call(text, start, closer.start())
     if closer and not 0 <= stop < closer.start():
         return closer.start(), closer.end()
-    found.repairs.add("closing tags")
-    if stop < 0 or nest is PAIRED:  # white space before the next tag is part of the format
+    parameters.repairs.add("closing tags")
+    if stop < 0 or nested_tags is PAIRED:  # white space before the next tag is part of the format
         following = _STOP.search(text, start)
-        found.open = following is None
+        parameters.open = following is None
         stop = following.start() if following else len(text)
     return stop, stop
 
 
-def _put_child(text: str, at: int, found: Parameters, context: ParseContext) -> bool:
+def _put_child(text: str, at: int, parameters: Parameters, context: ParseContext) -> bool:
     opening = _CHILD.match(text, at)
     if not opening:
         return False
@@ -192,7 +194,7 @@ def _put_child(text: str, at: int, found: Parameters, context: ParseContext) -> 
     value = text[opening.end() : closing]
     # After MiniMax's token, line breaks are part of the value.
     raw = opening["open"].startswith("]")
-    found.put(key, value.removesuffix("]<]minimax[>[") if raw else unframed(value), end)
+    parameters.put(key, value.removesuffix("]<]minimax[>[") if raw else unframed(value), end)
     return True
 
 
