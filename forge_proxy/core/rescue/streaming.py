@@ -154,12 +154,12 @@ class StreamingParser:
         first = self._first and not text[:at].strip()
         if first and self._openers.begins_with_call(text):
             return self._apply_candidate(judge_start(Parser(text, self._context, ended=False), at, text))
-        place = self._openers.find(text, at)
+        position = self._openers.find(text, at)
         undecided_from, unfinished = self._find_undecided_end(at, first=first)
-        if place < 0 or place >= unfinished:
+        if position < 0 or position >= unfinished:
             self._release_to(undecided_from)
             return False
-        return self._process_place(place, undecided_from)
+        return self._process_place(position, undecided_from)
 
     def _find_undecided_end(self, at: int, *, first: bool) -> tuple[int, int]:
         """Return `Openers.held_from`, cached until the parser passes the position found."""
@@ -167,34 +167,36 @@ class StreamingParser:
             self._cached_end = self._openers.held_from(self._text, at, first=first)
         return self._cached_end
 
-    def _process_place(self, place: int, undecided_from: int) -> bool:
+    def _process_place(self, position: int, undecided_from: int) -> bool:
         text = self._text
         parser = Parser(text, self._context, self._open_fence, self._previous_end, ended=False)
         undecided = (
-            text.startswith(_HEADERS, place) and len(text) - place < _MAX_HEADER and not read_header(text, place)
+            text.startswith(_HEADERS, position)
+            and len(text) - position < _MAX_HEADER
+            and not read_header(text, position)
         )
-        if code := parser.around.code(place, self._at, opens=undecided):
+        if code := parser.around.code(position, self._at, opens=undecided):
             return self._release_to(min(code[1], undecided_from))
         if undecided:
-            return self._buffer_from(parser.around.begins(place, self._at))
-        if parser.around.may_be_code(place):
-            return self._buffer_from(parser.around.begins(place, self._at))
-        opens = parser.around.may_open(place, self._at)
-        if not opens and (end := end_of_mention(text, place)):
+            return self._buffer_from(parser.around.begins(position, self._at))
+        if parser.around.may_be_code(position):
+            return self._buffer_from(parser.around.begins(position, self._at))
+        opens = parser.around.may_open(position, self._at)
+        if not opens and (end := end_of_mention(text, position)):
             if end == len(text):
-                return self._buffer_from(place)
-            if is_mention(text, place, end):
+                return self._buffer_from(position)
+            if is_mention(text, position, end):
                 return self._release_to(end)
-        if text[place] in "<[]":
-            if token := read_token(text, place, opens=opens):
-                return self._apply_token(place, token)
-            if THINK_OPEN.match(text, place):
-                return self._buffer_from(place)
-        return self._apply_candidate(judge_place(parser, place, self._at, text))
+        if text[position] in "<[]":
+            if token := read_token(text, position, opens=opens):
+                return self._apply_token(position, token)
+            if THINK_OPEN.match(text, position):
+                return self._buffer_from(position)
+        return self._apply_candidate(judge_place(parser, position, self._at, text))
 
-    def _apply_token(self, place: int, token: SpecialToken) -> bool:
+    def _apply_token(self, position: int, token: SpecialToken) -> bool:
         """Drop a special token, start reasoning, or mark the released text as reasoning."""
-        self._release_to(place)
+        self._release_to(position)
         self._at = self._previous_end = token.end
         if token.thought is not None:
             self._reasoning_end, self._had_reasoning = token.thought, True

@@ -43,20 +43,20 @@ def judge_start(parser: Parser, low: int, text: str) -> Candidate:
     return Candidate(low, plain_to=1 if _is_decided(text, 0, None) else None)
 
 
-def judge_place(parser: Parser, place: int, low: int, text: str) -> Candidate:
-    """Judge the candidate that starts at `place`."""
-    begins = min(place, parser.around.begins(place, low))
-    opener = OPENER.match(text, place)
-    if opener and text[place + 1] not in "|｜" and _MENTION.match(text, opener.end()):
+def judge_place(parser: Parser, position: int, low: int, text: str) -> Candidate:
+    """Judge the candidate that starts at `position`."""
+    begins = min(position, parser.around.begins(position, low))
+    opener = OPENER.match(text, position)
+    if opener and text[position + 1] not in "|｜" and _MENTION.match(text, opener.end()):
         return Candidate(begins, plain_to=opener.end())
-    part = parser.part_at(place, low)
+    part = parser.part_at(position, low)
     if isinstance(part, TextPart):
         return _judge_part(parser, text, begins, part)
-    if not parser.around.may_open(place, low):
-        return Candidate(begins, plain_to=place + 1)
-    if not _is_decided(text, place, part) or part + _MARKUP_LENGTH > len(text):
+    if not parser.around.may_open(position, low):
+        return Candidate(begins, plain_to=position + 1)
+    if not _is_decided(text, position, part) or part + _MARKUP_LENGTH > len(text):
         return Candidate(begins)
-    return Candidate(begins, plain_to=max(part, place + 1))
+    return Candidate(begins, plain_to=max(part, position + 1))
 
 
 def _judge_part(parser: Parser, text: str, begins: int, part: TextPart) -> Candidate:
@@ -90,13 +90,13 @@ def _is_quoted(parser: Parser, text: str, part: TextPart) -> bool:
     )
 
 
-def _is_decided(text: str, place: int, part: int | None) -> bool:
+def _is_decided(text: str, position: int, part: int | None) -> bool:
     """Whether no further text can turn this into a call."""
-    match text[place : place + 1]:
+    match text[position : position + 1]:
         case "{":
-            return part == place + 1 or read_strictly(text, place) is not None
-        case "[" if not OPENER.match(text, place):
-            end = past_brackets(text, place)
+            return part == position + 1 or read_strictly(text, position) is not None
+        case "[" if not OPENER.match(text, position):
+            end = past_brackets(text, position)
             return end + _MARKUP_LENGTH <= len(text) and text[end - 1 : end] == "]"
         case _:
-            return len(text) - place >= _SURE
+            return len(text) - position >= _SURE

@@ -64,16 +64,16 @@ class DisplayOnlySpans:
         self.end = 0
         """End of the data found last."""
 
-    def holds(self, place: int, low: int) -> bool:
+    def holds(self, position: int, low: int) -> bool:
         """Whether the position is inside data that starts before it, at `low` or later."""
-        while place >= self.end and self._tries:
-            opening = _DATA.search(self._text, max(low, self._from), place)
+        while position >= self.end and self._tries:
+            opening = _DATA.search(self._text, max(low, self._from), position)
             if not opening:
                 return False
             self._tries -= 1
             self._from = opening.start() + 1
             self.end = self._end_of(opening)
-        return place < self.end
+        return position < self.end
 
     def _end_of(self, opening: re.Match[str]) -> int:
         """Return the position after the data; 0 if it has no end."""

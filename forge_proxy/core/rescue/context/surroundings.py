@@ -35,66 +35,68 @@ class Surroundings:
         self._start = 0
         self._fence: int | None = None
 
-    def code(self, place: int, low: int, *, opens: bool = False) -> tuple[int, int] | None:
+    def code(self, position: int, low: int, *, opens: bool = False) -> tuple[int, int] | None:
         """Return the code around the position; None if the fence directly before it may belong to a call. `opens` is
         true for an incomplete message header, which may start one.
         """
         self.fence = None
-        if (opens or self.may_open(place, low)) and not self.quotes.around(self.begins(place, low)):
+        if (opens or self.may_open(position, low)) and not self.quotes.around(self.begins(position, low)):
             return None
-        return self.quotes.around(place)
+        return self.quotes.around(position)
 
-    def may_be_code(self, place: int) -> bool:
+    def may_be_code(self, position: int) -> bool:
         """Whether an unclosed backtick precedes the position on its line and a later one may close it."""
-        return "\n" not in self._text[place + 1 :] and self.quotes.tick_before(place)
+        return "\n" not in self._text[position + 1 :] and self.quotes.tick_before(position)
 
-    def begins(self, place: int, low: int) -> int:
+    def begins(self, position: int, low: int) -> int:
         """Return the start of a call whose opener is at this position: the name or the fence before it, if any."""
-        if place != self._place:  # the code spans may have moved on since, so the first result is kept
-            self._place = place
-            self._start, self._fence = self._find_beginning(place, low)
+        if position != self._place:  # the code spans may have moved on since, so the first result is kept
+            self._place = position
+            self._start, self._fence = self._find_beginning(position, low)
         self.fence = self._fence
         return self._start
 
-    def _find_beginning(self, place: int, low: int) -> tuple[int, int | None]:
+    def _find_beginning(self, position: int, low: int) -> tuple[int, int | None]:
         """Return the start of the call, and the start of the fence before it if there is one."""
         text = self._text
-        if text[place] == "\n":
-            return place, None
-        start = place
-        if ARGUMENT_TOKEN.match(text, place) and (name := self.name_before(place, low)):
+        if text[position] == "\n":
+            return position, None
+        start = position
+        if ARGUMENT_TOKEN.match(text, position) and (name := self.name_before(position, low)):
             start = name.start
-        elif self.functools(place, low):
-            start = place - len(FUNCTOOLS)
+        elif self.functools(position, low):
+            start = position - len(FUNCTOOLS)
         fence = FENCE.search(text, max(low, start - _FENCE_REACH), start)
         if fence and not self.quotes.around(fence.start()):
             return fence.start(), fence.start()
         return (start - len(MINIMAX) if text.endswith(MINIMAX, low, start) else start), None
 
-    def name_before(self, place: int, low: int) -> PrecedingName | None:
+    def name_before(self, position: int, low: int) -> PrecedingName | None:
         """Return the offered name before a token."""
-        return self._openers.name_before(self._text, max(low, place - _REACH), place)
+        return self._openers.name_before(self._text, max(low, position - _REACH), position)
 
-    def may_open(self, place: int, low: int) -> bool:
+    def may_open(self, position: int, low: int) -> bool:
         """Whether the text at this position can start a call, whatever follows it."""
         text = self._text
-        if text[place] == "<":
-            tag = TOOL_TAG.match(text, place)
+        if text[position] == "<":
+            tag = TOOL_TAG.match(text, position)
             return bool(
-                OPENER.match(text, place)
-                or INVOKE.match(text, place)
+                OPENER.match(text, position)
+                or INVOKE.match(text, position)
                 or (tag and self._context.name(tag["name"]))
-                or (ARGUMENT_TOKEN.match(text, place) and self.name_before(place, low))
-                or ((header := read_header(text, place)) and header.audience == "tool")
+                or (ARGUMENT_TOKEN.match(text, position) and self.name_before(position, low))
+                or ((header := read_header(text, position)) and header.audience == "tool")
             )
-        if ARGUMENT_TOKEN.match(text, place):
-            return self.name_before(place, low) is not None
-        if text[place] == "[" and not OPENER.match(text, place):
-            return not (THINK_OPEN.match(text, place) or THINK_CLOSE.match(text, place) or NOISE.match(text, place))
-        return text[place] != "]"
+        if ARGUMENT_TOKEN.match(text, position):
+            return self.name_before(position, low) is not None
+        if text[position] == "[" and not OPENER.match(text, position):
+            return not (
+                THINK_OPEN.match(text, position) or THINK_CLOSE.match(text, position) or NOISE.match(text, position)
+            )
+        return text[position] != "]"
 
-    def functools(self, place: int, low: int) -> bool:
+    def functools(self, position: int, low: int) -> bool:
         """Whether `functools` precedes this position."""
-        start = place - len(FUNCTOOLS)
+        start = position - len(FUNCTOOLS)
         before = self._text[max(0, start - 1) : start]
-        return self._text.endswith(FUNCTOOLS, low, place) and not (before.isalnum() or before in tuple("_.:/-"))
+        return self._text.endswith(FUNCTOOLS, low, position) and not (before.isalnum() or before in tuple("_.:/-"))

@@ -84,12 +84,12 @@ class Openers:
         longest = max(map(len, self._names.sorted), default=0)
         self._reach = max(longest, len("functools")) + len("functions.") + 12
 
-    def name_before(self, text: str, low: int, place: int) -> PrecedingName | None:
+    def name_before(self, text: str, low: int, position: int) -> PrecedingName | None:
         """Return the offered name directly before a position, with the tag that replaces the opener, if any."""
-        found = _NAME_BEFORE.search(text, low, place)
+        found = _NAME_BEFORE.search(text, low, position)
         if found is None:
             return None
-        written_name = text[found.start("name") : place].rstrip()
+        written_name = text[found.start("name") : position].rstrip()
         for name in (written_name, found["name"], f"functions.{written_name}"):
             if name in self._names:
                 return PrecedingName(name, found.start(), found["tag"] or "")

@@ -17,30 +17,30 @@ class SpecialToken(NamedTuple):
     closes: bool = False
 
 
-def end_of_mention(text: str, place: int) -> int:
-    """Return the end of the token at `place` if it is a separate word and may be a mention; 0 otherwise."""
-    if text[max(0, place - 1) : place] not in BEFORE_MENTION or read_header(text, place):
+def end_of_mention(text: str, position: int) -> int:
+    """Return the end of the token at `position` if it is a separate word and may be a mention; 0 otherwise."""
+    if text[max(0, position - 1) : position] not in BEFORE_MENTION or read_header(text, position):
         return 0
-    edge = THINK_OPEN.match(text, place) or THINK_CLOSE.match(text, place)
-    token = edge or (NOISE.match(text, place) if text[place] == "<" else None)
+    edge = THINK_OPEN.match(text, position) or THINK_CLOSE.match(text, position)
+    token = edge or (NOISE.match(text, position) if text[position] == "<" else None)
     return token.end() if token else 0
 
 
-def read_token(text: str, place: int, *, opens: bool) -> SpecialToken | None:
-    """Return the token at `place` if it is not part of a call; None if there is none or it is incomplete. `opens` is
+def read_token(text: str, position: int, *, opens: bool) -> SpecialToken | None:
+    """Return the token at `position` if it is not part of a call; None if there is none or it is incomplete. `opens` is
     whether a call may start there.
     """
-    if header := read_header(text, place):
+    if header := read_header(text, position):
         return (
             SpecialToken(header.end, MESSAGE_END if header.audience == "self" else None)
             if header.audience != "tool"
             else None
         )
-    if opening := THINK_OPEN.match(text, place):
+    if opening := THINK_OPEN.match(text, position):
         return (
             SpecialToken(opening.end(), THINK_CLOSE) if opening.end() < len(text) or text.endswith((">", "]")) else None
         )
-    if closing := THINK_CLOSE.match(text, place):
+    if closing := THINK_CLOSE.match(text, position):
         return SpecialToken(closing.end(), closes=True)
-    noise = NOISE.match(text, place)
+    noise = NOISE.match(text, position)
     return SpecialToken(noise.end()) if noise and not opens else None

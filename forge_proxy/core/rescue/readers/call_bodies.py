@@ -121,7 +121,7 @@ def _read_arguments(text: str, at: int, after_name: int, name: str, context: Par
     attributes = _read_attributes(text, after_name, name)
     if attributes:
         return attributes
-    closed = next((place for place in (at, after_name) if CLOSER.match(text, place)), None)
+    closed = next((position for position in (at, after_name) if CLOSER.match(text, position)), None)
     if closed is None or context.name(name) is None:
         return None
     return [ParsedCall(ToolCall(name, "{}"))], past_closers(text, closed), "named"

@@ -197,12 +197,11 @@ class _PlanFollower:
                     return unescape(self._text[start : piece.start()])
                 inner.append(piece.end())
             pairs += fragment.removeprefix("\\") == closing and not _APOSTROPHE.match(self._text, piece.end() - 2)
-            comparable = (
-                "f" if fragment == "\\f" else _UNRELIABLE.sub("", unescape(fragment))
-            )  # json_repair does not support \f
-            if not expected.startswith(comparable, matched):
+            # json_repair does not support the form feed
+            fixed = "f" if fragment == "\\f" else _UNRELIABLE.sub("", unescape(fragment))
+            if not expected.startswith(fixed, matched):
                 raise _PlanMismatch
-            matched += len(comparable)
+            matched += len(fixed)
         raise _PlanMismatch
 
     def _check_end(self, inner: list[int], role: _Role, *, odd: bool) -> None:
