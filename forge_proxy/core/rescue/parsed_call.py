@@ -80,13 +80,13 @@ def _calls_in_list(
     call_list: JsonValue, envelope: JsonMembers, context: ParseContext, depth: int
 ) -> list[ParsedCall] | None:
     items = read_objects(call_list.text, 0, context)
-    found: list[ParsedCall] = []
+    calls: list[ParsedCall] = []
     for members in items[0] if items else ():
         inner = calls_of(members, context, depth + 1)
         if not inner:
             return None
-        found += (ParsedCall(parsed.call, parsed.repairs | envelope.repairs, open=envelope.open) for parsed in inner)
-    return found or None
+        calls += (ParsedCall(parsed.call, parsed.repairs | envelope.repairs, open=envelope.open) for parsed in inner)
+    return calls or None
 
 
 def _plain_call(members: JsonMembers, envelope: JsonMembers, context: ParseContext) -> ParsedCall | None:

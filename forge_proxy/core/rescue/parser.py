@@ -113,7 +113,7 @@ class Parser:
         return self._parse_first_form(start)
 
     def part_at(self, position: int, low: int) -> TextPart | int:
-        """Return the part at `position`, which may start no earlier than `low`; or the position from which to continue."""
+        """Return the part at `position`, which may start no earlier than `low`; or where to continue."""
         code = self.around.code(position, low)
         if code and not self._follows_call(code[0], position):
             return code[1]
@@ -185,7 +185,7 @@ class Parser:
         return self._parse_loose(position, low, fenced=fenced)
 
     def _parse_reasoning_tag(self, position: int) -> TextPart | int | None:
-        """Return the reasoning that starts at `position`, or a closing tag whose opening tag is in the chat template."""
+        """Return the reasoning at `position`, or a closing tag whose opening tag is in the chat template."""
         text = self._text
         opening = THINK_OPEN.match(text, position)
         edge = opening or THINK_CLOSE.match(text, position)

@@ -273,9 +273,9 @@ class StreamingParser:
         """Return where the released line may be cut so that no backtick before the cut pairs with one after it; 0 if
         there is no such position.
         """
-        found = _LINE_CUT.search(self._text, self._at - 2 * _CONTEXT_LENGTH, self._at - _CONTEXT_LENGTH)
-        if not found:
+        match = _LINE_CUT.search(self._text, self._at - 2 * _CONTEXT_LENGTH, self._at - _CONTEXT_LENGTH)
+        if not match:
             return 0
-        cut = found.start()
+        cut = match.start()
         is_plain = not quotes.around(cut) and not quotes.tick_before(cut)
         return cut if is_plain or quotes.fence_at(cut) else 0

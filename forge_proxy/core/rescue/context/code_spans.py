@@ -84,7 +84,7 @@ class CodeSpans:
     def _block_end(self, at: int, fence: str) -> int:
         """Return the end of the next fence of at least this length that ends its line, or of the text."""
         closings = _CLOSING[fence[0]].finditer(self._text, at)
-        return next((found.end() for found in closings if len(found[1]) >= len(fence)), len(self._text))
+        return next((match.end() for match in closings if len(match[1]) >= len(fence)), len(self._text))
 
 
 def _fence_of(opening: re.Match[str]) -> str:

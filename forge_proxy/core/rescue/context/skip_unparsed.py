@@ -27,15 +27,15 @@ def past_brackets(text: str, at: int, reach: int | None = None) -> int:
     """
     depth = 0
     end = len(text) if reach is None else min(len(text), at + reach)
-    for found in _TEXT_OR_BRACKET.finditer(text, at, end):
-        what = found.group()
-        if what.startswith('"'):
+    for match in _TEXT_OR_BRACKET.finditer(text, at, end):
+        symbol = match.group()
+        if symbol.startswith('"'):
             continue
-        if what not in "{}[]":
-            return found.start()
-        depth += 1 if what in "{[" else -1
+        if symbol not in "{}[]":
+            return match.start()
+        depth += 1 if symbol in "{[" else -1
         if depth == 0:
-            return found.end()
+            return match.end()
     return end
 
 
@@ -44,10 +44,10 @@ def past_code(text: str, at: int) -> int:
     never close or a bracket of another kind closes them, since further text may show that it is inside a string.
     """
     depth, closer = 0, ")" if text.startswith("(", at) else "]"
-    for found in _TEXT_OR_PARENTHESIS.finditer(text, at):
-        what = found.group()
-        if what[0] not in "\"'":
-            depth += 1 if what in "([{" else -1
+    for match in _TEXT_OR_PARENTHESIS.finditer(text, at):
+        symbol = match.group()
+        if symbol[0] not in "\"'":
+            depth += 1 if symbol in "([{" else -1
             if depth == 0:
-                return found.end() if what == closer else len(text)
+                return match.end() if symbol == closer else len(text)
     return len(text)

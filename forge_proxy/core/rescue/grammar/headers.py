@@ -63,15 +63,15 @@ class MessageHeader:
 
 def read_header(text: str, at: int) -> MessageHeader | None:
     """Return the message header at `at`; None if there is none."""
-    found = HEADER.match(text, at) or (FIRST_HEADER.match(text, at) if at == 0 else None)
-    if not found:
+    match = HEADER.match(text, at) or (FIRST_HEADER.match(text, at) if at == 0 else None)
+    if not match:
         return None
-    recipient = _RECIPIENT.search(found.group())
-    channel = _CHANNEL.search(found.group())
+    recipient = _RECIPIENT.search(match.group())
+    channel = _CHANNEL.search(match.group())
     if recipient and recipient[1] not in _AUDIENCES and recipient[1] != "assistant":
         name = recipient[1].removeprefix("functions.")
-        return MessageHeader("tool", name, found.start(), found.end())
+        return MessageHeader("tool", name, match.start(), match.end())
     if recipient and recipient[1] in _AUDIENCES:
-        return MessageHeader(_AUDIENCES[recipient[1]], "", found.start(), found.end())
+        return MessageHeader(_AUDIENCES[recipient[1]], "", match.start(), match.end())
     audience: Audience = "self" if channel and channel[1] in ("analysis", "thought") else "user"
-    return MessageHeader(audience, "", found.start(), found.end())
+    return MessageHeader(audience, "", match.start(), match.end())

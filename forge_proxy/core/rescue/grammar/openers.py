@@ -86,32 +86,32 @@ class Openers:
 
     def name_before(self, text: str, low: int, position: int) -> PrecedingName | None:
         """Return the offered name directly before a position, with the tag that replaces the opener, if any."""
-        found = _NAME_BEFORE.search(text, low, position)
-        if found is None:
+        match = _NAME_BEFORE.search(text, low, position)
+        if match is None:
             return None
-        written_name = text[found.start("name") : position].rstrip()
-        for name in (written_name, found["name"], f"functions.{written_name}"):
+        written_name = text[match.start("name") : position].rstrip()
+        for name in (written_name, match["name"], f"functions.{written_name}"):
             if name in self._names:
-                return PrecedingName(name, found.start(), found["tag"] or "")
+                return PrecedingName(name, match.start(), match["tag"] or "")
         return None
 
     def find(self, text: str, start: int) -> int:
         """Return the first possible start at or after `start`; -1 for none."""
-        for found in _TRIGGER.finditer(text, start):
-            if found.lastindex is None or found[found.lastindex] in self._names:
-                return found.start()
+        for match in _TRIGGER.finditer(text, start):
+            if match.lastindex is None or match[match.lastindex] in self._names:
+                return match.start()
         return -1
 
     def begins_with_call(self, text: str) -> bool:
         """Whether a response starts with a call without markup: a tool name, or words that announce a call."""
         if _FIRST.match(text):
             return True
-        found = _FIRST_NAME.match(text)
-        if not found:
+        match = _FIRST_NAME.match(text)
+        if not match:
             return False
-        written_name = found["name"]
+        written_name = match["name"]
         names = (written_name, written_name.removeprefix("functions."))
-        if _AFTER_FIRST_NAME.match(text, found.end()) and any(name in self._names for name in names):
+        if _AFTER_FIRST_NAME.match(text, match.end()) and any(name in self._names for name in names):
             return True
         return any(name[: slash.start()] in self._names for name in names for slash in _SLASH.finditer(name))
 
@@ -161,8 +161,8 @@ class Openers:
 def _find_lead_in(text: str, low: int, end: int) -> int:
     """Return the start of a fence or token directly before `end` that may belong to a call; `end` for none."""
     for before in (_TOKEN_BEFORE, FENCE, _TOKEN_BEFORE) if low < end else ():
-        found = before.search(text, low, end)
-        end = found.start() if found else end
+        match = before.search(text, low, end)
+        end = match.start() if match else end
     return end
 
 

@@ -151,10 +151,10 @@ def read_json(text: str, at: int, context: ParseContext) -> Body | None:
         return None
     calls: list[ParsedCall] = []
     for members in objects[0]:
-        found = calls_of(members, context)
-        if found is None:
+        object_calls = calls_of(members, context)
+        if object_calls is None:
             return None
-        calls += found
+        calls += object_calls
     return (calls, past_surplus(text, objects[1]), "json") if calls else None
 
 

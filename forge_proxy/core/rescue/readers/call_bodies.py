@@ -91,11 +91,11 @@ def read_named(text: str, at: int, context: ParseContext, name: str = "") -> Bod
     """Read the call whose name starts at `at`, or, if `name` is given, whose arguments start there."""
     identity = ""
     if not name:
-        found = NAME.match(text, at)
-        if not found:
+        match = NAME.match(text, at)
+        if not match:
             return None
-        name = clean(found["name"])
-        at = found.end()
+        name = clean(match["name"])
+        at = match.end()
         if context.name(name) is None and _NUMBERED.search(name):
             name = _NUMBERED.sub("", name)
     between = BETWEEN.match(text, at)

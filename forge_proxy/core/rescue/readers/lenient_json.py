@@ -243,8 +243,8 @@ class LenientReader:
     def _find_closing_quote(self, quote: str, start: int, after: re.Pattern[str]) -> int:
         """Return the position of the quote that ends the string. Raises `Unreadable` if it is ambiguous."""
         at, inner_quotes = start, 0
-        while found := _CLOSINGS[quote].match(self.text, at):
-            at = found.end()
+        while match := _CLOSINGS[quote].match(self.text, at):
+            at = match.end()
             if len(quote) > 1:
                 return at - len(quote)
             if not after.match(self.text, at):

@@ -73,18 +73,18 @@ def read_calls(text: str, at: int, context: ParseContext) -> tuple[list[ParsedCa
     Reading stops after `MAX_CALLS` + 1 calls, which is enough to recognize an endless list.
     """
     is_list = text.startswith("[", at)
-    found: list[ParsedCall] = []
+    calls: list[ParsedCall] = []
     at += is_list
-    while one := read_call(text, at, context):
-        found.append(one[0])
-        at = one[1]
-        if len(found) > MAX_CALLS:
+    while call := read_call(text, at, context):
+        calls.append(call[0])
+        at = call[1]
+        if len(calls) > MAX_CALLS:
             break
         following = _BETWEEN.match(text, at)
         closing = _CLOSING.match(text, at) if is_list else None
-        if closing or one[0].open:
-            return found, closing.end() if closing else at
+        if closing or call[0].open:
+            return calls, closing.end() if closing else at
         if not following:
             break
         at = following.end()
-    return (found, at) if found else None
+    return (calls, at) if calls else None

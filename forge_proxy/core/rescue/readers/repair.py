@@ -198,10 +198,10 @@ class _PlanFollower:
                 inner.append(piece.end())
             pairs += fragment.removeprefix("\\") == closing and not _APOSTROPHE.match(self._text, piece.end() - 2)
             # json_repair does not support the form feed
-            fixed = "f" if fragment == "\\f" else _UNRELIABLE.sub("", unescape(fragment))
-            if not expected.startswith(fixed, matched):
+            content = "f" if fragment == "\\f" else _UNRELIABLE.sub("", unescape(fragment))
+            if not expected.startswith(content, matched):
                 raise _PlanMismatch
-            matched += len(fixed)
+            matched += len(content)
         raise _PlanMismatch
 
     def _check_end(self, inner: list[int], role: _Role, *, odd: bool) -> None:
@@ -222,12 +222,12 @@ class _PlanFollower:
             self._at = skipped.end()
 
     def _take(self, pattern: re.Pattern[str]) -> re.Match[str]:
-        found = self._require(pattern)
-        self._at = found.end()
-        return found
+        match = self._require(pattern)
+        self._at = match.end()
+        return match
 
     def _require(self, pattern: re.Pattern[str]) -> re.Match[str]:
-        found = pattern.match(self._text, self._at)
-        if not found:
+        match = pattern.match(self._text, self._at)
+        if not match:
             raise _PlanMismatch
-        return found
+        return match

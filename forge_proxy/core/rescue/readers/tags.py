@@ -75,18 +75,18 @@ class Parameters:
 
     def closer(self, text: str, start: int, closer: re.Pattern[str]) -> re.Match[str] | None:
         """Return the first closer of a value at or after `start`, cached so that no text is searched twice."""
-        found = self._closers.get(closer)
-        if closer not in self._closers or (found and found.start() < start):
-            found = self._closers[closer] = closer.search(text, start)
-        return found
+        match = self._closers.get(closer)
+        if closer not in self._closers or (match and match.start() < start):
+            match = self._closers[closer] = closer.search(text, start)
+        return match
 
     def space_of(self, tag: str) -> str:
         """Return the namespace of the tag that opens a value, `""` for none."""
-        found = _NAME_SPACE.search(tag)
-        if not found or (found[1] not in self._spaces and len(self._spaces) == _MAX_SPACES):
+        match = _NAME_SPACE.search(tag)
+        if not match or (match[1] not in self._spaces and len(self._spaces) == _MAX_SPACES):
             return ""
-        self._spaces.add(found[1])
-        return found[1]
+        self._spaces.add(match[1])
+        return match[1]
 
     def put(self, key: str, value: Json, end: int, *, untyped: bool = True) -> None:
         """Add an argument. The last of equal keys wins."""
