@@ -1,7 +1,8 @@
-"""Reads tool calls out of text: `rescue` a whole answer, `StreamingParser` one that is still being written.
+"""Recovers tool calls from model output text: `rescue` for a complete response, `StreamingParser` for a stream.
 
-Pure and total: no input raises. `walk` says what stands where and `rescue` what of it was meant. Markup is added in
-`markup.py`, shapes of calls behind it in `bodies.py`, forms without markup in `forms.py`.
+Pure and total: no input raises. `parser` locates the parts of a text and `rescue` decides which of them are calls.
+To support another model family, add its markup in `grammar/markup.py`, the shape of the call body in
+`readers/call_bodies.py`, or a form without markup in `readers/bare_calls.py`.
 """
 
 from forge_proxy.core.rescue.output_buffer import OutputPiece, PieceKind

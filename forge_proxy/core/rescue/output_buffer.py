@@ -1,4 +1,4 @@
-"""What is given out of a text that is still being written, piece by piece."""
+"""Output of the streaming parser: pieces of text and reasoning, with the white space between them."""
 
 from __future__ import annotations
 
@@ -7,58 +7,58 @@ from typing import NamedTuple
 
 
 class PieceKind(StrEnum):
-    """What a released piece is."""
+    """The kind of a released piece."""
 
     TEXT = "text"
     THOUGHT = "thought"
     RECALL = "recall"
-    """All text so far was thought, whose beginning the chat template wrote: there is no text in this piece."""
+    """All text released so far was reasoning, which the chat template opened. This piece has no text."""
 
 
 class OutputPiece(NamedTuple):
-    """A piece that may be given out."""
+    """A piece of output that is final and may be sent."""
 
     kind: PieceKind
     text: str = ""
 
 
 class OutputBuffer:
-    """What is given out, with the white space between its parts."""
+    """Collects released pieces and decides which white space between them is sent."""
 
     def __init__(self) -> None:
         self._pieces: list[OutputPiece] = []
         self._space: list[str] = []
-        """White space that goes out with the text after it, if text it is. In pieces, for there may be much of it."""
-        self._seam = False
-        """Whether a thought has just ended: what follows begins on a line of its own."""
-        self._spoke = False
+        """White space that is sent with the text after it, if text follows. A list, because there may be much of it."""
+        self._after_reasoning = False
+        """Whether reasoning has just ended: the text after it starts on a new line."""
+        self._has_text = False
 
     def take(self) -> list[OutputPiece]:
         pieces, self._pieces = self._pieces, []
         return pieces
 
     def say(self, text: str) -> None:
-        """Give out text, but for white space at its end: that goes with a call that may follow."""
+        """Release text except its trailing white space, which is dropped if a call follows."""
         words = text.rstrip()
         if not words:
             self._space.append(text)
             return
         space, self._space = "".join(self._space), [text[len(words) :]]
-        if self._seam:
-            space, words = ("\n" if self._spoke else ""), words.lstrip()
-        self._seam, self._spoke = False, True
+        if self._after_reasoning:
+            space, words = ("\n" if self._has_text else ""), words.lstrip()
+        self._after_reasoning, self._has_text = False, True
         self._pieces.append(OutputPiece(PieceKind.TEXT, space + words))
 
     def think(self, text: str) -> None:
-        """Give out thought."""
+        """Release reasoning."""
         if text:
             self._pieces.append(OutputPiece(PieceKind.THOUGHT, text))
 
     def pause(self) -> None:
-        """A thought begins: white space before and after it says nothing."""
-        self._space, self._seam = [], True
+        """Mark the start of reasoning. White space before and after it is dropped."""
+        self._space, self._after_reasoning = [], True
 
     def recall(self) -> None:
-        """All that was said was thought."""
-        self._space, self._seam, self._spoke = [], True, False
+        """Mark all text released so far as reasoning."""
+        self._space, self._after_reasoning, self._has_text = [], True, False
         self._pieces.append(OutputPiece(PieceKind.RECALL))

@@ -1,4 +1,4 @@
-"""What makes an object a call: the spellings of name and arguments that models and servers use."""
+"""Recognizes JSON objects as tool calls, by the key names that models and servers use for name and arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from forge_proxy.core.rescue.context.parse_context import ParseContext
 from forge_proxy.core.rescue.readers.strict_json import JsonMembers, JsonValue, read_members, read_objects
 
 MAX_CALLS = 512
-"""Calls in one text: a model that writes more has lost its way, and to read and check them all would take long."""
+"""Maximum calls in one text: more indicate a model in a loop, and parsing and validating them all would be slow."""
 NAME_KEYS = (
     "name", "tool", "tool_name", "function_name", "function", "toolName", "functionName", "tool_call_name", "action",
 )  # fmt: skip
@@ -18,126 +18,131 @@ ARGUMENT_KEYS = (
     "arguments", "args", "parameters", "input", "params", "tool_args", "tool_input", "tool_arguments",
     "tool_parameters", "function_arguments", "action_input", "kwargs",
 )  # fmt: skip
-_ENVELOPES = ("function", "function_call", "tool_call", "tool")
+_ENVELOPE_KEYS = ("function", "function_call", "tool_call", "tool")
 _MAX_ENVELOPES = 4
-_LISTS = ("tool_calls", "function_calls", "calls")
-_BESIDE = frozenset({*NAME_KEYS, "id", "type", "index", "call_id", "tool_call_id"})
-"""What may stand in a call beside its arguments and says nothing that the tool would need."""
-_TOLD = frozenset({"thought", "thoughts", "thinking", "reasoning", "explanation", "content", "role", "description"})
-"""What a model tells beside a call and nobody needs: anything else that is left out is reported."""
-_REPORTS = frozenset({"result", "results", "output", "response", "error"})
-"""What stands beside the arguments only once a call was made."""
+_LIST_KEYS = ("tool_calls", "function_calls", "calls")
+_METADATA_KEYS = frozenset({*NAME_KEYS, "id", "type", "index", "call_id", "tool_call_id"})
+"""Keys beside the arguments that carry no information for the tool."""
+_COMMENTARY_KEYS = frozenset(
+    {"thought", "thoughts", "thinking", "reasoning", "explanation", "content", "role", "description"}
+)
+"""Keys with commentary from the model, dropped silently; dropping any other key is reported as a repair."""
+_RESULT_KEYS = frozenset({"result", "results", "output", "response", "error"})
+"""Keys that occur beside the arguments only in a record of an executed call."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedCall:
-    """A call as it was read."""
+    """A tool call as parsed from the text."""
 
     call: ToolCall
     repairs: frozenset[str] = frozenset()
-    """What had to be mended in it, in words such as `commas`."""
+    """The repairs it needed, such as `commas`."""
     untyped: frozenset[str] = frozenset()
-    """The parameters that were given as raw text: only the schema can tell what they are."""
+    """Parameters that arrived as raw text; their type comes from the schema."""
     positional: int = 0
-    """How many arguments were given without a name; they stand first, under the keys `0`, `1`, …."""
+    """Number of arguments without a name; they come first, under the keys `0`, `1`, …."""
     open: bool = False
-    """Whether the text ended before the call did."""
+    """Whether the text ended before the call was complete."""
     words: str = ""
-    """What was said beside the call, where it stands in the same object."""
+    """Text for the user, if the same object contains it beside the call."""
 
 
-def may_be_call(value: JsonObject, look: ParseContext) -> bool:
-    """Whether an object may be a call of an offered tool, or hold one."""
-    if len(value) == 1 or any(key in value for key in (*_ENVELOPES, *_LISTS)):
+def may_be_call(value: JsonObject, context: ParseContext) -> bool:
+    """Whether an object may be a call of an offered tool or contain one."""
+    if len(value) == 1 or any(key in value for key in (*_ENVELOPE_KEYS, *_LIST_KEYS)):
         return True
-    return any(isinstance(said, str) and look.name(said) is not None for said in map(value.get, NAME_KEYS))
+    return any(isinstance(name, str) and context.name(name) is not None for name in map(value.get, NAME_KEYS))
 
 
-def calls_of(members: JsonMembers, look: ParseContext, depth: int = 0) -> list[ParsedCall] | None:
-    """The calls that an object is; None if it is none. A call without arguments has `{}`."""
+def calls_of(members: JsonMembers, context: ParseContext, depth: int = 0) -> list[ParsedCall] | None:
+    """Return the calls that an object represents; None if it is not a call. Missing arguments become `{}`."""
     if depth > _MAX_ENVELOPES:
         return None
-    listed = members.first(_LISTS)
-    if listed is not None and is_list(listed.value) and listed.value:
-        calls = _calls_in_list(listed, members, look, depth)
+    call_list = members.first(_LIST_KEYS)
+    if call_list is not None and is_list(call_list.value) and call_list.value:
+        calls = _calls_in_list(call_list, members, context, depth)
         words = members.values.get("content")
         if calls and words and isinstance(words.value, str):
             calls[0] = replace(calls[0], words=words.value)
         return calls
-    for key in _ENVELOPES:
+    for key in _ENVELOPE_KEYS:
         inner = members.values.get(key)
         if inner is not None and is_object(inner.value):  # {"type": "function", "function": {…}}
-            wrapped = read_members(inner.text, 0, look)
-            one = _plain_call(wrapped, members, look) if wrapped else None
-            return [one] if one else None
-    one = _plain_call(members, members, look) or _call_by_name(members, look)
-    return [one] if one else None
+            wrapped = read_members(inner.text, 0, context)
+            parsed = _plain_call(wrapped, members, context) if wrapped else None
+            return [parsed] if parsed else None
+    parsed = _plain_call(members, members, context) or _call_by_name(members, context)
+    return [parsed] if parsed else None
 
 
-def _calls_in_list(listed: JsonValue, envelope: JsonMembers, look: ParseContext, depth: int) -> list[ParsedCall] | None:
-    items = read_objects(listed.text, 0, look)
-    found: list[ParsedCall] = []
+def _calls_in_list(
+    call_list: JsonValue, envelope: JsonMembers, context: ParseContext, depth: int
+) -> list[ParsedCall] | None:
+    items = read_objects(call_list.text, 0, context)
+    calls: list[ParsedCall] = []
     for members in items[0] if items else ():
-        said = calls_of(members, look, depth + 1)
-        if not said:
+        inner = calls_of(members, context, depth + 1)
+        if not inner:
             return None
-        found += (ParsedCall(one.call, one.repairs | envelope.repairs, open=envelope.open) for one in said)
-    return found or None
+        calls += (ParsedCall(parsed.call, parsed.repairs | envelope.repairs, open=envelope.open) for parsed in inner)
+    return calls or None
 
 
-def _plain_call(members: JsonMembers, envelope: JsonMembers, look: ParseContext) -> ParsedCall | None:
-    """The call with name and arguments in `members`, and its id in `envelope`."""
+def _plain_call(members: JsonMembers, envelope: JsonMembers, context: ParseContext) -> ParsedCall | None:
+    """Return the call with its name and arguments in `members` and its id in `envelope`."""
     name = members.first(NAME_KEYS)
     if name is None or not isinstance(name.value, str) or not name.value or _is_no_call(members):
         return None
-    said = members.first(ARGUMENT_KEYS)
-    arguments = arguments_of(said, look)
+    arguments_value = members.first(ARGUMENT_KEYS)
+    arguments = arguments_of(arguments_value, context)
     identity = envelope.first(("id", "tool_call_id", "call_id"))
-    said_id = identity.value if identity and isinstance(identity.value, str) and len(identity.value) > 2 else ""
+    call_id = identity.value if identity and isinstance(identity.value, str) and len(identity.value) > 2 else ""
     repairs = members.repairs | envelope.repairs
-    if said and members.values.keys() - _BESIDE - _TOLD - set(ARGUMENT_KEYS):
+    if arguments_value and members.values.keys() - _METADATA_KEYS - _COMMENTARY_KEYS - set(ARGUMENT_KEYS):
         repairs |= {"other keys"}
     if arguments is not None:
         if arguments[1]:
             repairs |= {"encoded twice"} | arguments[2]
-        call = ToolCall(name.value, arguments[0], said_id)
+        call = ToolCall(name.value, arguments[0], call_id)
         return ParsedCall(call, repairs, open=members.open or envelope.open)
-    if "action_input" in members.values and said is not None and isinstance(said.value, str):
-        call = ToolCall(name.value, write({"0": said.value}), said_id)
+    if "action_input" in members.values and arguments_value is not None and isinstance(arguments_value.value, str):
+        call = ToolCall(name.value, write({"0": arguments_value.value}), call_id)
         return ParsedCall(call, repairs, positional=1, open=members.open)
     return None
 
 
-def _call_by_name(members: JsonMembers, look: ParseContext) -> ParsedCall | None:
-    """`{"get_weather": {"city": "Oslo"}}`: the one key is the name of an offered tool."""
+def _call_by_name(members: JsonMembers, context: ParseContext) -> ParsedCall | None:
+    """Return the call in `{"get_weather": {"city": "Oslo"}}`, whose only key is the name of an offered tool."""
     if len(members.values) != 1:
         return None
     ((key, value),) = members.values.items()
-    name = look.name(key)
+    name = context.name(key)
     if name is None or not is_object(value.value):
         return None
     return ParsedCall(ToolCall(name, value.text), members.repairs, open=members.open)
 
 
 def _is_no_call(members: JsonMembers) -> bool:
-    """Whether a named object is the definition of a tool, or holds what would be lost: values under unknown keys and
-    no arguments.
+    """Whether an object with a name is no call: a tool definition, the record of an executed call, or an object
+    without arguments whose other keys would be lost.
     """
     if members.first(ARGUMENT_KEYS) is None:
-        return not members.values.keys() <= _BESIDE
-    if members.values.keys() & _REPORTS:
+        return not members.values.keys() <= _METADATA_KEYS
+    if members.values.keys() & _RESULT_KEYS:
         return True
     schema = members.values.get("parameters")
     if schema is None or not is_object(schema.value):
         return False
-    described = is_object(schema.value.get("properties")) and "type" in schema.value
-    return described or "description" in members.values
+    has_properties = is_object(schema.value.get("properties")) and "type" in schema.value
+    return has_properties or "description" in members.values
 
 
-def arguments_of(value: JsonValue | None, look: ParseContext) -> tuple[str, bool, frozenset[str]] | None:
-    """Arguments as the text of an object: as written, or out of the string they were written into. None if neither.
+def arguments_of(value: JsonValue | None, context: ParseContext) -> tuple[str, bool, frozenset[str]] | None:
+    """Return the arguments as the JSON text of an object, taken from the object or from a JSON-encoded string.
 
-    Also tells whether they had to be taken out of a string that held broken JSON, and what was mended there.
+    Returns None if they are neither. The second item is true if the string contained broken JSON; the third lists the
+    repairs in it.
     """
     if value is None or value.value is None:
         return "{}", False, frozenset()
@@ -149,7 +154,7 @@ def arguments_of(value: JsonValue | None, look: ParseContext) -> tuple[str, bool
             return "{}", False, frozenset()
         if read_object(inner) is not None:
             return value.value, False, frozenset()
-        members = read_members(inner, 0, look)
+        members = read_members(inner, 0, context)
         if members and members.end == len(inner) and members.repairs and not members.open:
             return members.text, True, members.repairs
     return None

@@ -1,6 +1,6 @@
-"""Goes through a text from front to back and says what stands there that is not plain text.
+"""Scans a text from start to end and yields the parts that are not plain text.
 
-`rescue` walks a whole text and then decides what was meant; `StreamingParser` walks one that is still being written.
+`rescue` parses a complete text and then selects the intended calls; `StreamingParser` parses an incomplete one.
 """
 
 from __future__ import annotations
@@ -38,189 +38,199 @@ from forge_proxy.core.rescue.readers.bare_calls import (
 from forge_proxy.core.rescue.readers.call_bodies import Body, read_body, read_invoke, read_named
 from forge_proxy.core.rescue.readers.pythonic import CALL
 
-_MAX_BROKEN = 64
-"""Places that look like a call and cannot be read; beyond this the text is not looked at further, to stay linear."""
+_MAX_UNPARSABLE = 64
+"""Maximum unparsable candidates in one text; the parser stops after them, which keeps its run time linear."""
 _LINE = 80
-"""How much of a line before a place says whether something is announced there."""
+"""Characters of the line before a position that are checked for an announcement of a call."""
 _INSIDE_CODE = re.compile(r"[{}\[\]\"=]")
-_SAID_NAME = re.compile(r"[ \t]{0,4}(?P<name>[^\s<>{}()\[\]\"']{1,128})(?=\s{0,4}[\n{<✿])")
+_WRITTEN_NAME = re.compile(r"[ \t]{0,4}(?P<name>[^\s<>{}()\[\]\"']{1,128})(?=\s{0,4}[\n{<✿])")
 _MORE_CALLS = re.compile(r"\s*,\s*(?=\{)")
 _PROGRAM = re.compile(r"^(?:import|from|def|class|async def)[ \t]", re.MULTILINE)
 _CLOSING_FENCE = re.compile(r"\s{0,8}```[ \t]{0,4}(?=\n|\Z)")
 
 
 class Parser:
-    """One walk through one text."""
+    """Single pass over one text. `ended` is false if more text may follow."""
 
-    def __init__(self, text: str, look: ParseContext, inside: str = "", since: int = 0, *, ended: bool = True) -> None:
+    def __init__(
+        self, text: str, context: ParseContext, open_fence: str = "", previous_end: int = 0, *, ended: bool = True
+    ) -> None:
         self._text = text
-        self._look = look
-        self.openers = openers(look.names)
-        self.around = Surroundings(text, look, inside, ended=ended)
+        self._context = context
+        self.openers = openers(context.names)
+        self.around = Surroundings(text, context, open_fence, ended=ended)
         self._failures = 0
-        self._to_user: int | None = None
-        """Where the message began that is for the user by its header: what follows other words in it is shown."""
+        self._user_message_start: int | None = None
+        """Start of the message that its header addresses to the user: markup after other text in it is display only."""
         self._last: TextPart | None = None
-        self._data = DisplayOnlySpans(text)
-        self._since = since
-        """Where the part ended that came last: a line begins there as well."""
+        self._display_only = DisplayOnlySpans(text)
+        self._previous_end = previous_end
+        """End of the previous part, which also counts as the start of a line."""
 
     def parts(self) -> Iterator[TextPart]:
-        """What is not plain text, in order."""
+        """Yield the parts that are not plain text, in order."""
         at = 0
         if part := self.first():
-            yield self._take(part)
+            yield self._record(part)
             at = part.end
-        while self._failures < _MAX_BROKEN and (place := self.openers.find(self._text, at)) >= 0:
-            if self.around.may_open(place, at) and self._data.holds(place, at):
-                at = self._data.end if self._begins_call(place) else place + 1
+        while self._failures < _MAX_UNPARSABLE and (position := self.openers.find(self._text, at)) >= 0:
+            if self.around.may_open(position, at) and self._display_only.holds(position, at):
+                at = self._display_only.end if self._begins_call(position) else position + 1
                 continue
-            part = self.part_at(place, at)
+            part = self.part_at(position, at)
             if isinstance(part, int):
-                at = max(part, place + 1)
+                at = max(part, position + 1)
                 continue
-            at = max(part.end, place + 1)
-            yield self._take(part)
+            at = max(part.end, position + 1)
+            yield self._record(part)
             if part.form == "json" and part.explicit and (more := _MORE_CALLS.match(self._text, at)):
-                # The next of a list of calls, which cannot be read.
+                # The next call of a list, which cannot be parsed.
                 at = past_brackets(self._text, more.end())
-                yield self._take(TextPart(PartKind.BROKEN, part.end, at))
+                yield self._record(TextPart(PartKind.BROKEN, part.end, at))
 
-    def _begins_call(self, place: int) -> bool:
-        """Whether markup stands there that is more than mentioned."""
-        opener = OPENER.match(self._text, place)
-        return was_begun(self._text, opener.end(), self._look) if opener else bool(INVOKE.match(self._text, place))
+    def _begins_call(self, position: int) -> bool:
+        """Whether `position` is markup that starts a call rather than a mere mention."""
+        opener = OPENER.match(self._text, position)
+        return (
+            was_begun(self._text, opener.end(), self._context) if opener else bool(INVOKE.match(self._text, position))
+        )
 
-    def _take(self, part: TextPart) -> TextPart:
-        if part.kind is not PartKind.PLAIN:  # backticks in that are text, as they were while it was written
+    def _record(self, part: TextPart) -> TextPart:
+        if part.kind is not PartKind.PLAIN:  # backticks inside a part do not delimit code
             self.around.quotes.pass_over(part.start, part.end)
-        self._last, self._since = part, part.end
+        self._last, self._previous_end = part, part.end
         self._failures += part.kind is PartKind.BROKEN
         return part
 
     def first(self) -> TextPart | None:
-        """What the answer begins with, without markup of its own: a message header, a tool's name, `Action:`."""
+        """Return the part at the start of the response, if any: a message header, a tool name or `Action:`."""
         text = self._text
         if not self.openers.begins_with_call(text):
             return None
         if header := read_header(text, 0):
-            return self._message(header)
+            return self._parse_message(header)
         start = len(text) - len(text.lstrip())
-        return self._first_form(start)
+        return self._parse_first_form(start)
 
-    def part_at(self, place: int, low: int) -> TextPart | int:
-        """What stands at this place, not reaching back beyond `low`; or the place to look on from."""
-        code = self.around.code(place, low)
-        if code and not self._goes_on(code[0], place):
+    def part_at(self, position: int, low: int) -> TextPart | int:
+        """Return the part at `position`, which may start no earlier than `low`; or where to continue."""
+        code = self.around.code(position, low)
+        if code and not self._follows_call(code[0], position):
             return code[1]
-        match self._text[place]:
+        match self._text[position]:
             case "<":
-                return self._tag(place, low, fenced=code is not None)
+                return self._parse_tag(position, low, fenced=code is not None)
             case "[":
-                return self._bracket(place, low, fenced=code is not None)
+                return self._parse_bracket(position, low, fenced=code is not None)
             case "{":
-                return self._loose(place, low, fenced=code is not None)
+                return self._parse_loose(position, low, fenced=code is not None)
             case "`":
-                return self._call_fence(place)
+                return self._parse_call_fence(position)
             case "]":
                 return (
-                    TextPart(PartKind.NOISE, place, place + len(MINIMAX))
-                    if self._text.startswith(MINIMAX, place)
-                    else place + 1
+                    TextPart(PartKind.NOISE, position, position + len(MINIMAX))
+                    if self._text.startswith(MINIMAX, position)
+                    else position + 1
                 )
             case "\n":
-                return self._line(place)
+                return self._parse_line(position)
             case _:
-                return self._word(place)
+                return self._parse_marker(position)
 
-    def _tag(self, place: int, low: int, *, fenced: bool) -> TextPart | int:
+    def _parse_tag(self, position: int, low: int, *, fenced: bool) -> TextPart | int:
         text = self._text
-        if text.startswith(("<|start|>", "<|channel|>", "<|message|>"), place) and (header := read_header(text, place)):
-            return self._message(header)
-        if (thinking := self._thinking(place)) is not None:
-            return thinking
-        if ARGUMENT_TOKEN.match(text, place) and (part := self._named_before(place, low, fenced=fenced)):
+        if text.startswith(("<|start|>", "<|channel|>", "<|message|>"), position) and (
+            header := read_header(text, position)
+        ):
+            return self._parse_message(header)
+        if (reasoning := self._parse_reasoning_tag(position)) is not None:
+            return reasoning
+        if ARGUMENT_TOKEN.match(text, position) and (part := self._parse_preceding_name(position, low, fenced=fenced)):
             return part
-        if opener := OPENER.match(text, place):
-            return self._opened(place, opener.end(), low, fenced=fenced)
-        if invoke := INVOKE.match(text, place):
-            body = read_invoke(text, invoke, self._look)
-            said = invoke["quoted"] or invoke["name"] or invoke["said"]
-            mention = self._look.name(said) is None and not text.startswith(("<", "{"), skip_space(text, invoke.end()))
-            return self._explicit(place, low, invoke.end(), body, fenced=fenced, mention=mention)
-        if (tag := TOOL_TAG.match(text, place)) and self._look.name(tag["name"]):
-            body = read_tool_tag(text, tag, self._look)
+        if opener := OPENER.match(text, position):
+            return self._parse_opener(position, opener.end(), low, fenced=fenced)
+        if invoke := INVOKE.match(text, position):
+            body = read_invoke(text, invoke, self._context)
+            tool_name = invoke["quoted"] or invoke["name"] or invoke["said"]
+            mention = self._context.name(tool_name) is None and not text.startswith(
+                ("<", "{"), skip_space(text, invoke.end())
+            )
+            return self._make_explicit_part(position, low, invoke.end(), body, fenced=fenced, mention=mention)
+        if (tag := TOOL_TAG.match(text, position)) and self._context.name(tag["name"]):
+            body = read_tool_tag(text, tag, self._context)
             if body is None and not fenced and self._is_cut_tool_tag(tag):
-                return TextPart(PartKind.BROKEN, place, len(text))
-            part = self._explicit(place, low, tag.end(), body, fenced=fenced, mention=True)
-            # A tag that is named like a tool may be any answer in HTML or XML.
+                return TextPart(PartKind.BROKEN, position, len(text))
+            part = self._make_explicit_part(position, low, tag.end(), body, fenced=fenced, mention=True)
+            # A tag with the name of a tool may belong to any HTML or XML response.
             return replace(part, explicit=False) if isinstance(part, TextPart) else part
-        noise = NOISE.match(text, place)
-        if noise is None or fenced or is_mention(text, place, noise.end()):
-            return place + 1
-        return TextPart(PartKind.NOISE, place, noise.end())
+        noise = NOISE.match(text, position)
+        if noise is None or fenced or is_mention(text, position, noise.end()):
+            return position + 1
+        return TextPart(PartKind.NOISE, position, noise.end())
 
-    def _bracket(self, place: int, low: int, *, fenced: bool) -> TextPart | int:
+    def _parse_bracket(self, position: int, low: int, *, fenced: bool) -> TextPart | int:
         text = self._text
-        if opener := OPENER.match(text, place):
-            return self._opened(place, opener.end(), low, fenced=fenced)
-        if (thinking := self._thinking(place)) is not None:
-            return thinking
-        if ARGUMENT_TOKEN.match(text, place):
-            return self._named_before(place, low, fenced=fenced) or place + 1
-        if noise := NOISE.match(text, place):
-            return TextPart(PartKind.NOISE, place, noise.end())
-        if self.around.functools(place, low):
-            return self._explicit(place - len(FUNCTOOLS), low, place, read_body(text, place, self._look), fenced=fenced)
-        return self._loose(place, low, fenced=fenced)
+        if opener := OPENER.match(text, position):
+            return self._parse_opener(position, opener.end(), low, fenced=fenced)
+        if (reasoning := self._parse_reasoning_tag(position)) is not None:
+            return reasoning
+        if ARGUMENT_TOKEN.match(text, position):
+            return self._parse_preceding_name(position, low, fenced=fenced) or position + 1
+        if noise := NOISE.match(text, position):
+            return TextPart(PartKind.NOISE, position, noise.end())
+        if self.around.functools(position, low):
+            return self._make_explicit_part(
+                position - len(FUNCTOOLS), low, position, read_body(text, position, self._context), fenced=fenced
+            )
+        return self._parse_loose(position, low, fenced=fenced)
 
-    def _thinking(self, place: int) -> TextPart | int | None:
-        """The thought that begins there, or the end of one whose beginning the chat template wrote."""
+    def _parse_reasoning_tag(self, position: int) -> TextPart | int | None:
+        """Return the reasoning at `position`, or a closing tag whose opening tag is in the chat template."""
         text = self._text
-        opening = THINK_OPEN.match(text, place)
-        edge = opening or THINK_CLOSE.match(text, place)
+        opening = THINK_OPEN.match(text, position)
+        edge = opening or THINK_CLOSE.match(text, position)
         if edge is None:
             return None
-        if is_mention(text, place, edge.end()):
+        if is_mention(text, position, edge.end()):
             return edge.end()
         return (
-            self._thought(place, edge.end(), THINK_CLOSE)
+            self._parse_reasoning(position, edge.end(), THINK_CLOSE)
             if opening
-            else TextPart(PartKind.LONE_CLOSER, place, edge.end())
+            else TextPart(PartKind.LONE_CLOSER, position, edge.end())
         )
 
-    def _opened(self, place: int, end: int, low: int, *, fenced: bool) -> TextPart | int:
-        """What an opener begins."""
-        body = read_body(self._text, end, self._look)
-        # A token of the model's own vocabulary is hardly ever only mentioned.
-        mention = self._text[place + 1] not in "|｜" and not was_begun(self._text, end, self._look)
-        return self._explicit(place, low, end, body, fenced=fenced, mention=mention)
+    def _parse_opener(self, position: int, end: int, low: int, *, fenced: bool) -> TextPart | int:
+        """Return the part that starts with an opener."""
+        body = read_body(self._text, end, self._context)
+        # A model rarely mentions a special token of its own vocabulary.
+        mention = self._text[position + 1] not in "|｜" and not was_begun(self._text, end, self._context)
+        return self._make_explicit_part(position, low, end, body, fenced=fenced, mention=mention)
 
-    def _explicit(
-        self, place: int, low: int, end: int, body: Body | None, *, fenced: bool, mention: bool = False
+    def _make_explicit_part(
+        self, position: int, low: int, end: int, body: Body | None, *, fenced: bool, mention: bool = False
     ) -> TextPart | int:
-        """The part that markup begins which ends at `end`: calls, or a broken one unless it was only a mention."""
+        """Return the part whose markup ends at `end`: calls, or a broken call unless it is only a mention."""
         text = self._text
-        if self._to_user is not None and text[self._to_user : place].strip():
+        if self._user_message_start is not None and text[self._user_message_start : position].strip():
             return body[1] if body else end
-        if body and is_shown(text, place, body[1]):
+        if body and is_shown(text, position, body[1]):
             return body[1]
         if body is None:
             if mention or fenced:
                 return end
-            return TextPart(PartKind.BROKEN, place, past_broken(text, end))
-        return self._calls(place, low, body, explicit=True, fenced=fenced)
+            return TextPart(PartKind.BROKEN, position, past_broken(text, end))
+        return self._make_calls_part(position, low, body, explicit=True, fenced=fenced)
 
     def _is_cut_tool_tag(self, tag: re.Match[str]) -> bool:
-        """Whether a tag named like a tool goes on with a tag inside it, and is never closed."""
+        """Whether a tag with the name of a tool contains another tag and is never closed."""
         inside = self._text.startswith("<", skip_space(self._text, tag.end()))
         return inside and self._text.find(f"</{tag['name']}>", tag.end()) < 0
 
-    def _calls(self, place: int, low: int, body: Body, *, explicit: bool, fenced: bool) -> TextPart:
-        """The part for calls that were read, with the fence around them."""
+    def _make_calls_part(self, position: int, low: int, body: Body, *, explicit: bool, fenced: bool) -> TextPart:
+        """Return the part for parsed calls, including the code fence around them."""
         text = self._text
         calls, end, form = body
-        start = place if self.around.fence is None else self.around.fence
+        start = position if self.around.fence is None else self.around.fence
         if text.endswith(MINIMAX, low, start):
             start -= len(MINIMAX)
         fenced = fenced or self.around.fence is not None
@@ -229,123 +239,133 @@ class Parser:
             end = closing.end()
         return TextPart(PartKind.CALLS, start, end, tuple(calls), form, explicit=explicit, fenced=fenced)
 
-    def _thought(self, place: int, begins: int, closer: re.Pattern[str]) -> TextPart:
+    def _parse_reasoning(self, position: int, begins: int, closer: re.Pattern[str]) -> TextPart:
         closing = closer.search(self._text, begins)
         if closing is None:
-            return TextPart(PartKind.THOUGHT, place, len(self._text), inner=(begins, len(self._text)))
-        return TextPart(PartKind.THOUGHT, place, closing.end(), inner=(begins, closing.start()))
+            return TextPart(PartKind.THOUGHT, position, len(self._text), inner=(begins, len(self._text)))
+        return TextPart(PartKind.THOUGHT, position, closing.end(), inner=(begins, closing.start()))
 
-    def _message(self, header: MessageHeader) -> TextPart:
-        """What a message header begins."""
+    def _parse_message(self, header: MessageHeader) -> TextPart:
+        """Return the part that starts with a message header."""
         text = self._text
-        self._to_user = header.end if header.audience == "user" else None
+        self._user_message_start = header.end if header.audience == "user" else None
         if header.audience == "user":
             return TextPart(PartKind.NOISE, header.start, header.end)
         if header.audience == "self":
-            return self._thought(header.start, header.end, MESSAGE_END)
+            return self._parse_reasoning(header.start, header.end, MESSAGE_END)
         begins = header.end + len(text[header.end : header.end + 8]) - len(text[header.end : header.end + 8].lstrip())
-        marked = OPENER.match(text, begins) or INVOKE.match(text, begins)
-        body = read_body(text, begins, self._look) if marked else read_named(text, begins, self._look, header.tool)
+        has_markup = OPENER.match(text, begins) or INVOKE.match(text, begins)
+        body = (
+            read_body(text, begins, self._context)
+            if has_markup
+            else read_named(text, begins, self._context, header.tool)
+        )
         if body is None:
             end = MESSAGE_END.search(text, begins)
             return TextPart(PartKind.BROKEN, header.start, end.start() if end else len(text))
         return TextPart(PartKind.CALLS, header.start, body[1], tuple(body[0]), "message")
 
-    def _named_before(self, place: int, low: int, *, fenced: bool) -> TextPart | None:
-        """The call whose name stands before the token at `place`, its opener having been lost."""
+    def _parse_preceding_name(self, position: int, low: int, *, fenced: bool) -> TextPart | None:
+        """Return the call whose name precedes the token at `position` and whose opener is missing."""
         text = self._text
-        name = self.around.name_before(place, low)
+        name = self.around.name_before(position, low)
         if name is None:
             return None
-        body = read_named(text, place, self._look, name.name)
+        body = read_named(text, position, self._context, name.name)
         if body is None:
             return None if fenced else TextPart(PartKind.BROKEN, name.start, past_broken(text, name.start))
         end = body[1]
         if name.tag and (closing := re.compile(rf"\s*</{name.tag}>").match(text, end)):
             end = closing.end()
-        return self._calls(name.start, low, (body[0], end, "rehearsal"), explicit=True, fenced=fenced)
+        return self._make_calls_part(name.start, low, (body[0], end, "rehearsal"), explicit=True, fenced=fenced)
 
-    def _loose(self, place: int, low: int, *, fenced: bool) -> TextPart | int:
-        """JSON or code that no markup announces: a call only where a line or an announcement (`:`) begins it."""
+    def _parse_loose(self, position: int, low: int, *, fenced: bool) -> TextPart | int:
+        """Return JSON or code without markup, which is a call only at the start of a line or after a colon."""
         text = self._text
-        begins = max(text.rfind("\n", max(0, place - _LINE), place) + 1, self._since, place - _LINE)
-        line = text[begins:place].strip(" \t\r\n;,")
-        # A colon announces a call, but not the one inside of other JSON or code.
-        announced = not line or (line.endswith(":") and not _INSIDE_CODE.search(line))
-        if not announced and text[place] == "{":
-            return place + 1
-        if text[place] == "{" and (other := past_other(text, place, self._look)):
-            return other
-        body = read_loose_form(text, place, self._look)
-        if body and not announced and body[2] != "pythonic":
-            return place + 1
+        begins = max(text.rfind("\n", max(0, position - _LINE), position) + 1, self._previous_end, position - _LINE)
+        line = text[begins:position].strip(" \t\r\n;,")
+        # A colon announces a call, but not a colon inside other JSON or code.
+        is_announced = not line or (line.endswith(":") and not _INSIDE_CODE.search(line))
+        if not is_announced and text[position] == "{":
+            return position + 1
+        if text[position] == "{" and (other_end := past_other(text, position, self._context)):
+            return other_end
+        body = read_loose_form(text, position, self._context)
+        if body and not is_announced and body[2] != "pythonic":
+            return position + 1
         if body is None:
-            if text[place] == "[" and not text.startswith("{", skip_space(text, place + 1)):
-                said = CALL.match(text, place + 1)
-                return past_code(text, place) if said and self._look.name(said["name"]) else place + 1
+            if text[position] == "[" and not text.startswith("{", skip_space(text, position + 1)):
+                code_call = CALL.match(text, position + 1)
+                return (
+                    past_code(text, position) if code_call and self._context.name(code_call["name"]) else position + 1
+                )
             self._failures += 1
-            return past_brackets(text, place)
-        return self._calls(place, low, body, explicit=False, fenced=fenced)
+            return past_brackets(text, position)
+        return self._make_calls_part(position, low, body, explicit=False, fenced=fenced)
 
-    def _call_fence(self, place: int) -> TextPart | int:
-        """A code block whose language says that it is a call."""
+    def _parse_call_fence(self, position: int) -> TextPart | int:
+        """Return the call in a code block whose info string marks it as a call."""
         text = self._text
-        opening = CALL_FENCE.match(text, place)
+        opening = CALL_FENCE.match(text, position)
         if not opening:
-            return place + 1
-        named = opening["name"]
-        if named and self._look.name(named) is None:
-            return place + 1
+            return position + 1
+        tool_name = opening["name"]
+        if tool_name and self._context.name(tool_name) is None:
+            return position + 1
         body = (
-            read_named(text, opening.end(), self._look, named) if named else read_body(text, opening.end(), self._look)
+            read_named(text, opening.end(), self._context, tool_name)
+            if tool_name
+            else read_body(text, opening.end(), self._context)
         )
         if body is None:
             return opening.end()
         closing = _CLOSING_FENCE.match(text, body[1])
         return TextPart(
             PartKind.CALLS,
-            place,
+            position,
             closing.end() if closing else body[1],
             tuple(body[0]),
             f"fenced-{body[2]}",
             fenced=True,
         )
 
-    def _line(self, place: int) -> TextPart | int:
-        """A line that begins with a tool's name or with words that announce a call."""
-        start = place + 1
+    def _parse_line(self, position: int) -> TextPart | int:
+        """Return the call on a line that starts with a tool name or with words that announce a call."""
+        start = position + 1
         while self._text.startswith((" ", "\t"), start):
             start += 1
-        return self._first_form(start) or place + 1
+        return self._parse_first_form(start) or position + 1
 
-    def _first_form(self, start: int) -> TextPart | None:
-        body = read_first_form(self._text, start, self._look)
+    def _parse_first_form(self, start: int) -> TextPart | None:
+        body = read_first_form(self._text, start, self._context)
         if body and body[2] == "pythonic" and _PROGRAM.search(self._text, 0, start):
             return TextPart(PartKind.PLAIN, start, body[1])
         if body:
-            announced = self._text.startswith(("Action:", "Call:", "TOOL_CALL"), start)
-            return TextPart(PartKind.CALLS, start, body[1], tuple(body[0]), body[2], explicit=announced)
-        end, meant = past_first_form(self._text, start, self._look)
-        return TextPart(PartKind.BROKEN if meant else PartKind.PLAIN, start, end, form=UNREADABLE) if end else None
+            is_announced = self._text.startswith(("Action:", "Call:", "TOOL_CALL"), start)
+            return TextPart(PartKind.CALLS, start, body[1], tuple(body[0]), body[2], explicit=is_announced)
+        end, is_intended = past_first_form(self._text, start, self._context)
+        return (
+            TextPart(PartKind.BROKEN if is_intended else PartKind.PLAIN, start, end, form=UNREADABLE) if end else None
+        )
 
-    def _word(self, place: int) -> TextPart | int:
+    def _parse_marker(self, position: int) -> TextPart | int:
         text = self._text
-        word = "✿FUNCTION✿:" if text.startswith("✿FUNCTION✿:", place) else ">>>"
-        end = place + len(word)
+        word = "✿FUNCTION✿:" if text.startswith("✿FUNCTION✿:", position) else ">>>"
+        end = position + len(word)
         if text.startswith("all\n", end):
-            return TextPart(PartKind.NOISE, place, end + 4)
-        named = _SAID_NAME.match(text, end)
-        name = self._look.name(named["name"]) if named else None
-        if named is None or name is None:
+            return TextPart(PartKind.NOISE, position, end + 4)
+        name_match = _WRITTEN_NAME.match(text, end)
+        name = self._context.name(name_match["name"]) if name_match else None
+        if name_match is None or name is None:
             return end
-        body = read_named(text, named.end("name"), self._look, name)
+        body = read_named(text, name_match.end("name"), self._context, name)
         if body is None:
-            end = past_named(text, named.start("name"))
-            return TextPart(PartKind.BROKEN, place, end) if end else named.end()
-        return TextPart(PartKind.CALLS, place, body[1], tuple(body[0]), body[2])
+            end = past_named(text, name_match.start("name"))
+            return TextPart(PartKind.BROKEN, position, end) if end else name_match.end()
+        return TextPart(PartKind.CALLS, position, body[1], tuple(body[0]), body[2])
 
-    def _goes_on(self, block: int, at: int) -> bool:
-        """Whether what stands there follows a call in the code block that begins at `block`, with nothing between."""
+    def _follows_call(self, block: int, at: int) -> bool:
+        """Whether only white space separates `at` from a call in the code block that starts at `block`."""
         last = self._last
         return (
             last is not None

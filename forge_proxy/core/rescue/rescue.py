@@ -1,4 +1,4 @@
-"""Reads the calls out of a whole text, and leaves the text around them."""
+"""Extracts the tool calls from a complete text and returns them with the remaining text."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from forge_proxy.core.rescue.parser import Parser
 from forge_proxy.core.rescue.readers.strict_json import read_members
 
 _MAX_LEAD_IN = 400
-"""A bare object after more text than this, in characters, is part of what is told and not a call (our judgement)."""
-_NOTHING = re.compile(r"[\s;,]*")
-"""What may stand between loose calls."""
+"""Characters of text before a bare object beyond which it is an example in prose, not a call (heuristic)."""
+_SEPARATORS = re.compile(r"[\s;,]*")
+"""Separators allowed between calls without markup."""
 _MAX_TAIL = 40
-"""More text than this after a bare object, or any on another line, makes it a quotation (our judgement)."""
+"""Characters of text after a bare object beyond which it is a quotation, as is any text on another line (heuristic)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredCall:
-    """A call in a text: how it was written (`form`), where it stood, and what had to be mended in it."""
+    """A tool call recovered from text: its syntax (`form`), its position (`start`, `end`) and the repairs it needed."""
 
     call: ToolCall
     form: str
@@ -32,19 +32,19 @@ class RecoveredCall:
     end: int
     repairs: tuple[str, ...] = ()
     untyped: frozenset[str] = frozenset()
-    """Parameters given as raw text, whose type only the schema can tell."""
+    """Parameters that arrived as raw text; their type comes from the schema."""
     positional: int = 0
-    """How many arguments were given without a name; they stand first, under the keys `0`, `1`, …."""
+    """Number of arguments without a name; they come first, under the keys `0`, `1`, …."""
     open: bool = False
-    """Whether the text ended before the call did."""
+    """Whether the text ended before the call was complete."""
     explicit: bool = True
-    """Whether markup said that this is a call."""
+    """Whether markup identifies this as a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class RescueResult:
-    """What a text holds: its calls, the text without them, the thoughts in it, and whether a call was begun that cannot
-    be read. `unread` says that a look with more effort might read it.
+    """The calls in a text, the text without them, and its reasoning. `broken` is true if the text contains a call that
+    cannot be parsed; `unread` is true if a parse with a larger effort budget might succeed.
     """
 
     text: str
@@ -52,47 +52,55 @@ class RescueResult:
     broken: bool = False
     reasoning: str = ""
     recalled: str = ""
-    """What of the reasoning stood before the end of thoughts that nothing in the text opened."""
+    """The part of the reasoning that precedes a closing reasoning tag without an opening tag."""
     closes_thoughts: bool = False
-    """Whether there is such an end, whatever was made of it."""
+    """Whether the text has a closing reasoning tag without an opening tag, even if `template_thinks` is false."""
     written: str = ""
-    """The text with its calls as they were written, `""` where there are none."""
+    """The text including the calls as the model wrote them; `""` if there are no calls."""
     unread: bool = False
 
 
 def rescue(
     text: str, names: Collection[str], *, template_thinks: bool = True, mend: Mender | None = None
 ) -> RescueResult:
-    """The calls that `text` holds, `names` being the tools that are offered. Total: no input raises.
+    """Return the calls in `text`, where `names` are the offered tools. Total: no input raises.
 
-    Explicit markup is a call wherever it stands outside code, also one of an unknown tool. Bare and fenced JSON is one
-    only for an offered name, at the end of the text, after a short lead-in at most. `template_thinks` says that text
-    before a closing tag of thoughts that nothing opened is thought. `mend` is the last resort for broken objects.
+    Explicit markup is a call anywhere outside code, even if the tool is unknown. Bare and fenced JSON is a call only
+    for an offered tool, at the end of the text, after a short lead-in at most. If `template_thinks` is true, the text
+    before a closing reasoning tag without an opening tag is reasoning. `mend` is the last resort for broken objects.
     """
-    look = ParseContext(names, mend)
-    parts = list(Parser(text, look).parts())
+    context = ParseContext(names, mend)
+    parts = list(Parser(text, context).parts())
     if not parts:
-        return RescueResult(text, unread=look.unread)
-    start, recalled, thoughts = 0, "", [text[slice(*part.inner)] for part in parts if part.kind is PartKind.THOUGHT]
-    lone = next((i for i, part in enumerate(parts) if part.kind in (PartKind.LONE_CLOSER, PartKind.THOUGHT)), None)
-    closes = lone is not None and parts[lone].kind is PartKind.LONE_CLOSER
-    if template_thinks and lone is not None and closes:
-        recalled = text[: parts[lone].start]
-        thoughts.insert(0, recalled)
-        start = parts[lone].end
-        parts = parts[lone + 1 :]
-    meant = _meant(text, start, parts)
-    found = tuple(_found(part, said, look) for part in meant for said in part.calls)
+        return RescueResult(text, unread=context.unread)
+    start, implicit_reasoning, reasoning_blocks = (
+        0,
+        "",
+        [text[slice(*part.inner)] for part in parts if part.kind is PartKind.THOUGHT],
+    )
+    first_reasoning = next(
+        (i for i, part in enumerate(parts) if part.kind in (PartKind.LONE_CLOSER, PartKind.THOUGHT)), None
+    )
+    has_lone_closer = first_reasoning is not None and parts[first_reasoning].kind is PartKind.LONE_CLOSER
+    if template_thinks and first_reasoning is not None and has_lone_closer:
+        implicit_reasoning = text[: parts[first_reasoning].start]
+        reasoning_blocks.insert(0, implicit_reasoning)
+        start = parts[first_reasoning].end
+        parts = parts[first_reasoning + 1 :]
+    intended = _select_intended(text, start, parts)
+    recovered = tuple(_to_recovered_call(part, parsed, context) for part in intended for parsed in part.calls)
     broken = any(part.kind is PartKind.BROKEN for part in parts)
-    reasoning = "\n".join(thought.strip() for thought in thoughts)
-    around = _around(text, start, parts, meant)
-    written = _around(text, start, parts, []) if meant else ""
-    return RescueResult(around, found, broken, reasoning, recalled, closes, written, look.unread)
+    reasoning = "\n".join(block.strip() for block in reasoning_blocks)
+    remaining = _remove_parts(text, start, parts, intended)
+    text_with_calls = _remove_parts(text, start, parts, []) if intended else ""
+    return RescueResult(
+        remaining, recovered, broken, reasoning, implicit_reasoning, has_lone_closer, text_with_calls, context.unread
+    )
 
 
 class RepairedArguments(NamedTuple):
-    """The arguments of a call as JSON text, None if they cannot be read; what was mended; and whether a look with more
-    effort might read them.
+    """The arguments of a call as JSON text (None if they cannot be parsed), the repairs, and whether a parse with a
+    larger effort budget might succeed (`unread`).
     """
 
     text: str | None
@@ -101,34 +109,34 @@ class RepairedArguments(NamedTuple):
 
 
 def mend_arguments(text: str, mend: Mender | None = None) -> RepairedArguments:
-    """The arguments of a call the model server read, and whose JSON is broken. Total: no input raises."""
-    look = ParseContext((), mend)
+    """Repair the broken JSON arguments of a call that the model server parsed. Total: no input raises."""
+    context = ParseContext((), mend)
     start = len(text) - len(text.lstrip())
-    members = read_members(text, start, look)
+    members = read_members(text, start, context)
     if members is None or members.open or text[members.end :].strip(" \t\r\n}"):
-        return RepairedArguments(None, (), look.unread)
+        return RepairedArguments(None, (), context.unread)
     return RepairedArguments(members.text, tuple(sorted(members.repairs)), unread=False)
 
 
-def _found(part: TextPart, said: ParsedCall, look: ParseContext) -> RecoveredCall:
-    # A form without markup names a tool only by the name that was offered.
-    offered = None if part.explicit else look.name(said.call.tool)
-    call = replace(said.call, tool=offered) if offered else said.call
+def _to_recovered_call(part: TextPart, parsed: ParsedCall, context: ParseContext) -> RecoveredCall:
+    # Without markup, a name counts only if it resolves to an offered tool.
+    offered = None if part.explicit else context.name(parsed.call.tool)
+    call = replace(parsed.call, tool=offered) if offered else parsed.call
     form = f"fenced-{part.form}" if part.fenced and not part.form.startswith("fenced-") else part.form
-    repairs = tuple(sorted(said.repairs))
+    repairs = tuple(sorted(parsed.repairs))
     return RecoveredCall(
-        call, form, part.start, part.end, repairs, said.untyped, said.positional, said.open, part.explicit
+        call, form, part.start, part.end, repairs, parsed.untyped, parsed.positional, parsed.open, part.explicit
     )
 
 
-def _meant(text: str, start: int, parts: list[TextPart]) -> list[TextPart]:
-    """The calls that were meant: those in markup, and the loose ones with which the text ends."""
+def _select_intended(text: str, start: int, parts: list[TextPart]) -> list[TextPart]:
+    """Return the intended calls: those in markup, and the calls without markup at the end of the text."""
     explicit = [part for part in parts if part.kind is PartKind.CALLS and part.explicit]
     tail: list[TextPart] = []
     end, last = len(text), True
     for part in reversed(parts):
         after = text[part.end : end]
-        if not _NOTHING.fullmatch(after) and not (last and _is_tail(text, start, part, after)):
+        if not _SEPARATORS.fullmatch(after) and not (last and _is_tail(text, start, part, after)):
             break
         end, last = part.start, last and part.kind is PartKind.NOISE
         if part.kind is PartKind.CALLS and not part.explicit:
@@ -143,22 +151,24 @@ def _meant(text: str, start: int, parts: list[TextPart]) -> list[TextPart]:
 
 
 def _is_list_of_functions(tail: list[TextPart]) -> bool:
-    """Whether these are calls such as `get()` and `set()` below each other, which say nothing but names."""
-    calls = [said.call for part in tail for said in part.calls]
+    """Whether these are only names, such as `get()` and `set()` on consecutive lines, without any argument."""
+    calls = [parsed.call for part in tail for parsed in part.calls]
     return len(calls) > 1 and all(part.form == "pythonic" for part in tail) and not any(call.args() for call in calls)
 
 
 def _is_tail(text: str, start: int, part: TextPart, after: str) -> bool:
-    """Whether the words after a loose call are so few that the answer is nearly all call."""
+    """Whether a call without markup is followed by so little text that it is still the end of the response."""
     if part.kind is not PartKind.CALLS or part.fenced or part.form != "json":
         return False
-    words = after.strip()
-    alone = not text[start : part.start].strip()
-    return "\n" not in after.rstrip() and (len(words) <= _MAX_TAIL if alone else not any(map(str.isalnum, words)))
+    trailing = after.strip()
+    is_first = not text[start : part.start].strip()
+    return "\n" not in after.rstrip() and (
+        len(trailing) <= _MAX_TAIL if is_first else not any(map(str.isalnum, trailing))
+    )
 
 
 def _length_before(text: str, start: int, parts: list[TextPart], until: TextPart) -> int:
-    """How much is said before a part, in characters: thoughts and tokens do not count."""
+    """Return the length of the text before a part, in characters, without reasoning and special tokens."""
     length = 0
     for part in parts:
         length += len(text[start : part.start].strip())
@@ -168,28 +178,30 @@ def _length_before(text: str, start: int, parts: list[TextPart], until: TextPart
     return length
 
 
-def _around(text: str, start: int, parts: list[TextPart], meant: list[TextPart]) -> str:
-    """The text without the calls, the thoughts and the tokens; what stood on both sides of a call or a thought is put
-    on lines of its own.
+def _remove_parts(text: str, start: int, parts: list[TextPart], intended: list[TextPart]) -> str:
+    """Return the text without calls, reasoning and special tokens. The text before and after a removed call or
+    reasoning block is placed on separate lines.
     """
-    taken = {id(part) for part in meant}
+    intended_ids = {id(part) for part in intended}
     pieces = [""]
     at, last = start, PartKind.PLAIN
     for part in parts:
-        if part.kind in (PartKind.BROKEN, PartKind.PLAIN) or (part.kind is PartKind.CALLS and id(part) not in taken):
+        if part.kind in (PartKind.BROKEN, PartKind.PLAIN) or (
+            part.kind is PartKind.CALLS and id(part) not in intended_ids
+        ):
             continue
         between = text[at : part.start]
-        if not (last is part.kind is PartKind.CALLS and _NOTHING.fullmatch(between)):
+        if not (last is part.kind is PartKind.CALLS and _SEPARATORS.fullmatch(between)):
             pieces[-1] += between
         at, last = part.end, part.kind
         if part.kind is PartKind.CALLS or part.kind is PartKind.THOUGHT:
-            pieces += [said.words for said in part.calls if said.words]
+            pieces += [parsed.words for parsed in part.calls if parsed.words]
             pieces.append("")
     pieces[-1] += text[at:]
     if start:
         pieces[0] = pieces[0].lstrip()
     if len(pieces) == 1:
         return pieces[0]
-    kept = [pieces[0].rstrip(), *(piece.strip() for piece in pieces[1:-1])]
-    kept.append(pieces[-1].strip() if meant else pieces[-1].lstrip())
-    return "\n".join(piece for piece in kept if piece)
+    stripped = [pieces[0].rstrip(), *(piece.strip() for piece in pieces[1:-1])]
+    stripped.append(pieces[-1].strip() if intended else pieces[-1].lstrip())
+    return "\n".join(piece for piece in stripped if piece)

@@ -231,7 +231,7 @@ def test_what_is_held_for_long_is_held_wherever_the_text_is_cut(
 ) -> None:
     text = "".join(texts)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streaming, "_STRETCH", 40)
+        patch.setattr(streaming, "_CHECK_INTERVAL", 40)
 
         whole = given_out([text], template_thinks=template_thinks)
 

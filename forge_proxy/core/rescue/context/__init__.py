@@ -1,1 +1,1 @@
-"""Where in a text a possible call stands: in code, in a quotation, in reasoning, in text for display only."""
+"""Context of a possible call: in code, in a quotation, in reasoning, or in text for display only."""

@@ -1,6 +1,6 @@
-"""Whether markup in a text is only shown there: between quotes, in HTML, in a table, in a program.
+"""Detects markup that is only displayed: in quotes, in HTML, in a table, in JSON data or in a multi-line string.
 
-What stands between backticks or fences is known to `quotes.py`. More text never makes a call of what is shown.
+`code_spans.py` covers backticks and fences. Further text never turns displayed markup into a call.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from forge_proxy.core.jsontypes import read_value
 
 _REACH = 100
-"""How far before a call and after it there is looked for what shows it; an HTML tag with attributes fits in."""
+"""Characters before and after a call that are searched for its enclosure; an HTML tag with attributes fits."""
 _PARTNERS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "<!--": "-->"}
 _BEFORE = re.compile(
     r"(?:[\"'“‘«]|<!--\s{0,8}|<(?P<tag>pre|code|samp|kbd|xmp|blockquote|td|th|li|dd)(?:\s[^<>]{0,80})?>\s{0,8})\Z"
@@ -18,16 +18,16 @@ _BEFORE = re.compile(
 _SET_APART = re.compile(r"(?:\S[^\n]*\n[ \t]*\n(?: {4}|\t)[ \t]*|(?:^|\n)[ \t]{0,3}> ?)\Z")
 _DATA = re.compile(r"\{\s{0,20}\"|[=(,:\[]\s{0,8}(?P<quotes>\"\"\"|\'\'\')")
 _MAX_TRIES = 64
-"""Places that look like the beginning of data and may be none; beyond this none is looked for, to stay linear."""
+"""Maximum positions tried as the start of data; the limit keeps the run time linear."""
 
 
 def is_shown(text: str, start: int, end: int) -> bool:
-    """Whether a call that goes from `start` to `end` is only shown."""
+    """Whether the call from `start` to `end` is only displayed."""
     return _is_enclosed(text, start, end) or _is_in_table(text, start, end)
 
 
 def may_be_shown(text: str, start: int) -> bool:
-    """Whether a call that begins there is only shown if the right thing comes after it."""
+    """Whether a call at `start` is display only if a matching closer follows it."""
     line = text[text.rfind("\n", max(0, start - _REACH), start) + 1 : start]
     return line.lstrip().startswith("|") or _BEFORE.search(text, max(0, start - _REACH), start) is not None
 
@@ -47,36 +47,36 @@ def _is_in_table(text: str, start: int, end: int) -> bool:
 
 
 def is_set_apart(text: str, start: int) -> bool:
-    """Whether a place is that of code by its indentation, a blank line and four spaces after other text, or stands in a
-    quotation of Markdown, `> `.
+    """Whether the position is in a Markdown indented code block (a blank line and four spaces after other text) or in
+    a block quote (`> `).
     """
     before = text[max(0, start - _REACH) : start]
     return before.endswith((" ", "\t", ">")) and _SET_APART.search(before) is not None
 
 
 class DisplayOnlySpans:
-    """The strict JSON and the strings of several lines in one text, asked from front to back."""
+    """Strict JSON and multi-line strings in one text, queried from start to end."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._tries = _MAX_TRIES
         self._from = 0
         self.end = 0
-        """Where the data ends that was found last."""
+        """End of the data found last."""
 
-    def holds(self, place: int, low: int) -> bool:
-        """Whether the place stands in data that begins before it, at `low` or later."""
-        while place >= self.end and self._tries:
-            opening = _DATA.search(self._text, max(low, self._from), place)
+    def holds(self, position: int, low: int) -> bool:
+        """Whether the position is inside data that starts before it, at `low` or later."""
+        while position >= self.end and self._tries:
+            opening = _DATA.search(self._text, max(low, self._from), position)
             if not opening:
                 return False
             self._tries -= 1
             self._from = opening.start() + 1
             self.end = self._end_of(opening)
-        return place < self.end
+        return position < self.end
 
     def _end_of(self, opening: re.Match[str]) -> int:
-        """The place after the data that begins there; 0 where it has no end."""
+        """Return the position after the data; 0 if it has no end."""
         if quotes := opening["quotes"]:
             return self._text.find(quotes, opening.end()) + 1
         value = read_value(self._text, opening.start())

@@ -1,4 +1,4 @@
-"""What one look at a text goes by: the names that are offered, and how much work it may put into what is broken."""
+"""Inputs and effort budget of one parse: the offered tool names, and the work allowed on broken text."""
 
 from __future__ import annotations
 
@@ -8,68 +8,68 @@ from forge_proxy.core.rescue.context.skip_unparsed import past_brackets
 from forge_proxy.core.tool_names import offered_names
 
 Mender = Callable[[str], "str | None"]
-"""Gives the JSON text of the object that a broken text stands for, or None."""
+"""Returns the JSON text of the object that a broken text represents, or None."""
 
 LIGHT = 16_000
-"""Characters of broken text that are read where somebody waits: about 5 ms of work."""
+"""Characters of broken text parsed while a client waits: about 5 ms of work."""
 THOROUGH = 4_000_000
 SEARCH = 4_000_000
-"""Characters that are searched for closing tags: four arguments of 1 MB each, or a few hundred of the usual size."""
+"""Characters searched for closing tags: four arguments of 1 MB each, or a few hundred of the usual size."""
 
 
 class ParseContext:
-    """One look at one text. What is left of its effort changes while it is read with; everything else stays."""
+    """State of one parse of one text: the budgets shrink and `unread` may be set; everything else is constant."""
 
     def __init__(self, names: Iterable[str], mend: Mender | None = None) -> None:
         self.names = tuple(sorted(names))
         self._offered = offered_names(self.names)
         self.mend = mend
-        """The last resort, for a look that nobody waits for."""
+        """The last resort for broken objects, for a parse that no client waits for."""
         self.effort = THOROUGH if mend else LIGHT
-        """Characters of broken text that may still be looked at."""
-        self._search = SEARCH
-        self._said: dict[str, str | None] = {}
-        self._asked = (0, 0, 0)
-        self._past = 0
+        """Remaining budget, in characters of broken text."""
+        self._search_budget = SEARCH
+        self._resolved: dict[str, str | None] = {}
+        self._past_key = (0, 0, 0)
+        self._past_result = 0
         self.unread = False
-        """Whether something broken was left unread that another look, with more effort, might read."""
+        """Whether broken text was skipped that a parse with a larger effort budget might succeed on."""
 
     def may_search(self, length: int) -> bool:
-        """Whether so much text may still be searched for closing tags."""
-        return length <= self._search
+        """Whether the budget allows a search of this many characters for closing tags."""
+        return length <= self._search_budget
 
     def searched(self, length: int) -> None:
-        """Take note that so many characters were searched."""
-        self._search -= length
+        """Subtract searched characters from the search budget."""
+        self._search_budget -= length
 
     def past(self, text: str, at: int) -> int:
-        """The place after the brackets that open at `at`, no further away than the effort that is left; what was found
-        out is kept, since every reader asks.
+        """Return the position after the brackets that open at `at`, limited by the remaining effort. The last result is
+        cached, because several readers request it.
         """
         key = (id(text), at, self.effort)
-        if key != self._asked:
-            self._asked, self._past = key, past_brackets(text, at, self.effort + 1)
-        return self._past
+        if key != self._past_key:
+            self._past_key, self._past_result = key, past_brackets(text, at, self.effort + 1)
+        return self._past_result
 
-    def name(self, said: str) -> str | None:
-        """The offered tool that is meant by `said`."""
-        if said in self._offered:
-            return said
-        if said not in self._said:
-            self._said[said] = self._offered.resolve(said)
-        return self._said[said]
+    def name(self, written_name: str) -> str | None:
+        """Return the offered tool that the written name resolves to; None if there is none."""
+        if written_name in self._offered:
+            return written_name
+        if written_name not in self._resolved:
+            self._resolved[written_name] = self._offered.resolve(written_name)
+        return self._resolved[written_name]
 
-    def may_begin_name(self, begun: str) -> bool:
-        """Whether the name of an offered tool begins so."""
-        return self._offered.any_begins_with(begun)
+    def may_begin_name(self, prefix: str) -> bool:
+        """Whether the name of an offered tool starts with this text."""
+        return self._offered.any_begins_with(prefix)
 
     def may_try(self, length: int) -> bool:
-        """Whether so much broken text may still be read; if not, something is left unread."""
+        """Whether the budget allows this many characters of broken text; sets `unread` if not."""
         if length <= self.effort:
             return True
         self.unread = True
         return False
 
     def spend(self, length: int) -> None:
-        """Take note that so many characters of broken text were looked at."""
+        """Subtract characters of broken text from the budget."""
         self.effort -= length

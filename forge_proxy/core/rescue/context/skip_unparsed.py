@@ -1,6 +1,6 @@
-"""How far something goes that looks like a call and cannot be read: no call begins inside it.
+"""Finds the end of an unparsable candidate, inside which no call may start.
 
-A broken or cut-off call may well hold the text of another one, in a file that it writes for example.
+A broken or truncated call may contain the text of another one, for example in a file that it writes.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ _TEXT_OR_PARENTHESIS = re.compile(
 
 
 def past_brackets(text: str, at: int, reach: int | None = None) -> int:
-    """The place after an object or a list, however broken: where its brackets are even, or what ends a call stands
-    outside its texts; the end, or `reach` characters on, where neither comes.
+    """Return the position after a possibly broken object or list: where its brackets balance, or before markup outside
+    its strings that ends a call; otherwise the end of the text, or `reach` characters further.
     """
     depth = 0
     end = len(text) if reach is None else min(len(text), at + reach)
-    for found in _TEXT_OR_BRACKET.finditer(text, at, end):
-        what = found.group()
-        if what.startswith('"'):
+    for match in _TEXT_OR_BRACKET.finditer(text, at, end):
+        symbol = match.group()
+        if symbol.startswith('"'):
             continue
-        if what not in "{}[]":
-            return found.start()
-        depth += 1 if what in "{[" else -1
+        if symbol not in "{}[]":
+            return match.start()
+        depth += 1 if symbol in "{[" else -1
         if depth == 0:
-            return found.end()
+            return match.end()
     return end
 
 
 def past_code(text: str, at: int) -> int:
-    """The place after the parentheses of a call written as code, however broken; the end where they never close, or
-    where another bracket than theirs does: more text may show that it stood in a string.
+    """Return the position after the brackets of a call written as code, however broken; the end of the text if they
+    never close or a bracket of another kind closes them, since further text may show that it is inside a string.
     """
     depth, closer = 0, ")" if text.startswith("(", at) else "]"
-    for found in _TEXT_OR_PARENTHESIS.finditer(text, at):
-        what = found.group()
-        if what[0] not in "\"'":
-            depth += 1 if what in "([{" else -1
+    for match in _TEXT_OR_PARENTHESIS.finditer(text, at):
+        symbol = match.group()
+        if symbol[0] not in "\"'":
+            depth += 1 if symbol in "([{" else -1
             if depth == 0:
-                return found.end() if what == closer else len(text)
+                return match.end() if symbol == closer else len(text)
     return len(text)

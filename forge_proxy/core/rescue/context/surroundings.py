@@ -1,5 +1,5 @@
-"""What surrounds a place in a text: the code it stands in, and the name, the fence or the token before it that belong
-to a call which begins there.
+"""Surroundings of a position: the code around it, and the name, fence or token before it that belongs to a call
+starting there.
 """
 
 from __future__ import annotations
@@ -13,88 +13,90 @@ from forge_proxy.core.rescue.grammar.markup import ARGUMENT_TOKEN, INVOKE, MINIM
 from forge_proxy.core.rescue.grammar.openers import FENCE, PrecedingName, openers
 
 _FENCE_REACH = 80
-"""How far before a place an opening fence may begin."""
+"""Characters before a position within which an opening fence may start."""
 _REACH = 200
-"""How far before a token the name may begin that belongs to it."""
+"""Characters before a token within which its name may start."""
 TOOL_TAG = re.compile(r"<(?P<name>[^\s<>/]{1,128})>")
 FUNCTOOLS = "functools"
-"""The word that Phi writes before its calls."""
+"""The word that Phi models write before their calls."""
 
 
 class Surroundings:
-    """The surroundings of places in one text, asked from front to back. `inside` and `ended` as for `CodeSpans`."""
+    """The surroundings of positions in one text, queried from start to end. `open_fence`, `ended`: see `CodeSpans`."""
 
-    def __init__(self, text: str, look: ParseContext, inside: str = "", *, ended: bool = True) -> None:
+    def __init__(self, text: str, context: ParseContext, open_fence: str = "", *, ended: bool = True) -> None:
         self._text = text
-        self._look = look
-        self._openers = openers(look.names)
-        self.quotes = CodeSpans(text, inside, ended=ended)
+        self._context = context
+        self._openers = openers(context.names)
+        self.quotes = CodeSpans(text, open_fence, ended=ended)
         self.fence: int | None = None
-        """Where the fence stands that belongs to the place asked about last."""
+        """Start of the fence that belongs to the position queried last."""
         self._place = -1
-        self._begins = 0
+        self._start = 0
         self._fence: int | None = None
 
-    def code(self, place: int, low: int, *, opens: bool = False) -> tuple[int, int] | None:
-        """The code that the place stands in; none where the fence right before it may belong to a call, which `opens`
-        says of a header that is not whole yet.
+    def code(self, position: int, low: int, *, opens: bool = False) -> tuple[int, int] | None:
+        """Return the code around the position; None if the fence directly before it may belong to a call. `opens` is
+        true for an incomplete message header, which may start one.
         """
         self.fence = None
-        if (opens or self.may_open(place, low)) and not self.quotes.around(self.begins(place, low)):
+        if (opens or self.may_open(position, low)) and not self.quotes.around(self.begins(position, low)):
             return None
-        return self.quotes.around(place)
+        return self.quotes.around(position)
 
-    def may_be_code(self, place: int) -> bool:
-        """Whether a backtick stands open before the place, on its line, that one to come may close."""
-        return "\n" not in self._text[place + 1 :] and self.quotes.tick_before(place)
+    def may_be_code(self, position: int) -> bool:
+        """Whether an unclosed backtick precedes the position on its line and a later one may close it."""
+        return "\n" not in self._text[position + 1 :] and self.quotes.tick_before(position)
 
-    def begins(self, place: int, low: int) -> int:
-        """Where a call begins whose opener stands at this place: at the name or the fence before it."""
-        if place != self._place:  # asked again, code further on may have been passed over
-            self._place = place
-            self._begins, self._fence = self._find_beginning(place, low)
+    def begins(self, position: int, low: int) -> int:
+        """Return the start of a call whose opener is at this position: the name or the fence before it, if any."""
+        if position != self._place:  # the code spans may have moved on since, so the first result is kept
+            self._place = position
+            self._start, self._fence = self._find_beginning(position, low)
         self.fence = self._fence
-        return self._begins
+        return self._start
 
-    def _find_beginning(self, place: int, low: int) -> tuple[int, int | None]:
-        """The same, and where the fence stands before it, if there is one."""
+    def _find_beginning(self, position: int, low: int) -> tuple[int, int | None]:
+        """Return the start of the call, and the start of the fence before it if there is one."""
         text = self._text
-        if text[place] == "\n":
-            return place, None
-        start = place
-        if ARGUMENT_TOKEN.match(text, place) and (name := self.name_before(place, low)):
+        if text[position] == "\n":
+            return position, None
+        start = position
+        if ARGUMENT_TOKEN.match(text, position) and (name := self.name_before(position, low)):
             start = name.start
-        elif self.functools(place, low):
-            start = place - len(FUNCTOOLS)
+        elif self.functools(position, low):
+            start = position - len(FUNCTOOLS)
         fence = FENCE.search(text, max(low, start - _FENCE_REACH), start)
         if fence and not self.quotes.around(fence.start()):
             return fence.start(), fence.start()
         return (start - len(MINIMAX) if text.endswith(MINIMAX, low, start) else start), None
 
-    def name_before(self, place: int, low: int) -> PrecedingName | None:
-        """The offered name that stands before a token."""
-        return self._openers.name_before(self._text, max(low, place - _REACH), place)
+    def name_before(self, position: int, low: int) -> PrecedingName | None:
+        """Return the offered name before a token."""
+        return self._openers.name_before(self._text, max(low, position - _REACH), position)
 
-    def may_open(self, place: int, low: int) -> bool:
-        """Whether something that begins a call stands at this place, whatever follows it."""
+    def may_open(self, position: int, low: int) -> bool:
+        """Whether the text at this position can start a call, whatever follows it."""
         text = self._text
-        if text[place] == "<":
-            tag = TOOL_TAG.match(text, place)
+        if text[position] == "<":
+            tag = TOOL_TAG.match(text, position)
             return bool(
-                OPENER.match(text, place)
-                or INVOKE.match(text, place)
-                or (tag and self._look.name(tag["name"]))
-                or (ARGUMENT_TOKEN.match(text, place) and self.name_before(place, low))
-                or ((header := read_header(text, place)) and header.audience == "tool")
+                OPENER.match(text, position)
+                or INVOKE.match(text, position)
+                or (tag and self._context.name(tag["name"]))
+                or (ARGUMENT_TOKEN.match(text, position) and self.name_before(position, low))
+                or ((header := read_header(text, position)) and header.audience == "tool")
             )
-        if ARGUMENT_TOKEN.match(text, place):
-            return self.name_before(place, low) is not None
-        if text[place] == "[" and not OPENER.match(text, place):
-            return not (THINK_OPEN.match(text, place) or THINK_CLOSE.match(text, place) or NOISE.match(text, place))
-        return text[place] != "]"
+        if ARGUMENT_TOKEN.match(text, position):
+            return self.name_before(position, low) is not None
+        if text[position] == "[" and not OPENER.match(text, position):
+            return not (
+                THINK_OPEN.match(text, position) or THINK_CLOSE.match(text, position) or NOISE.match(text, position)
+            )
+        return text[position] != "]"
 
-    def functools(self, place: int, low: int) -> bool:
-        """Whether Phi's word stands before this place."""
-        start = place - len(FUNCTOOLS)
+    def functools(self, position: int, low: int) -> bool:
+        """Whether `functools` precedes this position."""
+        start = position - len(FUNCTOOLS)
         before = self._text[max(0, start - 1) : start]
-        return self._text.endswith(FUNCTOOLS, low, place) and not (before.isalnum() or before in tuple("_.:/-"))
+        return self._text.endswith(FUNCTOOLS, low, position) and not (before.isalnum() or before in tuple("_.:/-"))

@@ -1,4 +1,4 @@
-"""The parts of a text that are not plain, as `Parser` finds them."""
+"""The parts of a text that are not plain text, as `Parser` yields them."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from enum import StrEnum
 from forge_proxy.core.rescue.parsed_call import ParsedCall
 
 UNREADABLE = "unreadable"
-"""The form of what seems to be a call in code and cannot be read."""
+"""The form of an unparsable candidate that looks like a call in code."""
 
 
 class PartKind(StrEnum):
-    """What a part of a text is."""
+    """The kind of a part."""
 
     CALLS = "calls"
     NOISE = "noise"
-    """Markup without a meaning of its own."""
+    """Markup without meaning, which is dropped."""
     THOUGHT = "thought"
     LONE_CLOSER = "lone closer"
-    """The end of thoughts whose beginning the chat template wrote."""
+    """A closing reasoning tag whose opening tag is in the chat template."""
     PLAIN = "plain"
-    """What looks like a call of an offered tool and is none: text, in which no call is looked for."""
+    """Text that resembles a call of an offered tool; it is not searched for calls."""
     BROKEN = "broken"
-    """A call was begun and cannot be read."""
+    """A call that was started and cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """A part of a text that is not plain; `inner` is where the words of a thought stand."""
+    """A part that is not plain text; `inner` is the span of the content of a reasoning block."""
 
     kind: PartKind
     start: int
@@ -36,6 +36,6 @@ class TextPart:
     calls: tuple[ParsedCall, ...] = ()
     form: str = ""
     explicit: bool = True
-    """Whether the markup alone says that this is a call."""
+    """Whether the markup alone identifies this as a call."""
     fenced: bool = False
     inner: tuple[int, int] = (0, 0)

@@ -1,1 +1,1 @@
-"""The markup of the known families as tables: openers, closers, message headers, special tokens."""
+"""Markup of the known model families as tables: openers, closers, message headers, special tokens."""

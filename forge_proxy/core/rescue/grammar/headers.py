@@ -1,7 +1,7 @@
-"""Message headers and thinking tags: who a part of the text is for.
+"""Message headers and reasoning tags: the audience of each part of the text.
 
-Harmony and its relatives write `<|start|>assistant to=functions.f<|channel|>commentary<|message|>` before each part;
-most other models put their thoughts between tags.
+Harmony and related formats write `<|start|>assistant to=functions.f<|channel|>commentary<|message|>` before each part;
+most other models put their reasoning between tags.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HEADER = re.compile(
 FIRST_HEADER = re.compile(
     r"\s{0,4}(?:assistant\s)?to=[^\s<>|]{1,128}[^<>\n]{0,40}(?:<\|(?:channel|constrain)\|>[^<>\n]{0,100}){0,4}<\|message\|>"
 )
-"""The header of the first message, whose beginning was written by the chat template."""
+"""The header of the first message, whose start is in the chat template."""
 _RECIPIENT = re.compile(r"\bto=([^\s<>|]{1,128})")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _AUDIENCES: dict[str, Audience] = {"self": "self", "user": "user", "all": "user", "commentary": "user", "final": "user"}
@@ -38,22 +38,22 @@ THINK_CLOSE = re.compile(
 
 _PARTNERS = {'"': '"', "'": "'", "“": "”", "‘": "’", "(": ")"}
 BEFORE_MENTION = frozenset({" ", *_PARTNERS})
-"""What may stand before a token that is only mentioned."""
+"""Characters that may precede a token that is only mentioned."""
 
 
 def is_mention(text: str, start: int, end: int) -> bool:
-    """Whether a token stands there as a word of a sentence or between quotes, as where an answer is about tokens."""
+    """Whether a token is used as a word in a sentence or is quoted, as in a response about special tokens."""
     before = text[max(0, start - 1) : start]
     if before in _PARTNERS:
         return text.startswith(_PARTNERS[before], end)
-    # After the thoughts that a token begins there may be a space, or none.
+    # A space may follow a token that opens reasoning, so it does not indicate a mention.
     marks = tuple(",.;:!?)") if THINK_OPEN.match(text, start) else tuple(" ,.;:!?)")
     return before == " " and text.startswith(marks, end)
 
 
 @dataclass(frozen=True, slots=True)
 class MessageHeader:
-    """Who the message is for that begins at `end`, and the name of the tool if it is for one."""
+    """The audience of the message that starts at `end`, and the tool name if the audience is a tool."""
 
     audience: Audience
     tool: str
@@ -62,16 +62,16 @@ class MessageHeader:
 
 
 def read_header(text: str, at: int) -> MessageHeader | None:
-    """The message header at `at`; None if there is none."""
-    found = HEADER.match(text, at) or (FIRST_HEADER.match(text, at) if at == 0 else None)
-    if not found:
+    """Return the message header at `at`; None if there is none."""
+    match = HEADER.match(text, at) or (FIRST_HEADER.match(text, at) if at == 0 else None)
+    if not match:
         return None
-    recipient = _RECIPIENT.search(found.group())
-    channel = _CHANNEL.search(found.group())
+    recipient = _RECIPIENT.search(match.group())
+    channel = _CHANNEL.search(match.group())
     if recipient and recipient[1] not in _AUDIENCES and recipient[1] != "assistant":
         name = recipient[1].removeprefix("functions.")
-        return MessageHeader("tool", name, found.start(), found.end())
+        return MessageHeader("tool", name, match.start(), match.end())
     if recipient and recipient[1] in _AUDIENCES:
-        return MessageHeader(_AUDIENCES[recipient[1]], "", found.start(), found.end())
+        return MessageHeader(_AUDIENCES[recipient[1]], "", match.start(), match.end())
     audience: Audience = "self" if channel and channel[1] in ("analysis", "thought") else "user"
-    return MessageHeader(audience, "", found.start(), found.end())
+    return MessageHeader(audience, "", match.start(), match.end())

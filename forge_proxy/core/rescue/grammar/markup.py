@@ -1,6 +1,6 @@
-"""The markup that models write around calls, thoughts and messages, by its shapes rather than by model.
+"""Markup that models write around calls, reasoning and messages, grouped by shape rather than by model.
 
-What opens a call, what closes one, what stands between its name and its arguments, and what is of no meaning in a text.
+Covers openers and closers of calls, separators between name and arguments, and markup without meaning.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ CLOSER = re.compile(
   )""",
     re.VERBOSE,
 )
-"""What may close a call; white space before it belongs to it."""
+"""Markup that may close a call, including the white space before it."""
 NOISE = re.compile(
     rf"{_SPECIAL}|<\|tool_\w{{1,16}}>|<tool_\w{{1,16}}\|>|\]<\]minimax\[>\[|</s>|<(?:bos|eos|end_of_turn|turn\|)>|</?[|｜]?(?:\w{{1,16}}[:_])?{_CALL}[|｜]>|"
     rf"{CLOSE}{_CALL}>|<end_function_call>|<bot_end>|\[/TOOL_CALLS?\]|\[(?:BEGIN|END) FINAL RESPONSE\]"
 )
-"""Markup that says nothing in a text: it is dropped from what is handed out."""
+"""Markup without meaning, which is dropped from the output."""
 BETWEEN = re.compile(
     rf"(?:\s|\\n|<[|｜](?!(?:\w{{1,16}}:)?(?:{_ENDS_CALL})(?::\w{{1,16}})?[|｜])[^\s<>|｜\"]{{1,48}}[|｜]>|<tool_sep>|\[ARGS\]"
     r"|\[CALL_ID\][\w-]{1,64}|(?:json|commentary)(?=[\s<{])|```\w{0,12}(?=\s)|✿ARGS✿:|Action Input:){0,16}"
 )
-"""What may stand between the name of a tool and its arguments."""
+"""Separators between the name of a tool and its arguments."""
 ARGUMENT_TOKEN = re.compile(r"\[ARGS\]|\[CALL_ID\]|<[|｜]tool[_▁]call[_▁]argument[_▁]begin[|｜]>|<arg_key>")
-"""What stands between a name and its arguments, and shows a call whose opener was lost."""
+"""Separator between a name and its arguments that identifies a call even if its opener is missing."""
 MINIMAX = "]<]minimax[>["
 CALL_ID = re.compile(r"\[CALL_ID\]([\w-]{1,64})")
 NAME = re.compile(r"(?:call:|:)?(?P<name>[^\s<>\[\]{}()\"'`,;=|｜\\✿]{1,128})")
-"""The name of a tool behind an opener, with what some models put before it."""
+"""The name of a tool after an opener, with the prefix that some models write."""
 INVOKE = re.compile(
     rf"{OPEN}(?:invoke|function|tool|tool_call|call)(?:"
     r"(?:[ \t]+name)?[ \t]*=[ \t]*(?P<q>[\"'])(?P<quoted>[^\"'\n]{1,160})(?P=q)(?:[ \t][^<>\n]{0,120}?)?"
@@ -66,12 +66,12 @@ _INNER = re.compile(r"<[|｜][^<>]{0,48}[|｜]>")
 
 
 def clean(name: str) -> str:
-    """A name as it was meant: without tokens that got into it, and without the number some models add."""
+    """Return the name without special tokens inside it and without surrounding white space."""
     return _INNER.sub("", name).strip()
 
 
 def past_closers(text: str, at: int) -> int:
-    """The place after what closes a call."""
+    """Return the position after the closers of a call."""
     while closer := CLOSER.match(text, at):
         at = closer.end()
     return at

@@ -1,4 +1,4 @@
-"""Which closing tag is a value's own, where the value holds the text of another call, as a file about calls."""
+"""Finds the closing tag of a value that contains the text of another call, as a file about calls does."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 
 from forge_proxy.core.rescue.context.parse_context import ParseContext
 
-# What may stand before a tag's own name: a token of MiniMax, a name space, DeepSeek's mark.
+# Prefixes of a tag name: MiniMax's token, an XML namespace, DeepSeek's `|DSML|`.
 _SPACE_NAMES = r"(?:[|｜]DSML[|｜][ ]?|\w[\w.-]{0,23}[:|｜])?"
 OPEN = rf"(?:\]<\]minimax\[>\[)?<{_SPACE_NAMES}"
 CLOSE = rf"(?:\]<\]minimax\[>\[)?</{_SPACE_NAMES}"
 
 
 class NestedTags:
-    """Tags that stand around values, `value`, inside those around calls, `call`, each with what may follow its name."""
+    """Patterns of the tags around values (`value`) inside the tags around calls (`call`)."""
 
     def __init__(self, value: str, call: str) -> None:
         self._value = re.compile(rf"{OPEN}{value}[^<>\n]{{0,160}}>")
@@ -24,18 +24,18 @@ class NestedTags:
         )
 
     def holds_value(self, text: str, start: int, end: int) -> bool:
-        """Whether another value begins in what may be one."""
+        """Whether another value starts inside the span of a candidate value."""
         return self._value.search(text, start, end) is not None
 
     def holds_call(self, text: str, start: int, end: int) -> bool:
-        """Whether another call begins in what may be a value."""
+        """Whether another call starts inside the span of a candidate value."""
         return self._call.search(text, start, end) is not None
 
-    def own_closer(self, text: str, start: int, closer: re.Pattern[str], look: ParseContext) -> re.Match[str] | None:
-        """What closes the value that begins at `start`, tags inside it counted; None if they are not even before the
-        call is over. `closer` tells a closing tag from one that is only mentioned.
+    def own_closer(self, text: str, start: int, closer: re.Pattern[str], context: ParseContext) -> re.Match[str] | None:
+        """Return the closer of the value that starts at `start`, counting nested tags; None if they do not balance
+        before the call ends. `closer` distinguishes a closing tag from a mentioned one.
         """
-        if not look.may_search(len(text) - start):
+        if not context.may_search(len(text) - start):
             return None
         depth, calls = 1, 0
         for tag in self._any.finditer(text, start):
@@ -52,9 +52,9 @@ class NestedTags:
                 case _ if calls:
                     calls -= 1
                 case _:
-                    look.searched(4 * (tag.end() - start))  # another value may look through the same text again
+                    context.searched(4 * (tag.end() - start))  # another value may search the same text again
                     return None
-        look.searched(4 * (len(text) - start))
+        context.searched(4 * (len(text) - start))
         return None
 
 
@@ -62,4 +62,4 @@ _NAMED = r"(?:parameter|param|argument|arg)(?=[\s=>])"
 NAMED = NestedTags(_NAMED, r"(?:function|invoke)(?=[\s=>])")
 """`<parameter=city>`"""
 PAIRED = NestedTags("arg_value", "tool_call")
-"""GLM's: the name stands in a tag before that of the value."""
+"""GLM format: the name is in a separate tag before the value."""

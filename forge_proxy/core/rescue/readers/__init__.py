@@ -1,1 +1,1 @@
-"""Readers of the values and bodies of calls: JSON, lenient JSON, Python literals, XML-like tags."""
+"""Readers for the values and bodies of calls: JSON, lenient JSON, Python literals, XML-like tags."""

@@ -1,4 +1,4 @@
-"""Forms without markup of their own, and how far a form goes that cannot be read."""
+"""Reads calls without markup, and finds the end of calls that cannot be parsed."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from forge_proxy.core.rescue.readers.call_bodies import (
 from forge_proxy.core.rescue.readers.strict_json import read_objects
 from forge_proxy.core.rescue.readers.tags import read_parameters
 
-_END_OF_TAGS = re.compile(r"</(?:[\w.:|｜ -]{1,24})?(?:function|invoke|tool_calls?|function_calls?|tool_use)>")
-_SHORT = re.compile(r"(?P<name>[\w.-]{1,128})/(?P<key>[^\W\d][\w.-]{0,64})>(?P<value>[^<>]*)")
+_CLOSING_TAG = re.compile(r"</(?:[\w.:|｜ -]{1,24})?(?:function|invoke|tool_calls?|function_calls?|tool_use)>")
+_SHORT_FORM = re.compile(r"(?P<name>[\w.-]{1,128})/(?P<key>[^\W\d][\w.-]{0,64})>(?P<value>[^<>]*)")
 _REACT = re.compile(r"Action:[ \t]*(?P<name>[^\n`]{1,128}?)[ \t]*\n+[ \t]*Action Input:[ \t]*")
-_LEFT_OVER = re.compile(r"\s*(?:Observation:|/TOOL_CALL)\s*\Z")
-"""What a model still writes after such a call, with nothing behind it."""
+_TRAILER = re.compile(r"\s*(?:Observation:|/TOOL_CALL)\s*\Z")
+"""Text that models add after such a call at the end of a response."""
 _REACT_END = re.compile(r"\n[ \t]*(?:Observation|Thought|Action|Final Answer):")
 
 
-def was_begun(text: str, at: int, look: ParseContext) -> bool:
-    """Whether behind an opener that ends at `at` a call was begun, rather than the opener only mentioned."""
+def was_begun(text: str, at: int, context: ParseContext) -> bool:
+    """Whether a call starts after an opener that ends at `at`, rather than the opener being only mentioned."""
     at = skip_space(text, at)
     if text.startswith(("{", "["), at) or INVOKE.match(text, at) or NAMED_TAGS.match(text, at):
         return True
@@ -44,15 +44,15 @@ def was_begun(text: str, at: int, look: ParseContext) -> bool:
         return True
     between = BETWEEN.match(text, name.end())
     end = between.end() if between else name.end()
-    if end == len(text):  # the answer ends with the name, or in the middle of it
-        return look.may_begin_name(name["name"].removeprefix("functions."))
+    if end == len(text):  # the response ends with the name or inside it
+        return context.may_begin_name(name["name"].removeprefix("functions."))
     if text.startswith("<", end):
         return not text.startswith("</", end)
     return text.startswith("{", end) or text.startswith("(", name.end())
 
 
 def past_broken(text: str, at: int) -> int:
-    """The place from which to look on behind an opener that ends at `at` and whose call cannot be read."""
+    """Return where to continue after an opener that ends at `at` and whose call cannot be parsed."""
     start = past_junk(text, at)
     if text.startswith(("{", "["), start) and not text.startswith(("[T", "[/"), start):
         return past_code(text, start) if pythonic.CALL.match(text, start + 1) else past_brackets(text, start)
@@ -62,7 +62,7 @@ def past_broken(text: str, at: int) -> int:
 
 
 def past_named(text: str, at: int) -> int:
-    """The place after the arguments that follow a name at `at` and cannot be read; 0 where none do."""
+    """Return the position after unparsable arguments that follow a name at `at`; 0 if there are none."""
     name = NAME.match(text, at)
     if not name:
         return 0
@@ -78,65 +78,65 @@ def past_named(text: str, at: int) -> int:
 
 
 def _past_tags(text: str, at: int) -> int:
-    end = _END_OF_TAGS.search(text, at)
+    end = _CLOSING_TAG.search(text, at)
     return end.end() if end else len(text)
 
 
-def read_loose_form(text: str, at: int, look: ParseContext) -> Body | None:
-    """The calls at `at` that no markup announces, all of offered tools."""
-    body = read_json(text, at, look)
+def read_loose_form(text: str, at: int, context: ParseContext) -> Body | None:
+    """Read the calls at `at` that have no markup; all must be of offered tools."""
+    body = read_json(text, at, context)
     if body is None and text.startswith("[", at):
-        body = read_code(text, at, look)
-    return body and _offered(body, look)
+        body = read_code(text, at, context)
+    return body and _require_offered(body, context)
 
 
-def past_other(text: str, at: int, look: ParseContext) -> int:
-    """The place after a strict object at `at` that certainly is no call of an offered tool; 0 where it may be one."""
+def past_other(text: str, at: int, context: ParseContext) -> int:
+    """Return the position after a strict JSON object at `at` that is no call of an offered tool; 0 if it may be one."""
     read = read_value(text, at)
     if read is None or not is_object(read[0]):
         return 0
-    return 0 if may_be_call(read[0], look) else read[1]
+    return 0 if may_be_call(read[0], context) else read[1]
 
 
-def read_first_form(text: str, at: int, look: ParseContext) -> Body | None:
-    """The call that an answer is which begins with a tool's name or with words that announce one."""
-    body = _read_first(text, at, look)
-    left = _LEFT_OVER.match(text, body[1]) if body else None
-    return (body[0], left.end(), body[2]) if body and left else body
+def read_first_form(text: str, at: int, context: ParseContext) -> Body | None:
+    """Read a call that starts with a tool name or with words that announce a call."""
+    body = _read_first(text, at, context)
+    trailer = _TRAILER.match(text, body[1]) if body else None
+    return (body[0], trailer.end(), body[2]) if body and trailer else body
 
 
-def _read_first(text: str, at: int, look: ParseContext) -> Body | None:
+def _read_first(text: str, at: int, context: ParseContext) -> Body | None:
     react = _REACT.match(text, at)
     if react:
-        return _read_react(text, react, look)
+        return _read_react(text, react, context)
     for word in ("Call:", "call:", "Action:", "TOOL_CALL"):
         if text.startswith(word, at):
             body = (
-                read_body(text, at + len(word), look)
+                read_body(text, at + len(word), context)
                 if word != "Call:"
-                else read_code(text, skip_space(text, at + 5), look)
+                else read_code(text, skip_space(text, at + 5), context)
             )
-            return body and _offered(body, look)
-    short = _SHORT.match(text, at)
-    if short and look.name(short["name"]):
+            return body and _require_offered(body, context)
+    short = _SHORT_FORM.match(text, at)
+    if short and context.name(short["name"]):
         value = short["value"].strip()
-        said = ParsedCall(ToolCall(short["name"], write({short["key"]: value})), untyped=frozenset({short["key"]}))
-        return [said], past_closers(text, short.end()), "short"
+        parsed = ParsedCall(ToolCall(short["name"], write({short["key"]: value})), untyped=frozenset({short["key"]}))
+        return [parsed], past_closers(text, short.end()), "short"
     if text.startswith("all\n", at):
         return None
-    body = read_code(text, at, look)
+    body = read_code(text, at, context)
     if body is None:
         name = NAME.match(text, at)
-        said_name = name["name"].removesuffix("/") if name else ""
-        body = read_named(text, name.end(), look, said_name) if name and look.name(said_name) else None
+        written_name = name["name"].removesuffix("/") if name else ""
+        body = read_named(text, name.end(), context, written_name) if name and context.name(written_name) else None
         if body and not body[0][0].call.args():
             return None
-    return body and _offered(body, look)
+    return body and _require_offered(body, context)
 
 
-def read_tool_tag(text: str, tag: re.Match[str], look: ParseContext) -> Body | None:
-    """A tag that is named like a tool, with its arguments in tags."""
-    parameters = read_parameters(text, tag.end(), look, children=True)
+def read_tool_tag(text: str, tag: re.Match[str], context: ParseContext) -> Body | None:
+    """Read a tag with the name of a tool and its arguments in child tags."""
+    parameters = read_parameters(text, tag.end(), context, children=True)
     closing = re.compile(rf"\s*</{re.escape(tag['name'])}\s*>").match(text, parameters.end)
     if not closing or (not parameters.values and text[tag.end() : closing.start()].strip()):
         return None
@@ -144,49 +144,49 @@ def read_tool_tag(text: str, tag: re.Match[str], look: ParseContext) -> Body | N
     return [ParsedCall(call, untyped=frozenset(parameters.untyped))], past_closers(text, closing.end()), "tool-tag"
 
 
-def read_json(text: str, at: int, look: ParseContext) -> Body | None:
-    """An object, or a list of objects, with a call's keys."""
-    objects = read_objects(text, at, look)
+def read_json(text: str, at: int, context: ParseContext) -> Body | None:
+    """Read an object, or a list of objects, with the keys of a call."""
+    objects = read_objects(text, at, context)
     if objects is None:
         return None
     calls: list[ParsedCall] = []
     for members in objects[0]:
-        found = calls_of(members, look)
-        if found is None:
+        object_calls = calls_of(members, context)
+        if object_calls is None:
             return None
-        calls += found
+        calls += object_calls
     return (calls, past_surplus(text, objects[1]), "json") if calls else None
 
 
-def past_first_form(text: str, at: int, look: ParseContext) -> tuple[int, bool]:
-    """How far a call of an offered tool goes that begins a line at `at` and cannot be read, 0 where none does; and
-    whether it was announced, so that it was meant for one.
+def past_first_form(text: str, at: int, context: ParseContext) -> tuple[int, bool]:
+    """Return the end of an unparsable call of an offered tool that starts a line at `at` (0 if there is none), and
+    whether it was announced and therefore intended as a call.
     """
-    if (react := _REACT.match(text, at)) and look.name(react["name"]):
+    if (react := _REACT.match(text, at)) and context.name(react["name"]):
         end = _REACT_END.search(text, react.end())
         return (end.start() if end else len(text)), True
-    announced = text.startswith(("Call:", "call:"), at)
-    start = skip_space(text, at + len("call:")) if announced else at
+    is_announced = text.startswith(("Call:", "call:"), at)
+    start = skip_space(text, at + len("call:")) if is_announced else at
     name = NAME.match(text, start)
-    said = pythonic.CALL.match(text, start)
-    if not any(one and look.name(one["name"]) for one in (name, said)):
+    code_call = pythonic.CALL.match(text, start)
+    if not any(match and context.name(match["name"]) for match in (name, code_call)):
         return 0, False
-    return past_named(text, start), announced
+    return past_named(text, start), is_announced
 
 
-def _read_react(text: str, react: re.Match[str], look: ParseContext) -> Body | None:
-    name = look.name(react["name"])
+def _read_react(text: str, react: re.Match[str], context: ParseContext) -> Body | None:
+    name = context.name(react["name"])
     if name is None:
         return None
-    body = read_named(text, react.end(), look, name)
+    body = read_named(text, react.end(), context, name)
     if body or text.startswith(("{", "["), react.end()):
         return body
     end = _REACT_END.search(text, react.end())
     stop = end.start() if end else len(text)
-    said = ParsedCall(ToolCall(name, write({"0": text[react.end() : stop].strip()})), positional=1)
-    return [said], stop, "react"
+    parsed = ParsedCall(ToolCall(name, write({"0": text[react.end() : stop].strip()})), positional=1)
+    return [parsed], stop, "react"
 
 
-def _offered(body: Body, look: ParseContext) -> Body | None:
-    """The same calls; None if one of them is of no offered tool: then it is just text."""
-    return body if all(look.name(said.call.tool) for said in body[0]) else None
+def _require_offered(body: Body, context: ParseContext) -> Body | None:
+    """Return the body, or None if one of its calls is not of an offered tool: then it is plain text."""
+    return body if all(context.name(parsed.call.tool) for parsed in body[0]) else None

@@ -1,6 +1,6 @@
-"""Reads what stands behind the opener of a call: objects, code, tags, or the name of a tool and its arguments.
+"""Reads the body after the opener of a call: objects, code, tags, or the name of a tool and its arguments.
 
-One grammar for all markup: which of the shapes follows is seen from the text, not from the opener.
+One grammar serves all markup: the text, not the opener, determines the shape of the body.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from forge_proxy.core.rescue.readers.strict_json import JsonValue, read_members,
 from forge_proxy.core.rescue.readers.tags import CLOSE, OPEN, Parameters, read_parameters
 
 Body = tuple[list[ParsedCall], int, str]
-"""Calls, the place after them and what closes them, and the name of their shape."""
+"""Calls, the position after them and their closers, and the name of their shape."""
 
 _JUNK = re.compile(r"(?:\s|```\w{0,12}(?=\s)|json(?=\s*[\[{])|function(?=\s*<[|｜]tool[_▁]sep))*")
 NAMED_TAGS = re.compile(
@@ -37,39 +37,39 @@ NAMED_TAGS = re.compile(
 )
 _NAMED_END = re.compile(rf"\s*{CLOSE}(?:arguments|parameters|args|params|input|tool_input)\s*>")
 ATTRIBUTE = re.compile(r"\s+(?P<key>[^\W\d][\w.-]{0,127})\s?=\s?(?=[\"'])")
-_CUT_TAG = re.compile(r"\s*(?:</?[^<>]{0,60}|<[^/<>][^<>]{0,60}>[^<>]{0,200})?")
-"""The end of a text that was cut before or in the tag of one more argument."""
-_SURPLUS = re.compile(r"\s{0,8}[}\]]{1,8}(?=\s*(?:\Z|[<`]|\[/?\Z|\[/))")
+_TRUNCATED_TAG = re.compile(r"\s*(?:</?[^<>]{0,60}|<[^/<>][^<>]{0,60}>[^<>]{0,200})?")
+"""The end of a text that was truncated before or inside the tag of another argument."""
+_SURPLUS_BRACKETS = re.compile(r"\s{0,8}[}\]]{1,8}(?=\s*(?:\Z|[<`]|\[/?\Z|\[/))")
 _FENCE_END = re.compile(r"\s{0,8}```")
 _MAX_JUNK = 8
-"""Openers and tokens in a row before a call; no model writes more."""
+"""Maximum consecutive openers and tokens before a call; no model writes more."""
 _NUMBERED = re.compile(r":\d{1,4}$")
 
 
-def read_body(text: str, at: int, look: ParseContext) -> Body | None:
-    """The calls behind an opener that ends at `at`; None if there are none that can be read."""
+def read_body(text: str, at: int, context: ParseContext) -> Body | None:
+    """Read the calls after an opener that ends at `at`; None if there are none or they cannot be parsed."""
     start = past_junk(text, at)
-    body = _read_shape(text, start, look)
+    body = _read_shape(text, start, context)
     if body and "```" in text[at:start] and (fence := _FENCE_END.match(text, body[1])):
         return body[0], past_closers(text, fence.end()), body[2]
     return body
 
 
-def _read_shape(text: str, at: int, look: ParseContext) -> Body | None:
+def _read_shape(text: str, at: int, context: ParseContext) -> Body | None:
     if text.startswith("{", at):
-        return _read_objects(text, at, look)
+        return _read_objects(text, at, context)
     if text.startswith("[", at):
-        return _read_objects(text, at, look) or read_code(text, at, look)
+        return _read_objects(text, at, context) or read_code(text, at, context)
     invoke = INVOKE.match(text, at)
     if invoke:
-        return read_invoke(text, invoke, look)
+        return read_invoke(text, invoke, context)
     if named := NAMED_TAGS.match(text, at):
-        return _read_named_tags(text, named, look)
-    return read_code(text, at, look) or read_named(text, at, look)
+        return _read_named_tags(text, named, context)
+    return read_code(text, at, context) or read_named(text, at, context)
 
 
-def read_invoke(text: str, opening: re.Match[str], look: ParseContext) -> Body | None:
-    """The call in a tag that names its tool."""
+def read_invoke(text: str, opening: re.Match[str], context: ParseContext) -> Body | None:
+    """Read the call in a tag that names its tool."""
     name = clean(opening["quoted"] or opening["name"] or opening["said"])
     if not name:
         return None
@@ -77,32 +77,32 @@ def read_invoke(text: str, opening: re.Match[str], look: ParseContext) -> Body |
         return [ParsedCall(ToolCall(name.rstrip("/ "), "{}"))], past_closers(text, opening.end()), "tags"
     at = skip_space(text, opening.end())
     if text.startswith("{", at):
-        return _with_object(text, at, name, look, "function-tag")
-    if text.startswith('"', at) and (body := _with_string(text, at, name, look)):
+        return _read_object_arguments(text, at, name, context, "function-tag")
+    if text.startswith('"', at) and (body := _read_string_arguments(text, at, name, context)):
         return body
     call = "function" if "function" in opening.group()[:40].split("=")[0] else "invoke"
-    parameters = read_parameters(text, opening.end(), look, children=True, call=call)
+    parameters = read_parameters(text, opening.end(), context, children=True, call=call)
     if not parameters.open and not CLOSER.match(text, parameters.end) and text[parameters.end :].strip():
         return None
-    return _tagged(name, parameters, text)
+    return _make_tags_body(name, parameters, text)
 
 
-def read_named(text: str, at: int, look: ParseContext, name: str = "") -> Body | None:
-    """The call whose name stands at `at`, or that has this `name` and whose arguments stand there."""
+def read_named(text: str, at: int, context: ParseContext, name: str = "") -> Body | None:
+    """Read the call whose name starts at `at`, or, if `name` is given, whose arguments start there."""
     identity = ""
     if not name:
-        found = NAME.match(text, at)
-        if not found:
+        match = NAME.match(text, at)
+        if not match:
             return None
-        name = clean(found["name"])
-        at = found.end()
-        if look.name(name) is None and _NUMBERED.search(name):
+        name = clean(match["name"])
+        at = match.end()
+        if context.name(name) is None and _NUMBERED.search(name):
             name = _NUMBERED.sub("", name)
     between = BETWEEN.match(text, at)
     start = between.end() if between else at
-    if between and (said_id := CALL_ID.search(between.group())):
-        identity = said_id[1]
-    body = _read_arguments(text, start, at, name, look)
+    if between and (call_id := CALL_ID.search(between.group())):
+        identity = call_id[1]
+    body = _read_arguments(text, start, at, name, context)
     if body and between and "```" in between.group() and (fence := _FENCE_END.match(text, body[1])):
         body = (body[0], past_closers(text, fence.end()), body[2])
     if body and identity:
@@ -110,39 +110,39 @@ def read_named(text: str, at: int, look: ParseContext, name: str = "") -> Body |
     return body
 
 
-def _read_arguments(text: str, at: int, after_name: int, name: str, look: ParseContext) -> Body | None:
+def _read_arguments(text: str, at: int, after_name: int, name: str, context: ParseContext) -> Body | None:
     if text.startswith("{", at):
-        return _with_object(text, at, name, look, "named")
+        return _read_object_arguments(text, at, name, context, "named")
     if text.startswith('"', at):
-        return _with_string(text, at, name, look)
-    parameters = read_parameters(text, at, look)
+        return _read_string_arguments(text, at, name, context)
+    parameters = read_parameters(text, at, context)
     if parameters.values:
-        return _tagged(name, parameters, text)
+        return _make_tags_body(name, parameters, text)
     attributes = _read_attributes(text, after_name, name)
     if attributes:
         return attributes
-    closed = next((place for place in (at, after_name) if CLOSER.match(text, place)), None)
-    if closed is None or look.name(name) is None:
+    closed = next((position for position in (at, after_name) if CLOSER.match(text, position)), None)
+    if closed is None or context.name(name) is None:
         return None
     return [ParsedCall(ToolCall(name, "{}"))], past_closers(text, closed), "named"
 
 
-def _read_objects(text: str, at: int, look: ParseContext) -> Body | None:
-    """Objects with a call's keys, one after the other or in a list."""
+def _read_objects(text: str, at: int, context: ParseContext) -> Body | None:
+    """Read objects with the keys of a call, consecutive or in a list."""
     calls: list[ParsedCall] = []
-    doubled = text.startswith("{{", at)  # braces doubled as in a template
-    at += doubled
+    has_doubled_braces = text.startswith("{{", at)  # braces doubled as in a format string
+    at += has_doubled_braces
     while True:
-        read = read_objects(text, at, look)
-        found = [said for members in read[0] for said in calls_of(members, look) or ()] if read else []
-        if read is None or not found:
+        read = read_objects(text, at, context)
+        calls_found = [parsed for members in read[0] for parsed in calls_of(members, context) or ()] if read else []
+        if read is None or not calls_found:
             return (calls, past_closers(text, past_surplus(text, at)), "json") if calls else None
-        calls += found
+        calls += calls_found
         at = read[1]
         following = at
         while following < len(text) and text[following] in " \t\r\n,;":
             following += 1
-        if doubled and text.startswith("}", at):
+        if has_doubled_braces and text.startswith("}", at):
             at = following = at + 1
         if not text.startswith(("{", "["), following) or text.startswith(("[/", "[T"), following):
             return calls, past_closers(text, past_surplus(text, at)), "json"
@@ -150,49 +150,49 @@ def _read_objects(text: str, at: int, look: ParseContext) -> Body | None:
 
 
 def past_surplus(text: str, at: int) -> int:
-    """The place after brackets that close what was never opened, where a call ends."""
-    surplus = _SURPLUS.match(text, at)
+    """Return the position after unmatched closing brackets at the end of a call."""
+    surplus = _SURPLUS_BRACKETS.match(text, at)
     return surplus.end() if surplus else at
 
 
-def read_code(text: str, at: int, look: ParseContext) -> Body | None:
-    """The calls written as code at `at`."""
-    read = pythonic.read_calls(text, at, look)
+def read_code(text: str, at: int, context: ParseContext) -> Body | None:
+    """Read the calls written as code at `at`."""
+    read = pythonic.read_calls(text, at, context)
     return (read[0], past_closers(text, read[1]), "pythonic") if read else None
 
 
-def _read_named_tags(text: str, named: re.Match[str], look: ParseContext) -> Body | None:
+def _read_named_tags(text: str, named: re.Match[str], context: ParseContext) -> Body | None:
     at = skip_space(text, named.end())
     if text.startswith("{", at):
-        read = _with_object(text, at, named["name"], look, "tags")
+        read = _read_object_arguments(text, at, named["name"], context, "tags")
         return (read[0], past_closers(text, read[1]), "tags") if read else None
-    parameters = read_parameters(text, at, look, children=True)
+    parameters = read_parameters(text, at, context, children=True)
     end = _NAMED_END.match(text, parameters.end)
     if not end and not parameters.values:
         return None
     stop = end.end() if end else parameters.end
-    return _tagged(named["name"], parameters, text)[0], past_closers(text, stop), "tags"
+    return _make_tags_body(named["name"], parameters, text)[0], past_closers(text, stop), "tags"
 
 
-def _with_object(text: str, at: int, name: str, look: ParseContext, shape: str) -> Body | None:
-    members = read_members(text, at, look)
+def _read_object_arguments(text: str, at: int, name: str, context: ParseContext, shape: str) -> Body | None:
+    members = read_members(text, at, context)
     if members is None:
         return None
-    said = ParsedCall(ToolCall(name, members.text), members.repairs, open=members.open)
-    return [said], past_closers(text, members.end), shape
+    parsed = ParsedCall(ToolCall(name, members.text), members.repairs, open=members.open)
+    return [parsed], past_closers(text, members.end), shape
 
 
-def _with_string(text: str, at: int, name: str, look: ParseContext) -> Body | None:
-    """Arguments that were written as the text of a string once more."""
+def _read_string_arguments(text: str, at: int, name: str, context: ParseContext) -> Body | None:
+    """Read arguments that are encoded twice, as a JSON string of an object."""
     value = read_value(text, at)
-    arguments = arguments_of(JsonValue(value[0]), look) if value and isinstance(value[0], str) else None
+    arguments = arguments_of(JsonValue(value[0]), context) if value and isinstance(value[0], str) else None
     if value is None or arguments is None:
         return None
     return [ParsedCall(ToolCall(name, arguments[0]), arguments[2])], past_closers(text, value[1]), "named"
 
 
 def _read_attributes(text: str, at: int, name: str) -> Body | None:
-    """`name key="value" other="value" />`."""
+    """Read `name key="value" other="value" />`."""
     values: dict[str, str] = {}
     while attribute := ATTRIBUTE.match(text, at):
         quote = text[attribute.end()]
@@ -210,20 +210,20 @@ def _read_attributes(text: str, at: int, name: str) -> Body | None:
     return [ParsedCall(call, untyped=frozenset(values))], past_closers(text, slash.end() if slash else at), "attributes"
 
 
-def _tagged(name: str, parameters: Parameters, text: str) -> Body:
-    """The call with these arguments, up to what closes it, or to the end of the text where that ends before."""
+def _make_tags_body(name: str, parameters: Parameters, text: str) -> Body:
+    """Return the call with these arguments, up to its closer or, if that is missing, to the end of the text."""
     ends = past_closers(text, parameters.end)
-    # Where nothing closes the call, more arguments may have been to come.
-    unclosed = parameters.open or (ends == parameters.end and _CUT_TAG.fullmatch(text, ends) is not None)
-    repairs = frozenset({*parameters.repairs, "closing tags"} if unclosed else parameters.repairs)
-    # A closer that is missing anywhere may be missing because the answer was cut.
+    # If nothing closes the call, further arguments may be missing.
+    is_unclosed = parameters.open or (ends == parameters.end and _TRUNCATED_TAG.fullmatch(text, ends) is not None)
+    repairs = frozenset({*parameters.repairs, "closing tags"} if is_unclosed else parameters.repairs)
+    # Any missing closer may be missing because the response was truncated.
     is_open = parameters.doubtful or "closing tags" in repairs
-    said = ParsedCall(ToolCall(name, write(parameters.values)), repairs, frozenset(parameters.untyped), open=is_open)
-    return [said], len(text) if unclosed else ends, "tags"
+    parsed = ParsedCall(ToolCall(name, write(parameters.values)), repairs, frozenset(parameters.untyped), open=is_open)
+    return [parsed], len(text) if is_unclosed else ends, "tags"
 
 
 def past_junk(text: str, at: int) -> int:
-    """The place after further openers and tokens of no meaning."""
+    """Return the position after further openers and tokens without meaning."""
     for _ in range(_MAX_JUNK):
         junk = _JUNK.match(text, at)
         at = junk.end() if junk else at

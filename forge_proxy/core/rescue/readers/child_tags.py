@@ -1,6 +1,6 @@
-"""Reads values that are written as child tags: `<item>a</item><item>b</item>`. What they mean is for a schema to say.
+"""Reads values that are written as child tags: `<item>a</item><item>b</item>`. Their meaning depends on the schema.
 
-Tags without attributes only. MiniMax puts a token of its own before each tag, which belongs to the tag then.
+Supports tags without attributes only. The special token that MiniMax writes before each tag is part of the tag.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ _TAG = re.compile(r"(?:\]<\]minimax\[>\[)?<(/?)([^\s<>/=\[\]]{1,128})\s{0,8}>")
 
 
 def read_children(text: str) -> list[tuple[str, str]] | None:
-    """The names and the raw contents of the tags that `text` wholly consists of, but for white space; else None.
+    """Return the name and raw content of each tag; None if `text` contains anything but tags and white space.
 
-    Other tags inside a content are text here, balanced or not: `<code>Vec<String></code>` has one child.
+    Other tags inside a content are text, balanced or not: `<code>Vec<String></code>` has one child.
     """
     children: list[tuple[str, str]] = []
     at, name, start, depth = 0, "", 0, 0

@@ -1,4 +1,4 @@
-"""Resolves the escapes of a string as JSON and Python write them; what is no escape stays as it stands."""
+"""Resolves the escape sequences of JSON and Python strings; other backslashes are kept."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _LETTERS = {
     '"': '"', "'": "'", "`": "`", "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t",
 }  # fmt: skip
 NO_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*+\\(?![\\\"'`/bfnrt\n]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})")
-"""A backslash that begins no escape, as in a path or a pattern."""
+"""A backslash that starts no escape sequence, as in a path or a regular expression."""
 
 
 def unescape(raw: str) -> str:
-    """The text that `raw` stands for. A half of a surrogate pair is no text and stays as it was written."""
+    """Return `raw` with its escapes resolved. An unpaired surrogate is not a character and is kept as written."""
     return _ESCAPE.sub(_resolve, raw) if "\\" in raw else raw
 
 
@@ -25,14 +25,14 @@ def _resolve(escape: re.Match[str]) -> str:
         return chr(int(byte, 16))
     if line is not None:
         return ""
-    # A path or a pattern (`\d`, `C:\Users`) whose backslash was not doubled.
+    # A path or a regular expression (`\d`, `C:\Users`) with an unescaped backslash.
     return _LETTERS.get(letter, escape.group())
 
 
-def _character(unit: int, second: str | None, written: str) -> str:
+def _character(unit: int, second: str | None, source: str) -> str:
     if not 0xD800 <= unit < 0xE000:
         return chr(unit) + (unescape("\\u" + second) if second else "")
     low = int(second, 16) if second else 0
     if unit < 0xDC00 and 0xDC00 <= low < 0xE000:
         return chr(0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00))
-    return written
+    return source

@@ -1,9 +1,9 @@
-"""Reads a value as models break it: one tolerant reader for JSON, Python literals and what lies between.
+"""Lenient reader for values that are broken JSON, Python literals, or a mixture.
 
-Strict JSON is read elsewhere, and first; this reader is for what is left. It takes single, curly, triple and Gemma's
-quotes, bare keys and words, comments, trailing and missing commas, `=` and `=>` for `:`, line breaks and unescaped
-quotes in strings, tuples, joined strings, and brackets that were never closed. Every value it gives stands in the text:
-a missing value or a string without an end makes the whole unreadable. Linear, never raises.
+Runs after strict JSON parsing has failed. Accepts single, curly, triple and Gemma's quotes, bare keys and words,
+comments, trailing and missing commas, `=` and `=>` for `:`, line breaks and unescaped quotes in strings, tuples,
+joined strings, and unclosed brackets. Never invents a value: a missing value or an unterminated string makes the whole
+text unreadable. Runs in linear time; `read_loose` never raises.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from forge_proxy.core.rescue.readers.escapes import NO_ESCAPE, unescape
 
 _MAX_DEPTH = 64
 _SPACE = re.compile(r"(?:\s+|//[^\n\"]*+(?=\n|\Z)|/\*(?:[^*\"]|\*(?!/))*+\*/|\#(?=\s)[^\n\"]*+(?=\n|\Z))*+")
-"""White space and comments; what holds a quote is no comment: it may as well be part of a string that holds code."""
+"""White space and comments. Text that contains a quote is not a comment, because it may be part of a string of code."""
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "`": "`", '"""': '"""', "'''": "'''"}
 _CLOSINGS = {quote: re.compile(rf"(?s:(?:(?!{quote})[^\\]|\\.)*+){quote}") for quote in ('"""', "'''")} | {
     quote: re.compile(rf"(?s:(?:[^{quote}\\]++|\\.)*+){quote}") for quote in "\"'”’`"
 }
-# The last group holds the quotes of Gemma's: they stand on both sides, and nothing between them is escaped.
+# The last group is Gemma's quote token, the same on both sides; nothing between two of them is escaped.
 _OPENING = re.compile(r"[rbuf]{0,2}(\"\"\"|'''|[\"'“‘`])|(<\|\"\|>|<escape>)", re.IGNORECASE)
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?(?=\s*+(?:[,;}\])]|//|/\*|\Z|<)|\s++[\"'“])")
 _WORDS: dict[str, Json] = {
@@ -30,15 +30,15 @@ _WORDS: dict[str, Json] = {
     "null": None, "None": None, "NULL": None, "nil": None,
 }  # fmt: skip
 _NO_VALUES = frozenset({"NaN", "nan", "Infinity", "-Infinity", "undefined", "...", "…"})
-"""Words for what JSON has no value for, or for one that was left out."""
+"""Words without a JSON value, or placeholders for an omitted one."""
 _BARE = re.compile(r"[^\s,;{}\[\]()\"'`“”<>#][^,{}\[\]()\"“”\n<>]{0,200}")
 _BARE_KEY = re.compile(r"(--)?([^\W\d][\w$.-]{0,127})")
 _COLON = re.compile(r"\s*+(?:=>|:=|[:=])")
 _OBJECT_END = re.compile(r"\s*}+\s*(?:<[^<>\s]{0,40}[|｜]>|<end_function_call>|\Z)")
 _END = re.compile(r"\Z|</|<[|｜](?!\")|\[/|```|\]<\]")
-"""What ends a call that was not closed: the end of the text, or markup that can only follow a call."""
+"""The end of an unclosed call: the end of the text, or markup that can only follow a call."""
 
-# What may follow the quote that ends a string. A quote that none of it follows is part of the string.
+# Text that may follow a closing quote. A quote followed by anything else is part of the string.
 _GAP = r"\s{0,64}(?://[^\n\"]{0,200}\n\s{0,64})?"
 _QUOTED_KEY = r"(?:[\"'“`][^\"'“”`\n]{1,128}[\"'”`]|<\|\"\|>|<escape>)\s{0,32}(?:=>|[:=])"
 _NEXT_KEY = rf"(?:{_QUOTED_KEY}|(?:--)?[^\W\d][\w$.-]{{0,127}}\s{{0,32}}(?:=>|[:=]))"
@@ -51,27 +51,27 @@ _AFTER_ITEM = re.compile(
     rf"{_GAP}(?:[\])}}]|[,;]{_GAP}(?:[\])}}\"'“`{{\[(\d,#/-]|[tTfFnN]|<\||<escape>|{_STOP})|\+\s|[\"'“]|{_STOP})"
 )
 _IN_A_ROW = re.compile(r"\"\s+\"")
-"""Two strings with nothing between, rather than one with quotes in it."""
+"""Two adjacent strings, rather than one with quotes in it."""
 _KEY_INSIDE = re.compile(r"[\"'”]\s*,\s*[\"'“][\w$ -]+\Z")
-"""How a string ends that is rather a string, a comma and a key whose value is missing."""
+"""The end of a candidate string that is in fact a string, a comma and a key without a value."""
 
 
 class LenientValue(NamedTuple):
-    """A value, the place after it, and what had to be mended."""
+    """A value, the position after it, and its repairs."""
 
     value: Json
     end: int
     repairs: frozenset[str]
     open: bool
-    """Whether a bracket was still open where the text ended."""
+    """Whether a bracket was still open at the end of the text."""
 
 
 class Unreadable(Exception):
-    """There is no value here; never leaves this package."""
+    """No value can be read here. Never propagates out of this package."""
 
 
 def read_loose(text: str, at: int) -> LenientValue | None:
-    """The value at `at`, an object, a list or a text in quotes; None for what cannot be read without guessing."""
+    """Read the object, list or quoted string at `at`; None if it cannot be read without guessing."""
     reader = LenientReader(text, at)
     try:
         value = reader.value()
@@ -81,7 +81,7 @@ def read_loose(text: str, at: int) -> LenientValue | None:
 
 
 class LenientReader:
-    """Reads values from one place on; `at` is the place that was come to."""
+    """Reads values sequentially; `at` is the current position."""
 
     def __init__(self, text: str, at: int) -> None:
         self.text = text
@@ -89,23 +89,23 @@ class LenientReader:
         self.repairs: set[str] = set()
         self.open = False
         self.bare_words = True
-        """Whether a word without quotes may be a text: in code it is a variable, which nobody knows the value of."""
+        """Whether a word without quotes is a string. In code it is a variable of unknown value."""
         self._depth = 0
 
     def value(self, after: re.Pattern[str] = _AFTER_ITEM) -> Json:
-        """The value that comes next. `after` says what may follow a string here. Raises `Unreadable`."""
+        """Read the next value. `after` matches the text that may follow a string here. Raises `Unreadable`."""
         self.skip()
         text, at = self.text, self.at
         if text.startswith("{", at):
-            return self._within(self._object)
+            return self._read_nested(self._read_object)
         if text.startswith(("[", "("), at):
-            return self._within(self._list)
+            return self._read_nested(self._read_list)
         if _OPENING.match(text, at):
-            return self._joined(after)
-        return self._bare()
+            return self._read_joined(after)
+        return self._read_bare()
 
     def skip(self) -> None:
-        """Go past white space and comments."""
+        """Skip white space and comments."""
         space = _SPACE.match(self.text, self.at)
         if space and space.end() > self.at:
             if not space.group().isspace():
@@ -113,7 +113,7 @@ class LenientReader:
             self.at = space.end()
 
     def take(self, *marks: str) -> bool:
-        """Go past one of these, if it stands here."""
+        """Consume one of `marks` if it is at the current position; return whether one was."""
         for mark in marks:
             if self.text.startswith(mark, self.at):
                 self.at += len(mark)
@@ -121,21 +121,21 @@ class LenientReader:
         return False
 
     def ends_here(self) -> bool:
-        """Whether the text of a call ends here without its brackets closed."""
+        """Whether the text of a call ends here with its brackets unclosed."""
         return _END.match(self.text, self.at) is not None
 
     def string(self, after: re.Pattern[str]) -> str:
-        """The string whose quote stands here."""
+        """Read the string whose opening quote is at the current position. Raises `Unreadable`."""
         opening = _OPENING.match(self.text, self.at)
         if not opening:
             raise Unreadable
         if opening[2]:
-            return self._between_tokens(opening)
+            return self._read_between_tokens(opening)
         quote = opening[1]
         if quote != '"':
             self.repairs.add("quotes")
         start = opening.end()
-        end = self._closing(_QUOTES[quote], start, after)
+        end = self._find_closing_quote(_QUOTES[quote], start, after)
         self.at = end + len(quote)
         raw = self.text[start:end]
         if "r" in opening.group().removesuffix(quote).lower():
@@ -147,7 +147,7 @@ class LenientReader:
             self.repairs.add("escapes")
         return text
 
-    def _within(self, read: Callable[[], Json]) -> Json:
+    def _read_nested(self, read: Callable[[], Json]) -> Json:
         if self._depth >= _MAX_DEPTH:
             raise Unreadable
         self._depth += 1
@@ -156,32 +156,32 @@ class LenientReader:
         finally:
             self._depth -= 1
 
-    def _object(self) -> Json:
+    def _read_object(self) -> Json:
         self.at += 1
         members: dict[str, Json] = {}
-        while not self._closed("}", "])"):
-            key = self._key()
+        while not self._consume_end("}", "])"):
+            key = self._read_key()
             members[key] = self.value(_AFTER_MEMBER)
-            self._comma()
+            self._consume_comma()
         return members
 
-    def _list(self) -> Json:
+    def _read_list(self) -> Json:
         closer = "]" if self.text[self.at] == "[" else ")"
         if closer == ")":
             self.repairs.add("brackets")
         self.at += 1
         items: list[Json] = []
         before = self.at
-        while not self._closed(closer, "})"):
+        while not self._consume_end(closer, "})"):
             items.append(self.value())
             before = self.at
-            self._comma()
-        # In Python one value between parentheses is no tuple, unless a comma follows it.
-        alone = closer == ")" and len(items) == 1 and "," not in self.text[before : self.at]
-        return items[0] if alone else items
+            self._consume_comma()
+        # In Python, one value in parentheses is a tuple only if a comma follows it.
+        is_parenthesized = closer == ")" and len(items) == 1 and "," not in self.text[before : self.at]
+        return items[0] if is_parenthesized else items
 
-    def _closed(self, closer: str, others: str) -> bool:
-        """Whether the list or object ends here: closed, or left open where what is around it ends."""
+    def _consume_end(self, closer: str, others: str) -> bool:
+        """Whether the list or object ends here, either closed or unclosed at the end of its container."""
         self.skip()
         if self.take(closer):
             return True
@@ -194,7 +194,7 @@ class LenientReader:
             return True
         return False
 
-    def _comma(self) -> None:
+    def _consume_comma(self) -> None:
         self.skip()
         before = self.at
         while self.take(",", ";"):
@@ -204,14 +204,14 @@ class LenientReader:
         ):
             self.repairs.add("commas")
 
-    def _key(self) -> str:
+    def _read_key(self) -> str:
         bare = _BARE_KEY.match(self.text, self.at)
         key = ""
         if bare:
             key = bare[2]
             self.at = bare.end()
             self.repairs.add("keys")
-            if bare[1]:  # --key "value": nothing stands between
+            if bare[1]:  # --key "value" has no separator
                 return key
         else:
             key = self.string(_AFTER_KEY)
@@ -223,13 +223,13 @@ class LenientReader:
         self.at = colon.end()
         return key
 
-    def _joined(self, after: re.Pattern[str]) -> str:
-        """A string, or several put together with `+`."""
+    def _read_joined(self, after: re.Pattern[str]) -> str:
+        """Read a string, or several joined with `+`."""
         joined = self.string(after)
         while True:
             before = self.at
             self.skip()
-            if not self.bare_words and _OPENING.match(self.text, self.at):  # code joins strings that stand in a row
+            if not self.bare_words and _OPENING.match(self.text, self.at):  # Python joins adjacent strings
                 joined += self.string(after)
                 continue
             if not self.text.startswith("+", self.at):
@@ -240,30 +240,30 @@ class LenientReader:
             joined += self.string(after)
             self.repairs.add("joined strings")
 
-    def _closing(self, quote: str, start: int, after: re.Pattern[str]) -> int:
-        """Where the quote stands that ends the string."""
-        at, inner = start, 0
-        while found := _CLOSINGS[quote].match(self.text, at):
-            at = found.end()
+    def _find_closing_quote(self, quote: str, start: int, after: re.Pattern[str]) -> int:
+        """Return the position of the quote that ends the string. Raises `Unreadable` if it is ambiguous."""
+        at, inner_quotes = start, 0
+        while match := _CLOSINGS[quote].match(self.text, at):
+            at = match.end()
             if len(quote) > 1:
                 return at - len(quote)
             if not after.match(self.text, at):
                 self.repairs.add("quotes")
-                inner += not (
+                inner_quotes += not (
                     quote in "'’" and self.text[at - 2 : at - 1].isalnum() and self.text[at : at + 1].isalnum()
                 )
                 continue
-            # Quotes that belong to a text stand in pairs; otherwise nobody knows which of them ends it.
-            if inner % 2 or (inner and _KEY_INSIDE.search(self.text, max(start, at - 200), at - 1)):
+            # Quotes inside a string come in pairs; otherwise the closing quote is ambiguous.
+            if inner_quotes % 2 or (inner_quotes and _KEY_INSIDE.search(self.text, max(start, at - 200), at - 1)):
                 break
-            if inner and _IN_A_ROW.search(self.text, start, at - 1):
+            if inner_quotes and _IN_A_ROW.search(self.text, start, at - 1):
                 break
             return at - 1
         raise Unreadable
 
-    def _between_tokens(self, opening: re.Match[str]) -> str:
+    def _read_between_tokens(self, opening: re.Match[str]) -> str:
         end = self.text.find(opening[2], opening.end())
-        if end < 0:  # forgotten: the object and the call end where the value does
+        if end < 0:  # closer missing: the object and the call end with the value
             close = _OBJECT_END.search(self.text, opening.end())
             if not close:
                 raise Unreadable
@@ -273,19 +273,19 @@ class LenientReader:
             self.at = end + len(opening[2])
         return self.text[opening.end() : end]
 
-    def _bare(self) -> Json:
+    def _read_bare(self) -> Json:
         number = _NUMBER.match(self.text, self.at)
         if number:
             try:
                 value, self.at = DECODER.raw_decode(self.text, self.at)
-            except ValueError as error:  # too large to be a number
+            except ValueError as error:  # the number is too large
                 raise Unreadable from error
             return value
         bare = _BARE.match(self.text, self.at)
         if not bare or self.text.startswith(("(", "{", "["), bare.end()) or ": " in bare.group():
             raise Unreadable
         word = bare.group().rstrip()
-        if not any(map(str.isalpha, word)) and " " in word:  # `1 2`: numbers, with something missing between
+        if not any(map(str.isalpha, word)) and " " in word:  # `1 2`: numbers with a missing separator
             raise Unreadable
         self.at += len(word)
         if word in _NO_VALUES or (word not in _WORDS and not self.bare_words):

@@ -11,36 +11,36 @@ from forge_proxy.core.rescue.parsed_call import MAX_CALLS, ParsedCall
 from forge_proxy.core.rescue.readers.lenient_json import LenientReader, Unreadable
 
 CALL = re.compile(r"\s{0,16}(?P<name>[^\W\d][\w.:/-]{0,127})\s?\(")
-"""How such a call begins."""
+"""The start of such a call."""
 _KEYWORD = re.compile(r"([^\W\d]\w{0,127})\s*+=(?!=)|[\"']([^\W\d]\w{0,127})[\"']\s*+:")
 _AFTER_ARGUMENT = re.compile(
     r"\s{0,64}(?:\)|,\s{0,64}(?:\)|[^\W\d]\w{0,127}\s{0,8}=|[\"'\[{(\d-]|True|False|None|\Z)|\+\s|(?<=[\"'])\s{1,64}[rbuf]{0,2}[\"']|\Z|</|<[|｜])"
 )
 _BETWEEN = re.compile(r"\s*+[,;\n]\s*+(?=[^\W\d][\w.:/-]{0,127}\s?\()|\s*+(?=[^\W\d][\w.:/-]{0,127}\()")
 _CLOSING = re.compile(r"\s{0,64},?\s{0,64}\]")
-_PLAIN = frozenset({"quotes", "words", "line breaks"})
-"""What is no repair here: it is how the language of these calls is written."""
+_NORMAL_IN_CODE = frozenset({"quotes", "words", "line breaks"})
+"""Deviations from JSON that are normal in Python code and therefore not reported as repairs."""
 
 
-def read_call(text: str, at: int, look: ParseContext) -> tuple[ParsedCall, int] | None:
-    """The call at `at` and the place after its closing parenthesis; None if there is none that can be read."""
-    begun = CALL.match(text, at)
-    if not begun or not look.may_try(1):
+def read_call(text: str, at: int, context: ParseContext) -> tuple[ParsedCall, int] | None:
+    """Read the call at `at` and return it with the position after it; None if it cannot be parsed."""
+    opening = CALL.match(text, at)
+    if not opening or not context.may_try(1):
         return None
-    reader = LenientReader(text, begun.end())
+    reader = LenientReader(text, opening.end())
     reader.bare_words = False
     try:
-        args, positional = _arguments(reader)
+        args, positional = _read_arguments(reader)
     except Unreadable:
-        look.spend(reader.at - at)
+        context.spend(reader.at - at)
         return None
-    name = begun["name"].removesuffix(".call")
-    repairs = frozenset(reader.repairs) - _PLAIN
+    name = opening["name"].removesuffix(".call")
+    repairs = frozenset(reader.repairs) - _NORMAL_IN_CODE
     return ParsedCall(ToolCall(name, write(args)), repairs, positional=positional, open=reader.open), reader.at
 
 
-def _arguments(reader: LenientReader) -> tuple[dict[str, Json], int]:
-    """The arguments up to the closing parenthesis, and how many of them have no name."""
+def _read_arguments(reader: LenientReader) -> tuple[dict[str, Json], int]:
+    """Read the arguments up to the closing parenthesis; return them and the number of positional ones."""
     args: dict[str, Json] = {}
     positional = 0
     while True:
@@ -56,7 +56,7 @@ def _arguments(reader: LenientReader) -> tuple[dict[str, Json], int]:
         if keyword:
             key = keyword[1] or keyword[2]
             reader.at = keyword.end()
-        elif args and len(args) > positional:  # one without a name after one with a name
+        elif args and len(args) > positional:  # a positional argument after a keyword argument
             raise Unreadable
         else:
             key = str(positional)
@@ -67,24 +67,24 @@ def _arguments(reader: LenientReader) -> tuple[dict[str, Json], int]:
             raise Unreadable
 
 
-def read_calls(text: str, at: int, look: ParseContext) -> tuple[list[ParsedCall], int] | None:
-    """One call or a list of them, `[f(a=1), g()]`, also one a line or with `;` between; None if there is none.
+def read_calls(text: str, at: int, context: ParseContext) -> tuple[list[ParsedCall], int] | None:
+    """Read one call or several, as `[f(a=1), g()]`, one per line, or separated by `;`; None if there is none.
 
-    Of a list without end as many are read as show that it is one.
+    Reading stops after `MAX_CALLS` + 1 calls, which is enough to recognize an endless list.
     """
-    listed = text.startswith("[", at)
-    found: list[ParsedCall] = []
-    at += listed
-    while one := read_call(text, at, look):
-        found.append(one[0])
-        at = one[1]
-        if len(found) > MAX_CALLS:
+    is_list = text.startswith("[", at)
+    calls: list[ParsedCall] = []
+    at += is_list
+    while call := read_call(text, at, context):
+        calls.append(call[0])
+        at = call[1]
+        if len(calls) > MAX_CALLS:
             break
         following = _BETWEEN.match(text, at)
-        closing = _CLOSING.match(text, at) if listed else None
-        if closing or one[0].open:
-            return found, closing.end() if closing else at
+        closing = _CLOSING.match(text, at) if is_list else None
+        if closing or call[0].open:
+            return calls, closing.end() if closing else at
         if not following:
             break
         at = following.end()
-    return (found, at) if found else None
+    return (calls, at) if calls else None

@@ -1,9 +1,9 @@
-"""The last resort for a broken object: json_repair says how it is built, the text says what is in it.
+"""Last resort for a broken object: json_repair supplies its structure, the text supplies its content.
 
-For texts that the reader in `values.py` gave up, and for a process of its own: this takes seconds for long texts. A
-library made to give something for everything also gives what nobody wrote. So its answer is only a plan: the text is
-walked through along it, every key and value is taken from where it stands, and when one does not stand there, or
-anything is left over that is more than punctuation and comments, the text stays unread.
+For texts that `lenient_json.py` cannot read. Runs in a separate process, because a long text takes seconds. json_repair
+returns a result for any input, including values that the model never wrote. Its result is therefore only a plan: the
+reader follows it through the text and copies every key and value from there. If one is missing in the text, or
+anything but punctuation and comments remains, the object is rejected.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from forge_proxy.core.rescue.readers.escapes import unescape
 _LONGEST = 1_000_000
 _CLOSING = {'"': '"', "'": "'", "“": "”"}
 _COMMENT = r"(?://|\#)[^\"\n]*+(?=\n|\Z)|/\*(?:[^\"*]|\*(?!/))*+\*/"
-"""With quotes in it, it may as well be part of a string that holds code."""
+"""Text that contains a quote is not a comment, because it may be part of a string of code."""
 _SPACE = re.compile(rf"(?:\s+|{_COMMENT})*+")
 _GAP = re.compile(rf"(?:[\s,;]+|{_COMMENT})*+")
 _COLON = re.compile(r"\s*+:\s*+")
 _HIGH, _LOW, _HEX = "[dD][89abAB][0-9a-fA-F]{2}", "[dD][c-fC-F][0-9a-fA-F]{2}", "[0-9a-fA-F]"
 _ESCAPE = rf"\\u{_HIGH}\\u{_LOW}|\\u{_HEX}{{4}}|\\x{_HEX}{{2}}|\\."
-_PIECE = re.compile(rf"{_ESCAPE}|[\"'“”]|[^\\\"'“”]++", re.DOTALL)
-_UNSURE = re.compile(r"[\s\\]+")
-"""What json_repair drops from texts here and there, or adds to them."""
+_FRAGMENT = re.compile(rf"{_ESCAPE}|[\"'“”]|[^\\\"'“”]++", re.DOTALL)
+_UNRELIABLE = re.compile(r"[\s\\]+")
+"""Characters that json_repair sometimes drops from strings or adds to them."""
 _NUMBER_OR_WORD = re.compile(r"[\w.+-]+")
 _BARE_KEY = re.compile(r"[\w$-]+")
 _WORDS = {"true": True, "false": False, "null": None, "none": None}
@@ -34,7 +34,7 @@ _BARE_TEXT = re.compile(r"[^\W\d][\w .@%+-]*")
 _END_OF_BARE = re.compile(r"\s*+(?:[,;}\]\"'“]|//|/\*|\#)")
 _CLOSED = re.compile(r"[\s}\]]*+")
 
-# An unescaped quote inside of a string with one of these after it may just as well be the end of the string.
+# An unescaped quote inside a string is ambiguous before one of these: it may be the end of the string.
 _REMARK = r"\s*+(?://|/\*|\#)"
 _NEXT_MEMBER = re.compile(
     rf"\s*+(?:,\s*+)?(?:\"[^\"\n]{{0,128}}\"|'[^'\n]{{0,128}}'|“[^”\n]{{0,128}}”)\s*+:|(?:\s*+,\s*+|\s++)[\w$-]++\s*+:|\s*+\+\s*+[\"']|{_REMARK}"
@@ -48,172 +48,173 @@ _NEXT_ITEM = re.compile(rf"\s*+[,\]]|{_REMARK}")
 
 
 def mend_object(text: str) -> str | None:
-    """The JSON text of the object that begins with `text` and goes to its end; None where that would be a guess.
+    """Return the JSON text of the broken object that spans `text`; None if that requires a guess.
 
-    Numbers stay as written. Never raises.
+    Numbers are kept as written. Never raises.
     """
     if not text.startswith("{") or len(text) > _LONGEST:
         return None
     if read_object(text) is not None:
         return text
     try:
-        plan = _plan(text)
-        return _Walk(text).all(plan) if is_object(plan) else None
-    except (_NotThere, RecursionError, UnicodeError):  # UnicodeError: half of a surrogate pair is no text
+        plan = _make_plan(text)
+        return _PlanFollower(text).to_json(plan) if is_object(plan) else None
+    except (_PlanMismatch, RecursionError, UnicodeError):  # UnicodeError: an unpaired surrogate cannot be encoded
         return None
 
 
-def _plan(text: str) -> object:
-    """What json_repair makes of the text."""
-    import json_repair  # only the workshop's processes repair: the daemon need not hold it in memory
+def _make_plan(text: str) -> object:
+    """Return the result of json_repair; None if it fails."""
+    import json_repair  # only the process pool repairs: the daemon does not load it
 
     try:
         return json_repair.loads(text, skip_json_loads=True)
-    except Exception:  # noqa: BLE001  whatever a library fails with on what models write
+    except Exception:  # noqa: BLE001  the library may raise anything on model output
         return None
 
 
 _Role = Literal["key", "member", "item"]
 
 
-class _NotThere(Exception):
-    """The text does not have what the plan says."""
+class _PlanMismatch(Exception):
+    """The text does not match the plan."""
 
 
-class _Walk:
-    """Walks through a text along a plan and writes down what stands there. `at` is the place that was come to."""
+class _PlanFollower:
+    """Follows a plan through a text and copies the content. `_at` is the current position."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
         self._depth = 0
 
-    def all(self, plan: dict[str, Json]) -> str | None:
-        """The whole text as JSON. Raises `_NotThere`."""
-        written = self._value(plan, in_list=False)
+    def to_json(self, plan: dict[str, Json]) -> str | None:
+        """Return the whole text as JSON, or None. Raises `_PlanMismatch`."""
+        result = self._read_value(plan, in_list=False)
         closed = _CLOSED.match(self._text, self._at)
-        if closed:  # models close more than they opened
+        if closed:  # models write surplus closing brackets
             self._at = closed.end()
         self._skip(_GAP)
         if self._at < len(self._text):
-            raise _NotThere
-        written.encode()
-        return written if read_object(written) is not None else None
+            raise _PlanMismatch
+        result.encode()
+        return result if read_object(result) is not None else None
 
-    def _value(self, plan: Json, *, in_list: bool) -> str:
+    def _read_value(self, plan: Json, *, in_list: bool) -> str:
         if is_object(plan):
-            return self._object(plan)
+            return self._read_object(plan)
         if is_list(plan):
-            return self._list(plan)
+            return self._read_list(plan)
         if not isinstance(plan, str):
-            return self._word(plan)
+            return self._read_word(plan)
         if self._text[self._at : self._at + 1] in _CLOSING:
-            return write(self._quoted(plan, "item" if in_list else "member"))
-        return write(self._bare_text(plan))
+            return write(self._read_quoted(plan, "item" if in_list else "member"))
+        return write(self._read_bare_text(plan))
 
-    def _object(self, plan: dict[str, Json]) -> str:
-        self._open("{")
+    def _read_object(self, plan: dict[str, Json]) -> str:
+        self._consume_open("{")
         members: list[str] = []
         for key, value in plan.items():
             self._skip(_GAP)
-            said = write(self._key(key))
+            name = write(self._read_key(key))
             self._take(_COLON)
             self._skip(_SPACE)
-            members.append(f"{said}: {self._value(value, in_list=False)}")
-        self._close("}")
+            members.append(f"{name}: {self._read_value(value, in_list=False)}")
+        self._consume_close("}")
         return "{" + ", ".join(members) + "}"
 
-    def _list(self, plan: list[Json]) -> str:
-        self._open("[")
+    def _read_list(self, plan: list[Json]) -> str:
+        self._consume_open("[")
         items: list[str] = []
         for item in plan:
             self._skip(_GAP)
-            items.append(self._value(item, in_list=True))
-        self._close("]")
+            items.append(self._read_value(item, in_list=True))
+        self._consume_close("]")
         return "[" + ", ".join(items) + "]"
 
-    def _open(self, bracket: str) -> None:
+    def _consume_open(self, bracket: str) -> None:
         if not self._text.startswith(bracket, self._at):
-            raise _NotThere
+            raise _PlanMismatch
         self._at += 1
         self._depth += 1
 
-    def _close(self, bracket: str) -> None:
-        """The closing bracket, which may be missing where something around it ends: not where the text does, for then
-        it was cut, and nobody knows after how much.
+    def _consume_close(self, bracket: str) -> None:
+        """Consume the closing bracket. It may be missing inside a container, but not at the end of the text: there the
+        text may be truncated by an unknown amount.
         """
         self._depth -= 1
         self._skip(_GAP)
         if self._text.startswith(bracket, self._at):
             self._at += 1
         elif self._depth == 0 or self._at == len(self._text):
-            raise _NotThere
+            raise _PlanMismatch
 
-    def _key(self, key: str) -> str:
+    def _read_key(self, key: str) -> str:
         if self._text[self._at : self._at + 1] in _CLOSING:
-            return self._quoted(key, "key")
+            return self._read_quoted(key, "key")
         bare = self._take(_BARE_KEY).group()
         if bare != key:
-            raise _NotThere
+            raise _PlanMismatch
         return bare
 
-    def _word(self, plan: Json) -> str:
-        """A number as it is written, or true, false and null."""
-        said = self._take(_NUMBER_OR_WORD).group()
-        self._look_at(_END_OF_BARE)
+    def _read_word(self, plan: Json) -> str:
+        """Read a number as written, or true, false or null."""
+        token = self._take(_NUMBER_OR_WORD).group()
+        self._require(_END_OF_BARE)
         if isinstance(plan, bool) or plan is None:
-            if _WORDS.get(said.lower(), "") is not plan:
-                raise _NotThere
+            if _WORDS.get(token.lower(), "") is not plan:
+                raise _PlanMismatch
             return write(plan)
-        number = read_value(said, 0)
-        if number is None or number[1] < len(said) or isinstance(number[0], bool) or number[0] != plan:
-            raise _NotThere
-        return said
+        number = read_value(token, 0)
+        if number is None or number[1] < len(token) or isinstance(number[0], bool) or number[0] != plan:
+            raise _PlanMismatch
+        return token
 
-    def _bare_text(self, plan: str) -> str:
-        """A text without quotes, if it is a word or a few."""
+    def _read_bare_text(self, plan: str) -> str:
+        """Read a string without quotes, which must be one or a few words."""
         if not self._text.startswith(plan, self._at) or not _BARE_TEXT.fullmatch(plan):
-            raise _NotThere
+            raise _PlanMismatch
         if any(word.startswith(plan.lower()) for word in _NO_TEXTS):
-            raise _NotThere
+            raise _PlanMismatch
         self._at += len(plan)
-        self._look_at(_END_OF_BARE)
+        self._require(_END_OF_BARE)
         return plan
 
-    def _quoted(self, plan: str, role: _Role) -> str:
-        """A text between quotes: what stands there, if it is what the plan says but for escapes and white space."""
+    def _read_quoted(self, plan: str, role: _Role) -> str:
+        """Read a quoted string; it must match the plan except for backslashes and white space."""
         start = self._at + 1
         closing = _CLOSING[self._text[self._at]]
-        wanted = _UNSURE.sub("", plan.encode("utf-16", "surrogatepass").decode("utf-16"))
-        found = 0
+        expected = _UNRELIABLE.sub("", plan.encode("utf-16", "surrogatepass").decode("utf-16"))
+        matched = 0
         inner: list[int] = []
         pairs = 0
-        for piece in _PIECE.finditer(self._text, start):
-            said = piece.group()
-            if said == closing:
-                if found == len(wanted):
+        for piece in _FRAGMENT.finditer(self._text, start):
+            fragment = piece.group()
+            if fragment == closing:
+                if matched == len(expected):
                     self._at = piece.end()
-                    self._check(inner, role, odd=pairs % 2 == 1)
+                    self._check_end(inner, role, odd=pairs % 2 == 1)
                     return unescape(self._text[start : piece.start()])
                 inner.append(piece.end())
-            pairs += said.removeprefix("\\") == closing and not _APOSTROPHE.match(self._text, piece.end() - 2)
-            sure = "f" if said == "\\f" else _UNSURE.sub("", unescape(said))  # json_repair knows no form feed
-            if not wanted.startswith(sure, found):
-                raise _NotThere
-            found += len(sure)
-        raise _NotThere
+            pairs += fragment.removeprefix("\\") == closing and not _APOSTROPHE.match(self._text, piece.end() - 2)
+            # json_repair does not support the form feed
+            content = "f" if fragment == "\\f" else _UNRELIABLE.sub("", unescape(fragment))
+            if not expected.startswith(content, matched):
+                raise _PlanMismatch
+            matched += len(content)
+        raise _PlanMismatch
 
-    def _check(self, inner: list[int], role: _Role, *, odd: bool) -> None:
-        """Raises `_NotThere` if the end of a string is in doubt, `inner` being the places after the quotes in it.
+    def _check_end(self, inner: list[int], role: _Role, *, odd: bool) -> None:
+        """Raise `_PlanMismatch` if the end of a string is ambiguous; `inner` are the positions after its inner quotes.
 
-        It is when one of them may as well have been the end, when quotes in it are no pairs, and when what follows it
-        is nothing that follows a string.
+        The end is ambiguous if one of these quotes may also be the end, if they do not form pairs (`odd`), or if the
+        text after the string cannot follow a string.
         """
-        self._look_at(_AFTER_DOUBT if inner else _AFTER_STRING)
+        self._require(_AFTER_DOUBT if inner else _AFTER_STRING)
         last = _INNER_LAST if self._depth > 1 else _LAST_MEMBER
         ends = (_NEXT_MEMBER, last) if role == "member" else (_NEXT_ITEM,)
         if odd or any(role == "key" or end.match(self._text, at) for at in inner for end in ends):
-            raise _NotThere
+            raise _PlanMismatch
 
     def _skip(self, gap: re.Pattern[str]) -> None:
         skipped = gap.match(self._text, self._at)
@@ -221,12 +222,12 @@ class _Walk:
             self._at = skipped.end()
 
     def _take(self, pattern: re.Pattern[str]) -> re.Match[str]:
-        found = self._look_at(pattern)
-        self._at = found.end()
-        return found
+        match = self._require(pattern)
+        self._at = match.end()
+        return match
 
-    def _look_at(self, pattern: re.Pattern[str]) -> re.Match[str]:
-        found = pattern.match(self._text, self._at)
-        if not found:
-            raise _NotThere
-        return found
+    def _require(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        match = pattern.match(self._text, self._at)
+        if not match:
+            raise _PlanMismatch
+        return match

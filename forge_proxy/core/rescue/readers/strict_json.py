@@ -1,7 +1,7 @@
-"""Reads an object that stands somewhere in a text: strictly if it can be, else as models break it.
+"""Reads an object inside a text: as strict JSON if possible, otherwise leniently.
 
-Strictly read values are sliced out of the text rather than printed again: a model's `1.0` stays `1.0`, a long integer
-stays whole.
+Strict values are sliced from the text instead of serialized again: `1.0` stays `1.0`, and a long integer keeps all
+digits.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from forge_proxy.core.rescue.readers.lenient_json import LenientValue, read_loos
 
 @dataclass(frozen=True)
 class JsonValue:
-    """A value; `said` is its text where it stands in one that was read strictly."""
+    """A value; `source` is its text if it was read as strict JSON."""
 
     value: Json
-    said: str | None = None
+    source: str | None = None
 
     @cached_property
     def text(self) -> str:
-        """The value as JSON, to the letter where it was read strictly."""
-        return self.said if self.said is not None else write(self.value)
+        """The value as JSON, exactly as written if it was strict JSON."""
+        return self.source if self.source is not None else write(self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class JsonMembers:
-    """The members of an object in a text; `end` is the place after its closing brace."""
+    """The members of an object in a text; `end` is the position after its closing brace."""
 
     values: dict[str, JsonValue]
     end: int
     text: str
     repairs: frozenset[str] = frozenset()
     open: bool = False
-    """Whether the text ended before the object did."""
+    """Whether the text ended before the object was complete."""
 
     def first(self, keys: tuple[str, ...]) -> JsonValue | None:
-        """The value of the first of these keys that the object has."""
+        """Return the value of the first of these keys that the object has; None if it has none."""
         return next((self.values[key] for key in keys if key in self.values), None)
 
 
-def read_members(text: str, at: int, look: ParseContext) -> JsonMembers | None:
-    """The object at `at`; None if there is none that can be read. The last of equal keys counts, as for any reader."""
+def read_members(text: str, at: int, context: ParseContext) -> JsonMembers | None:
+    """Read the object at `at`; None if it cannot be parsed. The last of equal keys wins, as in any JSON parser."""
     if not text.startswith("{", at):
         return None
-    return read_strictly(text, at) or _read_broken(text, at, look)
+    return read_strictly(text, at) or _read_broken(text, at, context)
 
 
 def read_strictly(text: str, at: int) -> JsonMembers | None:
-    """The strict JSON object at `at`."""
+    """Read the strict JSON object at `at`; None if there is none."""
     start, values = at, dict[str, JsonValue]()
     at = skip_space(text, at + 1)
     if text.startswith("}", at):
@@ -76,57 +76,57 @@ def read_strictly(text: str, at: int) -> JsonMembers | None:
         at = skip_space(text, at + 1)
 
 
-def read_any(text: str, at: int, look: ParseContext) -> LenientValue | None:
-    """A value of any kind at `at`, strictly or as models break it."""
+def read_any(text: str, at: int, context: ParseContext) -> LenientValue | None:
+    """Read a value of any type at `at`, strictly or leniently; None if it cannot be parsed."""
     strict = read_value(text, at)
     if strict:
         return LenientValue(strict[0], strict[1], frozenset(), open=False)
-    if not look.may_try(1):
+    if not context.may_try(1):
         return None
-    length = look.past(text, at) - at
-    if not look.may_try(length):
-        look.spend(length // 4)  # to have looked for its end was work as well
+    length = context.past(text, at) - at
+    if not context.may_try(length):
+        context.spend(length // 4)  # the search for its end costs work as well
         return None
     loose = read_loose(text, at)
-    look.spend((loose.end if loose else at + length) - at)
+    context.spend((loose.end if loose else at + length) - at)
     return loose
 
 
-def _read_broken(text: str, at: int, look: ParseContext) -> JsonMembers | None:
-    loose = read_any(text, at, look)
+def _read_broken(text: str, at: int, context: ParseContext) -> JsonMembers | None:
+    loose = read_any(text, at, context)
     if loose and is_object(loose.value):
         values = {key: JsonValue(value) for key, value in loose.value.items()}
         return JsonMembers(values, loose.end, write(loose.value), loose.repairs, loose.open)
-    look.unread = look.unread or look.mend is None
-    return _mended(text, at, look)
+    context.unread = context.unread or context.mend is None
+    return _repair(text, at, context)
 
 
-def _mended(text: str, at: int, look: ParseContext) -> JsonMembers | None:
-    if look.mend is None or not look.may_try(1):
+def _repair(text: str, at: int, context: ParseContext) -> JsonMembers | None:
+    if context.mend is None or not context.may_try(1):
         return None
-    end = look.past(text, at)
-    look.spend(end - at)
-    mended = look.mend(text[at:end])
-    members = read_strictly(mended, 0) if mended else None
+    end = context.past(text, at)
+    context.spend(end - at)
+    repaired = context.mend(text[at:end])
+    members = read_strictly(repaired, 0) if repaired else None
     return replace(members, end=end, repairs=frozenset({"general"})) if members else None
 
 
 _OTHER_ITEMS = tuple('"[0123456789tfn-')
-"""How an item of a list begins that is no object: then the list is none of calls."""
+"""The first character of a list item that is not an object: such a list contains no calls."""
 
 
-def read_objects(text: str, at: int, look: ParseContext) -> tuple[list[JsonMembers], int] | None:
-    """One object or an array of nothing but objects at `at`, and the place after it.
+def read_objects(text: str, at: int, context: ParseContext) -> tuple[list[JsonMembers], int] | None:
+    """Read one object, or an array of objects only, at `at`; return the objects and the position after it, or None.
 
-    A list may lack commas and its closing bracket, or close more often than it opened.
+    The array may lack commas or its closing bracket, or have a surplus closing bracket.
     """
     if not text.startswith("[", at):
-        one = read_members(text, at, look)
+        one = read_members(text, at, context)
         return ([one], one.end) if one else None
-    found: list[JsonMembers] = []
+    objects: list[JsonMembers] = []
     at = skip_space(text, at + 1)
-    while member := read_members(text, at, look):
-        found.append(member)
+    while member := read_members(text, at, context):
+        objects.append(member)
         at = member.end
         following = skip_space(text, at)
         if text.startswith((",", ";"), following):
@@ -134,10 +134,10 @@ def read_objects(text: str, at: int, look: ParseContext) -> tuple[list[JsonMembe
         if text.startswith("]", following):
             at = following + 1
             after = skip_space(text, at)
-            return found, after + 1 if text.startswith("]", after) else at
+            return objects, after + 1 if text.startswith("]", after) else at
         if not text.startswith("{", following):
             if following > at and text[following : following + 1] in _OTHER_ITEMS:
                 return None
             break
         at = following
-    return (found, at) if found else None
+    return (objects, at) if objects else None

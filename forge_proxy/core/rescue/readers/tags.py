@@ -1,6 +1,6 @@
-"""Reads the arguments of a call that are written in tags: `<parameter=city>Oslo</parameter>` and its relatives.
+"""Reads the arguments of a call that are written in tags: `<parameter=city>Oslo</parameter>` and its variants.
 
-Values are raw text whose type only a schema can tell; nothing in them is altered.
+Values are raw text, kept unchanged; their type comes from the schema.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CALL_TAGS = {
     "invoke": rf"{_WRAPPERS}|invoke",
     "function": rf"{_WRAPPERS}|function",
 }
-"""What may close a call, by the tag that opened it: another form's closer belongs to the value."""
+"""Tags that may close a call, by the tag that opened it; the closer of another form is part of the value."""
 
 _PARAMETER = re.compile(
     rf"(?P<tag>{OPEN}(?:parameter|param|argument|arg)(?:\s+name)?\s*=)\s*(?:(?P<q>[\"'])(?P<quoted>[^\"'<>\n]{{1,128}}?)(?P=q)"
@@ -39,15 +39,15 @@ _STOP = re.compile(rf"(?=\s*(?:{_NEXT}|{_ENDING}))")
 
 _NAME_SPACE = re.compile(r"<([|｜]DSML[|｜]|[\w.-]{1,24}[:|｜])")
 _MAX_SPACES = 4
-"""Name spaces in one call: each has a pattern of its own, and no model writes more."""
+"""Maximum namespaces in one call: each needs a separate pattern, and no model writes more."""
 
 
 @lru_cache(maxsize=64)
 def _closer(space: str, call: str) -> re.Pattern[str]:
-    """What ends a value: the closer with the name space of its opening tag, `""` for none, followed by what may follow
-    a value in this kind of call.
+    """Return the pattern that ends a value: the closer with the namespace of its opening tag (`""` for none), before
+    text that may follow a value in this kind of call.
 
-    Any other closer is part of the value: it may be code that writes such markup.
+    Any other closer is part of the value, which may be code that writes such markup.
     """
     close = rf"(?:\]<\]minimax\[>\[)?</{re.escape(space)}\s?" if space else "</"
     ending = rf"{CLOSE}(?:{_CALL_TAGS[call]}|parameters|arguments|args)\s*>|\[/TOOL|```\s*\Z"
@@ -57,7 +57,7 @@ def _closer(space: str, call: str) -> re.Pattern[str]:
 
 @dataclass(slots=True)
 class Parameters:
-    """The arguments that were read, which of them are raw text, and the place after the last."""
+    """Parsed arguments (`values`), the names of those that are raw text (`untyped`), and the position after them."""
 
     end: int
     values: dict[str, Json] = field(default_factory=dict[str, Json])
@@ -66,7 +66,7 @@ class Parameters:
     open: bool = False
     """Whether the text ended inside a value."""
     doubtful: bool = False
-    """Whether a value may have ended with a call that it tells of, and the text before it did."""
+    """Whether the closer of a nested call may have ended a value, because the text was truncated inside the value."""
     _closers: dict[re.Pattern[str], re.Match[str] | None] = field(
         default_factory=dict[re.Pattern[str], "re.Match[str] | None"]
     )
@@ -74,22 +74,22 @@ class Parameters:
     _spaces: set[str] = field(default_factory=set[str])
 
     def closer(self, text: str, start: int, closer: re.Pattern[str]) -> re.Match[str] | None:
-        """The first closer of a value from `start` on; what was found is kept, so that no text is searched twice."""
-        found = self._closers.get(closer)
-        if closer not in self._closers or (found and found.start() < start):
-            found = self._closers[closer] = closer.search(text, start)
-        return found
+        """Return the first closer of a value at or after `start`, cached so that no text is searched twice."""
+        match = self._closers.get(closer)
+        if closer not in self._closers or (match and match.start() < start):
+            match = self._closers[closer] = closer.search(text, start)
+        return match
 
     def space_of(self, tag: str) -> str:
-        """The name space of the tag that opens a value, `""` for none."""
-        found = _NAME_SPACE.search(tag)
-        if not found or (found[1] not in self._spaces and len(self._spaces) == _MAX_SPACES):
+        """Return the namespace of the tag that opens a value, `""` for none."""
+        match = _NAME_SPACE.search(tag)
+        if not match or (match[1] not in self._spaces and len(self._spaces) == _MAX_SPACES):
             return ""
-        self._spaces.add(found[1])
-        return found[1]
+        self._spaces.add(match[1])
+        return match[1]
 
     def put(self, key: str, value: Json, end: int, *, untyped: bool = True) -> None:
-        """Take in one more. The last of equal keys counts."""
+        """Add an argument. The last of equal keys wins."""
         if key in self.values and end > self.end:
             self.repairs.add("repeated parameters")
         self.values[key] = value
@@ -99,113 +99,122 @@ class Parameters:
         self.end = end
 
 
-def read_parameters(text: str, at: int, look: ParseContext, *, children: bool = False, call: str = "") -> Parameters:
-    """The arguments from `at` on, up to what is none. With `children`, any tag is the name of one. `call` is the tag
-    that opened the call: `invoke`, `function`, or none that is known.
+def read_parameters(text: str, at: int, context: ParseContext, *, children: bool = False, call: str = "") -> Parameters:
+    """Read consecutive arguments from `at` on. If `children` is true, any tag is the name of an argument. `call` is the
+    tag that opened the call: `invoke`, `function`, or `""` if unknown.
     """
-    found = Parameters(at)
-    while not found.open:
-        at = skip_space(text, found.end)
+    parameters = Parameters(at)
+    while not parameters.open:
+        at = skip_space(text, parameters.end)
         parameter = _PARAMETER.match(text, at)
         if parameter:
-            _put_parameter(text, parameter, found, call, look)
+            _put_parameter(text, parameter, parameters, call, context)
         elif pair := _PAIR.match(text, at):
-            _put_pair(text, pair, found, look)
-        elif not (children and _put_child(text, at, found, look)):
+            _put_pair(text, pair, parameters, context)
+        elif not (children and _put_child(text, at, parameters, context)):
             break
-    return found
+    return parameters
 
 
-def _put_parameter(text: str, opening: re.Match[str], found: Parameters, call: str, look: ParseContext) -> None:
+def _put_parameter(text: str, opening: re.Match[str], parameters: Parameters, call: str, context: ParseContext) -> None:
     start = opening.end()
     more = opening["more"] or ""
     key = (opening["quoted"] or opening["key"]).strip()
     if more.rstrip().endswith("/"):
-        found.put(key, "", start)
+        parameters.put(key, "", start)
         return
-    # A name space makes it sure that what looks like the next parameter is one, and the closer was forgotten.
+    # With a namespace, the next parameter tag is certainly a tag, even if the closer before it is missing.
     tag = opening["tag"]
-    space = found.space_of(tag)
+    space = parameters.space_of(tag)
     following = text.find(tag, start) if space else -1
-    _put_value(text, key, start, found, _closer(space, call), look, stop=following)
-    value = found.values.get(key)
+    _put_value(text, key, start, parameters, _closer(space, call), context, stop=following)
+    value = parameters.values.get(key)
     if 'string="true"' in more:
-        found.untyped.discard(key)
+        parameters.untyped.discard(key)
     elif 'string="false"' in more and isinstance(value, str):
         read = read_value(value.strip(), 0)
         if read and read[1] == len(value.strip()):
-            found.put(key, read[0], found.end, untyped=False)
+            parameters.put(key, read[0], parameters.end, untyped=False)
 
 
-def _put_pair(text: str, pair: re.Match[str], found: Parameters, look: ParseContext) -> None:
+def _put_pair(text: str, pair: re.Match[str], parameters: Parameters, context: ParseContext) -> None:
     following = _PAIR_BEGINS.search(text, pair.end())
-    _put_value(text, pair["key"], pair.end(), found, _PAIR_CLOSER, look, stop=following.start() if following else -1)
-    if pair["open"] is None:  # what is around the value is then no tag of its own
-        found.values[pair["key"]] = str(found.values[pair["key"]]).strip()
+    _put_value(
+        text, pair["key"], pair.end(), parameters, _PAIR_CLOSER, context, stop=following.start() if following else -1
+    )
+    if pair["open"] is None:  # without a value tag, white space around the value is formatting
+        parameters.values[pair["key"]] = str(parameters.values[pair["key"]]).strip()
 
 
 def _put_value(
-    text: str, key: str, start: int, found: Parameters, pattern: re.Pattern[str], look: ParseContext, *, stop: int = -1
+    text: str,
+    key: str,
+    start: int,
+    parameters: Parameters,
+    pattern: re.Pattern[str],
+    context: ParseContext,
+    *,
+    stop: int = -1,
 ) -> None:
-    """Take in the value that begins at `start`: up to its closer, or where that was forgotten to what comes next."""
-    end, following = _end_of_value(text, start, found, pattern, look, stop)
+    """Add the value that starts at `start`, up to its closer or, if that is missing, to the next tag."""
+    end, following = _find_value_end(text, start, parameters, pattern, context, stop)
     value = text[start:end]
-    found.put(key, value if pattern is _PAIR_CLOSER else unframed(value), following)
+    parameters.put(key, value if pattern is _PAIR_CLOSER else unframed(value), following)
 
 
-def _end_of_value(
-    text: str, start: int, found: Parameters, pattern: re.Pattern[str], look: ParseContext, stop: int
+def _find_value_end(
+    text: str, start: int, parameters: Parameters, pattern: re.Pattern[str], context: ParseContext, stop: int
 ) -> tuple[int, int]:
-    """Where the value ends and what follows it begins; `stop` is where the next one does, if its closer is missing."""
-    closer = found.closer(text, start, pattern)
-    nest = PAIRED if pattern is _PAIR_CLOSER else NAMED
-    if closer and nest.holds_value(text, start, closer.start()):
-        if own := nest.own_closer(text, start, pattern, look):
+    """Return the end of the value and the start of the text after it. `stop` is the next tag, or -1 if unknown."""
+    closer = parameters.closer(text, start, pattern)
+    nested_tags = PAIRED if pattern is _PAIR_CLOSER else NAMED
+    if closer and nested_tags.holds_value(text, start, closer.start()):
+        if own := nested_tags.own_closer(text, start, pattern, context):
             return own.start(), own.end()
-        found.doubtful = found.doubtful or nest.holds_call(text, start, closer.start())
+        parameters.doubtful = parameters.doubtful or nested_tags.holds_call(text, start, closer.start())
     if closer and not 0 <= stop < closer.start():
         return closer.start(), closer.end()
-    found.repairs.add("closing tags")
-    if stop < 0 or nest is PAIRED:  # its values are no lines of their own: the white space is that of the form
+    parameters.repairs.add("closing tags")
+    if stop < 0 or nested_tags is PAIRED:  # white space before the next tag is part of the format
         following = _STOP.search(text, start)
-        found.open = following is None
+        parameters.open = following is None
         stop = following.start() if following else len(text)
     return stop, stop
 
 
-def _put_child(text: str, at: int, found: Parameters, look: ParseContext) -> bool:
+def _put_child(text: str, at: int, parameters: Parameters, context: ParseContext) -> bool:
     opening = _CHILD.match(text, at)
     if not opening:
         return False
     key = opening["key"]
-    end = past_child(text, opening, look)
+    end = past_child(text, opening, context)
     if end is None:
         return False
     closing = text.rfind("</", opening.end(), end)
     value = text[opening.end() : closing]
-    # Behind MiniMax's token each line break is the model's own.
+    # After MiniMax's token, line breaks are part of the value.
     raw = opening["open"].startswith("]")
-    found.put(key, value.removesuffix("]<]minimax[>[") if raw else unframed(value), end)
+    parameters.put(key, value.removesuffix("]<]minimax[>[") if raw else unframed(value), end)
     return True
 
 
-def past_child(text: str, opening: re.Match[str], look: ParseContext) -> int | None:
-    """The place after the tag that closes this one, tags of the same name inside it counted; None if none does."""
+def past_child(text: str, opening: re.Match[str], context: ParseContext) -> int | None:
+    """Return the position after the matching closing tag, counting nested tags of the same name; None without one."""
     depth = 0
     name = re.escape(opening["key"])
-    if not look.may_search(len(text) - opening.start()):
+    if not context.may_search(len(text) - opening.start()):
         return None
     for tag in re.compile(rf"{OPEN}{name}>|({CLOSE}{name}\s*>)").finditer(text, opening.start()):
         depth += -1 if tag[1] else 1
         if depth == 0:
-            look.searched(tag.end() - opening.start())
+            context.searched(tag.end() - opening.start())
             return tag.end()
-    look.searched(4 * (len(text) - opening.start()))  # what is not there has been looked for to the end
+    context.searched(4 * (len(text) - opening.start()))  # a failed search scans the text to its end
     return None
 
 
 def unframed(value: str) -> str:
-    """The value without the one line break that the form puts before and after it."""
+    """Return the value without the single line break that the format adds before and after it."""
     if value.startswith("\r\n"):
         return value[2:].removesuffix("\r\n")
     return value.removeprefix("\n").removesuffix("\n")
