@@ -64,8 +64,8 @@ class Chunk:
     pending_bytes: int = 0
     """Buffered bytes of an incomplete event or body. Such a chunk contains nothing else."""
     anew: bool = False
-    """Whether the response restarts here and all earlier chunks are void. No model server does this, but a custom client
-    of the SDK may."""
+    """Whether the response restarts here and earlier chunks are void. No model server does this; a custom client
+    of the SDK may do it."""
     as_sent: bytes | None = field(default=None, compare=False, repr=False)
     """The JSON text that this chunk was parsed from, forwarded unchanged to a client of the same dialect."""
 
@@ -224,6 +224,6 @@ def chunks_of(completion: Completion) -> Iterable[Chunk]:
 
 
 THOUGHTS = "thinking_blocks"
-"""The field of a message, among the `extra` ones, that carries signed reasoning so that clients can send it back: a list
+"""The field in `extra` of a message that carries signed reasoning, so that clients can send it back: a list
 of objects, each with an `index`, which openai's SDKs require of every list in a delta.
 """

@@ -56,7 +56,9 @@ class GuardPolicy(BaseModel):
     )
     on_exhausted: Literal["deliver", "error"] = Field(
         default="deliver",
-        description="Calls that are invalid after all retries: deliver them as they are, or return 502 `tool_call_invalid`.",
+        description=(
+            "Calls that are invalid after all retries: deliver them as they are, or return 502 `tool_call_invalid`."
+        ),
     )
     on_loop: Literal["cut", "report"] = Field(
         default="cut",
