@@ -1,1 +1,1 @@
-"""The domain of forge-proxy: chats, calls, guardrails, budgets, workflows. Pure: no clock, network, randomness or I/O."""
+"""The domain of forge-proxy: chats, guardrails, budgets, workflows. Pure: no clock, network, randomness or I/O."""

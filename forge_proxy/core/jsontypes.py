@@ -39,7 +39,7 @@ def is_integer(value: object) -> TypeGuard[int]:
 
 
 MAX_COUNT = 2**53 - 1
-"""The largest accepted number of tokens. JSON implementations represent integers up to it exactly."""
+"""The largest accepted number of tokens. Sums of such counts fit into the integers of any JSON implementation."""
 
 
 def is_count(value: object) -> TypeGuard[int]:
@@ -90,8 +90,8 @@ def read_object(text: str) -> dict[str, Json] | None:
 
 
 DEEPEST = 200
-"""Maximum nesting depth that is forwarded. orjson, which serializes requests and responses, supports 254 levels, some of
-which the envelope uses; servers and clients have their own limits.
+"""Maximum nesting depth that is forwarded. orjson, which serializes requests and responses, supports 254 levels, some
+of which the envelope uses; servers and clients have their own limits.
 """
 _NESTING = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
 

@@ -18,7 +18,7 @@ MessageFormat: TypeAlias = Literal["openai", "ollama"]
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call by the model. `arguments` is JSON text as the model wrote it, possibly invalid until it is validated."""
+    """A call by the model. `arguments` is JSON text as the model wrote it, possibly invalid JSON."""
 
     tool: str
     arguments: str = "{}"
@@ -82,7 +82,7 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class MessageMeta:
-    """Internal data of a message. `step_index` is the iteration that created it, from 0; None means before the first."""
+    """Internal data of a message. `step_index` is the iteration that created it, from 0; None: before the first."""
 
     type: MessageType
     step_index: int | None = None
