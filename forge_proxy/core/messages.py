@@ -18,7 +18,7 @@ MessageFormat: TypeAlias = Literal["openai", "ollama"]
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call by the model. `arguments` is JSON text as the model wrote it, possibly invalid JSON."""
+    """A call by the model. `arguments` is JSON text as the model wrote it; it may be invalid."""
 
     tool: str
     arguments: str = "{}"
@@ -28,7 +28,7 @@ class ToolCall:
 
     @classmethod
     def of(cls, tool: str, args: Mapping[str, Json] | None = None, reasoning: str | None = None) -> ToolCall:
-        """Build a call from arguments as an object, for custom clients. The id is assigned when the call is executed."""
+        """Build a call from arguments as an object, for custom clients. Its id is assigned on execution."""
         return cls(tool, write(args or {}), reasoning=reasoning)
 
     def args(self) -> dict[str, Json] | None:
