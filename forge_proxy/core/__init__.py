@@ -1,1 +1,1 @@
-"""What forge-proxy knows about chats, calls and corrections. Pure: no clock, no network, no randomness, no I/O."""
+"""The domain of forge-proxy: chats, guardrails, budgets, workflows. Pure: no clock, network, randomness or I/O."""

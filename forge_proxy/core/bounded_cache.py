@@ -1,4 +1,4 @@
-"""A cache bounded by what its entries hold and not by their number: what a client sends decides on their size."""
+"""A cache bounded by the size of its entries rather than their number, because clients determine their size."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ V = TypeVar("V")
 
 
 class BoundedCache(Generic[K, V]):
-    """Keeps the entries that were used last, as long as they weigh no more than `limit` together.
+    """Keeps the most recently used entries with a total weight of at most `limit`.
 
-    The weight of an entry is in bytes or characters, as the caller counts. An entry that weighs more than a quarter of
-    the limit is not kept, so that it does not drive out all others.
+    The weight of an entry is in bytes or characters, as the calling code counts. An entry that weighs more than a
+    quarter of the limit is not cached, so that it does not evict all others.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self.weight = 0
-        """What the entries weigh together."""
+        """The total weight of the entries."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, key: K, weight: int, make: Callable[[], V]) -> V:
-        """The entry of this key, made if there is none."""
+        """Return the entry for `key`; create it with `make` if there is none."""
         known = self._entries.pop(key, None)
         if known is not None:
             self._entries[key] = known

@@ -1,6 +1,6 @@
-"""How many tokens of context a request may have, and why: made of a wish and of what the model server has. Pure.
+"""The context budget of a request in tokens, computed from the configured policy and the model server's window. Pure.
 
-Where the server can be given another window, a budget says which (`given`); where it cannot, we enforce the budget.
+If the server's window can be changed, the budget states the new one (`given`); otherwise forge-proxy enforces it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from forge_proxy.core.hardware import HardwareProfile
 
 SMALLEST = 256
-"""Tokens below which no budget goes: a system prompt alone has as many."""
+"""The smallest budget in tokens: a system prompt alone needs as many."""
 LARGEST = 16_777_216
-"""Tokens above which no budget goes: more than any model has, and a server that is restarted with them only fails."""
+"""The largest budget in tokens, more than any model supports: a server restarted with more would only fail."""
 _TIERS = ((48, 262_144), (24, 32_768), (0, 4_096))
-"""VRAM in GB from which on Ollama itself takes that window, the largest first."""
+"""Minimum VRAM in GB and the window in tokens that Ollama itself selects for it, the largest first."""
 
 
 class BudgetMode(StrEnum):
-    """Who decides on the budget."""
+    """How the budget is determined."""
 
     BACKEND = "backend"
     MANUAL = "manual"
@@ -34,7 +34,7 @@ Overflow: TypeAlias = Literal["reject", "forward", "compact"]
 
 
 class BudgetPolicy(BaseModel):
-    """The `budget` section of the configuration: the wish."""
+    """The `budget` section of the configuration."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -63,9 +63,7 @@ class BudgetPolicy(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What is known of a model's window, in tokens for one request: it is so `now`, and was `most` by the server's own
-    choice.
-    """
+    """The known window of a model in tokens per request: the current one, `now`, and the server's default, `most`."""
 
     now: int | None = None
     most: int | None = None
@@ -73,10 +71,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class WindowSizing:
-    """How a model server comes to its window.
+    """How the window of a model server is set.
 
-    `fixed`: it was started with one. `restart`: it is ours and can be started anew with another. `request`: each
-    request says one (Ollama's `num_ctx`). A server that `truncates` cuts a long prompt where others refuse it.
+    `fixed`: at the start of an external server. `restart`: by restarting the managed server. `request`: by each request
+    (Ollama's `num_ctx`). A server that `truncates` shortens a long prompt that others would reject.
     """
 
     by: Literal["fixed", "restart", "request"] = "fixed"
@@ -85,23 +83,23 @@ class WindowSizing:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Tokens for one request, prompt and answer together; None where nothing is known. `because` is for the user."""
+    """Tokens for one request, prompt and response together; None if unknown. `because` is the reason, for the user."""
 
     mode: BudgetMode
     tokens: int | None
     because: str
     window: int | None = None
-    """The server's own window, as far as it tells."""
+    """The server's own window, None if it reports none."""
     given: int | None = None
-    """The window that the server has to be given for this; None leaves that to the server."""
+    """The window to set on the server for this budget; None leaves the choice to the server."""
     enforced: bool = False
-    """Whether it is for us to refuse what is longer: the server would not."""
+    """Whether forge-proxy must reject longer prompts because the server would not."""
 
 
 def fit_budget(
     wish: BudgetPolicy, window: Window, sizing: WindowSizing, hardware: HardwareProfile | None = None
 ) -> Budget:
-    """The budget that a wish comes to. `hardware` counts where each request says its window."""
+    """Return the budget for a policy. `hardware` matters only if each request sets its window."""
     if sizing.by == "fixed":
         tokens, because = _within(wish, window.now)
         smaller = tokens is not None and (window.now is None or tokens < window.now)
@@ -111,7 +109,7 @@ def fit_budget(
 
 
 def as_taken(budget: Budget) -> Budget:
-    """The budget once the server was given the window for it: it may have taken less, as its model was trained with."""
+    """Return the budget after the window was set: the server may limit it to the model's training context length."""
     if budget.window is None or budget.tokens is None or budget.window >= budget.tokens:
         return budget
     because = f"{budget.because}, but the model server took {budget.window}"
@@ -119,7 +117,7 @@ def as_taken(budget: Budget) -> Budget:
 
 
 def _within(wish: BudgetPolicy, window: int | None) -> tuple[int | None, str]:
-    """The budget inside a window that cannot be changed, and why it is that."""
+    """Return the budget within a window that cannot be changed, and the reason."""
     match wish.mode:
         case BudgetMode.BACKEND | BudgetMode.FORGE_FULL:
             if window is None:
@@ -142,7 +140,7 @@ def _within(wish: BudgetPolicy, window: int | None) -> tuple[int | None, str]:
 def _sized(
     wish: BudgetPolicy, window: Window, sizing: WindowSizing, hardware: HardwareProfile | None
 ) -> tuple[int | None, int | None, str]:
-    """The budget, the window that the server is to be given for it, and why it is that."""
+    """Return the budget, the window to set on the server, and the reason."""
     full, because = _full(window, sizing, hardware)
     match wish.mode:
         case BudgetMode.BACKEND:
@@ -166,7 +164,7 @@ def _full(window: Window, sizing: WindowSizing, hardware: HardwareProfile | None
             return None, "the model server has not told its window yet"
         return known, f"{known} tokens is what the model server takes when left alone"
     vram = hardware.vram_mb if hardware else None
-    # A card sold as 24 GB shows a little less than 24 GiB.
+    # A card sold as 24 GB reports slightly less than 24 GiB.
     size = round(vram / 1024) if vram is not None else 0
     tier = next(tokens for least, tokens in _TIERS if size >= least)
     because = f"{tier} tokens go with {f'{size} GB of VRAM' if vram is not None else 'no known VRAM'}"

@@ -1,4 +1,4 @@
-"""What a self-test found out about a model on its server: a value, for logs, for the admin API, and to be kept."""
+"""The result of a self-test of a model on its server: a value for logs, the admin API and the capability cache."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from forge_proxy.core.jsontypes import Json, JsonObject
 
 @dataclass(frozen=True, slots=True)
 class CapabilityCard:
-    """None is for what could not be found out."""
+    """The capabilities of one model. None means that the self-test could not determine the value."""
 
     model: str
     tools: Literal["native", "prompt"]
-    """How it is best told of tools."""
+    """How to describe tools to the model."""
     because: str
     calls: bool
-    """Whether it made a valid call, told of the tools in that way."""
+    """Whether the model made a valid call with tools described that way."""
     markup: str | None = None
-    """The form in which it writes calls as text; None where the server reads them itself."""
+    """The form in which the model writes calls as text; None if the server parses them."""
     tools_reach_prompt: bool | None = None
-    """Whether tools in a request come to stand in the prompt: there are chat templates that drop them silently."""
+    """Whether the chat template renders the request's tools into the prompt; some templates silently drop them."""
     required: bool | None = None
-    """Whether `tool_choice: required` brings a call where words would do."""
+    """Whether `tool_choice: required` leads to a call where plain text would suffice."""
     parallel: bool | None = None
-    """Whether it made two calls in one answer."""
+    """Whether the model made two calls in one response."""
     prefix_cache: bool | None = None
-    """Whether a prompt that comes again is read from the cache."""
+    """Whether a repeated prompt is read from the prefix cache."""
 
     def as_json(self) -> JsonObject:
-        """Its fields."""
+        """Return the fields as a JSON object."""
         return asdict(self)
 
 
 def read_card(said: Json) -> CapabilityCard | None:
-    """The card that `as_json` made this of; None for anything else, such as one of another version."""
+    """Parse a card from the output of `as_json`; None for anything else, such as a card of another version."""
     names = {field.name for field in fields(CapabilityCard)}
     if not isinstance(said, Mapping) or set(said) != names:
         return None

@@ -1,4 +1,4 @@
-"""The names of the models that the settings list, and which of them a request means. Pure."""
+"""The catalog of configured models, and the resolution of a requested name to one of them. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from forge_proxy.core.errors import UnknownModel
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """`names` in the order of the settings, at least one. `aliases` lead to names. `default` is a name."""
+    """The configured models: at least one of `names`, in the order of the settings; `aliases` map to names.
+
+    `default` is one of the names.
+    """
 
     names: tuple[str, ...]
     aliases: Mapping[str, str]
@@ -18,21 +21,21 @@ class Catalog:
 
     @property
     def first(self) -> str:
-        """The model of requests that name none, and the one to begin with."""
+        """The model of requests without a model name, which is also loaded first."""
         return self.default or self.names[0]
 
     def known(self, asked: str) -> str | None:
-        """The model of this name or alias; None where there is none."""
+        """Return the model with this name or alias, or None."""
         return asked if asked in self.names else self.aliases.get(asked)
 
     def aliases_of(self, name: str) -> list[str]:
-        """The other names of a model, in the order of the settings."""
+        """Return the aliases of a model, in the order of the settings."""
         return [alias for alias, leads_to in self.aliases.items() if leads_to == name]
 
     def find(self, asked: str | None) -> str:
-        """The model that a request means: by name, by alias, else the default, else the only one.
+        """Return the model for a requested name: by name, by alias, otherwise the default, otherwise the only model.
 
-        Raises `UnknownModel` for a name that leads to none.
+        Raises `UnknownModel` if none of these applies.
         """
         if asked is None:
             return self.first

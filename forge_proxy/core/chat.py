@@ -1,7 +1,7 @@
-"""A chat as the engine sees it: what was asked, which tools are offered, what a call and a message are.
+"""The chat request as the engine sees it, the tools it offers and the call that a backend receives.
 
-Made by `wire` from a caller's bytes, read by everything below `api`. The caller's own JSON is kept beside the parsed
-fields, because what we do not own is passed on as it came.
+`wire` parses it from the client's bytes; everything below `api` reads it. The client's JSON is kept next to the parsed
+fields, because fields that forge-proxy does not interpret are forwarded unchanged.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from forge_proxy.core.jsontypes import JsonObject, is_object, no_fields
 from forge_proxy.core.messages import Message
 
 Schema: TypeAlias = JsonObject | bool
-"""A JSON Schema as the caller sent it: an object, or `True` for "anything"."""
+"""A JSON Schema as the client sent it: an object, or `True` to accept anything."""
 
 
 @record
 class ToolSpec:
-    """A function tool that is offered to the model."""
+    """A function tool offered to the model."""
 
     name: str
     parameters: Schema = True
@@ -30,7 +30,7 @@ class ToolSpec:
 
     @classmethod
     def from_json_schema(cls, name: str, description: str, schema: Mapping[str, Any]) -> ToolSpec:
-        """A tool whose arguments are the properties of a JSON Schema of type object. Raises `InvalidRequest`."""
+        """Build a tool from a JSON Schema of type object. Raises `InvalidRequest` if the schema is anything else."""
         if not is_object(schema):
             raise InvalidRequest(f"{name}.parameters", f"expected a JSON Schema as a dict, got {type(schema).__name__}")
         if schema.get("type", "object") != "object":
@@ -40,7 +40,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """Whether a call is free, demanded or forbidden; `names` narrows it to some tools, empty means all."""
+    """Whether a call is optional, required or forbidden. `names` restricts it to some tools; empty means all."""
 
     mode: Literal["auto", "required", "none"] = "auto"
     names: tuple[str, ...] = ()
@@ -55,58 +55,58 @@ class ToolChoice:
 
 @record
 class ChatRequest:
-    """One chat completion request, read at the door."""
+    """One parsed chat completion request."""
 
     body: JsonObject
-    """The caller's own JSON, never changed."""
+    """The client's JSON, never modified."""
     messages: tuple[JsonObject, ...] = ()
-    """The conversation as the caller wrote it."""
+    """The conversation as the client sent it."""
     model: str | None = None
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     parallel: bool = True
-    """`parallel_tool_calls`: whether one answer may hold several calls."""
+    """`parallel_tool_calls`: whether one response may contain several calls."""
     stream: bool = False
     include_usage: bool = False
     choices: int = 1
-    """`n`: how many answers are asked for."""
+    """`n`: the number of requested choices."""
     limit: int | None = None
-    """The caller's limit of completion tokens, the smaller one where two fields give one."""
+    """The client's limit on completion tokens; the smaller one if two fields set it."""
     is_large: bool = False
-    """Whether the body is so large that it is written in slices."""
+    """Whether the body is large enough to be serialized in slices."""
 
 
 @record
 class ModelCall:
-    """What a backend is asked: the caller's request, and what we add to it for this attempt."""
+    """One call to a backend: the client's request plus what the guardrails add for this attempt."""
 
     request: ChatRequest
     stream: bool
     respond: ToolSpec | None = None
-    """Our synthetic tool, offered last so that the prompt up to it stays the same from turn to turn."""
+    """The synthetic respond tool, offered last so that the prompt prefix stays the same from turn to turn."""
     added: tuple[Message, ...] = ()
-    """Failed answers and corrections, after the caller's messages."""
+    """Failed responses and corrections, appended to the client's messages."""
     demanded: tuple[ToolSpec, ...] = ()
-    """Tools of which the backend is held to write a call as JSON text, and nothing else (the last retry)."""
+    """Tools to which constrained decoding limits the response: a call as JSON text and nothing else (last retry)."""
     model: str | None = None
-    """The name to send to the backend where it differs from the caller's, who is answered under the name asked for."""
+    """The model name to send to the backend if it differs from the client's. Responses carry the client's name."""
     usage: bool = False
-    """Whether token counts are wanted, also of a stream whose caller did not ask for them."""
+    """Whether to request token counts, even for a stream whose client did not request them."""
     dialect: Dialect = AS_SENT
-    """How the backend wants it written."""
+    """The format that the backend accepts."""
     room: int | None = None
-    """Completion tokens that the window has room for, where the caller asked for more; 0 leaves that to the backend."""
+    """Completion tokens that fit into the window if the client requested more; 0 leaves the limit to the backend."""
     sampling: JsonObject = field(default_factory=no_fields)
-    """What is filled in where the caller leaves it open, by llama.cpp's names."""
+    """Sampling parameters for those that the client does not set, by llama.cpp's names."""
     verbatim: bool = False
-    """Whether the answer is only passed on: its chunks then need to hold no more than `as_sent`, after the first."""
+    """Whether the response is only forwarded. Chunks after the first then need no field other than `as_sent`."""
     buffered: bool = True
-    """Whether the chunks are put together, and not only passed on: what they bring is then bounded."""
+    """Whether the chunks are assembled rather than only forwarded; the size of the response is then limited."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """A model that a backend serves. `window` is in tokens; `details` is what the backend says of it."""
+    """A model that a backend serves. `window` is in tokens; `details` is the backend's own description."""
 
     id: str
     window: int | None = None
@@ -114,7 +114,7 @@ class ModelCard:
 
 
 def window_of(cards: Sequence[ModelCard], model: str | None) -> int | None:
-    """The window of a model, by the list of all; that of the only one where none is named."""
+    """Return the context window of `model` in tokens; without a name, that of the only model. None if unknown."""
     if model is None:
         return cards[0].window if len(cards) == 1 else None
     return next((card.window for card in cards if card.id == model), None)

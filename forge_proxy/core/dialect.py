@@ -1,6 +1,6 @@
-"""How a model server wants a request written, where it does not take it as its caller wrote it.
+"""The request format that a model server accepts, if it does not accept the client's.
 
-A value: the engine learns it from what a server refuses, and `wire` writes requests by it.
+A value: the engine learns it from the requests that a server rejects, and `wire` encodes requests by it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Literal, TypeAlias, assert_never
 from forge_proxy.core.jsontypes import JsonObject, no_fields
 
 Reasoning: TypeAlias = Literal["as-sent", "none", "keep-last", "all"]
-"""What becomes of the thoughts in a history: left as they are, dropped, kept since the last user message, kept. Those
-kept stand under both names that servers read, `reasoning_content` and `reasoning`.
+"""What happens to the reasoning in a history: forwarded as sent, dropped, kept since the last user message, or kept.
+Kept reasoning is sent in both fields that servers read, `reasoning_content` and `reasoning`.
 """
 
 
 ToolMode: TypeAlias = Literal["native", "prompt", "auto"]
-"""Where the tools are told: in the request, or in the prompt, which is for servers and chat templates that know none.
-`auto` is native until a server says that it takes no tools.
+"""Where tools are described: in the request, or in the prompt, for servers and chat templates without tool support.
+`auto` is native until the server reports that it does not support tools.
 """
 
 
 class UnsupportedFeature(StrEnum):
-    """What a server said that it cannot take."""
+    """A feature that a server reports as unsupported."""
 
     NO_DEVELOPER = "no role developer"
     SYSTEM_FIRST = "system message first"
@@ -36,48 +36,48 @@ class UnsupportedFeature(StrEnum):
     FREE_CHOICE = "tool_choice auto"
     NO_SAMPLING = "no sampling"
     PLAIN_SCHEMAS = "plain tool schemas"
-    """The tools, or the grammar it made of them."""
+    """The server rejects the tools or the grammar that it generates from them."""
     UNCLEAR = "unclear"
-    """Its template failed, and it does not say at what; often at a schema that the template's author did not expect."""
+    """The chat template failed without a reason, often because of a schema that its author did not expect."""
 
     @property
     def is_of_tools(self) -> bool:
-        """Whether it may be met by simpler tools."""
+        """Whether simpler tool schemas may solve it."""
         return self in (UnsupportedFeature.PLAIN_SCHEMAS, UnsupportedFeature.UNCLEAR)
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What is written differently. The default changes nothing."""
+    """The changes to a request's format. The default changes nothing."""
 
     reasoning: Reasoning = "as-sent"
     tools: ToolMode = "auto"
     developer: bool = True
-    """Whether there is a role `developer`; else it is `system`."""
+    """Whether the role `developer` is supported; otherwise `system` is sent."""
     system: Literal["anywhere", "first", "never"] = "anywhere"
-    """Where system messages may stand; elsewhere they become user messages."""
+    """Where system messages are allowed; elsewhere they are sent as user messages."""
     alternating: bool = False
-    """Whether neighbours of one role have to be one message."""
+    """Whether adjacent messages of one role must be merged."""
     prefill: bool = True
-    """Whether it goes on with an answer that the conversation ends with."""
+    """Whether the server continues an assistant message at the end of the conversation."""
     choice_in_words: bool = False
-    """Whether `tool_choice` is a word and never an object. Which tool an object names is then ours to see to."""
+    """Whether `tool_choice` must be a string rather than an object. The guardrails then enforce the named tool."""
     forced_choice: bool = True
-    """Whether a call can be demanded by `tool_choice`. Where it cannot, that one comes is ours to see to."""
+    """Whether `tool_choice` may require a call. If not, the guardrails enforce it."""
     sampling: bool = True
-    """Whether it takes a temperature and the like; models of late choose for themselves."""
+    """Whether sampling parameters such as the temperature are supported; some recent models reject them."""
     llama_cpp: bool = False
-    """Whether it is a llama-server, which understands fields of its own."""
+    """Whether the server is a llama-server, which supports additional fields."""
     defaults: JsonObject = field(default_factory=no_fields)
-    """Fields that go with each request whose caller says nothing of them."""
+    """Fields added to each request in which the client does not set them."""
     thinks: bool | None = None
-    """Whether the model of a llama-server is told to think or not to, where the caller says nothing of it."""
+    """Whether to enable or disable reasoning on a llama-server if the client does not; None leaves it to the server."""
     plain_schemas: bool = False
-    """Whether tools are sent with `core.projection.plain` schemas."""
+    """Whether tools are sent with simplified schemas, see `core.simplify_schema`."""
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What is written differently from how a caller sent it, in words."""
+        """Descriptions of the differences from the client's request."""
         changes = {
             "developer as system": not self.developer,
             "system messages first": self.system == "first",
@@ -93,7 +93,7 @@ class Dialect:
         return tuple(words for words, holds in changes.items() if holds)
 
     def meeting(self, need: UnsupportedFeature) -> Dialect:
-        """The dialect that meets one more need; itself, where it does already."""
+        """Return the dialect that avoids one more unsupported feature; unchanged if it already does."""
         first = "first" if self.system == "anywhere" else self.system
         match need:
             case UnsupportedFeature.NO_DEVELOPER:

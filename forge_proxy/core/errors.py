@@ -1,4 +1,4 @@
-"""What can go wrong with a request, as types that say whose fault it is. HTTP statuses are in `api/errors.py`."""
+"""Errors of a request, one type per party at fault. `api/errors.py` maps them to HTTP statuses."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from forge_proxy.core.dialect import UnsupportedFeature
 from forge_proxy.core.jsontypes import Json
 
 _LONGEST = 4000
-"""Characters of a server's message that are looked at."""
+"""Maximum number of characters of a server's message that are searched."""
 
 
 class ForgeError(Exception):
-    """Base of all errors that forge-proxy raises on purpose."""
+    """Base class of all errors that forge-proxy raises deliberately."""
 
     @property
     def summary(self) -> str:
-        """What may be logged: never a word of a prompt or an answer."""
+        """The text for logs. Never contains any part of a prompt or a response."""
         return type(self).__name__
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Built from fields rather than from `args`, so the default way of copying would call __init__ wrongly.
+        # Subclasses take fields rather than `args`, so the default implementation would call __init__ incorrectly.
         return (_rebuild, (type(self), self.args, self.__dict__))
 
 
@@ -34,7 +34,7 @@ def _rebuild(kind: type[ForgeError], args: tuple[object, ...], fields: dict[str,
 
 
 class InvalidRequest(ForgeError):
-    """The caller's request cannot be understood. `at` is the path of the field, as `messages[3].content`."""
+    """The client's request is invalid. `at` is the path of the field, such as `messages[3].content`."""
 
     def __init__(self, at: str, why: str) -> None:
         super().__init__(f"{at}: {why}" if at else why)
@@ -43,7 +43,7 @@ class InvalidRequest(ForgeError):
 
 
 class OutOfMemory(ForgeError):
-    """There was not enough memory to read `what`."""
+    """There is not enough memory to read `what`."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"not enough memory to read {what}")
@@ -54,7 +54,7 @@ class OutOfMemory(ForgeError):
 
 
 class UnknownModel(ForgeError):
-    """The caller named a model that is not served. `known` are the names that are."""
+    """The client named a model that is not served. `known` holds the names of the served models."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         super().__init__(f"no model {name!r}; available: {', '.join(known) or 'none'}")
@@ -63,12 +63,10 @@ class UnknownModel(ForgeError):
 
 
 class Overloaded(ForgeError):
-    """As many requests wait for the model server as may. One of them is expected to get its turn in `seconds`."""
+    """The request queue of the model server is full. A queued request is expected to start within `seconds`."""
 
     def __init__(self, waiting: int, seconds: int) -> None:
-        super().__init__(
-            f"the model server is busy and {waiting} requests wait for it already; try again in {seconds} s"
-        )
+        super().__init__(f"the request queue of the model server is full ({waiting}); retry in {seconds} s")
         self.waiting = waiting
         self.seconds = seconds
 
@@ -81,10 +79,10 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 
 
 class BackendFault(ForgeError):
-    """The model server, or the way to it, failed. `url` names the server. User and password of a URL are removed."""
+    """The model server or the connection to it failed. `url` identifies the server; URL credentials are removed."""
 
     is_passing: bool = False
-    """Whether the same request, sent again at once, may well be answered: the response was lost on its way."""
+    """Whether an immediate retry of the same request is likely to succeed, because the response was lost in transit."""
 
     def __init__(self, message: str, *, url: str) -> None:
         super().__init__(_CREDENTIALS.sub("", message))
@@ -96,7 +94,7 @@ class BackendFault(ForgeError):
 
 
 class BackendUnreachable(BackendFault):
-    """No connection to the model server; `cause` is the operating system's word for it."""
+    """The connection to the model server failed; `cause` is the operating system's message."""
 
     def __init__(self, url: str, cause: str) -> None:
         super().__init__(f"cannot reach the model server at {url}: {cause}", url=url)
@@ -104,7 +102,7 @@ class BackendUnreachable(BackendFault):
 
 
 class BackendTimeout(BackendFault):
-    """The model server accepted the connection and then said nothing for `seconds`."""
+    """The model server accepted the connection and then sent nothing for `seconds`."""
 
     def __init__(self, url: str, seconds: float) -> None:
         super().__init__(f"the model server at {url} sent nothing for {seconds:g} s", url=url)
@@ -112,17 +110,18 @@ class BackendTimeout(BackendFault):
 
 
 class BackendBroke(BackendFault):
-    """The answer began and then broke off or turned into something unreadable."""
+    """The response was interrupted or became unparseable after it had begun."""
 
     def __init__(self, url: str, cause: str, *, is_passing: bool = True) -> None:
-        super().__init__(f"the model server at {url} broke off its answer: {cause}", url=url)
+        super().__init__(f"the response of the model server at {url} was interrupted: {cause}", url=url)
         self.cause = cause
         self.is_passing = is_passing
 
 
 class UnexpectedStatus(BackendFault):
-    """The model server answered with a status that is neither an answer nor an error: a redirect, no content, 999.
-    `detail` says what to do.
+    """The model server returned a status that is neither success nor an error: a redirect, 204, 999.
+
+    `detail` is what the operator should do.
     """
 
     def __init__(self, url: str, status: int, detail: str) -> None:
@@ -131,7 +130,7 @@ class UnexpectedStatus(BackendFault):
 
 
 class ResponseTooLarge(BackendFault):
-    """The response is larger than what may be held of one: `limit` bytes, the setting `backend.max_response_mb`."""
+    """The response is larger than `limit` bytes, the setting `backend.max_response_mb`."""
 
     def __init__(self, url: str, limit: int) -> None:
         size = f"{limit / 1024 / 1024:g}"
@@ -142,19 +141,20 @@ class ResponseTooLarge(BackendFault):
 
 
 class BackendLost(BackendFault):
-    """The model server ended while it answered, and is started again. Worth trying again in `seconds`."""
+    """The model server exited during the request and is being restarted. Retry after `seconds`."""
 
     is_passing = True
 
     def __init__(self, url: str, cause: str, seconds: int) -> None:
-        super().__init__(f"the model server at {url} ended in the middle of the request: {cause}", url=url)
+        super().__init__(f"the model server at {url} exited during the request: {cause}", url=url)
         self.cause = cause
         self.seconds = seconds
 
 
 class BackendNotReady(BackendFault):
-    """The model server is starting or loads its model, and has not become ready in the time a request may wait.
-    Worth trying again in `seconds`.
+    """The model server is starting or loading its model and was not ready within the time a request may wait.
+
+    Retry after `seconds`.
     """
 
     def __init__(self, url: str, state: str, seconds: int) -> None:
@@ -164,57 +164,60 @@ class BackendNotReady(BackendFault):
 
 
 class BackendDown(BackendFault):
-    """The model server does not run, and is not going to by itself: it was stopped, or fails again and again."""
+    """The model server is not running and will not be restarted: it was stopped, or it fails repeatedly."""
 
     def __init__(self, url: str, why: str) -> None:
         super().__init__(why, url=url)
 
 
 class ModelNotLoaded(BackendFault):
-    """One model of several could not be loaded, the others are served on. It is tried again after `seconds`."""
+    """One of several models could not be loaded; the others are still served. Loading is retried after `seconds`."""
 
     def __init__(self, model: str, why: str, seconds: int) -> None:
-        super().__init__(f"the model {model!r} could not be loaded: {why}; it is tried again in {seconds} s", url=model)
+        super().__init__(
+            f"the model {model!r} could not be loaded: {why}; loading is retried in {seconds} s", url=model
+        )
         self.model = model
         self.seconds = seconds
 
 
 class BackendError(BackendFault):
-    """The model server answered with an HTTP error. `body` is what it said, parsed if it was JSON."""
+    """The model server returned an HTTP error. `body` is the response body, parsed if it is JSON."""
 
     def __init__(self, url: str, status: int, body: Json, headers: Mapping[str, str] | None = None) -> None:
-        hint = " (its own key is the setting backend.api_key)" if status in (401, 403) else ""
+        hint = " (set its API key in backend.api_key)" if status in (401, 403) else ""
         super().__init__(f"the model server at {url} answered {status}: {words_of(body)}{hint}", url=url)
         self.status = status
         self.body = body
         self.headers = dict(headers or {})
 
     def inside_response(self) -> BackendError:
-        """The same error, sent inside a response whose status was 200: clients cannot retry such a one by its status.
+        """Mark the error as sent inside a response with status 200, which clients cannot retry by status.
 
-        Types of their own mean something about the request or the model, which a second time does not change.
+        Subclasses describe a problem of the request or the model, which a retry does not solve.
         """
         self.is_passing = type(self) is BackendError and self.status >= 500
         return self
 
     @property
     def summary(self) -> str:
-        return f"the model server at {self.url} answered {self.status}"  # its words may quote the prompt
+        return f"the model server at {self.url} answered {self.status}"  # the server's message may quote the prompt
 
     @property
     def words(self) -> str:
-        """The server's own message, without our framing."""
+        """The server's own message, without the prefix that forge-proxy adds."""
         return words_of(self.body)
 
     @property
     def is_about_model(self) -> bool:
-        """Whether the message is about a model, such as one that the server does not have."""
+        """Whether the message mentions a model, for example one that the server does not have."""
         return "model" in self.words[:_LONGEST].lower()
 
 
 class UnreadCall(BackendError):
-    """The model server could not read the call its own model wrote, and answered with an error in its place. `written`
-    is what the model wrote, empty where the server does not tell.
+    """The model server could not parse the call that its model generated and returned an error instead.
+
+    `written` is the text that the model generated, empty if the server does not report it.
     """
 
     def __init__(
@@ -225,19 +228,19 @@ class UnreadCall(BackendError):
 
 
 class ResponseTooDeep(UnreadCall):
-    """The model's response is nested so deeply that it could not be written again. Retried like any unreadable one."""
+    """The model's response is nested too deeply to be serialized. The engine retries it like any unparseable call."""
 
     def __init__(self, url: str) -> None:
-        said = "the model's response is nested too deeply to be passed on"
-        super().__init__(url, 502, {"error": {"message": said, "type": "server_error", "code": "response_too_deep"}})
+        message = "the model's response is nested too deeply to be passed on"
+        super().__init__(url, 502, {"error": {"message": message, "type": "server_error", "code": "response_too_deep"}})
 
 
 class ThinkingNotSupportedError(BackendError):
-    """The model does not think, and was told to: the same may be asked without that."""
+    """The request enables reasoning, which the model does not support. The engine may retry it without reasoning."""
 
 
 class ContextOverflow(BackendError):
-    """The request does not fit into the model's window. Both counts are the server's, None where it does not tell."""
+    """The request exceeds the model's context window. Both token counts are the server's, None if it reports none."""
 
     def __init__(
         self,
@@ -255,8 +258,9 @@ class ContextOverflow(BackendError):
 
 
 class LimitTooLarge(ContextOverflow):
-    """The prompt may fit, but not the completion tokens asked for beside it. `room` is how many would, None where the
-    server does not tell.
+    """The prompt may fit, but not together with the requested number of completion tokens.
+
+    `room` is the number of completion tokens that fit, None if the server does not report it.
     """
 
     def __init__(
@@ -275,7 +279,7 @@ class LimitTooLarge(ContextOverflow):
 
 
 class RequestFormatRejected(BackendError):
-    """The model server does not take the request as it is written; `need` is what it wants written differently."""
+    """The model server rejects the format of the request; `need` is the feature that it does not support."""
 
     def __init__(
         self, url: str, status: int, body: Json, headers: Mapping[str, str] | None = None, *, need: UnsupportedFeature
@@ -285,8 +289,10 @@ class RequestFormatRejected(BackendError):
 
 
 class ToolsRejected(BackendError):
-    """The model server takes the tools not even with simplified schemas. `tool` is the guilty one and `place` where it
-    stands in the list; None when it is no single one.
+    """The model server rejects the tools even with simplified schemas.
+
+    `tool` is the name of the rejected tool and `place` its index in the list; both are None if no single tool is the
+    cause. `offered` is the number of tools in the request.
     """
 
     def __init__(self, refusal: BackendError, tool: str | None, place: int | None, offered: int) -> None:
@@ -297,17 +303,18 @@ class ToolsRejected(BackendError):
 
 
 class ContextBudgetExceeded(ForgeError):
-    """A prompt of `tokens` is over the budget of `budget`; `because` says why it is that. `exact` unless estimated.
+    """A prompt of `tokens` tokens exceeds the context budget of `budget` tokens.
 
-    `shortened` is what is left of it at the least, where it was to be shortened.
+    `because` is the reason for the budget, `exact` is False if `tokens` is an estimate, and `shortened` is the smallest
+    number of tokens that compaction reached, None if compaction is off.
     """
 
     def __init__(self, tokens: int, budget: int, because: str, *, exact: bool, shortened: int | None = None) -> None:
         counted = f"{tokens}" if exact else f"about {tokens}"
-        tried = f" Shortened as far as that goes, they are {shortened}." if shortened is not None else ""
+        tried = f" After compaction they still have {shortened} tokens." if shortened is not None else ""
         super().__init__(
             f"This model's maximum context length is {budget} tokens. However, your messages resulted in {counted} "
-            f"tokens.{tried} Please reduce the length of the messages. (The budget: {because}.)"
+            f"tokens.{tried} Please reduce the length of the messages. (Budget: {because}.)"
         )
         self.tokens = tokens
         self.budget = budget
@@ -318,10 +325,10 @@ class ContextBudgetExceeded(ForgeError):
 
 
 class BudgetUnchanged(ForgeError):
-    """The budget could not be switched; what it was before holds on. `why` is the reason."""
+    """The context budget could not be changed; the previous one stays in force. `why` is the reason."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"the budget stays as it was: {why}")
+        super().__init__(f"the budget was not changed: {why}")
 
     @property
     def summary(self) -> str:
@@ -329,38 +336,39 @@ class BudgetUnchanged(ForgeError):
 
 
 class BudgetResolutionError(BackendFault):
-    """The model server does not say how many tokens of context there are, and nobody else did. `cause` is what asking
-    it failed with, None where it answered and does not tell.
+    """The size of the context window is unknown: neither the model server nor the configuration states it.
+
+    `cause` is the error of the query to the server, None if the server answered without stating a window.
     """
 
     def __init__(self, url: str, cause: BackendFault | None = None) -> None:
-        why = f"cannot be asked ({cause.summary})" if cause else "does not tell its window"
-        remedy = "say budget_mode=BudgetMode.MANUAL and manual_tokens"
-        super().__init__(f"no budget: the model server at {url} {why}; {remedy}", url=url)
+        why = f"cannot be queried ({cause.summary})" if cause else "does not report its context window"
+        remedy = "set budget_mode=BudgetMode.MANUAL and manual_tokens"
+        super().__init__(f"could not determine the context budget: the model server at {url} {why}; {remedy}", url=url)
         self.cause = cause
 
 
 class EmptyAnswer(ForgeError):
-    """The model answered with nothing, neither text nor call, in every attempt."""
+    """The model returned an empty response, neither text nor a call, in every attempt."""
 
     def __init__(self, attempts: int) -> None:
-        super().__init__(f"the model answered with nothing in {attempts} attempts")
+        super().__init__(f"the model returned an empty response in {attempts} attempts")
         self.attempts = attempts
 
 
 class ToolChoiceUnsatisfied(ForgeError):
-    """A call was demanded by `tool_choice` and the model made none within its attempts."""
+    """`tool_choice` requires a call and the model made none within its attempts."""
 
     def __init__(self, wanted: str, attempts: int, last_text: str, *, cut: bool = False) -> None:
-        limit = "; the last answer ended at its token limit" if cut else ""
+        limit = "; the last response ended at its token limit" if cut else ""
         tries = f"{attempts} attempt{'s' if attempts > 1 else ''}"
-        super().__init__(f"tool_choice asks for {wanted}, and the model made no such call in {tries}{limit}")
+        super().__init__(f"tool_choice requires {wanted}, but the model made no such call in {tries}{limit}")
         self.attempts = attempts
         self.last_text = last_text
 
 
 class ToolCallInvalid(ForgeError):
-    """The model's calls stayed invalid within the budget, and `guardrails.on_exhausted` is `error`."""
+    """The model's calls were still invalid after all retries, and `guardrails.on_exhausted` is `error`."""
 
     def __init__(self, problems: Sequence[str], attempts: int) -> None:
         super().__init__(f"the model's tool calls were invalid in {attempts} attempts: {'; '.join(problems)}")
@@ -369,16 +377,16 @@ class ToolCallInvalid(ForgeError):
 
 
 def words_of(body: Json) -> str:
-    """The message inside an error body, whichever of the usual shapes it has."""
+    """Return the message of an error body in any of the usual formats."""
     inner = body.get("error", body) if isinstance(body, Mapping) else body
     if isinstance(inner, Mapping):
         inner = inner.get("message", inner.get("detail", inner))
-    words = inner if isinstance(inner, str) else repr(inner)
-    return "an HTML page" if words.lstrip().lower().startswith(("<!doctype", "<html")) else words
+    message = inner if isinstance(inner, str) else repr(inner)
+    return "an HTML page" if message.lstrip().lower().startswith(("<!doctype", "<html")) else message
 
 
 class GuardrailsBroken(ForgeError):
-    """The guardrails do not work with the libraries that are installed: the daemon does not start."""
+    """The guardrails do not work with the installed libraries, so the daemon does not start."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"guardrails: {reason}; install forge-proxy again with a supported jsonschema-rs")
+        super().__init__(f"guardrails: {reason}; reinstall forge-proxy with a supported version of jsonschema-rs")

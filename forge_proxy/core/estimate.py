@@ -1,6 +1,4 @@
-"""About how many tokens a prompt has, for model servers that cannot count, and how such a guess is set right by what
-they report. Pure.
-"""
+"""Estimates of prompt tokens for model servers that cannot count, calibrated by the counts that they report. Pure."""
 
 from __future__ import annotations
 
@@ -11,40 +9,40 @@ from forge_proxy.core.jsontypes import Json, is_list, is_object
 from forge_proxy.core.messages import Message
 
 _CHARACTERS_A_TOKEN = 4
-"""Of English text and JSON in the usual tokenizers; of code and other languages it is fewer."""
+"""For English text and JSON in common tokenizers; code and other languages have fewer characters per token."""
 _FRAME = 16
-"""Characters for what a chat template puts around a message: its role and the marks of its beginning and end."""
+"""Characters for what a chat template adds to a message: the role and the begin and end markers."""
 _MEDIA = frozenset({"image_url", "input_audio", "file"})
 _LEAST, _MOST = 0.5, 8.0
-"""Real tokens for each guessed one. More come with pictures and with languages of a token a byte; fewer only where a
-server does not report what it has in its cache."""
+"""Bounds of real tokens per estimated one. Images and languages with one token per byte raise the ratio; it is
+low only if a server does not report cached tokens."""
 _TRUST = 0.5
-"""How much of the way to a newly reported ratio is gone."""
+"""Weight of a newly reported ratio in the moving average."""
 
 
 def estimate_tokens(*parts: Json) -> int:
-    """A quarter of the characters of all texts and names in messages and tools. Pictures and sound count nothing."""
+    """Return a quarter of the characters of all texts and names in messages and tools; images and audio count as 0."""
     characters = 0
-    left: list[Json] = [*parts]
-    while left:
-        value = left.pop()
+    pending: list[Json] = [*parts]
+    while pending:
+        value = pending.pop()
         if isinstance(value, str):
             characters += len(value)
         elif is_list(value):
-            left += value
+            pending += value
         elif is_object(value):
             characters += sum(map(len, value))
-            left += [inner for key, inner in value.items() if key not in _MEDIA]
+            pending += [inner for key, inner in value.items() if key not in _MEDIA]
     return characters // _CHARACTERS_A_TOKEN
 
 
 def tokens_of_text(characters: int) -> int:
-    """The estimate for so many characters."""
+    """Return the estimate for a number of characters."""
     return characters // _CHARACTERS_A_TOKEN
 
 
 def message_tokens(message: Message) -> int:
-    """The estimate for one message, by its metadata where these say one."""
+    """Return the estimate for one message, that of its metadata if there is one."""
     known = message.metadata.token_estimate
     if known is not None:
         return known
@@ -55,25 +53,26 @@ def message_tokens(message: Message) -> int:
 
 
 def messages_tokens(messages: Iterable[Message]) -> int:
-    """The estimate for all of them."""
+    """Return the sum of the estimates for all messages."""
     return sum(map(message_tokens, messages))
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How many tokens there really are for each estimated one, as far as a model server has reported any."""
+    """The ratio of real to estimated tokens, from the counts that a model server has reported."""
 
     ratio: float = 1.0
     seen: int = 0
 
     @classmethod
     def of(cls, estimated: int, counted: int) -> Calibration:
-        """Of a prompt that was estimated to have so many tokens and surely has so many, however unlikely that is."""
+        """Build a calibration from one prompt with a certain count, without bounds on the ratio."""
         return cls(counted / max(1, estimated), 1)
 
     def observed(self, estimated: int, reported: int) -> Calibration:
-        """With a prompt that was estimated to have so many tokens and had so many. The first one is believed as it is,
-        later ones move it half the way. One that cannot be is left out, a very large one is believed up to eightfold.
+        """Return the calibration updated by one prompt.
+
+        The first ratio is adopted, later ones move it halfway. A ratio below 0.5 is ignored, one above 8 counts as 8.
         """
         if estimated <= 0 or reported < _LEAST * estimated:
             return self
@@ -83,9 +82,9 @@ class Calibration:
         return Calibration(ratio, self.seen + 1)
 
     def tokens(self, estimated: int) -> int:
-        """What an estimate comes to."""
+        """Convert an estimate to calibrated tokens."""
         return round(self.ratio * estimated)
 
     def estimated(self, tokens: int) -> int:
-        """The estimate that comes to at most so many tokens."""
+        """Return the largest estimate that corresponds to at most `tokens` tokens."""
         return int(tokens / self.ratio) if self.ratio else tokens

@@ -1,4 +1,4 @@
-"""What the machine has, as a value. `hardware/` finds it out; budgets and the admin API read it."""
+"""The hardware of the machine, as a value. `hardware/` detects it; budgets and the admin API read it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One graphics card. Sizes are in MiB; `vram_mb` is all it has, which does not change with what runs on it."""
+    """One graphics card. Sizes are in MiB; `vram_mb` is the total, used or not."""
 
     name: str
     vram_mb: int | None = None
@@ -17,7 +17,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class HardwareProfile:
-    """The machine as found. `because` says where the figures come from, and what could not be found out and why."""
+    """The detected hardware. `because` states the source of the figures and why others could not be determined."""
 
     source: Literal["nvidia-smi", "nvml", "amd", "apple", "none"]
     gpus: tuple[Gpu, ...]
@@ -27,6 +27,6 @@ class HardwareProfile:
 
     @property
     def vram_mb(self) -> int | None:
-        """VRAM of all cards together, which is what a model is spread over; None where no card tells."""
-        told = [gpu.vram_mb for gpu in self.gpus if gpu.vram_mb is not None]
-        return sum(told) if told else None
+        """Total VRAM of all cards, over which a model is split; None if no card reports it."""
+        sizes = [gpu.vram_mb for gpu in self.gpus if gpu.vram_mb is not None]
+        return sum(sizes) if sizes else None

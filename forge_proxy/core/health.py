@@ -1,4 +1,4 @@
-"""Whether a model server can be asked."""
+"""The health of a model server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What is known of a backend now; `detail` is the reason in words."""
+    """The current health of a backend; `detail` is the reason as text."""
 
     status: Literal["ok", "loading", "down"]
     detail: str = ""

@@ -1,4 +1,4 @@
-"""The type of a parsed JSON value, and the few questions asked of one whose shape is not known."""
+"""The type of a parsed JSON value, type guards for values of unknown shape, and strict parsing."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing_extensions import TypeAliasType
 if TYPE_CHECKING:
     Json: TypeAlias = "Mapping[str, Json] | list[Json] | str | int | float | bool | None"
 else:
-    # pydantic finds its way through the recursion only with a named type, and type checkers only without one.
+    # pydantic resolves the recursion only with a named type, and type checkers only without one.
     Json = TypeAliasType("Json", Mapping[str, "Json"] | list["Json"] | str | int | float | bool | None)
 JsonObject: TypeAlias = Mapping[str, Json]
 
 
 def no_fields() -> JsonObject:
-    """An empty object: the default of fields that hold what is passed on."""
+    """Return an empty object, the default of fields that are forwarded."""
     return {}
 
 
@@ -39,7 +39,7 @@ def is_integer(value: object) -> TypeGuard[int]:
 
 
 MAX_COUNT = 2**53 - 1
-"""The largest number of tokens that is believed: sums of such counts can be written in any JSON."""
+"""The largest accepted number of tokens. Sums of such counts fit into the integers of any JSON implementation."""
 
 
 def is_count(value: object) -> TypeGuard[int]:
@@ -53,36 +53,36 @@ def _no_constant(word: str) -> NoReturn:
 
 def _finite(word: str) -> float:
     number = float(word)
-    if math.isinf(number):  # 1e999: printed again it would be the word Infinity
+    if math.isinf(number):  # 1e999 would be serialized as Infinity
         raise ValueError(f"{word} is too large")
     return number
 
 
 DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
-"""Strict JSON, integers of any length: for what must come out as it went in. `wire` reads bulk JSON with orjson."""
+"""Strict JSON with integers of any length, for values that must not change. `wire` parses bulk JSON with orjson."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def skip_space(text: str, at: int) -> int:
-    """The first place from `at` on that is no white space of JSON."""
+    """Return the first index from `at` on that is not JSON whitespace."""
     space = _SPACE.match(text, at)
     return space.end() if space else at
 
 
 def read_value(text: str, at: int) -> tuple[Json, int] | None:
-    """The strict JSON value that begins at `at` and the place after it; None if there is none."""
+    """Parse the strict JSON value at index `at`. Returns it with the index after it; None if there is none."""
     try:
         value, end = DECODER.raw_decode(text, at)
         if text.find("\\u", at, end) >= 0:
-            write(value).encode()  # half of a surrogate pair is no text: nobody could be sent it
+            write(value).encode()  # an unpaired surrogate cannot be encoded as UTF-8
     except (ValueError, RecursionError):
         return None
     return value, end
 
 
 def read_object(text: str) -> dict[str, Json] | None:
-    """The JSON object that `text` is, read strictly; None for anything else."""
+    """Parse `text` strictly as a JSON object; None for anything else."""
     read = read_value(text, skip_space(text, 0))
     if read is None or not is_object(read[0]) or skip_space(text, read[1]) < len(text):
         return None
@@ -90,14 +90,14 @@ def read_object(text: str) -> dict[str, Json] | None:
 
 
 DEEPEST = 200
-"""Levels of nesting that are passed on. orjson, which writes what is sent, has 254 of them, some taken by what is
-around; servers and clients have limits of their own.
+"""Maximum nesting depth that is forwarded. orjson, which serializes requests and responses, supports 254 levels, some
+of which the envelope uses; servers and clients have their own limits.
 """
 _NESTING = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
 
 
 def is_nested_too_deeply(text: str) -> bool:
-    """Whether JSON text has more than `DEEPEST` levels, as far as it can be read. Takes time linear in its length."""
+    """Whether JSON text, possibly incomplete, has more than `DEEPEST` levels. Takes time linear in its length."""
     if text.count("[") + text.count("{") <= DEEPEST:
         return False
     depth = 0
@@ -110,17 +110,17 @@ def is_nested_too_deeply(text: str) -> bool:
             case "]" | "}":
                 depth -= 1
             case _:
-                pass  # text, in which brackets mean nothing
+                pass  # a string: brackets inside it do not count
     return False
 
 
 def write(value: Json) -> str:
-    """JSON text of a value, integers of any length."""
+    """Serialize a value as JSON text, with integers of any length."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def kind_of(value: object) -> str:
-    """The JSON Schema name of a value's type, for messages."""
+    """Return the JSON Schema name of a value's type, for messages."""
     match value:
         case None:
             return "null"

@@ -1,7 +1,7 @@
-"""The messages that we write ourselves: those of a workflow's conversation, and corrections added to a caller's.
+"""The messages that forge-proxy creates: those of a workflow's conversation and corrections added to a client's.
 
-A caller's own messages stay the JSON they came as (`ChatRequest.messages`). Metadata says what a message is for, which
-decides what becomes of it when context runs short; a model is never told it.
+A client's own messages stay the JSON that it sent (`ChatRequest.messages`). Metadata states the purpose of a message,
+by which compaction selects what to drop; it is never sent to a model.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ MessageFormat: TypeAlias = Literal["openai", "ollama"]
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call by the model. `arguments` is JSON text as the model wrote it, so it may be invalid until it was judged."""
+    """A call by the model. `arguments` is JSON text as the model wrote it; it may be invalid."""
 
     tool: str
     arguments: str = "{}"
     id: str = ""
     reasoning: str | None = None
-    """What the model thought before it, where a client of one's own tells that with the call."""
+    """The reasoning before the call, if a custom client of the SDK reports it with the call."""
 
     @classmethod
     def of(cls, tool: str, args: Mapping[str, Json] | None = None, reasoning: str | None = None) -> ToolCall:
-        """A call with these arguments, for clients that have them as an object. It gets an id where it is run."""
+        """Build a call from arguments as an object, for custom clients. Its id is assigned on execution."""
         return cls(tool, write(args or {}), reasoning=reasoning)
 
     def args(self) -> dict[str, Json] | None:
-        """The arguments as an object; None when `arguments` is not the text of one."""
+        """Return the arguments as an object; None if `arguments` is not the JSON text of an object."""
         return read_object(self.arguments)
 
 
 ToolCallInfo: TypeAlias = ToolCall
-"""The seeds' name for a call within an assistant message: it is the same value here."""
+"""The name of the original project for a call within an assistant message; the same type here."""
 
 
 class MessageRole(StrEnum):
-    """Who speaks."""
+    """The role of a message's author."""
 
     SYSTEM = "system"
     USER = "user"
@@ -50,16 +50,16 @@ class MessageRole(StrEnum):
 
 
 class MessageType(StrEnum):
-    """What a message is for."""
+    """The purpose of a message."""
 
     SYSTEM_PROMPT = "system_prompt"
     USER_INPUT = "user_input"
     TOOL_CALL = "tool_call"
     TOOL_RESULT = "tool_result"
     REASONING = "reasoning"
-    """Thoughts that came before calls. They are told as the content of the call message that follows."""
+    """Reasoning before calls. It is sent to the model as the content of the call message that follows."""
     TEXT_RESPONSE = "text_response"
-    """Text where a call was wanted."""
+    """Plain text although a call was expected."""
     STEP_NUDGE = "step_nudge"
     PREREQUISITE_NUDGE = "prerequisite_nudge"
     RETRY_NUDGE = "retry_nudge"
@@ -82,18 +82,18 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class MessageMeta:
-    """What only we know of a message. `step_index` is the iteration it was made in, from 0; None is from before."""
+    """Internal data of a message. `step_index` is the iteration that created it, from 0; None: before the first."""
 
     type: MessageType
     step_index: int | None = None
     original_type: MessageType | None = None
-    """What a summary stands for."""
+    """The type of the messages that a summary replaces."""
     token_estimate: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. A `tool` one says by `tool_call_id` which call it answers, and by `tool_name` that call's tool."""
+    """One message. In a `tool` message, `tool_call_id` and `tool_name` identify the call that it answers."""
 
     role: MessageRole
     content: str
@@ -111,32 +111,32 @@ class Message:
         calls: tuple[ToolCall, ...] = (),
         answers: ToolCall | None = None,
     ) -> Message:
-        """A message of that type, in the role of all such; what `answers` a call is a `tool` message."""
+        """Build a message of a type with the role of that type; a message that `answers` a call has the role `tool`."""
         role = MessageRole.TOOL if answers else _ROLES[type]
         meta = MessageMeta(type)
         return cls(role, content, meta, answers and answers.tool, answers and answers.id, tool_calls=calls)
 
     @property
     def type(self) -> MessageType:
-        """What it is for."""
+        """The purpose of the message."""
         return self.metadata.type
 
     def at(self, step_index: int) -> Message:
-        """The same, made in that iteration."""
+        """Return a copy created in iteration `step_index`."""
         return replace(self, metadata=replace(self.metadata, step_index=step_index))
 
     def to_api_dict(self, format: MessageFormat = "openai") -> dict[str, Any]:  # noqa: A002 - the seeds' name
-        """As a model server takes it, without the metadata.
+        """Return the message in the format of a model server, without the metadata.
 
-        `openai` wants arguments as text, and calls matched by id; `ollama` wants them as an object. Both are told whose
-        result it is: by the id alone some chat templates (Gemma's) cannot tell, and refuse.
+        `openai` expects arguments as text and matches results to calls by id; `ollama` expects arguments as an object.
+        Both formats include the tool's name, because some chat templates (Gemma's) reject a result with only an id.
         """
         out: dict[str, Any] = {"role": self.role.value, "content": self.content}
         if self.tool_calls:
             out["tool_calls"] = [_CALLS[format](call) for call in self.tool_calls]
         if self.tool_call_id is not None and format == "openai":
             out["tool_call_id"] = self.tool_call_id
-        if self.tool_name:  # a model may have called nothing by name
+        if self.tool_name:  # a model may have made a call with an empty name
             out["name" if format == "openai" else "tool_name"] = self.tool_name
         return out
 
@@ -146,7 +146,7 @@ def _openai(call: ToolCall) -> Json:
 
 
 def _ollama(call: ToolCall) -> Json:
-    # It takes nothing but an object; what is none was never run, and its correction says what was wrong.
+    # Ollama accepts only an object. A call without one was never executed, and its correction describes the fault.
     return {"function": {"name": call.tool, "arguments": call.args() or {}}}
 
 

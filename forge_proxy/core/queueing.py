@@ -1,8 +1,8 @@
-"""Who may run now and who comes next: a bounded queue for a number of slots, fair between clients.
+"""A bounded request queue for a number of slots, fair between clients.
 
-Only the bookkeeping, for `engine/admission.py`, which does the waiting. Clients take turns; one client's own places are
-served in the order in which they came. If one of several models is loaded at a time, a `ModelSchedule` selects it, and
-each model has a queue of its own.
+This module only does the bookkeeping; `engine/admission.py` does the waiting. Clients are served round-robin, the
+requests of one client in order of arrival. If only one of several models is loaded at a time, a `ModelSchedule` selects
+it, and each model has its own queue.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from forge_proxy.core.scheduling import ModelSchedule
 
 
 class State(Enum):
-    """What has become of a place."""
+    """The state of a queue entry."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -22,7 +22,7 @@ class State(Enum):
 
 
 class QueueEntry:
-    """One request's place: it waits or runs, until it has left. Each is equal to itself alone."""
+    """One request that is waiting, running or gone. Compared by identity."""
 
     __slots__ = ("client", "model", "state")
 
@@ -33,44 +33,44 @@ class QueueEntry:
 
 
 class ModelQueue:
-    """Those who wait for one model. Clients take turns."""
+    """The requests waiting for one model, served round-robin between clients."""
 
     def __init__(self) -> None:
-        # The client whose turn is next comes first. A place that leaves while it waits is found by its key.
+        # The next client comes first. Entries are dict keys, so that one that leaves while waiting is found at once.
         self._turns: OrderedDict[str, OrderedDict[QueueEntry, None]] = OrderedDict()
 
     def __bool__(self) -> bool:
         return bool(self._turns)
 
     def __contains__(self, client: str) -> bool:
-        """Whether one of this client's waits."""
+        """Whether a request of this client is waiting."""
         return client in self._turns
 
-    def join(self, place: QueueEntry) -> None:
-        """Behind the others of its client."""
-        self._turns.setdefault(place.client, OrderedDict())[place] = None
+    def join(self, entry: QueueEntry) -> None:
+        """Append an entry to those of its client."""
+        self._turns.setdefault(entry.client, OrderedDict())[entry] = None
 
-    def drop(self, place: QueueEntry) -> None:
-        """It waits no more."""
-        places = self._turns[place.client]
-        del places[place]
-        if not places:
-            del self._turns[place.client]
+    def drop(self, entry: QueueEntry) -> None:
+        """Remove a waiting entry."""
+        entries = self._turns[entry.client]
+        del entries[entry]
+        if not entries:
+            del self._turns[entry.client]
 
     def pop(self) -> QueueEntry:
-        """The next one, who waits no more. There is one."""
-        client, places = self._turns.popitem(last=False)
-        place, _ = places.popitem(last=False)
-        if places:  # behind all others who wait
-            self._turns[client] = places
-        return place
+        """Remove and return the next entry. The queue must not be empty."""
+        client, entries = self._turns.popitem(last=False)
+        entry, _ = entries.popitem(last=False)
+        if entries:  # the client goes to the end of the queue
+            self._turns[client] = entries
+        return entry
 
 
 class FairQueue:
-    """At most `slots` places run, any number where it is None; at most `limit` wait.
+    """Runs at most `slots` requests at a time (None: no limit) and queues at most `limit`.
 
-    So that nobody is locked out by one client who fills the queue, a client of whom nothing waits finds a place in a
-    full one, for as many again as `limit`. Without a `ModelSchedule` neither models nor the time count.
+    A single client that fills the queue cannot lock out others: a client without a waiting request may enter a full
+    queue, up to `limit` further requests in all. Without a `ModelSchedule`, models and times are ignored.
     """
 
     def __init__(self, slots: int | None, limit: int, schedule: ModelSchedule | None = None) -> None:
@@ -80,75 +80,78 @@ class FairQueue:
         self.running = 0
         self.waiting = 0
         self.paused = False
-        """Whether nobody is let in, whatever is free."""
-        self._lines: dict[str, ModelQueue] = {}
+        """Whether no request is admitted, even if slots are free."""
+        self._queues: dict[str, ModelQueue] = {}
 
     def enter(self, client: str, model: str = "", now: float = 0.0) -> QueueEntry | None:
-        """A place that runs at once if a slot is free, and else waits; None where no more may wait."""
+        """Return an entry that runs immediately if a slot is free and waits otherwise; None if the queue is full."""
         model = model if self.schedule else ""
-        if self._lets_in(model, now):  # then nobody waits for it
+        if self._can_admit(model, now):  # in that case no request waits for the model
             return self._run(QueueEntry(client, State.RUNNING, model), now)
-        waits_already = any(client in line for line in self._lines.values())
+        waits_already = any(client in queue for queue in self._queues.values())
         if self.waiting >= (self.limit if waits_already else 2 * self.limit):
             return None
-        place = QueueEntry(client, State.WAITING, model)
-        self._lines.setdefault(model, ModelQueue()).join(place)
+        entry = QueueEntry(client, State.WAITING, model)
+        self._queues.setdefault(model, ModelQueue()).join(entry)
         self.waiting += 1
         if self.schedule:
             self.schedule = self.schedule.wanting(model, now)
-        return place
+        return entry
 
-    def leave(self, place: QueueEntry, now: float = 0.0) -> list[QueueEntry]:
-        """End a place, whether it ran, waited or had left already. Gives those that run now in consequence."""
-        state, place.state = place.state, State.GONE
+    def leave(self, entry: QueueEntry, now: float = 0.0) -> list[QueueEntry]:
+        """End an entry in any state. Returns the entries that start to run as a result."""
+        state, entry.state = entry.state, State.GONE
         match state:
             case State.RUNNING:
                 self.running -= 1
             case State.WAITING:
                 self.waiting -= 1
-                self._lines[place.model].drop(place)
-                self._tidy(place.model)
+                self._queues[entry.model].drop(entry)
+                self._drop_if_empty(entry.model)
             case State.GONE:
                 return []
         return self._start(now)
 
     def resize(self, slots: int | None, now: float = 0.0) -> list[QueueEntry]:
-        """Have another number of slots. Gives those that run now in consequence; none is stopped for it."""
+        """Change the number of slots. Returns the entries that start to run; running ones are not stopped."""
         self.slots = slots
         return self._start(now)
 
     def resume(self, now: float = 0.0) -> list[QueueEntry]:
-        """Let in again. Gives those that run now in consequence."""
+        """Resume admission. Returns the entries that start to run as a result."""
         self.paused = False
         return self._start(now)
 
     def serve(self, model: str | None, now: float) -> list[QueueEntry]:
-        """This model is loaded now, or none is. Gives those that run now in consequence."""
+        """Record that `model`, or none, is loaded now. Returns the entries that start to run as a result."""
         if self.schedule:
             self.schedule = self.schedule.turning(model)
         return self._start(now)
 
     def refuse(self, model: str) -> list[QueueEntry]:
-        """Have nobody wait for this model. Gives those who did; say with `serve` which one is loaded after all."""
+        """Remove and return all entries that wait for `model`. Call `serve` afterwards with the loaded model."""
         refused: list[QueueEntry] = []
-        while line := self._lines.get(model):
-            place = line.pop()
-            place.state = State.GONE
+        while queue := self._queues.get(model):
+            entry = queue.pop()
+            entry.state = State.GONE
             self.waiting -= 1
-            refused.append(place)
-            self._tidy(model)
+            refused.append(entry)
+            self._drop_if_empty(model)
         return refused
 
     def wanted(self, now: float) -> str | None:
-        """The model to load now: it is waited for, nobody runs, and nobody of the loaded one is let in before."""
+        """Return the model to load now, or None.
+
+        There is one if requests wait for it, no request runs, and none of the loaded model is to be admitted first.
+        """
         if self.schedule is None or self.running or self.paused:
             return None
         loaded = self.schedule.loaded
-        if loaded is not None and self._lines.get(loaded) and self.schedule.admits(loaded, now):
+        if loaded is not None and self._queues.get(loaded) and self.schedule.admits(loaded, now):
             return None
         return self.schedule.next
 
-    def _lets_in(self, model: str, now: float) -> bool:
+    def _can_admit(self, model: str, now: float) -> bool:
         if self.paused or (self.slots is not None and self.running >= self.slots):
             return False
         return self.schedule is None or self.schedule.admits(model, now)
@@ -156,23 +159,23 @@ class FairQueue:
     def _start(self, now: float) -> list[QueueEntry]:
         started: list[QueueEntry] = []
         model = (self.schedule.loaded or "") if self.schedule else ""
-        while (line := self._lines.get(model)) and self._lets_in(model, now):
-            place = line.pop()
-            place.state = State.RUNNING
+        while (queue := self._queues.get(model)) and self._can_admit(model, now):
+            entry = queue.pop()
+            entry.state = State.RUNNING
             self.waiting -= 1
-            self._tidy(model)
-            started.append(self._run(place, now))
+            self._drop_if_empty(model)
+            started.append(self._run(entry, now))
         return started
 
-    def _run(self, place: QueueEntry, now: float) -> QueueEntry:
+    def _run(self, entry: QueueEntry, now: float) -> QueueEntry:
         self.running += 1
         if self.schedule:
             self.schedule = self.schedule.letting_in(now)
-        return place
+        return entry
 
-    def _tidy(self, model: str) -> None:
-        """Forget the line of a model for which nobody waits."""
-        if not self._lines[model]:
-            del self._lines[model]
+    def _drop_if_empty(self, model: str) -> None:
+        """Remove the queue of a model if it is empty."""
+        if not self._queues[model]:
+            del self._queues[model]
             if self.schedule:
                 self.schedule = self.schedule.unwanting(model)

@@ -1,8 +1,8 @@
-"""Whose turn it is among models of which one at a time is loaded. Pure: `core/queueing.py` asks it whom to let in.
+"""The schedule of models of which one at a time is loaded. Pure; `core/queueing.py` consults it before admission.
 
-A model keeps its turn while it is asked, until another one has been waited for as long as `swap_after`; then nobody is
-let in to it any more, and as soon as its answers are done the next one is loaded. The models that are waited for take
-turns, so with n models at most n - 1 turns go before that of any of them, however much is asked of the others.
+A model keeps its turn while it receives requests, until another model has been waited for as long as `swap_after`. Then
+it admits no further request, and the next model is loaded as soon as the running requests finish. Models are served
+round-robin: with n models, each waits for at most n - 1 turns, regardless of the load on the others.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 
 _FIRST_BACKOFF = 5.0
 _LONGEST_BACKOFF = 300.0
-"""Seconds: somebody may have freed memory, or put the right file there."""
+"""In seconds. Finite, because memory may have been freed or the missing file added."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadFailure:
-    """A model could not be loaded, so often in a row. It is not tried again before `until`."""
+    """A model could not be loaded, `times` times in a row. Loading is not retried before `until`."""
 
     why: str
     times: int
@@ -26,43 +26,46 @@ class LoadFailure:
 
 @dataclass(frozen=True, slots=True)
 class ModelSchedule:
-    """The turns as they stand. Times are seconds of one clock."""
+    """The state of the schedule. All times are seconds of one clock."""
 
     swap_after: float
-    """Seconds, more than 0: a turn has to let somebody in."""
+    """Seconds, more than 0, so that each turn admits at least one request."""
     loaded: str | None = None
     """The model that has the turn."""
     since: float | None = None
-    """When it let in the first request of its turn; None before that."""
+    """When it admitted the first request of its turn; None before that."""
     waited: tuple[tuple[str, float], ...] = ()
-    """The models that somebody waits for, and since when, the next one first. The loaded one may be among them."""
+    """The models that requests wait for, and since when, the next one first. The loaded one may be among them."""
     failures: Mapping[str, LoadFailure] = field(default_factory=dict[str, LoadFailure])
 
     @property
     def next(self) -> str | None:
-        """The model that has the next turn; None where nobody waits for another one."""
+        """The model that has the next turn; None if no request waits for another model."""
         return next((model for model, _ in self.waited if model != self.loaded), None)
 
     def admits(self, model: str, now: float) -> bool:
-        """Whether a request of this model may be let in, as far as turns go."""
+        """Whether the schedule admits a request for this model."""
         return model == self.loaded and not self._is_over(now)
 
     def letting_in(self, now: float) -> ModelSchedule:
-        """A request of the loaded model is let in."""
+        """Return the schedule after a request for the loaded model was admitted."""
         return replace(self, since=now) if self.since is None else self
 
     def wanting(self, model: str, now: float) -> ModelSchedule:
-        """Somebody waits for this model."""
+        """Return the schedule after a request began to wait for this model."""
         if any(model == other for other, _ in self.waited):
             return self
         return replace(self, waited=(*self.waited, (model, now)))
 
     def unwanting(self, model: str) -> ModelSchedule:
-        """Nobody waits for this model any more."""
+        """Return the schedule after the last request stopped waiting for this model."""
         return replace(self, waited=tuple(one for one in self.waited if one[0] != model))
 
     def turning(self, model: str | None) -> ModelSchedule:
-        """This model is loaded now, or none is. The one before stands behind all who wait, and behind that this one."""
+        """Return the schedule with `model` loaded, or none.
+
+        The previous model moves to the end of the waiting ones, and `model` behind it.
+        """
         if model == self.loaded:
             return self
         moved = [one for last in (self.loaded, model) for one in self.waited if one[0] == last]
@@ -71,18 +74,18 @@ class ModelSchedule:
         return replace(self, loaded=model, since=None, waited=(*kept, *moved), failures=failures)
 
     def failing(self, model: str, why: str, now: float) -> ModelSchedule:
-        """This model could not be loaded: it is left alone for a while, each time twice as long."""
+        """Return the schedule after this model failed to load. Its backoff doubles with each failure, up to 300 s."""
         before = self.failures.get(model)
         times = before.times + 1 if before else 1
         pause = min(_FIRST_BACKOFF * 2 ** min(times - 1, 10), _LONGEST_BACKOFF)
         return replace(self, failures={**self.failures, model: LoadFailure(why, times, now + pause)})
 
     def forgiving(self) -> ModelSchedule:
-        """Every model may be tried again at once."""
+        """Return the schedule without load failures, so that every model may be retried immediately."""
         return replace(self, failures={})
 
     def refusal(self, model: str, now: float) -> LoadFailure | None:
-        """Why a request of this model is not to wait; None where it may."""
+        """Return the load failure because of which a request for this model is rejected; None if it may wait."""
         failure = self.failures.get(model)
         return failure if failure and model != self.loaded and now < failure.until else None
 

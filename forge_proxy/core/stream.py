@@ -1,7 +1,7 @@
-"""An answer on its way: the chunks a backend yields, and the builders that put them together.
+"""The chunks that a backend yields, and the builders that assemble them into a response.
 
-Every backend yields `Chunk`s, a non-streaming one yields its whole answer as one. `ReplyBuilder` is the only maker of a
-`Reply`, `CompletionBuilder` of a `Completion`: what a client gets whole is what it would have got streamed.
+Every backend yields `Chunk`s; a non-streaming one yields its whole response as one. Only `ReplyBuilder` builds a
+`Reply` and only `CompletionBuilder` a `Completion`, so streamed and non-streamed responses have the same content.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from forge_proxy.core.messages import ToolCall
 
 @record
 class CallDelta:
-    """What one chunk adds to the call at `index`."""
+    """The part of the call at `index` that one chunk adds."""
 
     index: int
     id: str = ""
@@ -28,7 +28,7 @@ class CallDelta:
 
 @record
 class Delta:
-    """What one chunk adds to one choice. None means that the chunk does not speak of it."""
+    """The part of one choice that one chunk adds. None means that the chunk does not contain the field."""
 
     choice: int = 0
     text: str | None = None
@@ -43,7 +43,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class PromptProgress:
-    """How many tokens of the prompt have been read, those in the cache included."""
+    """The number of prompt tokens processed so far, cached ones included."""
 
     processed: int
     total: int
@@ -51,28 +51,28 @@ class PromptProgress:
 
 @record
 class Chunk:
-    """One event of an answer. `head` holds its other top-level fields: id, created, model, timings, ….
+    """One event of a response. `head` holds its other top-level fields: id, created, model, timings, ….
 
-    `usage` is as the backend counts: `prompt_tokens`, `completion_tokens`, `total_tokens` and details.
+    `usage` is the backend's own count: `prompt_tokens`, `completion_tokens`, `total_tokens` and details.
     """
 
     deltas: tuple[Delta, ...] = ()
     usage: JsonObject | None = None
     head: JsonObject = field(default_factory=no_fields)
     progress: PromptProgress | None = None
-    """How far the prompt has been read: such a chunk says nothing else, and the answer has not begun."""
+    """Prompt processing progress. Such a chunk contains nothing else, and the response has not begun."""
     pending_bytes: int = 0
-    """Bytes that are buffered of an event or body whose end has not come: such a chunk says nothing else."""
+    """Buffered bytes of an incomplete event or body. Such a chunk contains nothing else."""
     anew: bool = False
-    """Whether the answer begins anew here: nothing holds of what came before. No model server takes its words back, but
-    a client of one's own may."""
+    """Whether the response restarts here and earlier chunks are void. No model server does this; a custom client
+    of the SDK may do it."""
     as_sent: bytes | None = field(default=None, compare=False, repr=False)
-    """The JSON text this was read from, for a caller of the same dialect who is to get it unchanged."""
+    """The JSON text that this chunk was parsed from, forwarded unchanged to a client of the same dialect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One whole answer of the model, as far as it goes."""
+    """One assembled choice of a response, possibly incomplete."""
 
     choice: int = 0
     text: str | None = None
@@ -85,7 +85,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The replies of one request with what surrounds them."""
+    """The replies to one request with their token counts and top-level fields."""
 
     replies: tuple[Reply, ...]
     usage: JsonObject | None = None
@@ -93,9 +93,9 @@ class Completion:
 
 
 class ReplyBuilder:
-    """Puts the deltas of one choice together.
+    """Assembles the deltas of one choice.
 
-    Text is kept in buffers: a list of its pieces would take 60 bytes for each, and a piece is often one character.
+    Text is kept in buffers: a list would cost 60 bytes per piece, and a piece is often a single character.
     """
 
     def __init__(self, choice: int = 0) -> None:
@@ -109,10 +109,10 @@ class ReplyBuilder:
         self._extra = FieldsBuilder()
         self._beside = FieldsBuilder()
         self._reply: Reply | None = None
-        """What `reply` gave, until more comes: with log probabilities it takes long to put together."""
+        """Cached result of `reply`, valid until the next delta: assembling log probabilities is slow."""
 
     def add(self, delta: Delta) -> None:
-        """Take in one more delta of this choice."""
+        """Add one delta of this choice."""
         self._reply = None
         if delta.text is not None:
             self._has_text = True
@@ -133,12 +133,12 @@ class ReplyBuilder:
             self._beside.add(delta.beside)
 
     def reply(self) -> Reply:
-        """What there is so far."""
+        """Return the reply assembled so far."""
         if self._reply is None:
-            self._reply = self._put_together()
+            self._reply = self._assemble()
         return self._reply
 
-    def _put_together(self) -> Reply:
+    def _assemble(self) -> Reply:
         return Reply(
             choice=self._choice,
             text=self._text.getvalue() if self._has_text else None,
@@ -151,7 +151,7 @@ class ReplyBuilder:
 
 
 class CompletionBuilder:
-    """Puts the chunks of a whole answer together."""
+    """Assembles the chunks of a whole response."""
 
     def __init__(self) -> None:
         self._replies: dict[int, ReplyBuilder] = {}
@@ -159,7 +159,7 @@ class CompletionBuilder:
         self._usage: JsonObject | None = None
 
     def add(self, chunk: Chunk) -> None:
-        """Take in one more chunk."""
+        """Add one chunk."""
         for delta in chunk.deltas:
             reply = self._replies.get(delta.choice)
             if reply is None:
@@ -167,24 +167,24 @@ class CompletionBuilder:
             reply.add(delta)
         if chunk.usage is not None:
             self._usage = chunk.usage
-        # The first id, time and model are those of the answer; what comes only later (timings) is taken as it comes.
+        # The first id, time and model identify the response; fields that appear only later (timings) are added.
         for name, value in chunk.head.items():
             self._head.setdefault(name, value)
 
     def completion(self) -> Completion:
-        """What there is so far."""
+        """Return the completion assembled so far."""
         replies = tuple(self._replies[index].reply() for index in sorted(self._replies))
         return Completion(replies, self._usage, self._head)
 
 
 class _CallBuilder:
-    """Puts the deltas of one call together, also as servers send them that repeat or split id and name."""
+    """Assembles the deltas of one call. Some servers repeat the id and the name or split the name."""
 
     def __init__(self) -> None:
         self._id = ""
         self._name = ""
         self._more_name: list[str] = []
-        """Pieces of the name that are not in `_name` yet: a name may come letter by letter, and may be long."""
+        """Pieces of the name not yet joined into `_name`: a name may arrive letter by letter and may be long."""
         self._name_length = 0
         self._arguments = StringIO()
 
@@ -206,7 +206,7 @@ class _CallBuilder:
 
 
 def deltas_of(reply: Reply) -> Delta:
-    """A whole reply as one delta: what `ReplyBuilder` makes of it is the reply again."""
+    """Convert a whole reply to one delta, from which `ReplyBuilder` builds the same reply."""
     return Delta(
         choice=reply.choice,
         text=reply.text,
@@ -219,11 +219,11 @@ def deltas_of(reply: Reply) -> Delta:
 
 
 def chunks_of(completion: Completion) -> Iterable[Chunk]:
-    """A whole completion as the one chunk it could have been streamed as."""
+    """Yield a whole completion as a single chunk."""
     yield Chunk(tuple(deltas_of(reply) for reply in completion.replies), completion.usage, completion.head)
 
 
 THOUGHTS = "thinking_blocks"
-"""The field of a message, among the `extra` ones, that carries thoughts with the signatures that let them be sent back:
-a list of objects, each with an `index`, as every list in a delta has to be for openai's SDKs.
+"""The field in `extra` of a message that carries signed reasoning, so that clients can send it back: a list
+of objects, each with an `index`, which openai's SDKs require of every list in a delta.
 """

@@ -1,4 +1,4 @@
-"""Which of the offered tools is meant by a name, as models write it."""
+"""Resolution of a tool name as a model writes it to one of the offered tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TWICE = re.compile(r"([\w-]+)[.:/]\1\Z")
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "functions:", "tools:")
 _KEPT = 4_000_000
 _OVERHEAD = 200
-"""Characters that an entry of an index costs beside its name."""
+"""Characters that an index entry costs in addition to its name."""
 
 
 class OfferedNames:
@@ -22,7 +22,7 @@ class OfferedNames:
         self.sorted = sorted({*names})
         self._names = frozenset(self.sorted)
         self._folded: dict[str, str | None] = {}
-        """By its spelling without case; None where several names are spelled so."""
+        """The name by its case-folded spelling; None if several names share it."""
         for name in self.sorted:
             folded = name.casefold()
             self._folded[folded] = None if folded in self._folded else name
@@ -31,12 +31,12 @@ class OfferedNames:
         return name in self._names
 
     def any_begins_with(self, begun: str) -> bool:
-        """Whether an offered name begins so, or is that."""
+        """Whether an offered name begins with or equals the given text."""
         at = bisect_left(self.sorted, begun)
         return at < len(self.sorted) and self.sorted[at].startswith(begun)
 
     def resolve(self, said: str) -> str | None:
-        """The one offered name that `said` is, exactly or but for case and a prefix such as `functions.`; else None."""
+        """Return the one offered name that equals `said`, ignoring case and a prefix such as `functions.`, or None."""
         if said in self._names:
             return said
         whole = said.strip()
@@ -57,7 +57,7 @@ _cache: BoundedCache[tuple[str, ...], OfferedNames] = BoundedCache(_KEPT)
 
 
 def offered_names(names: tuple[str, ...]) -> OfferedNames:
-    """The index of these names; kept, since an agent offers the same tools with every request."""
+    """Return the index of these names. Cached, because an agent offers the same tools with every request."""
     weight = sum(map(len, names)) + _OVERHEAD * len(names)
     return _cache.get(names, weight, lambda: OfferedNames(names))
 

@@ -132,7 +132,7 @@ async def test_settings_say_how_conversations_are_shortened(name: str, kind: typ
 
 async def test_a_server_that_tells_no_window_needs_to_be_told_a_budget() -> None:
     with model_server() as server:
-        with pytest.raises(BudgetResolutionError, match="does not tell its window; say budget_mode"):
+        with pytest.raises(BudgetResolutionError, match="does not report its context window; set budget_mode"):
             async with setup_backend(url=server.url, backend="openai"):
                 pass
         async with setup_backend(

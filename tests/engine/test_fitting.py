@@ -101,7 +101,7 @@ async def test_where_that_is_not_wanted_it_is_refused(overflow: str, strategy: s
 
 
 async def test_what_is_recent_is_not_cut_but_refused_with_what_would_be_left() -> None:
-    with pytest.raises(ContextBudgetExceeded, match=r"2101 tokens\. Shortened as far as that goes, they are 1109"):
+    with pytest.raises(ContextBudgetExceeded, match=r"2101 tokens\. After compaction they still have 1109 tokens"):
         await fitting(Counting()).admit(asking(turns(4000, 2000, 2000)), "r")
 
 

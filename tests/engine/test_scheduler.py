@@ -123,7 +123,7 @@ async def test_a_model_that_fails_fails_its_own_requests_and_is_left_alone_for_a
         faults = [w.tasks[name].exception() for name in ("y:b", "z:b")]
 
         assert [(str(fault), type(fault)) for fault in faults] == [
-            ("the model 'b' could not be loaded: out of memory; it is tried again in 5 s", ModelNotLoaded)
+            ("the model 'b' could not be loaded: out of memory; loading is retried in 5 s", ModelNotLoaded)
         ] * 2
         assert w.inside == ["x2:a"]
         assert w.heard[-1] == ModelFailed("b", "out of memory", 5.0)

@@ -1,4 +1,4 @@
-"""Shortens histories when context runs short, without asking a model: the type of a message says what goes first. Pure.
+"""Compacts histories that exceed the context budget, without a model: message types decide what is cut first. Pure.
 
 A strategy plans cuts, each with its reason, and the plan is applied: what is shown beforehand is what is done. In what
 comes out every call has a result and every result its call, wherever that was so before.

@@ -1,4 +1,4 @@
-"""What is cut from a history, and why: values, which can be shown before anything is done."""
+"""The cuts of a compaction and their reasons, as values that can be inspected before they are applied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ What: TypeAlias = Literal["dropped", "truncated", "replaced"]
 
 @record
 class Cut:
-    """One message cut: `instead` stands in its place, nothing where it was dropped. `saved` are estimated tokens."""
+    """The cut of one message. `instead` replaces it, None if it is dropped. `saved` is in estimated tokens."""
 
     index: int
     type: MessageType
@@ -27,20 +27,20 @@ class Cut:
 
 @record
 class Plan:
-    """All that a phase cuts, in the order of the messages, what the phases before it cut included."""
+    """All cuts of a phase and of those before it, in the order of the messages."""
 
     phase: int
     cuts: tuple[Cut, ...]
     tokens: int
-    """Those of the history with the cuts, estimated."""
+    """Estimated tokens of the history after the cuts."""
 
     @property
     def saved(self) -> int:
-        """How many fewer those are, estimated."""
+        """Estimated tokens that the cuts save."""
         return sum(cut.saved for cut in self.cuts)
 
     def apply(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The messages with the cuts made."""
+        """Return the messages after the cuts."""
         out = list[Message]()
         kept = 0
         for cut in self.cuts:
@@ -52,17 +52,17 @@ class Plan:
 
 
 def dropped(index: int, message: Message, phase: int, why: str) -> Cut:
-    """The cut of a message that goes without a trace."""
+    """Return the cut that drops a message."""
     return Cut(index, message.type, phase, "dropped", message_tokens(message), why)
 
 
 def exchanged(index: int, message: Message, phase: int, what: What, why: str, instead: Message) -> Cut:
-    """The cut of a message in whose place another one stands."""
+    """Return the cut that replaces a message."""
     saved = message_tokens(message) - message_tokens(instead)
     return Cut(index, message.type, phase, what, saved, why, instead)
 
 
 def plan_of(phase: int, tokens: int, cuts: list[Cut]) -> Plan:
-    """The plan of a phase for a history of so many tokens."""
+    """Return the plan of a phase for a history of `tokens` tokens."""
     cuts.sort(key=lambda cut: cut.index)
     return Plan(phase, tuple(cuts), tokens - sum(cut.saved for cut in cuts))

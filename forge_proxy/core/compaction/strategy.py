@@ -1,4 +1,4 @@
-"""What a strategy is. One of your own needs no more than `compact`; ours plan, so that the plan can be shown."""
+"""Compaction strategies. A custom strategy implements only `compact`; the built-in ones return plans to inspect."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from forge_proxy.core.messages import Message
 
 
 class CompactStrategy(ABC):
-    """Shortens a history that is too long."""
+    """Compacts a history that is too long."""
 
     @abstractmethod
     def compact(
         self, messages: Sequence[Message], trigger_tokens: int, *, step_hint: str = ""
     ) -> tuple[tuple[Message, ...], int]:
-        """The shortened messages and the phase that was reached; 0 where nothing was cut, 1 where there are no phases.
+        """Return the compacted messages and the last phase: 0 if nothing was cut, 1 if the strategy has no phases.
 
-        `trigger_tokens`, by `estimate.messages_tokens`, is what the history is over; a phase whose outcome is not over
-        it is the last. It is no aim: a phase cuts what it cuts. `step_hint` says which steps are done, and is told the
-        model in the place of results that are dropped.
+        `trigger_tokens`, counted by `estimate.messages_tokens`, is the limit that the history exceeds. No further phase
+        runs once the result is within it; a phase itself does not stop there. `step_hint` lists the completed steps and
+        replaces dropped results.
         """
 
 
 class NoCompact(CompactStrategy):
-    """Leaves the history as it is."""
+    """Returns the history unchanged."""
 
     def compact(
         self, messages: Sequence[Message], trigger_tokens: int, *, step_hint: str = ""
@@ -35,8 +35,10 @@ class NoCompact(CompactStrategy):
 
 
 class PlannedCompact(CompactStrategy):
-    """A strategy that says what each phase would cut. It never touches the system prompt, what users said, summaries
-    and the `keep_recent` latest iterations; the latest one holds what the model has not read yet.
+    """A strategy that plans the cuts of each phase.
+
+    It never cuts the system prompt, user messages, summaries or the `keep_recent` latest iterations; the latest one
+    contains results that the model has not seen yet.
     """
 
     def __init__(self, keep_recent: int) -> None:
@@ -46,16 +48,16 @@ class PlannedCompact(CompactStrategy):
 
     @abstractmethod
     def plans(self, messages: Sequence[Message], *, step_hint: str = "") -> Iterator[Plan]:
-        """What each phase cuts, the mildest first, made as they are asked for."""
+        """Yield the plan of each phase lazily, the mildest first."""
 
     def compact(
         self, messages: Sequence[Message], trigger_tokens: int, *, step_hint: str = ""
     ) -> tuple[tuple[Message, ...], int]:
-        """See `CompactStrategy`. A phase that leaves no less than the one before is not said to be reached."""
+        """See `CompactStrategy`. A phase that saves no more than the previous one does not count as reached."""
         reached: Plan | None = None
         most = 0
         for plan in self.plans(messages, step_hint=step_hint):
-            if plan.saved > most:  # a hint may be longer than what it stands for
+            if plan.saved > most:  # a hint may be longer than the results that it replaces
                 reached, most = plan, plan.saved
             if plan.tokens <= trigger_tokens:
                 break

@@ -1,4 +1,4 @@
-"""Three phases, each only where the one before was not enough: corrections go first, then results, then thoughts."""
+"""Compaction in three phases, each only if the previous one was not enough: corrections, results, then reasoning."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _LAST_RESORT = {
 
 
 class TieredCompact(PlannedCompact):
-    """What is older than the `keep_recent` latest iterations, by its type:
+    """Compacts messages older than the `keep_recent` latest iterations by their type:
 
     1. nudges are dropped, results are truncated to their first `truncate_chars` characters;
-    2. results are dropped, but for a few words, since a call is never left without one;
-    3. text where a call was wanted is dropped, and reasoning.
+    2. results are replaced by a short note, because every call needs a result;
+    3. plain text in place of a call is dropped, and reasoning.
 
-    Calls stay as they are. So do the words of a nudge that answers a call, shortened to that it was refused.
+    Calls are not changed. A nudge that answers a call is shortened to the statement that the call was refused.
     """
 
     def __init__(self, keep_recent: int = 2, truncate_chars: int = 200) -> None:
-        """Raises `ValueError` for a window without an iteration, or nothing left of a truncated result."""
+        """Raise `ValueError` if `keep_recent` or `truncate_chars` is less than 1."""
         super().__init__(keep_recent)
         if truncate_chars < 1:
             raise ValueError(f"truncate_chars is {truncate_chars}: a truncated result has to keep something")

@@ -1,7 +1,7 @@
-"""The guardrails: the tools offered, what may be sent, what is wrong with a reply, and the correction for the model.
+"""The guardrails: which tools are offered, what is streamed, which fault a reply has, and how it is corrected.
 
-`open_turn` begins a turn, a `StreamGate` takes the deltas of each attempt, and `judge` returns the verdict. All of it
-is pure; the loop that retries is in `engine/answer.py`.
+`open_turn` creates a turn, a `StreamGate` takes the deltas of each attempt, and `judge` returns the verdict. All of it
+is pure; the attempt loop is in `engine/answer.py`.
 """
 
 from forge_proxy.core.guardrails.judge import judge, judge_failed_retry, judge_unread, without_corrections

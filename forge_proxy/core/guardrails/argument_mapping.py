@@ -1,6 +1,4 @@
-"""The arguments a rescued call was meant to have, where its form left something for the schema to say: the types of raw
-text, and the names of arguments that were given by their place.
-"""
+"""Completion of a recovered call's arguments by the schema of its tool: types of raw text, names of positional ones."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ _WRAPPERS = ("arguments", "args", "parameters", "input")
 
 
 def meant_arguments(schema: Schema, found: RecoveredCall) -> str:
-    """The arguments as JSON text, to the letter as they were written where the form left nothing open."""
+    """Return the arguments as JSON text, unchanged if the call's form states all types and names."""
     args = found.call.args()
     if args is None:
         return found.call.arguments
@@ -23,8 +21,9 @@ def meant_arguments(schema: Schema, found: RecoveredCall) -> str:
 
 
 def _named(schema: Schema, args: dict[str, Json], positional: int) -> dict[str, Json]:
-    """The arguments under their names: those given by place get the names of the parameters in their order, required
-    ones first. As they are where there are more of them than parameters.
+    """Name positional arguments by the parameters in order, required ones first.
+
+    Returns the arguments unchanged if there are more of them than parameters.
     """
     if not positional:
         return args
@@ -44,7 +43,7 @@ def _parameters(schema: Schema) -> list[str]:
 
 
 def _unwrapped(schema: Schema, args: dict[str, Json]) -> dict[str, Json]:
-    """The arguments out of the one parameter they were put into, which the tool does not have."""
+    """Unwrap arguments that are nested in a single parameter that the tool does not have."""
     if len(args) != 1:
         return args
     ((key, value),) = args.items()

@@ -1,4 +1,4 @@
-"""One attempt at an answer: a gate for each choice, and what surrounds them."""
+"""One attempt at an answer: one stream gate per choice, with the token counts and top-level fields around them."""
 
 from __future__ import annotations
 
@@ -13,35 +13,38 @@ from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.stream import Chunk, Delta, Reply
 
 _COMMON = ("id", "created", "model", "system_fingerprint")
-"""Fields of the head that every chunk carries; the others are told at the end, for the attempt that is delivered."""
+"""Fields of the head that every chunk carries. The others are sent at the end, for the delivered attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedAttempt:
-    """The end of a request: what has not left yet, and the answers."""
+    """The end of a request: the chunks that are still to be sent, and the final answers."""
 
     chunks: list[Chunk]
     answers: list[FinalAnswer]
 
 
 class Attempt:
-    """Takes the chunks of one attempt, gives out what may leave, and is judged at the end."""
+    """Takes the chunks of one attempt, releases what may be sent, and returns the verdict at the end."""
 
     def __init__(self, turn: Turn, choices: int, after: Attempt | None = None) -> None:
         self._turn = turn
         self.has_thought = after is not None and after.has_thought
-        """Whether reasoning has left, of this attempt or of those before it."""
-        self._stands_apart = not self.has_thought
+        """Whether reasoning was sent, of this attempt or of an earlier one."""
+        self._is_separated = not self.has_thought
         self._choices = choices
         self._gates: dict[int, StreamGate] = {}
-        """Of the choices that have begun, by their places: many may be asked for, and few come."""
+        """The gates of the choices that have begun, by index. A request may ask for more choices than arrive."""
         self._head: dict[str, Json] = {}
         self._begun = False
         self.usage: JsonObject | None = None
-        """As last told: some servers tell the sum so far with each chunk."""
+        """The latest token counts: some servers send the running total with each chunk."""
 
     def take(self, chunk: Chunk) -> Chunk | None:
-        """What may leave because of this chunk; the first one always does, empty, to say that the answer has begun."""
+        """Add a chunk and return what may be sent because of it, or None.
+
+        The first chunk always yields one, possibly empty, which marks the beginning of the response.
+        """
         if chunk.progress is not None:
             return chunk
         first, self._begun = not self._begun, True
@@ -53,15 +56,15 @@ class Attempt:
         for delta in chunk.deltas:
             gate = self._gate(delta.choice)
             if gate is not None and (out := gate.take(delta)) is not None:
-                deltas.append(self._apart(out) if out.reasoning else out)
+                deltas.append(self._separate(out) if out.reasoning else out)
         if not deltas and not first:
             return None
         return Chunk(tuple(deltas), head={key: chunk.head[key] for key in _COMMON if key in chunk.head})
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing that may still come is of use to anybody: of the choices that have not ended, each was cut in
-        a loop or goes on without the call that is demanded.
+        """Whether generation can be stopped: each choice that has not finished was cut in a loop or was abandoned for
+        lack of its required call.
         """
         over = False
         if len(self._gates) < self._choices:
@@ -80,48 +83,49 @@ class Attempt:
 
     @property
     def left(self) -> str:
-        """Text that has left already, of any choice."""
+        """The text sent so far, of all choices."""
         return "".join(gate.left for gate in self._gates.values())
 
     def replies(self) -> list[Reply]:
-        """The replies to the choices that there are, as far as they were taken in."""
-        return [gate.reply() for gate in self._answered()]
+        """Return the replies assembled so far, one per choice."""
+        return [gate.reply() for gate in self._existing_gates()]
 
     def judge(self, readings: Sequence[Extraction]) -> Retry | FinishedAttempt:
-        """The verdict on the whole attempt, given what was read in its replies. Raises the error that the budget
-        ended in.
+        """Return the verdict on the whole attempt, given the extractions from its replies.
 
-        Several choices are each judged by themselves and none is asked again, so `Retry` is only ever of a single one.
+        Raises the `ForgeError` of a verdict that gives up without an answer. Several choices are judged one by one and
+        never retried, so a `Retry` always concerns a single choice.
         """
         chunks: list[Chunk] = []
         answers: list[FinalAnswer] = []
-        for gate, reading in zip(self._answered(), readings, strict=True):
+        for gate, reading in zip(self._existing_gates(), readings, strict=True):
             match judge(self._turn, gate.reply(), gate.left, reading, gate.loops):
                 case Retry() as retry:
                     return retry
                 case GiveUp(error=ForgeError() as error):
                     raise error
                 case Accept(settled) | GiveUp(settled=FinalAnswer() as settled):
-                    chunks += [Chunk(tuple(map(self._apart, chunk.deltas))) for chunk in gate.rest(settled)]
+                    chunks += [Chunk(tuple(map(self._separate, chunk.deltas))) for chunk in gate.rest(settled)]
                     answers.append(settled)
                 case GiveUp():
                     raise AssertionError("a verdict that gives up has an answer or an error")
-        chunks[-1] = replace(chunks[-1], head=self._head)  # timings and the like, which are known at the end
+        chunks[-1] = replace(chunks[-1], head=self._head)  # fields such as timings are only known at the end
         return FinishedAttempt(chunks, answers)
 
-    def _apart(self, delta: Delta) -> Delta:
-        """The delta, the first reasoning of an attempt set apart from that of the one before."""
+    def _separate(self, delta: Delta) -> Delta:
+        """Separate the first reasoning of this attempt from that of the previous one by a blank line."""
         if not delta.reasoning:
             return delta
         self.has_thought = True
-        if self._stands_apart:
+        if self._is_separated:
             return delta
-        self._stands_apart = True
+        self._is_separated = True
         return replace(delta, reasoning=f"\n\n{delta.reasoning}")
 
     def rescue(self, written: str) -> FinishedAttempt | None:
-        """The end of the request, where a call that the backend could not read can be read here: `written` is what it
-        quotes of it. Never what is no call: the words of an error are not shown as text.
+        """Recover a call that the backend failed to parse from `written`, the backend's quotation of it.
+
+        Returns None if it contains no valid call, so that the text of an error is never delivered as a response.
         """
         gate = self._gate(0)
         if gate is None or not written or self.left or self._choices > 1:
@@ -137,8 +141,9 @@ class Attempt:
                 return None
 
     def settle_failed_retry(self) -> FinishedAttempt | None:
-        """The end of the request with the response before this attempt, on which the model server failed; None if there
-        is none to deliver, or if some of this one has left already.
+        """End the request with the response before this attempt, on which the model server failed.
+
+        Returns None if there is no earlier response, or if part of this attempt was already sent.
         """
         settled = judge_failed_retry(self._turn)
         if settled is None or self.left:
@@ -146,13 +151,13 @@ class Attempt:
         chunks = StreamGate(self._turn, 0).rest(settled)
         return FinishedAttempt([*chunks[:-1], replace(chunks[-1], head=self._head)], [settled])
 
-    def _answered(self) -> list[StreamGate]:
+    def _existing_gates(self) -> list[StreamGate]:
         if not self._gates:
             return [StreamGate(self._turn, index) for index in range(self._choices)]
         return [self._gates[index] for index in sorted(self._gates)]
 
     def _gate(self, choice: int) -> StreamGate | None:
-        """The gate of a choice, made when it begins; None for one that was not asked for."""
+        """Return the gate of a choice, created when the choice begins; None if the client did not request it."""
         gate = self._gates.get(choice)
         if gate is None and 0 <= choice < self._choices:
             gate = self._gates[choice] = StreamGate(self._turn, choice)

@@ -1,4 +1,4 @@
-"""Checks one call: is the tool offered, may it be called, do its arguments satisfy its schema. Mends what is sure."""
+"""Validation of one call: tool name, `tool_choice` and arguments. Unambiguous faults are repaired."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.tool_names import resolve_name
 
 _LONGEST_NAME = 64
-"""Characters of a tool's name in front of why its arguments were not checked."""
+"""Maximum characters of a tool's name in the note that its arguments were not checked."""
 _TOO_DEEP = f"arguments: nested more than {DEEPEST} levels deep"
 CheckedCall = tuple[ToolCall, tuple[Intervention, ...]]
 
 
 def check(turn: Turn, call: ToolCall) -> CheckedCall | Problem:
-    """The call as it may go out, with what was mended; or what is wrong with it.
+    """Validate and repair a call. Returns the call to deliver with its repairs, or the problem.
 
-    The arguments' text stays as the model wrote it unless a value had to be repaired. Arguments nested too deeply
-    are the model's fault: no later turn of the conversation could be sent with them.
+    The arguments' text stays as the model wrote it unless a value had to be repaired. Arguments that are nested too
+    deeply are a fault, because the client could not send them in later turns of the conversation.
     """
     if is_nested_too_deeply(call.arguments):
         return Problem(Fault.MALFORMED, call, (_TOO_DEEP,))
-    checked = _checked(turn, call)
+    checked = _check(turn, call)
     if not isinstance(checked, Problem) and is_nested_too_deeply(checked[0].arguments):
         return Problem(Fault.MALFORMED, call, (_TOO_DEEP,))
     return checked
 
 
-def _checked(turn: Turn, call: ToolCall) -> CheckedCall | Problem:
+def _check(turn: Turn, call: ToolCall) -> CheckedCall | Problem:
     name = resolve_name(call.tool, turn.known_names)
     tool = turn.tool(name) if name else None
     if tool is None:
@@ -55,20 +55,20 @@ def _checked(turn: Turn, call: ToolCall) -> CheckedCall | Problem:
     if unchecked:
         marks += (Intervention(Outcome.CLEAN, "", f"unchecked {tool.name[:_LONGEST_NAME]}: {unchecked}"),)
     if not is_valid:
-        mended, changes = _mend(tool.parameters, args)
-        faults = faults_in(tool.parameters, mended)
+        repaired, changes = _repair(tool.parameters, args)
+        faults = faults_in(tool.parameters, repaired)
         if faults:
             return Problem(Fault.BAD_ARGUMENTS, call, faults)
         marks += tuple(Intervention(Outcome.REPAIRED, tool.name, change) for change in changes)
-        return replace(call, arguments=write(mended)), marks
+        return replace(call, arguments=write(repaired)), marks
     if strict is None:
         marks += (Intervention(Outcome.REPAIRED, tool.name, "arguments: unwrapped"),) if call.arguments else ()
         call = replace(call, arguments=write(args))
     return call, marks
 
 
-def _mend(schema: Schema, args: dict[str, Json]) -> tuple[dict[str, Json], tuple[str, ...]]:
-    mended, changes = coerce_args(schema, args)
-    surplus = surplus_in(schema, mended)
-    kept = {key: value for key, value in mended.items() if key not in surplus}
+def _repair(schema: Schema, args: dict[str, Json]) -> tuple[dict[str, Json], tuple[str, ...]]:
+    repaired, changes = coerce_args(schema, args)
+    surplus = surplus_in(schema, repaired)
+    kept = {key: value for key, value in repaired.items() if key not in surplus}
     return kept, (*changes, *(f"{key}: dropped, the schema has no such parameter" for key in surplus))

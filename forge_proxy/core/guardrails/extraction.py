@@ -1,4 +1,4 @@
-"""What a reply holds: its calls, native ones and those in its text or reasoning, and the text around them."""
+"""Extraction of the calls of a reply, both native ones and those in its text or reasoning, and the text around them."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from forge_proxy.core.stream import Reply
 from forge_proxy.core.tool_names import resolve_name
 
 EXTRACTION_LIMIT = 50_000
-"""Microseconds of estimated work beyond which a reply is not read on the event loop; it takes half of that at most."""
+"""Estimated microseconds above which a reply is not parsed on the event loop; parsing takes at most half of it."""
 _TOO_MUCH = 1_000_000
 _LONG = 200_000
-"""Characters of a reply from which on its work is not estimated."""
+"""Characters above which the work for a reply is not estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """The calls of a reply in order, how the rescued ones were written, and the remaining text (`""` for none)."""
+    """The calls of a reply in order, the interventions on them, and the remaining text (`""` for none)."""
 
     text: str
     calls: tuple[ToolCall, ...]
     marks: tuple[Intervention, ...] = ()
     broken: bool = False
-    """Whether a call was begun in the text and cannot be read."""
+    """Whether a call was begun in the text and cannot be parsed."""
     unread: bool = False
-    """Whether there is something that only a thorough reading may still read."""
+    """Whether a thorough extraction may recover more."""
     thought: str = ""
-    """What of the text was thought."""
+    """The part of the text that is reasoning."""
     closes_thoughts: bool | None = None
-    """Whether thoughts end in the text that nothing in it opened; None where there is no text."""
+    """Whether the text closes a reasoning block that it does not open; None if there is no text."""
     written: str = ""
-    """The text with its calls as they were written."""
+    """The text including its calls as the model wrote them."""
     rescued: tuple[ToolCall, ...] = ()
-    """Those of the calls that stood in text: the caller's model did not make them as calls."""
+    """Those of the calls that the rescue parser recovered from text."""
     cut: str | None = None
     """The tool whose call was cut off at the token limit, `""` if its name is not known; None if no call was."""
 
 
 def estimate_extraction(reply: Reply) -> int:
-    """Microseconds that it takes at most to read a reply. A long one is not looked at: it counts as too much."""
+    """Estimate the maximum number of microseconds that `read` takes. A long reply counts as too much, unexamined."""
     text, reasoning = reply.text or "", reply.reasoning or ""
     if len(text) + len(reasoning) + sum([len(call.arguments) for call in reply.calls]) > _LONG:
         return _TOO_MUCH
@@ -57,7 +57,7 @@ def estimate_extraction(reply: Reply) -> int:
 
 
 def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
-    """Find the calls of a reply. A `thorough` reading spends much more time: it is for where nobody waits on it."""
+    """Find the calls of a reply. A `thorough` extraction takes much longer and must not run on the event loop."""
     reply, cut = _without_cut_call(turn, reply)
     text = reply.text or ""
     if not turn.policy.enabled.rescue:
@@ -68,15 +68,15 @@ def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
     closes_thoughts = rescued.closes_thoughts if text.strip() else None
     if len(rescued.calls) > MAX_CALLS:
         return Extraction(text, reply.calls, broken=not reply.calls, thought=thought, written=text)
-    native, marks, unread = _mended(reply.calls, thorough=thorough)
+    native, marks, unread = _repair_native(reply.calls, thorough=thorough)
     complete, cut_in_text = _complete(turn, rescued.calls, reply)
-    found = _new_ones(complete, native)
+    found = _without_duplicates(complete, native)
     if rescued.calls or reply.calls or rescued.text.strip() or rescued.broken:
         broken = rescued.broken or len(found) < len(rescued.calls)
     else:
-        # Some models never leave their thinking: a call that ends it was meant, one that more thinking follows was a
+        # Some models never close their reasoning: a call at its end is meant, one that more reasoning follows is a
         # draft.
-        rescued, found = _at_end((reply.reasoning or "") + rescued.reasoning, turn, reply)
+        rescued, found = _calls_at_end((reply.reasoning or "") + rescued.reasoning, turn, reply)
         rescued, broken = replace(rescued, text=""), False
     calls = tuple(_call(turn, item) for item in found)
     around, begun = _without_begun_call(turn, rescued.text, reply)
@@ -95,10 +95,10 @@ def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
 
 
 def _without_cut_call(turn: Turn, reply: Reply) -> tuple[Reply, str | None]:
-    """The reply without a native call that the token limit cut, and the name of its tool.
+    """Return the reply without a native call that the token limit cut, and the name of that call's tool.
 
-    Only the last call can be cut, and it is complete only if its arguments are closed: nothing is repaired in it, since
-    what was to follow is unknown. A message of the respond tool stays, as text does that the limit cut.
+    Only the last call can be cut, and it is complete only if its arguments are closed. They are not repaired, because
+    the missing rest is unknown. A message of the respond tool is kept, like any text that the limit cut.
     """
     if reply.finish != "length" or not reply.calls:
         return reply, None
@@ -113,7 +113,7 @@ def _is_begun_message(turn: Turn, call: ToolCall) -> bool:
 
 
 def _offered(turn: Turn, tool: str) -> str:
-    """The name of a tool that the client offered, `""` for any other."""
+    """Return the resolved name of a tool that the client offered, `""` for any other."""
     name = resolve_name(tool, turn.known_names)
     return name if name and name in turn.names else ""
 
@@ -121,8 +121,10 @@ def _offered(turn: Turn, tool: str) -> str:
 def _complete(
     turn: Turn, found: tuple[RecoveredCall, ...], reply: Reply
 ) -> tuple[tuple[RecoveredCall, ...], str | None]:
-    """The calls that are complete, and the tool of one that was cut: at a token limit, what was not closed was cut, and
-    so may be what had to be repaired at the very end. A message of the respond tool is text and stays.
+    """Return the complete calls, and the tool of a call that was cut.
+
+    At a token limit, an unclosed call was cut, and a call repaired at the very end may have been. A message of the
+    respond tool is text and is kept.
     """
     if reply.finish != "length":
         return found, None
@@ -135,14 +137,16 @@ def _complete(
 
 
 def _without_begun_call(turn: Turn, text: str, reply: Reply) -> tuple[str, str | None]:
-    """The text up to a call that was begun at the token limit, and the name of its tool as far as it was written."""
+    """Return the text before a call that was begun at the token limit, and the name of its tool if it is known."""
     if reply.finish != "length" or (begin := find_begun_call(text, turn.callable_names)) is None:
         return text, None
     return text[:begin], name_in(text[begin:], turn.names)
 
 
-def _mended(calls: tuple[ToolCall, ...], *, thorough: bool) -> tuple[tuple[ToolCall, ...], list[Intervention], bool]:
-    """Native calls with arguments that can be read, what was mended, and whether a thorough reading may mend more."""
+def _repair_native(
+    calls: tuple[ToolCall, ...], *, thorough: bool
+) -> tuple[tuple[ToolCall, ...], list[Intervention], bool]:
+    """Repair the arguments of native calls; return calls, repairs, and whether a thorough pass may repair more."""
     out: list[ToolCall] = []
     marks: list[Intervention] = []
     unread = False
@@ -158,7 +162,7 @@ def _mended(calls: tuple[ToolCall, ...], *, thorough: bool) -> tuple[tuple[ToolC
 
 
 def _call(turn: Turn, found: RecoveredCall) -> ToolCall:
-    """The call with its arguments typed by the schema of its tool, where the form did not say what they are."""
+    """Convert a recovered call; if its form has no types, the schema of its tool determines those of the arguments."""
     name = resolve_name(found.call.tool, turn.known_names)
     tool = turn.tool(name) if name else None
     if tool is None:
@@ -166,14 +170,14 @@ def _call(turn: Turn, found: RecoveredCall) -> ToolCall:
     return replace(found.call, arguments=meant_arguments(tool.parameters, found))
 
 
-def _new_ones(found: Iterable[RecoveredCall], native: tuple[ToolCall, ...]) -> tuple[RecoveredCall, ...]:
-    """Those that are not native calls as well: some servers leave the markup in the text beside the call they read."""
+def _without_duplicates(found: Iterable[RecoveredCall], native: tuple[ToolCall, ...]) -> tuple[RecoveredCall, ...]:
+    """Drop recovered calls that equal a native one: some servers keep the markup in the text as well."""
     known = [(call.tool, call.args()) for call in native]
     return tuple(item for item in found if (item.call.tool, item.call.args()) not in known)
 
 
-def _at_end(reasoning: str, turn: Turn, reply: Reply) -> tuple[RescueResult, tuple[RecoveredCall, ...]]:
-    """The calls with which the reasoning ends."""
+def _calls_at_end(reasoning: str, turn: Turn, reply: Reply) -> tuple[RescueResult, tuple[RecoveredCall, ...]]:
+    """Return the rescue result of the reasoning and the calls with which it ends."""
     rescued = rescue(reasoning, turn.callable_names)
     end = len(reasoning.rstrip())
     ending: list[RecoveredCall] = []

@@ -1,4 +1,4 @@
-"""The verdict on one attempt: hand it out, ask again, or give up. Pure; the loop around it is `engine/answer.py`."""
+"""The verdict on one attempt: accept, retry or give up. Pure; `engine/answer.py` runs the attempt loop."""
 
 from __future__ import annotations
 
@@ -22,53 +22,53 @@ from forge_proxy.core.stream import Reply
 from forge_proxy.core.tool_names import resolve_name
 
 _RUN_ON = 1000
-"""Characters that the model is shown of an answer that ran on to its token limit: the whole may not fit again."""
+"""Characters quoted to the model from a response that reached its token limit: the whole may not fit the window."""
 
 
 def judge(
     turn: Turn, reply: Reply, left: str = "", reading: Extraction | None = None, loops: Sequence[Loop] = ()
 ) -> Verdict:
-    """The verdict on `reply`. `left` is the text that has reached the caller: nothing of it can be taken back.
+    """Return the verdict on `reply`. `left` is the text that the client has already received and that must stay.
 
-    `reading` is what was found in the reply, where that is known already. `loops` are the parts of it that only repeat
-    themselves; where they are cut, the reply ends there.
+    `reading` is the extraction from the reply, if there is one already. `loops` are the parts of it that only repeat
+    themselves; with `on_loop: cut` the reply ends there.
     """
     reading = reading or read(turn, reply)
     if loops:
-        told = tuple(Intervention(Outcome.CLEAN, "", str(loop)) for loop in loops)
-        if turn.policy.on_loop == "cut" and not _real(turn, reply.calls):
-            # Calls that stand in what repeats itself are none: nobody wants them that often.
-            return _judge_loop(_Case(turn, reply, Extraction(reply.text or "", (), told), left))
-        reading = replace(reading, marks=(*reading.marks, *told))
-    said, calls, is_cut = _split(turn, reading, reply, left)
+        loop_reports = tuple(Intervention(Outcome.CLEAN, "", str(loop)) for loop in loops)
+        if turn.policy.on_loop == "cut" and not _deliverable_as_calls(turn, reply.calls):
+            # Calls inside text that repeats itself are ignored: the model does not mean them that many times.
+            return _judge_loop(_Case(turn, reply, Extraction(reply.text or "", (), loop_reports), left))
+        reading = replace(reading, marks=(*reading.marks, *loop_reports))
+    message, calls, is_cut = _split(turn, reading, reply, left)
     if not turn.parallel:
         calls = calls[:1]
     calls = _with_ids(turn, calls)
     case = _Case(turn, reply, replace(reading, calls=calls), left)
     if calls:
-        return _judge_calls(case, said)
-    if said is not None and said.strip() and not turn.demands_call:
+        return _judge_calls(case, message)
+    if message is not None and message.strip() and not turn.demands_call:
         if reading.cut is not None:
-            return _give_up_cut(case, said)
-        if reply.calls and not is_cut and reply.finish == "length":  # the limit came when all was said
+            return _give_up_cut(case, message)
+        if reply.calls and not is_cut and reply.finish == "length":  # the message was complete at the limit
             case = replace(case, reply=replace(reply, finish="stop"))
-        return case.accept(_joined(left, reading.text, said), ())
+        return case.accept(_join_text(left, reading.text, message), ())
     return _judge_text(case)
 
 
 def without_corrections(turn: Turn) -> Turn:
-    """The turn where what we have added to the conversation does not fit beside it: the same is then asked anew."""
+    """Return the turn without failed responses and corrections, for a retry if they do not fit into the window."""
     return replace(turn, added=(), faults=(*turn.faults, Fault.NO_ROOM))
 
 
 def judge_unread(turn: Turn, left: str) -> Retry | None:
-    """The verdict when the model server failed on its model's call: ask the same again, if that is still possible."""
+    """Return a retry of the same request after the model server failed to parse a call; None if none is possible."""
     return _Case(turn, Reply(), Extraction("", ()), left).retry(Fault.UNREADABLE, ())
 
 
 def judge_failed_retry(turn: Turn) -> FinalAnswer | None:
-    """The final answer when the model server failed on a retry: the response before it, which a client without the
-    retry would have received. None if that was nothing to deliver.
+    """Return the final answer if the model server failed on a retry: the response before the retry, which the client
+    would have received without it. None if there is nothing to deliver.
     """
     case = _Case(turn, Reply(finish="stop"), Extraction("", ()), "")
     if turn.demands_call:
@@ -84,7 +84,7 @@ def judge_failed_retry(turn: Turn) -> FinalAnswer | None:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One attempt before the judge, and the three ways it can end."""
+    """One attempt under judgement, with a method for each of the three verdicts."""
 
     turn: Turn
     reply: Reply
@@ -98,19 +98,19 @@ class _Case:
         marks: tuple[Intervention, ...] = (),
         outcome: Outcome = Outcome.CLEAN,
     ) -> Accept:
-        """Hand this out."""
+        """Deliver `text` and `calls`."""
         marks = (*self.reading.marks, *marks)
-        asked = Outcome.RETRIED if self.turn.attempt > 1 else Outcome.CLEAN
-        reached = Outcome.furthest((outcome, asked, *(mark.kind for mark in marks)))
+        by_attempt = Outcome.RETRIED if self.turn.attempt > 1 else Outcome.CLEAN
+        furthest = Outcome.furthest((outcome, by_attempt, *(mark.kind for mark in marks)))
         finish = _finish(self.reply, calls)
-        return Accept(FinalAnswer(text, calls, finish, reached, self.turn.attempt, marks, self.reading.thought))
+        return Accept(FinalAnswer(text, calls, finish, furthest, self.turn.attempt, marks, self.reading.thought))
 
     def retry(self, fault: Fault, added: tuple[Message, ...], problem: Problem | None = None) -> Retry | None:
-        """Ask again, if that is still possible. `problem` is what was wrong with a call."""
+        """Retry with `added` messages; None if no retry remains or text was sent. `problem` is that of a call."""
         turn = self.turn
         if turn.retries_left == 0 or self.left:
             return None
-        following = replace(
+        next_turn = replace(
             turn,
             attempt=turn.attempt + 1,
             retries_left=turn.retries_left - 1,
@@ -123,8 +123,8 @@ class _Case:
             last_calls=_deliverable(turn, self.reading) or turn.last_calls,
         )
         if problem is not None:
-            return Retry(following, fault, problem.call.tool, problem.summary)
-        return Retry(following, fault, (self.reading.cut or "") if fault is Fault.CUT else "")
+            return Retry(next_turn, fault, problem.call.tool, problem.summary)
+        return Retry(next_turn, fault, (self.reading.cut or "") if fault is Fault.CUT else "")
 
     def give_up(
         self,
@@ -134,15 +134,15 @@ class _Case:
         error: ForgeError | None = None,
         marks: tuple[Intervention, ...] = (),
     ) -> GiveUp:
-        """Hand out what there is, or the error."""
+        """Deliver `text` and `calls` with outcome `exhausted`, or fail with `error`."""
         if error is not None:
             return GiveUp(fault, None, error)
         return GiveUp(fault, self.accept(text, calls, marks, outcome=Outcome.EXHAUSTED).settled)
 
 
-def _judge_calls(case: _Case, said: str | None) -> Verdict:
+def _judge_calls(case: _Case, message: str | None) -> Verdict:
     turn, reading = case.turn, case.reading
-    good: list[ToolCall] = []
+    valid: list[ToolCall] = []
     problems: list[Problem] = []
     marks: list[Intervention] = []
     for call in reading.calls:
@@ -150,17 +150,17 @@ def _judge_calls(case: _Case, said: str | None) -> Verdict:
         if isinstance(checked, Problem):
             problems.append(checked)
         else:
-            good.append(checked[0])
+            valid.append(checked[0])
             marks += checked[1]
-    text = _joined(case.left, reading.text, said)
-    if not problems and turn.first_text is not None and all_repeat(good, answered_calls(turn.messages)):
-        return _without_repeats(case, good, said)
+    text = _join_text(case.left, reading.text, message)
+    if not problems and turn.first_text is not None and all_repeat(valid, answered_calls(turn.messages)):
+        return _without_repeats(case, valid, message)
     if not problems:
         if reading.cut is not None:
             marks.append(
                 Intervention(Outcome.REPAIRED, reading.cut, "dropped a call that was cut off at the token limit")
             )
-        return case.accept(text, tuple(good), tuple(marks))
+        return case.accept(text, tuple(valid), tuple(marks))
     fault = problems[0].fault
     retry = case.retry(fault, _corrections(turn, reading, tuple(problems)), problems[0])
     if retry:
@@ -171,25 +171,25 @@ def _judge_calls(case: _Case, said: str | None) -> Verdict:
         return case.give_up(fault, None, (), _unsatisfied(case))
     if turn.policy.on_exhausted == "error":
         return case.give_up(fault, None, (), invalid)
-    # What is no JSON object is no call, so it goes out as the words it is.
-    unread = [call for call in reading.calls if call.args() is None and not is_nested_too_deeply(call.arguments)]
-    words = "\n".join(map(_written, unread))
-    # Those that are right go out as they were mended, the others as they are.
-    right = {call.id: call for call in good}
-    calls = tuple(right.get(call.id, call) for call in deliverable)
-    if not calls and not words and reading.rescued:  # a call to no tool at all, in the model's own words
-        return case.give_up(fault, _joined(case.left, reading.written, said), ())
-    told = _joined(case.left, text or "", words or None)
-    return case.give_up(fault, told, calls, None if calls or told else invalid)
+    # Arguments that are not a JSON object cannot be delivered as a call, so the call is delivered as text.
+    unparsed = [call for call in reading.calls if call.args() is None and not is_nested_too_deeply(call.arguments)]
+    call_text = "\n".join(map(_render_call, unparsed))
+    # Valid calls are delivered as repaired, the others unchanged.
+    valid_by_id = {call.id: call for call in valid}
+    calls = tuple(valid_by_id.get(call.id, call) for call in deliverable)
+    if not calls and not call_text and reading.rescued:  # a call of an unknown tool, delivered as the model wrote it
+        return case.give_up(fault, _join_text(case.left, reading.written, message), ())
+    delivered_text = _join_text(case.left, text or "", call_text or None)
+    return case.give_up(fault, delivered_text, calls, None if calls or delivered_text else invalid)
 
 
-def _without_repeats(case: _Case, calls: list[ToolCall], said: str | None) -> Accept:
-    """The text that was retried, without the calls of its retry: they only repeat calls that were already answered.
+def _without_repeats(case: _Case, calls: list[ToolCall], message: str | None) -> Accept:
+    """Accept the text that was retried, without the calls of its retry, which only repeat already answered calls.
 
-    What the retry has said by our own tool, or has sent, is the text instead.
+    If the retry has sent text or called the respond tool, its text is accepted instead.
     """
-    told = case.left or (said or "").strip()
-    text = _joined(case.left, case.reading.text, said) if told else case.turn.first_text
+    has_own_text = case.left or (message or "").strip()
+    text = _join_text(case.left, case.reading.text, message) if has_own_text else case.turn.first_text
     names = dict.fromkeys(call.tool for call in calls)
     dropped = tuple(Intervention(Outcome.RETRIED, name, "dropped a call that was already answered") for name in names)
     whole = replace(case, reply=replace(case.reply, finish="stop"), reading=replace(case.reading, marks=()))
@@ -204,13 +204,13 @@ def _judge_text(case: _Case) -> Verdict:
         return _judge_cut(case)
     if turn.demands_call:
         fault = Fault.MALFORMED if reading.broken else Fault.NO_CALL
-        shown = text[:_RUN_ON] if reply.finish == "length" else text
-        retry = case.retry(fault, say_about_text(turn, fault, shown))
+        quoted = text[:_RUN_ON] if reply.finish == "length" else text
+        retry = case.retry(fault, say_about_text(turn, fault, quoted))
         return retry or case.give_up(fault, None, (), _unsatisfied(case))
     if reply.finish == "length" and not reading.broken:
-        return case.accept(_own(reply, text), ())
+        return case.accept(_text_or_none(reply, text), ())
     if reply.finish == "content_filter" or reply.extra.get("refusal"):
-        return case.accept(_own(reply, text), ())
+        return case.accept(_text_or_none(reply, text), ())
     if reading.broken:
         retry = case.retry(Fault.MALFORMED, say_about_text(turn, Fault.MALFORMED, text))
         return retry or case.give_up(Fault.MALFORMED, turn.first_text or text, ())
@@ -225,7 +225,7 @@ def _judge_text(case: _Case) -> Verdict:
 
 
 def _judge_loop(case: _Case) -> Verdict:
-    """An answer that was stopped since it only repeated itself: asked again once, then it ends where it was stopped."""
+    """Judge a response that was stopped because it only repeated itself: retry once, then deliver it up to the cut."""
     turn = case.turn
     text = case.reading.text
     if Fault.LOOP not in turn.faults:
@@ -234,16 +234,16 @@ def _judge_loop(case: _Case) -> Verdict:
             return retry
     if turn.demands_call:
         return case.give_up(Fault.LOOP, None, (), ToolChoiceUnsatisfied(str(turn.choice), turn.attempt, text))
-    if turn.first_text is not None:  # which was whole
+    if turn.first_text is not None:  # it was complete
         return replace(case, reply=replace(case.reply, finish="stop")).give_up(Fault.LOOP, turn.first_text, ())
     calls = turn.last_calls if turn.policy.on_exhausted == "deliver" and not text.strip() else ()
     if not (text.strip() or case.left.strip() or calls):
         return case.give_up(Fault.LOOP, case.left + LOOP_NOTICE, ())
-    return case.give_up(Fault.LOOP, _own(case.reply, text), calls)
+    return case.give_up(Fault.LOOP, _text_or_none(case.reply, text), calls)
 
 
 def _give_up_empty(case: _Case) -> Verdict:
-    """Nothing came at last: what came before it is handed out, and never an empty answer as if it were one."""
+    """Give up on an empty response: deliver an earlier response if there is one, otherwise fail with `EmptyAnswer`."""
     turn, reply = case.turn, case.reply
     calls = turn.last_calls if turn.policy.on_exhausted == "deliver" else ()
     if turn.first_text or calls or reply.reasoning or case.reading.thought or (reply.text or "").strip():
@@ -253,10 +253,10 @@ def _give_up_empty(case: _Case) -> Verdict:
 
 
 def _judge_cut(case: _Case) -> Verdict:
-    """A response that ended at the token limit inside a call, or before any text: retried once.
+    """Judge a response that reached the token limit inside a call or before any text: retry it once.
 
-    Without a limit of the client's the retry gets more room. Within that limit only a shorter call helps, so the model
-    is told; a client that gets the cut call itself does the same, and one that gets a text ends.
+    If the client sets no limit, the retry gets more tokens. With a limit only a shorter call helps, so the correction
+    asks the model for one. A client that receives the cut call would do the same; one that receives text would stop.
     """
     turn = case.turn
     if turn.demands_call:
@@ -265,22 +265,22 @@ def _judge_cut(case: _Case) -> Verdict:
         retry = case.retry(Fault.CUT, () if turn.limit is None else _ask_for_less(case))
         if retry:
             return retry
-    if turn.first_text is not None and not case.left:  # which was complete
+    if turn.first_text is not None and not case.left:  # it was complete
         return replace(case, reply=replace(case.reply, finish="stop")).give_up(Fault.CUT, turn.first_text, ())
     return _give_up_cut(case, None)
 
 
 def _ask_for_less(case: _Case) -> tuple[Message, ...]:
-    """The beginning of the response that was cut, and the correction."""
-    written = "".join(map(_written, case.reply.calls))
-    return say_about_text(case.turn, Fault.CUT, f"{case.reply.text or ''}{written}"[:_RUN_ON])
+    """Return the beginning of the cut response and the correction that asks for a shorter one."""
+    call_text = "".join(map(_render_call, case.reply.calls))
+    return say_about_text(case.turn, Fault.CUT, f"{case.reply.text or ''}{call_text}"[:_RUN_ON])
 
 
-def _give_up_cut(case: _Case, said: str | None) -> GiveUp:
-    """Deliver the text that there is, and after it what was cut. `said` is the message of our own tool."""
+def _give_up_cut(case: _Case, message: str | None) -> GiveUp:
+    """Deliver the text, followed by a notice of what was cut. `message` is that of the respond tool."""
     reply, left, cut = case.reply, case.left, case.reading.cut
     notice = cut_notice(case.turn.limit, cut, has_reasoning=bool(reply.reasoning or case.reading.thought))
-    text = _joined(left, case.reading.text, said) or ""
+    text = _join_text(left, case.reading.text, message) or ""
     text = text.rstrip() if len(text.rstrip()) > len(left) else left
     what = "call" if cut is not None else "response"
     mark = Intervention(Outcome.EXHAUSTED, cut or "", f"{what} cut off at the token limit, as the text says")
@@ -294,57 +294,57 @@ def _unsatisfied(case: _Case) -> ToolChoiceUnsatisfied:
 
 
 def _split(turn: Turn, reading: Extraction, reply: Reply, left: str) -> tuple[str | None, tuple[ToolCall, ...], bool]:
-    """The message of our own tool, None if it was not called; the other calls; whether the message is not complete.
+    """Return the message of the respond tool (None if it was not called), the other calls, and whether it is cut.
 
-    A message that the token limit cut is text like any other, and so is one of which the client has read the beginning.
+    An incomplete message counts as text if the token limit cut it or if the client has received its beginning.
     """
-    said: list[str] = []
+    messages: list[str] = []
     others: list[ToolCall] = []
     is_cut = False
     for call in reading.calls:
-        ours = turn.is_respond(call.tool)
-        message = message_of(call) if ours else None
-        if ours and message is None and (reply.finish == "length" or left):
+        is_respond = turn.is_respond(call.tool)
+        message = message_of(call) if is_respond else None
+        if is_respond and message is None and (reply.finish == "length" or left):
             message, is_cut = MessageDecoder().feed(call.arguments), True
         if message is None:
             others.append(call)
         else:
-            said.append(message)
-    return ("\n".join(said) if said else None), tuple(others), is_cut
+            messages.append(message)
+    return ("\n".join(messages) if messages else None), tuple(others), is_cut
 
 
-def _real(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
-    """The calls that a client may see: not those of our own tool, nor those whose arguments are no JSON object, or are
-    nested so deeply that the next turn could not be sent with them.
+def _deliverable_as_calls(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+    """Return the calls that a client may receive: none of the respond tool, none whose arguments are not a JSON object,
+    and none nested so deeply that the client could not send them in its next request.
     """
     readable = [call for call in calls if not turn.is_respond(call.tool) and not is_nested_too_deeply(call.arguments)]
     return tuple(call for call in readable if call.args() is not None)
 
 
 def _deliverable(turn: Turn, reading: Extraction) -> tuple[ToolCall, ...]:
-    """What may be handed out of calls that are not all right: not those that the caller's choice excludes, and not
-    those to no tool at all that we made out of text, or where a call is demanded.
+    """Return those of partly invalid calls that may be delivered: none that the client's `tool_choice` excludes, and no
+    call of an unknown tool if it was recovered from text or if a call is required.
     """
-    said = {(call.tool, call.arguments) for call in reading.rescued}
+    rescued = {(call.tool, call.arguments) for call in reading.rescued}
 
-    def may_go(call: ToolCall) -> bool:
+    def is_deliverable(call: ToolCall) -> bool:
         name = resolve_name(call.tool, turn.known_names)
-        if name is None and (turn.demands_call or (call.tool, call.arguments) in said):
+        if name is None and (turn.demands_call or (call.tool, call.arguments) in rescued):
             return False
         return turn.choice.allows(name or call.tool)
 
-    return tuple(call for call in _real(turn, reading.calls) if may_go(call))
+    return tuple(call for call in _deliverable_as_calls(turn, reading.calls) if is_deliverable(call))
 
 
-def _own(reply: Reply, text: str) -> str | None:
-    """The text of an answer that holds no call; None where the model server said none."""
+def _text_or_none(reply: Reply, text: str) -> str | None:
+    """The text of a response without calls; None if the model server sent no text field."""
     return None if reply.text is None else text
 
 
 def _with_ids(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
-    """The calls with ids that are not empty, not equal, and of no earlier call: some servers count in each answer anew.
+    """Return the calls with non-empty, unique ids that no earlier call uses: some servers number calls per response.
 
-    Nine letters and digits: some templates insist on that.
+    Generated ids have nine letters and digits, which some chat templates require.
     """
     seen = set(turn.used_ids)
     out: list[ToolCall] = []
@@ -358,32 +358,33 @@ def _with_ids(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
 
 
 def _corrections(turn: Turn, reading: Extraction, problems: tuple[Problem, ...]) -> tuple[Message, ...]:
-    """What follows a failed batch of calls: as calls with tool messages, or as text where arguments are no JSON object.
+    """Return the messages after a failed batch of calls: calls with tool messages, or text if any arguments are not a
+    JSON object.
 
-    A model server that puts earlier calls into its template has to parse them, and fails on arguments it cannot read.
+    A model server renders earlier calls into its chat template and fails on arguments that it cannot parse.
     """
     if all(call.args() is not None and not is_nested_too_deeply(call.arguments) for call in reading.calls):
         return say_about_calls(turn, reading.text, reading.calls, problems)
-    written = "\n".join(_written(call) for call in reading.calls)
-    return say_about_text(turn, Fault.MALFORMED, _joined("", reading.text, written) or written)
+    call_text = "\n".join(_render_call(call) for call in reading.calls)
+    return say_about_text(turn, Fault.MALFORMED, _join_text("", reading.text, call_text) or call_text)
 
 
-def _written(call: ToolCall) -> str:
-    """A call as text, if it cannot be sent as a call; only its beginning if it is nested too deeply."""
-    deep = is_nested_too_deeply(call.arguments)
-    return f"{call.tool}{call.arguments[:_RUN_ON] if deep else call.arguments}"
+def _render_call(call: ToolCall) -> str:
+    """Render a call as text if it cannot be sent as a call; only its beginning if it is nested too deeply."""
+    is_deep = is_nested_too_deeply(call.arguments)
+    return f"{call.tool}{call.arguments[:_RUN_ON] if is_deep else call.arguments}"
 
 
-def _joined(left: str, text: str, said: str | None) -> str | None:
-    """The text of an answer: what surrounded its calls, then what was said by our own tool; None for nothing.
+def _join_text(left: str, text: str, message: str | None) -> str | None:
+    """Join the text around the calls with the message of the respond tool; None if both are empty.
 
-    What has left already comes first, whatever the order would have been.
+    `left`, the text already sent, comes first regardless of the order in the reply.
     """
-    parts = [part for part in (text.rstrip() if said else text, said) if part and part.strip()]
+    parts = [part for part in (text.rstrip() if message else text, message) if part and part.strip()]
     whole = "\n".join(parts)
     if whole.startswith(left):
-        return whole if whole or said is not None else None
-    before = left[: len(left) - len(said)].rstrip("\n") if said and left.endswith(said) else ""
+        return whole if whole or message is not None else None
+    before = left[: len(left) - len(message)].rstrip("\n") if message and left.endswith(message) else ""
     after = text.removeprefix(before).strip()
     return f"{left}\n{after}" if after else left
 

@@ -1,7 +1,7 @@
-"""Whether a text that is still being written has begun to repeat itself: the same characters, word for word, in a row.
+"""Loop detection in streamed text: whether it has begun to repeat the same characters verbatim.
 
-`StreamGate` has a watch for the text and one for the reasoning of each answer. Numbers that count up, similar lines and
-refrains with something between them are no loops: only a verbatim period is one, however long the text before it was.
+`StreamGate` has one watch for the text and one for the reasoning of each response. Only a verbatim period is a loop,
+regardless of the text before it; counting numbers, similar lines and refrains with text in between are not.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ late costs little: the loops that are reported run for 30,000 to 80,000 characte
 `docs/decisions/0011-loops.md`.
 """
 _LOOKS = 4
-"""How often a span is looked at while it is written: a loop is seen at the latest when it is 5/4 of its span long."""
+"""Checks per span: a loop is detected at the latest when its length is 5/4 of the span."""
 _STEP = min(span for span, _ in _SPANS) // _LOOKS
 _KEPT = max(span for span, _ in _SPANS) * (_LOOKS + 1) // _LOOKS
 _SHOWN = 2
-"""Repetitions that are left of a loop where it can still be shortened: the fewest that show it."""
+"""Repetitions kept of a loop that can still be shortened: the fewest that make it visible."""
 
 Part: TypeAlias = Literal["text", "reasoning"]
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A part of an answer repeats `period` characters from `start` on; at `end` that was certain. All in characters."""
+    """A loop of `period` characters that begins at `start` and was certain at `end`. All in characters."""
 
     part: Part
     period: int
@@ -38,7 +38,7 @@ class Loop:
 
     @property
     def shown_to(self) -> int:
-        """Where the text may end so that its loop is seen and no more."""
+        """The index at which to cut the text so that only `_SHOWN` repetitions remain."""
         return self.start + _SHOWN * self.period
 
     def __str__(self) -> str:
@@ -46,22 +46,22 @@ class Loop:
 
 
 class LoopWatch:
-    """Fed piece by piece, finds the first loop: the same one however the text is cut.
+    """Finds the first loop in a text fed piece by piece, independently of how the text is split.
 
-    Each character costs a bounded time (some nanoseconds), and no more than `_KEPT` characters are kept.
+    The time per character is bounded (some nanoseconds), and at most `_KEPT` characters are stored.
     """
 
     def __init__(self, part: Part) -> None:
         self._part: Part = part
         self.loop: Loop | None = None
         self._tail = ""
-        """The text up to the last look, as far back as a look needs."""
+        """The text before the last check, as far back as a check needs."""
         self._pieces: list[str] = []
         self._length = 0
         self._next = _STEP
 
     def take(self, piece: str) -> str:
-        """What of this piece belongs to the text up to where a loop is certain: all of it while there is none."""
+        """Add a piece and return it, or its beginning up to the point where a loop is certain."""
         if self.loop:
             return ""
         self._pieces.append(piece)
@@ -81,14 +81,14 @@ class LoopWatch:
         self._tail = "" if self.loop else text[-_KEPT:]
 
     def _loop_at(self, text: str, before: int, end: int) -> Loop | None:
-        """The loop that ends at this place; `before` is how many characters of the whole stand before `text`."""
+        """Return the loop that ends at index `end`; `before` is the number of characters before `text`."""
         for span, longest in _SPANS:
             step = span // _LOOKS
             if end % step or end < span:
                 continue
             start = end - span - before
             if period := _period_of(text[start : end - before], longest):
-                earliest = max(0, start - step)  # the look before this one saw no loop
+                earliest = max(0, start - step)  # the previous check found no loop
                 while start > earliest and text[start - 1] == text[start - 1 + period]:
                     start -= 1
                 return Loop(self._part, period, start + before, end)
@@ -96,10 +96,10 @@ class LoopWatch:
 
 
 def _period_of(text: str, longest: int) -> int:
-    """The shortest period of the text, at most `longest`; 0 for none.
+    """Return the shortest period of the text, at most `longest`; 0 for none.
 
-    Where the first `longest` characters come again first is the shortest period or none is: two periods of a text that
-    is as long as both together are multiples of one (the theorem of Fine and Wilf).
+    Only the first recurrence of the first `longest` characters needs a check: two periods of a text at least as long as
+    their sum are multiples of a common period (theorem of Fine and Wilf).
     """
     period = text.find(text[:longest], 1, 2 * longest)
     return period if period > 0 and text.startswith(text[period:]) else 0

@@ -1,4 +1,4 @@
-"""Which parameter a model meant by a name that its schema does not have. Only names are looked at here."""
+"""Resolution of a parameter name that is not in the schema to the intended one, by names only."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _MAX_LENGTH = 100
 
 
 class ResolvedParameter(NamedTuple):
-    """A name as it was said, and the parameter that it stands for."""
+    """A name as the model wrote it, and the parameter that it resolves to."""
 
     said: str
     name: str
     sure: bool
-    """Whether the two differ by no more than case, `-`, `_` and spaces."""
+    """Whether the two differ only in case, `-`, `_` and spaces."""
 
 
 def plain(name: str) -> str:
-    """What stays of a name without case and separators: `file_path`, `filePath` and `File-Path` are one."""
+    """Return a name without case and separators: `file_path`, `filePath` and `File-Path` become equal."""
     return _SEPARATORS.sub("", name).casefold()
 
 
 def resolve_parameter(said: str, known: Collection[str]) -> str:
-    """The one known name that `said` is, exactly or but for case and separators; else `said`."""
+    """Return the one known name that equals `said`, ignoring case and separators; otherwise `said`."""
     if said in known:
         return said
     alike = [name for name in known if plain(name) == plain(said)]
@@ -36,9 +36,9 @@ def resolve_parameter(said: str, known: Collection[str]) -> str:
 
 
 def match_names(said: Iterable[str], missing: Iterable[str], nearly: Iterable[str]) -> Iterator[ResolvedParameter]:
-    """What each unknown name means among the missing parameters, where only one is alike or, of `nearly`, near.
+    """Yield the missing parameter for each unknown name, if exactly one is equal or, among `nearly`, near.
 
-    Near is one letter more, less, other, or two in the other order, in names of four letters at least.
+    Near means one letter inserted, deleted or replaced, or two transposed, in names of at least four letters.
     """
     unknown = _plain_forms(name for name in said if len(name) < _MAX_LENGTH)
     sure = dict(_pairs(unknown, _plain_forms(missing), lambda one, other: one == other != ""))
@@ -53,7 +53,7 @@ def _plain_forms(names: Iterable[str]) -> dict[str, str]:
 
 
 def _pairs(said: dict[str, str], names: dict[str, str], same: Callable[[str, str], bool]) -> Iterator[tuple[str, str]]:
-    """Those that fit each other and nobody else, by their plain forms."""
+    """Yield the pairs whose plain forms match each other and no other name."""
     for one, form in said.items():
         fitting = [name for name, other in names.items() if same(form, other)]
         if len(fitting) == 1 and sum(same(other, names[fitting[0]]) for other in said.values()) == 1:
@@ -61,7 +61,7 @@ def _pairs(said: dict[str, str], names: dict[str, str], same: Callable[[str, str
 
 
 def near(one: str, other: str) -> bool:
-    """Whether two plain names differ by one slip. Those that differ in a digit are two: `value1`, `value2`."""
+    """Whether two plain names differ by one typo. Names that differ in a digit are distinct: `value1`, `value2`."""
     if min(len(one), len(other)) < _MIN_LENGTH or abs(len(one) - len(other)) > 1 or one == other:
         return False
     at = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

@@ -1,4 +1,4 @@
-"""Which guardrails are on and how far they go. One value, from the configuration, narrowed per request."""
+"""The policy of the guardrails: which are enabled, and their limits. Set in the configuration, narrowed per request."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ SWITCHES: tuple[str, ...] = get_args(Switch)
 
 
 class Switches(BaseModel):
-    """Each guardrail by itself; all off means that requests pass through unchanged."""
+    """One switch per guardrail. If all are off, requests pass through unchanged."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True)
 
     respond: bool = Field(
-        default=True, description="Offer a synthetic tool whose message becomes the text of the answer."
+        default=True, description="Offer a synthetic tool whose message becomes the text of the response."
     )
-    rescue: bool = Field(default=True, description="Read tool calls that the model wrote as text.")
+    rescue: bool = Field(default=True, description="Recover tool calls that the model wrote as text.")
     validate_calls: bool = Field(
-        default=True, alias="validate", description="Check names and arguments of calls against the offered tools."
+        default=True,
+        alias="validate",
+        description="Validate the names and arguments of calls against the offered tools.",
     )
-    retry: bool = Field(default=True, description="Ask the model again, saying what was wrong.")
-    loops: bool = Field(default=True, description="Notice text and reasoning that only repeat themselves.")
+    retry: bool = Field(default=True, description="Retry with a message that describes the fault.")
+    loops: bool = Field(default=True, description="Detect text and reasoning that only repeat themselves.")
 
     @property
     def any(self) -> bool:
-        """Whether anything is left to do."""
+        """Whether at least one guardrail is on."""
         return self.respond or self.rescue or self.validate_calls or self.retry or self.loops
 
 
@@ -38,37 +40,39 @@ class GuardPolicy(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    enabled: Switches = Field(default_factory=Switches, description="Which guardrails are on.")
+    enabled: Switches = Field(default_factory=Switches, description="Which guardrails are enabled.")
     max_retries: int = Field(
-        default=3, ge=0, le=10, description="How often one request is asked again, for any reason."
+        default=3, ge=0, le=10, description="Maximum number of retries per request, for any reason."
     )
     max_text_nudges: int = Field(
         default=1,
         ge=0,
         le=10,
-        description="How many of these may be because the model wrote text where it might have called.",
+        description="How many of these retries may be spent on plain text where a call was possible.",
     )
     text_answers: Literal["auto", "nudge", "accept"] = Field(
         default="auto",
-        description="Bare text while tools are offered: ask once more, accept it live, or learn per model.",
+        description="Plain text while tools are offered: retry, accept and stream it, or learn which per model.",
     )
     on_exhausted: Literal["deliver", "error"] = Field(
         default="deliver",
-        description="Calls that stay invalid: hand them out as they are, or answer 502 `tool_call_invalid`.",
+        description=(
+            "Calls that are invalid after all retries: deliver them as they are, or return 502 `tool_call_invalid`."
+        ),
     )
     on_loop: Literal["cut", "report"] = Field(
         default="cut",
-        description="An answer that only repeats itself: stop it, asking again if that is possible, or only say so.",
+        description="A response that only repeats itself: stop it and retry if possible, or only report it.",
     )
 
 
-def read_switches(said: str | None, switches: Switches) -> Switches:
-    """What the header `x-forge-guardrails` makes of the daemon's switches.
+def read_switches(header: str | None, switches: Switches) -> Switches:
+    """Apply the header `x-forge-guardrails` to the daemon's switches.
 
-    `on` and nothing leave them, `off` turns all off, a list such as `rescue,retry` leaves on just those named: what the
-    daemon has switched off stays off. Raises `InvalidRequest` for a name that is none.
+    `on` or no header keeps them, `off` turns all off, and a list such as `rescue,retry` keeps only those named.
+    A guardrail that the daemon has switched off stays off. Raises `InvalidRequest` for an unknown name.
     """
-    names = [name.strip().lower() for name in (said or "").split(",") if name.strip()]
+    names = [name.strip().lower() for name in (header or "").split(",") if name.strip()]
     if not names or names == ["on"]:
         return switches
     if names == ["off"]:
@@ -80,5 +84,5 @@ def read_switches(said: str | None, switches: Switches) -> Switches:
                 + ", ".join(SWITCHES)
             )
             raise InvalidRequest("header x-forge-guardrails", why)
-    stay = switches.model_dump(by_alias=True)
-    return Switches.model_validate({name: name in names and stay[name] for name in SWITCHES})
+    current = switches.model_dump(by_alias=True)
+    return Switches.model_validate({name: name in names and current[name] for name in SWITCHES})

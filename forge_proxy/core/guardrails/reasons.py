@@ -1,4 +1,4 @@
-"""Says in words what a validator found, as `days: expected integer, got "three"`. Called by `schema` only.
+"""Converts validation errors to messages such as `days: expected integer, got "three"`. Called by `schema` only.
 
 Wrong values are shown, so a reason is for the model and never for a log.
 """
@@ -14,9 +14,9 @@ from forge_proxy.core.guardrails.paths import path_of
 from forge_proxy.core.jsontypes import kind_of, write
 
 _MAX_SHOWN = 60
-"""Characters of a wrong value that are shown to the model."""
+"""Maximum characters of an invalid value in a message to the model."""
 _MAX_OPTIONS = 300
-"""Characters of the values that are allowed."""
+"""Maximum characters of the list of allowed values."""
 _MAX_ALTERNATIVES = 600
 _MAX_DEPTH = 8
 _LIMITS = {
@@ -39,7 +39,7 @@ _LIMITS = {
 
 
 def reasons_for(error: jsonschema_rs.ValidationError, depth: int = 0) -> tuple[str, ...]:
-    """What is wrong, each as "`path`: reason". Several where an alternative was missed: what that one still lacks."""
+    """Return the faults, each as "`path`: reason". A missed alternative yields all faults that it still has."""
     place = _quoted(error.instance_path) or "arguments"
     facts: dict[str, Any] = error.kind.as_dict()
     match error.kind.name:
@@ -68,7 +68,7 @@ def _of_alternatives(
     place: str,
     depth: int,
 ) -> tuple[str, ...]:
-    """Why none of the alternatives fits: what those of the right type lack, or else which types would fit."""
+    """Return why no alternative matches: the faults of those of the right type, otherwise the types that match."""
     if not all(alternatives):
         return (f"{place}: fits more than one alternative",)
     near: list[Sequence[jsonschema_rs.ValidationError]] = []
@@ -85,7 +85,7 @@ def _of_alternatives(
             ]
     if not near:
         return (f"{place}: expected {_cut(' or '.join(dict.fromkeys(wanted)), _MAX_OPTIONS)}, {_got(error)}",)
-    # The alternatives of a kind are often told apart by a constant: one whose constant is right is the one meant.
+    # Alternatives often differ by a constant (a discriminator): the one whose constant matches is the intended one.
     near = [faults for faults in near if all(fault.kind.name != "const" for fault in faults)] or near
     lacking = [tuple(reason for fault in faults for reason in reasons_for(fault, depth + 1)) for faults in near[:3]]
     if len(near) == 1:
@@ -99,11 +99,11 @@ def _quoted(path: Sequence[str | int]) -> str:
 
 
 def _got(error: jsonschema_rs.ValidationError) -> str:
-    return f"got {_shown(error.instance)}"
+    return f"got {_render(error.instance)}"
 
 
-def _shown(value: object) -> str:
-    """A scalar as JSON, cut where it is long; of anything bigger only its kind."""
+def _render(value: object) -> str:
+    """Render a scalar as JSON, truncated if it is long; of an object or array only the type."""
     if isinstance(value, str | int | float | bool):
         return write(value)[:_MAX_SHOWN]
     return kind_of(value)

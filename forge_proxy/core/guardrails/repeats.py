@@ -14,7 +14,7 @@ from forge_proxy.core.messages import ToolCall
 
 
 def answered_calls(messages: Iterable[JsonObject]) -> tuple[ToolCall, ...]:
-    """The calls in a conversation that have a result."""
+    """Return the calls of a conversation that have a result."""
     calls: dict[str, ToolCall] = {}
     answered: list[ToolCall] = []
     for message in messages:
@@ -45,7 +45,7 @@ def _read(function: JsonObject) -> ToolCall:
 
 
 def _key(call: ToolCall) -> tuple[str, str]:
-    """What equal calls have in common; the text of arguments that cannot be read."""
+    """Return the key that equal calls share; it contains the raw text of arguments that cannot be parsed."""
     try:
         read: Json = json.loads(call.arguments or "{}", parse_float=_number)
         return call.tool, json.dumps(read, sort_keys=True)
@@ -54,6 +54,6 @@ def _key(call: ToolCall) -> tuple[str, str]:
 
 
 def _number(word: str) -> int | float:
-    """A number, so that 1 and 1.0 are equal: they are the same number in JSON."""
+    """Parse a number so that 1 and 1.0 are equal, as in JSON."""
     number = float(word)
     return int(number) if number.is_integer() else number

@@ -1,4 +1,4 @@
-"""What answering a request took."""
+"""The report of a finished request: outcome, attempts, tokens and interventions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_NAME, _LONGEST = 64, 160
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The last thing an answer yields. `tokens` are those of all attempts, None where the backend does not say."""
+    """The last item that an answer yields. `tokens` are those of all attempts, None if the backend reports none."""
 
     outcome: Outcome
     attempts: int = 1
@@ -27,8 +27,8 @@ class Report:
 
     @property
     def done(self) -> tuple[str, ...]:
-        """What was done to calls and answer, as `repaired get_weather: days: string → integer`: never a value."""
-        return tuple(_told(mark) for mark in self.marks)
+        """Descriptions of the interventions, such as `repaired get_weather: days: string → integer`; never a value."""
+        return tuple(_describe(mark) for mark in self.marks)
 
 
 def summary_of(error: ForgeError, request: ChatRequest) -> str:
@@ -43,7 +43,7 @@ def summary_of(error: ForgeError, request: ChatRequest) -> str:
 
 
 def as_fits(parts: Sequence[str], room: int) -> list[str]:
-    """As many parts as have room, in characters with two between them, and how many more there are."""
+    """Return as many parts as fit into `room` characters, two between them, and a count of the remaining ones."""
     kept: list[str] = []
     for number, part in enumerate(parts):
         room -= len(part) + 2
@@ -54,11 +54,11 @@ def as_fits(parts: Sequence[str], room: int) -> list[str]:
 
 
 def cut_name(tool: str) -> str:
-    """A tool's name as it is logged."""
+    """Return a tool's name, truncated for logs."""
     return _cut(tool, _LONGEST_NAME)
 
 
-def _told(mark: Intervention) -> str:
+def _describe(mark: Intervention) -> str:
     detail = _cut(mark.detail, _LONGEST)
     return f"{mark.kind.value} {cut_name(mark.tool)}: {detail}" if mark.tool else detail
 

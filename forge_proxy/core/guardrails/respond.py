@@ -22,7 +22,7 @@ _PARAMETERS: JsonObject = {
 
 
 def respond_tool(taken: Iterable[str]) -> ToolSpec:
-    """Our tool, under the first name that the caller's own tools leave free."""
+    """Return the respond tool, under the first name that no tool of the client uses."""
     used = set(taken)
     numbered = (f"forge_respond_{n}" for n in range(2, len(used) + 3))
     name = next(name for name in (*_NAMES, *numbered) if name not in used)
@@ -30,7 +30,7 @@ def respond_tool(taken: Iterable[str]) -> ToolSpec:
 
 
 def message_of(call: ToolCall) -> str | None:
-    """The message of a respond call; None if there is none.
+    """Return the message of a respond call; None if there is none.
 
     A model that names the one text differently (`text`, `content`) has still said what to say.
     """
@@ -66,7 +66,7 @@ class MessageDecoder:
         self._state = "before"
 
     def feed(self, piece: str) -> str:
-        """What `piece` adds to the message."""
+        """Decode the next piece of the arguments and return what it adds to the message."""
         if self._state == "over":
             return ""
         self._held += piece
@@ -95,7 +95,7 @@ class MessageDecoder:
                 decoded, length = _read_escape(text, at)
                 if length == 0:
                     break
-                if decoded is None:  # not JSON: what was said up to here stays, the rest is for the judge
+                if decoded is None:  # not JSON: the message up to here is kept, `judge` handles the rest
                     self._state = "over"
                     break
                 out.append(decoded)
@@ -105,7 +105,7 @@ class MessageDecoder:
 
 
 def _read_escape(text: str, at: int) -> tuple[str | None, int]:
-    """The character that the escape at `at` stands for and its length: 0 while incomplete, None if it is no escape."""
+    """Decode the escape at `at`. Returns the character and the length: 0 while incomplete, None if it is invalid."""
     if at + 1 >= len(text):
         return "", 0
     letter = text[at + 1]
@@ -122,7 +122,7 @@ def _read_escape(text: str, at: int) -> tuple[str | None, int]:
 
 
 def _read_pair(text: str, at: int, high: int) -> tuple[str | None, int]:
-    """The second half of a surrogate pair. A half without its other is not text: None."""
+    """Decode the second half of a surrogate pair; None for an unpaired surrogate."""
     follows = text[at + 6 : at + 8]
     if high >= 0xDC00 or not "\\u".startswith(follows):
         return None, 6

@@ -1,4 +1,4 @@
-"""Checks arguments against the JSON Schema the caller sent. `reasons` says in words what is wrong.
+"""Validation of arguments against the JSON Schema that the client sent. `reasons` renders the faults as text.
 
 Schemas are compiled once and kept. References to other places are never fetched, and patterns run in linear time.
 """
@@ -22,23 +22,23 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 
 _MAX_ERRORS = 8
 _KEPT = 16_000_000
-"""Characters of schemas that are kept compiled; what is compiled takes some ten times as many bytes."""
+"""Characters of the schemas in the cache of compiled schemas; compiled, they take about ten times as many bytes."""
 _OVERHEAD = 500
 _LARGEST = 1_000_000
-"""Characters of one schema: a larger one takes too long to compile, and any object is accepted as its arguments."""
+"""Maximum characters of one schema. A larger one takes too long to compile, so any object satisfies it."""
 _MAX_PARTS = 256
 """Parts of one schema that are compiled by themselves: each takes as much memory as all that it refers to."""
 _MAX_OF_PATH = 2_000
 _MAX_PRODUCT = 20_000_000
 """Steps for one path times the parts of a value: some 100 ms at most, since few paths take the most steps."""
 _MAX_STEPS = 200_000
-"""Steps of a check: some 10 ms."""
+"""Maximum steps of a check, about 10 ms."""
 _MAX_EXPLAINED = 1_000
-"""Steps of a check whose faults are all listed, each of which takes up to 30 µs."""
+"""Maximum steps of a check that lists all faults, each of which takes up to 30 µs."""
 _MAX_UNCHECKED = 1_000
-"""Tools of one request whose schemas are compiled before one of them is called."""
+"""Maximum number of tools of one request whose schemas are compiled in advance."""
 _VALUES = frozenset({"const", "default", "enum", "examples"})
-"""Keywords whose values are no schemas, so that null is a value there."""
+"""Keywords whose values are data rather than schemas, so that null is meaningful in them."""
 _BASE = "json-schema:///forge"
 """The address under which the parts of a schema are found, for those that have none of their own."""
 
@@ -54,7 +54,7 @@ class Validator(Protocol):
 
 
 class CompiledSchema:
-    """A schema that could be compiled. Its parts are compiled as well when they are first asked for, and kept."""
+    """A compiled schema. Its parts are compiled on first use and cached."""
 
     def __init__(
         self, root: Any, whole: Validator, options: Any, cost: SchemaCost | None, *, has_patterns: bool
@@ -74,7 +74,7 @@ class CompiledSchema:
 
     @property
     def has_alternatives(self) -> bool:
-        """Whether one part of a value may be checked against several schemas."""
+        """Whether a part of a value may be checked against several schemas."""
         return self._cost is not None and self._cost.has_unions
 
     def can_check(self, value: Json) -> bool:
@@ -87,7 +87,7 @@ class CompiledSchema:
         return cost.of_value(value) <= _MAX_STEPS
 
     def can_explain(self, value: Json) -> bool:
-        """Whether all that is wrong with a value can be listed soon."""
+        """Whether all faults of a value can be listed in bounded time."""
         of_path = self._cost.of_path if self._cost else 1
         if of_path <= _MAX_EXPLAINED and not _is_larger(value, _MAX_EXPLAINED // of_path):
             return True
@@ -121,7 +121,7 @@ class CompiledSchema:
 
 
 def compiled(schema: Schema) -> CompiledSchema | None:
-    """The compiled schema; None for one that cannot be compiled, which then allows any object."""
+    """Return the compiled schema; None for one that cannot be compiled, which then allows any object."""
     try:
         text = orjson.dumps(schema).decode()
     except TypeError:  # nested too deeply, or with numbers that are too large
@@ -130,7 +130,7 @@ def compiled(schema: Schema) -> CompiledSchema | None:
 
 
 def flaw_in(schema: Schema) -> str | None:
-    """Why a schema cannot be compiled, as `properties.a.type: …`; None for one that can."""
+    """Return why a schema cannot be compiled, such as `properties.a.type: …`; None if it can."""
     if validator(schema) is not None:
         return None
     try:
@@ -143,7 +143,7 @@ def flaw_in(schema: Schema) -> str | None:
 
 
 def validator(schema: Schema) -> Validator | None:
-    """What checks values against `schema` as a whole; None for one that cannot be compiled with all its patterns."""
+    """Return a validator for the whole `schema`; None if it cannot be compiled with all its patterns."""
     known = compiled(schema)
     return known.whole if known and known.has_patterns else None
 
@@ -152,7 +152,7 @@ _cache: BoundedCache[str, CompiledSchema | None] = BoundedCache(_KEPT)
 
 
 def _compile(text: str) -> CompiledSchema | None:
-    """The compiled schema of this JSON text; kept, since an agent offers the same tools with every request."""
+    """Compile a schema from JSON text. Cached, because an agent offers the same tools with every request."""
     if len(text) > _LARGEST:
         return None
     return _cache.get(text, len(text) + _OVERHEAD, lambda: _compile_anew(text))
@@ -212,7 +212,7 @@ def uncheckable(tools: Iterable[ToolSpec]) -> tuple[str, ...]:
 
 
 def check_arguments(schema: Schema, args: JsonObject) -> tuple[bool, str]:
-    """Whether nothing wrong was found in `args`, and why they were not or not fully checked; `""` if they were."""
+    """Return whether `args` have no known fault, and why they were not fully checked; `""` if they were."""
     known = compiled(schema)
     if known is None:
         return True, "not checked, the schema cannot be used"
@@ -222,12 +222,12 @@ def check_arguments(schema: Schema, args: JsonObject) -> tuple[bool, str]:
 
 
 def satisfies(schema: Schema, args: JsonObject) -> bool:
-    """Whether nothing is wrong with `args`, or their check would take too long: see `can_check`."""
+    """Whether `args` are valid, or checking them would take too long (see `can_check`)."""
     return check_arguments(schema, args)[0]
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the pattern, as schemas write them, is found in the text. Linear, or limited."""
+    """Whether a JSON Schema pattern matches the text. Takes linear or limited time."""
     check = validator({"pattern": pattern})
     return check is not None and _is_valid(check, text)
 
@@ -240,7 +240,7 @@ def _is_valid(check: Validator, value: Json) -> bool:
 
 
 def faults_in(schema: Schema, args: JsonObject) -> tuple[str, ...]:
-    """What is wrong with `args`, each as `path: reason`; empty when they satisfy the schema."""
+    """Return the faults of `args`, each as `path: reason`; empty if they satisfy the schema."""
     try:
         reasons = chain.from_iterable(reasons_for(error) for error in _errors(schema, args))
         return tuple(islice(reasons, _MAX_ERRORS))
@@ -249,7 +249,7 @@ def faults_in(schema: Schema, args: JsonObject) -> tuple[str, ...]:
 
 
 def surplus_in(schema: Schema, args: JsonObject) -> tuple[str, ...]:
-    """The top-level parameters that the schema forbids."""
+    """Return the top-level parameters that the schema forbids."""
     try:
         return tuple(
             name
@@ -286,7 +286,7 @@ def _first_error(known: CompiledSchema, args: JsonObject) -> Iterable[jsonschema
 
 
 def _is_larger(value: Json, limit: int) -> bool:
-    """Whether a value has more parts than that."""
+    """Whether a value has more parts than the limit."""
     pending, parts = [value], 1
     for part in pending:  # which grows
         inner = part.values() if is_object(part) else part if is_list(part) else ()

@@ -1,9 +1,12 @@
-"""What of an attempt may leave while the model is still writing it: the release rule (DESIGN §5), and its only place.
+"""The release rule (DESIGN §5): which parts of an attempt are sent to the client while the model is still generating.
 
-Reasoning leaves at once. Text leaves at once when it will not be asked again, but for an end that may begin a call. The
-message of our own tool leaves as it is decoded. Everything else waits for the verdict. An answer that only repeats
-itself ends where that is certain. What has left in all depends on the model's answer only, never on how its bytes were
-cut.
+- Reasoning is sent immediately.
+- Text is sent immediately if it will not be retried, except for a suffix that may begin a call.
+- The message of the respond tool is sent as it is decoded.
+- Everything else is buffered until the verdict.
+- A response that only repeats itself is cut as soon as the loop is certain.
+
+The total output depends only on the model's response, never on how its bytes were split into chunks.
 """
 
 from __future__ import annotations
@@ -20,20 +23,20 @@ from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.rescue import OutputPiece, PieceKind, StreamingParser
 from forge_proxy.core.stream import THOUGHTS, CallDelta, Chunk, Delta, Reply, ReplyBuilder
 
-_WANDERS = 16_000
-"""Characters of plain text, some 4,000 tokens, after which no call is waited for where one is demanded: a model server
-may keep the model from ending. Models that think before they call may do that in plain text, so it is not fewer.
+_MAX_TEXT_BEFORE_CALL = 16_000
+"""Characters of plain text, about 4,000 tokens, after which an attempt without its required call is abandoned: a model
+server may prevent the model from ending. The limit is not lower because some models reason in plain text before a call.
 """
 
 
 _LONGEST_NAME = 1_000
-"""Characters of the name of a call that may be one of our own tool: a name may come a character at a time."""
-_WAITING = frozenset({"role", THOUGHTS})
-"""Fields that do not leave at once: who speaks is told once, and signed thoughts are those of the delivered attempt."""
+"""Maximum characters of a call's name that is matched with the respond tool: names may arrive a character at a time."""
+_BUFFERED_FIELDS = frozenset({"role", THOUGHTS})
+"""Fields that are not sent immediately: the role is sent once, and signed reasoning only of the delivered attempt."""
 
 
 class StreamGate:
-    """Takes the deltas of one choice of one attempt, gives out what may leave, and knows what has left."""
+    """Takes the deltas of one choice of one attempt, releases what may be sent, and keeps track of what was sent."""
 
     def __init__(self, turn: Turn, choice: int = 0) -> None:
         self._choice = choice
@@ -42,21 +45,21 @@ class StreamGate:
         self._live_after_thought = not turn.text_may_be_asked_again
         self._demands = turn.demands_call
         self._plain = 0
-        """Characters of text so far that belong to no call, where a call is demanded."""
+        """Characters of text so far that belong to no call. Counted only if a call is required."""
         self.wanders = False
-        """Whether the answer is not worth waiting for: a call is demanded, and it goes on and on without one."""
+        """Whether the attempt is abandoned: a call is required and the text has become too long without one."""
         rescues = turn.policy.enabled.rescue
         self._scan = StreamingParser(turn.callable_names, template_thinks=not self._live) if rescues else None
         self._withheld = StringIO()
-        """Text that waits for the verdict: should it turn out to be thought, it leaves as such."""
+        """Text buffered until the verdict. If it turns out to be reasoning, it is sent as reasoning."""
         self._thought = StringIO()
-        """What has left of the text as thought."""
+        """The part of the text that was sent as reasoning."""
         self._is_respond = turn.is_respond
         self._decoder: MessageDecoder | None = None
         self._spoken = False
-        """Whether a message of our own tool has begun to leave: text that comes after it waits."""
+        """Whether part of a respond tool's message was sent. Text that follows it is buffered."""
         self._begins_with_respond = False
-        """Whether the first call is one of our own tool."""
+        """Whether the first call is one of the respond tool."""
         self._names: dict[int, str] = {}
         self._holds_text = False
         self._left = StringIO()
@@ -64,22 +67,22 @@ class StreamGate:
         self._watches = (LoopWatch("text"), LoopWatch("reasoning")) if turn.policy.enabled.loops else ()
         self._cuts = turn.policy.on_loop == "cut"
         self.is_cut = False
-        """Whether the answer was ended because of a loop: what comes after it is not taken in."""
+        """Whether the response was cut because of a loop. Later deltas are ignored."""
         self.is_finished = False
-        """Whether the model server has said that this choice is complete."""
+        """Whether the model server has sent a finish reason for this choice."""
 
     @property
     def loops(self) -> tuple[Loop, ...]:
-        """What only repeats itself. The arguments of calls are not looked at: a file may do that."""
+        """The detected loops. Arguments of calls are not checked: a file may legitimately repeat itself."""
         return tuple(watch.loop for watch in self._watches if watch.loop)
 
     @property
     def left(self) -> str:
-        """The text that has left so far."""
+        """The text sent so far."""
         return self._left.getvalue()
 
     def take(self, delta: Delta) -> Delta | None:
-        """Take in a delta; what may leave because of it, None for nothing."""
+        """Add a delta and return what may be sent because of it; None for nothing."""
         if self.is_cut:
             return None
         self.is_finished = self.is_finished or delta.finish is not None
@@ -87,26 +90,28 @@ class StreamGate:
             delta = replace(delta, reasoning=kept)
         text, thought = self._release_text(delta.text) if delta.text and not self.is_cut else ("", "")
         if delta.calls and self._scan and not self._names and not self.is_cut:
-            # What the text before a call holds must not depend on when it was looked at.
+            # The text before a call must not depend on how the stream was split into deltas.
             more = self._sort(self._scan.settle())
             text, thought = text + more[0], thought + more[1]
-        taken = 0
-        while taken < len(delta.calls) and not self.is_cut:
-            text += self._release_message(delta.calls[taken])
-            taken += 1
-        if self.is_cut:  # in a stream, the rest of this delta would have come later
-            delta = replace(delta, calls=delta.calls[:taken], finish=None, extra={}, beside={})
+        call_count = 0
+        while call_count < len(delta.calls) and not self.is_cut:
+            text += self._release_message(delta.calls[call_count])
+            call_count += 1
+        if self.is_cut:  # split into smaller deltas, the rest of this delta would have come later
+            delta = replace(delta, calls=delta.calls[:call_count], finish=None, extra={}, beside={})
         self._builder.add(delta)
         if thought:
             self._thought.write(thought)
         reasoning = (delta.reasoning or "") + thought if delta.reasoning or thought else delta.reasoning
         extra = (
-            {key: value for key, value in delta.extra.items() if key not in _WAITING} if delta.extra else delta.extra
+            {key: value for key, value in delta.extra.items() if key not in _BUFFERED_FIELDS}
+            if delta.extra
+            else delta.extra
         )
         if text:
             self._left.write(text)
         beside: JsonObject = delta.beside
-        if beside and not self._live:  # held with the text it belongs to
+        if beside and not self._live:  # buffered together with the text that it belongs to
             self._beside.add(beside)
             beside = {}
         if not (text or reasoning or extra or beside):
@@ -114,20 +119,21 @@ class StreamGate:
         return Delta(self._choice, text or None, reasoning, extra=extra, beside=beside)
 
     def reply(self) -> Reply:
-        """The whole reply as far as it was taken in. One that was cut ends early, as at a limit of tokens; of one that
-        wanders there is no more than it took to see that.
+        """Return the reply assembled so far.
+
+        A reply cut in a loop ends early, with finish reason `length`; an abandoned one is truncated at the limit.
         """
         reply = self._builder.reply()
         if self.is_cut:
             return replace(reply, text=self._text_before_cut(reply.text), finish="length")
         if self.wanders:
-            return replace(reply, text=(reply.text or "")[:_WANDERS], calls=(), finish="length")
+            return replace(reply, text=(reply.text or "")[:_MAX_TEXT_BEFORE_CALL], calls=(), finish="length")
         return reply
 
     def rest(self, settled: FinalAnswer) -> list[Chunk]:
-        """What of the final answer has not left yet, ending with its finish reason."""
+        """Return the unsent part of the final answer, ending with its finish reason."""
         deltas: list[Delta] = []
-        if thought := _beyond(settled.thought, self._thought.getvalue()):
+        if thought := _unsent_reasoning(settled.thought, self._thought.getvalue()):
             deltas.append(Delta(reasoning=thought))
         if signed := self._builder.reply().extra.get(THOUGHTS):
             deltas.append(Delta(extra={THOUGHTS: signed}))
@@ -142,13 +148,13 @@ class StreamGate:
         return [Chunk((replace(delta, choice=self._choice),)) for delta in deltas]
 
     def _is_as_written(self, settled: FinalAnswer) -> bool:
-        """Whether the answer is what the model wrote, token by token: only then what stood beside it belongs to it."""
+        """Whether the answer equals the model's output token by token; only then do its logprobs apply."""
         reply = self._builder.reply()
-        written = [(call.tool, call.arguments) for call in reply.calls]
-        return settled.text == reply.text and [(call.tool, call.arguments) for call in settled.calls] == written
+        generated = [(call.tool, call.arguments) for call in reply.calls]
+        return settled.text == reply.text and [(call.tool, call.arguments) for call in settled.calls] == generated
 
     def _release_text(self, text: str) -> tuple[str, str]:
-        """What leaves as text, and what as thought."""
+        """Return what may be sent of `text`, as text and as reasoning."""
         if self._scan is None:
             self._count(text)
         if self._spoken or (self._scan is None and not self._live):
@@ -158,7 +164,7 @@ class StreamGate:
         return self._sort(self._scan.feed(text)) if self._scan else (self._until_loop(text), "")
 
     def _sort(self, pieces: list[OutputPiece]) -> tuple[str, str]:
-        """What leaves of released pieces, as text and as thought."""
+        """Return what may be sent of the parser's pieces, as text and as reasoning."""
         text: list[str] = []
         thought: list[str] = []
         for piece in pieces:
@@ -186,10 +192,10 @@ class StreamGate:
     def _count(self, text: str) -> None:
         if self._demands and not self._names:
             self._plain += len(text)
-            self.wanders = self.wanders or self._plain > _WANDERS
+            self.wanders = self.wanders or self._plain > _MAX_TEXT_BEFORE_CALL
 
     def _release_message(self, piece: CallDelta) -> str:
-        """What a piece of a call adds to the text: nothing, unless it is our own tool's message and stands first."""
+        """Return the text of a call's piece: empty unless the call is the first one and calls the respond tool."""
         name = self._names.get(piece.index, "")
         if piece.name and piece.name != name:
             name = self._names[piece.index] = name + piece.name
@@ -202,13 +208,13 @@ class StreamGate:
         message = self._decoder.feed(piece.arguments)
         if not message:
             return ""
-        # Text that left before stands on lines of its own, as `judge` puts it.
+        # Text sent before the message gets its own line, as in `judge`.
         separator = "\n" if self._left.tell() and not self._spoken else ""
         self._spoken = True
         return self._until_loop(separator + message)
 
     def _until_loop(self, piece: str, *, thought: bool = False) -> str:
-        """What of this piece is taken: all of it, unless it is where the answer is cut."""
+        """Return `piece`, or its beginning if the response is cut in it because of a loop."""
         if not self._watches:
             return piece
         watch = self._watches[thought]
@@ -219,25 +225,25 @@ class StreamGate:
         return kept
 
     def _forget_text(self) -> None:
-        """The text so far was thought: what is text begins here."""
+        """Reset the loop detection for text: the text so far turned out to be reasoning."""
         if self._watches:
             self._watches = (LoopWatch("text"), self._watches[1])
 
     def _text_before_cut(self, text: str | None) -> str | None:
-        """The text of an answer that was cut: what has left, else what was held, its loop shortened."""
+        """Return the text of a response cut in a loop: what was sent, otherwise the buffered text up to the loop."""
         if self._left.tell() or self._live:
             return self.left or None
-        held = self._withheld.getvalue() if self._scan else text or ""
+        buffered = self._withheld.getvalue() if self._scan else text or ""
         loop = self._watches[False].loop
-        return (held[: loop.shown_to] if loop else held) or None
+        return (buffered[: loop.shown_to] if loop else buffered) or None
 
 
-def _beyond(whole: str, told: str) -> str:
-    """What of a thought has not been told yet, white space aside; nothing where something else was told."""
-    if not told.strip():
+def _unsent_reasoning(whole: str, sent: str) -> str:
+    """Return the part of `whole` after `sent`, ignoring whitespace; empty if `sent` is not a prefix of it."""
+    if not sent.strip():
         return whole
     at = 0
-    for word in told.split():
+    for word in sent.split():
         found = whole.find(word, at)
         if found < 0 or whole[at:found].strip():
             return ""

@@ -1,4 +1,4 @@
-"""`tool_choice: none` on servers that let the model call all the same. What holds no call passes through."""
+"""`tool_choice: none` on servers that let the model call nevertheless. Responses without calls pass through."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from forge_proxy.core.stream import Chunk, Delta, ReplyBuilder
 
 
 class CallsForbidden:
-    """Takes the chunks of an answer and gives them out without calls: untouched up to the first one that holds any."""
+    """Removes the calls from the chunks of a response. Chunks before the first call are not changed."""
 
     def __init__(self) -> None:
         self._calls: dict[int, ReplyBuilder] = {}
@@ -18,12 +18,12 @@ class CallsForbidden:
 
     @property
     def marks(self) -> tuple[Intervention, ...]:
-        """What was dropped."""
+        """The dropped calls."""
         names = [call.tool for builder in self._calls.values() for call in builder.reply().calls]
         return tuple(Intervention(Outcome.REPAIRED, name, "call: dropped, tool_choice is none") for name in names)
 
     def take(self, chunk: Chunk) -> Chunk:
-        """The chunk as it may go out."""
+        """Return the chunk to send."""
         for delta in chunk.deltas:
             if delta.text and not delta.text.isspace():
                 self._spoke.add(delta.choice)
@@ -41,6 +41,6 @@ class CallsForbidden:
             delta = replace(delta, finish="stop")
         if delta.choice in self._spoke:
             return delta
-        # An empty answer would be a lie: what the model wrote is told as the words it is.
+        # An empty response would hide what the model wrote, so the calls are sent as text.
         calls = self._calls[delta.choice].reply().calls
         return replace(delta, text="\n".join(f"{call.tool}{call.arguments}" for call in calls))

@@ -1,49 +1,49 @@
-"""Whether bare text is worth asking again, learned from how often asking again brought a real call (DESIGN §4)."""
+"""The policy for plain text: retry it or accept it, learned from how often a retry returned a call (DESIGN §4)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 ENOUGH = 8
-"""Nudges to have seen before anything is concluded."""
+"""Minimum number of nudges before the policy decides."""
 WORTH = 0.1
-"""Share of nudges that must have brought a call for nudging to go on."""
+"""Minimum share of nudges that must have led to a call for nudging to continue."""
 STILL = 20
-"""Once text is accepted, one in this many is nudged all the same, to keep the figure honest."""
+"""Once text is accepted, one in this many is still nudged, to keep the measured share up to date."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextResponseRecord:
-    """What was seen of one model: texts met, nudges sent, and how many of those turned into a real call."""
+    """Statistics of one model: plain texts received, nudges sent, and nudges that led to a call."""
 
     texts: int = 0
     nudges: int = 0
     calls: int = 0
     opens_thoughts: bool = False
-    """Whether its latest text had the end of thoughts that its chat template had begun: the next one may have, too."""
+    """Whether its latest text closed a reasoning block that the chat template had opened; the next one may as well."""
 
     @property
     def share(self) -> float | None:
-        """The share of nudges that turned into a call; None where there were none."""
+        """The share of nudges that led to a call; None if there were none."""
         return self.calls / self.nudges if self.nudges else None
 
     @property
     def accepted(self) -> bool:
-        """Whether enough was seen to let bare text through, but for one in `STILL`."""
+        """Whether the statistics suffice to accept plain text, except for one in `STILL`."""
         return self.nudges >= ENOUGH and self.calls < WORTH * self.nudges
 
     def should_nudge(self) -> bool:
-        """Whether the next bare text should be asked again."""
+        """Whether the next plain text should be retried."""
         return not self.accepted or self.texts % STILL == STILL - 1
 
     def with_text(self) -> TextResponseRecord:
-        """The figures after a bare text that was accepted at once."""
+        """Return the statistics after a plain text that was accepted immediately."""
         return replace(self, texts=self.texts + 1)
 
     def with_thoughts(self, *, opened: bool) -> TextResponseRecord:
-        """The figures after a text that began with such thoughts, or with none."""
+        """Return the statistics after a text that closed a reasoning block it did not open, or did not."""
         return replace(self, opens_thoughts=opened)
 
     def with_nudge(self, *, brought_call: bool) -> TextResponseRecord:
-        """The figures after a bare text that was asked again."""
+        """Return the statistics after a plain text that was retried."""
         return replace(self, texts=self.texts + 1, nudges=self.nudges + 1, calls=self.calls + brought_call)

@@ -1,4 +1,4 @@
-"""Where one request stands: what is offered, what was tried, what is left. A value; `judge` makes the next one."""
+"""The state of one guarded request: tools, failed attempts, remaining retries. Immutable; `judge` returns the next."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from forge_proxy.core.tool_names import resolve_name
 
 
 class Fault(StrEnum):
-    """What is wrong with an attempt."""
+    """The fault of an attempt."""
 
     TEXT = "text"
-    """Bare text where a call was possible."""
+    """Plain text although a call was possible."""
     NO_CALL = "no_call"
-    """No call where `tool_choice` demands one."""
+    """No call although `tool_choice` requires one."""
     EMPTY = "empty"
-    """Neither text nor call."""
+    """Neither text nor a call."""
     UNKNOWN_TOOL = "unknown_tool"
     NOT_ALLOWED = "not_allowed"
-    """A real tool that `tool_choice` excludes."""
+    """An offered tool that `tool_choice` excludes."""
     BAD_ARGUMENTS = "bad_arguments"
     """The arguments do not satisfy the tool's schema."""
     MALFORMED = "malformed"
-    """A call was begun and cannot be read."""
+    """A call was begun and cannot be parsed."""
     NO_ROOM = "no_room"
-    """The failed answers and corrections do not fit into the window beside what the caller sent."""
+    """The failed responses and corrections do not fit into the context window next to the client's messages."""
     CUT = "cut"
-    """The answer ended at a token limit in the middle of a call."""
+    """The response reached a token limit inside a call."""
     UNREADABLE = "unreadable"
-    """The model server could not read the model's call and answered with an error."""
+    """The model server could not parse the model's call and returned an error."""
     LOOP = "loop"
-    """The answer only repeated itself and was stopped."""
+    """The response only repeated itself and was stopped."""
 
 
 class Outcome(StrEnum):
-    """What the guardrails had to do, as in the header `x-forge-outcome`; each includes the ones before it."""
+    """The result of the guardrails, the value of the header `x-forge-outcome`. Each value includes those before it."""
 
     PASSTHROUGH = "passthrough"
     CLEAN = "clean"
@@ -52,20 +52,20 @@ class Outcome(StrEnum):
 
     @staticmethod
     def furthest(outcomes: Iterable[Outcome]) -> Outcome:
-        """The one that went furthest: it stands for all of them."""
+        """Return the furthest of `outcomes`, which summarizes all of them."""
         order = list(Outcome)
         return max(outcomes, key=order.index)
 
 
 @record
 class Turn:
-    """One guarded request between two attempts. Serialisable: only plain values inside."""
+    """One guarded request between two attempts. Serializable: it holds only plain values."""
 
     request_id: str
     id_seed: str
-    """What the ids of calls are derived from that the model gave none: another one for each turn of a conversation."""
+    """Seed for the ids of calls to which the model gave none; differs for each turn of a conversation."""
     used_ids: tuple[str, ...]
-    """The ids of the calls in the conversation so far: no new call may have one of them."""
+    """The ids of the calls in the conversation so far. No new call may reuse one."""
     tools: tuple[ToolSpec, ...]
     choice: ToolChoice
     parallel: bool
@@ -76,57 +76,57 @@ class Turn:
     text_nudges_left: int
     cut_retries_left: int = 1
     opens_thoughts: bool = False
-    """Whether this model's text may begin with thoughts that its chat template opens: then text waits for their end."""
+    """Whether the chat template may open a reasoning block before the text. Text is buffered until it is closed."""
     held: bool = False
-    """Whether asking alone will not bring the call that is demanded: the model ran on, or called what it may not."""
+    """Whether a required call needs constrained decoding: the model reached its limit or called an excluded tool."""
     attempt: int = 1
     faults: tuple[Fault, ...] = ()
     added: tuple[Message, ...] = ()
     first_text: str | None = None
-    """The bare text that was asked again: it is the answer if nothing better comes."""
+    """The plain text that was retried. It is delivered if no retry returns anything better."""
     messages: tuple[JsonObject, ...] = ()
-    """The conversation as the client sent it: a retry of plain text must not only repeat calls that have a result."""
+    """The conversation as the client sent it, to detect a retry of plain text that only repeats answered calls."""
     last_calls: tuple[ToolCall, ...] = ()
-    """The latest calls that failed: handed out, marked as exhausted, if after them nothing comes at all."""
+    """The latest failed calls. They are delivered with outcome `exhausted` if all later attempts are empty."""
 
     def tool(self, name: str) -> ToolSpec | None:
-        """The tool of that name, ours included."""
+        """Return the tool called `name`, the respond tool included, or None."""
         offered = (*self.tools, self.respond) if self.respond else self.tools
         return next((tool for tool in offered if tool.name == name), None)
 
     def is_respond(self, name: str) -> bool:
-        """Whether a name is that of our own tool, in any spelling that resolves to it: `functions.respond`."""
+        """Whether `name` resolves to the respond tool, in any spelling such as `functions.respond`."""
         return self.respond is not None and resolve_name(name, self.known_names) == self.respond.name
 
     @property
     def known_names(self) -> tuple[str, ...]:
-        """All offered tools, ours included, whether or not `choice` allows them."""
+        """The names of all offered tools, the respond tool included, whether or not `choice` allows them."""
         names = tuple(tool.name for tool in self.tools)
         return (*names, self.respond.name) if self.respond else names
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the model may call by the caller's will, our own tool not included."""
+        """The names of the client's tools that `choice` allows, without the respond tool."""
         return tuple(tool.name for tool in self.tools if self.choice.allows(tool.name))
 
     @property
     def callable_names(self) -> tuple[str, ...]:
-        """What the model may call, our own tool last."""
+        """The names of the tools that the model may call, the respond tool last."""
         return (*self.names, self.respond.name) if self.respond else self.names
 
     @property
     def demands_call(self) -> bool:
-        """Whether text is no answer at all."""
+        """Whether a response without a call is a fault."""
         return self.choice.mode == "required"
 
     @property
     def text_waits(self) -> bool:
-        """Whether text cannot leave as it comes: it may be asked again, or turn out to be thought."""
+        """Whether text must be buffered: it may be retried, or turn out to be reasoning."""
         return self.text_may_be_asked_again or self.opens_thoughts
 
     @property
     def held_to(self) -> tuple[ToolSpec, ...]:
-        """The tools of which the backend is to be held to a call, where one is demanded: at last at the last retry."""
+        """The tools for constrained decoding if a call is required: from the last retry on, or earlier if `held`."""
         last = self.attempt > 1 and self.retries_left == 0
         if not self.demands_call or not (self.held or last):
             return ()
@@ -134,7 +134,7 @@ class Turn:
 
     @property
     def text_may_be_asked_again(self) -> bool:
-        """Whether text has to wait for the verdict; otherwise it may leave as it comes."""
+        """Whether text must be buffered until the verdict because it may be retried; otherwise it is streamed."""
         if self.demands_call or self.first_text is not None:
             return True
         return self.retries_left > 0 and self.text_nudges_left > 0
@@ -143,26 +143,26 @@ class Turn:
 def open_turn(
     request: ChatRequest, policy: GuardPolicy, *, request_id: str, nudge_text: bool, opens_thoughts: bool = False
 ) -> Turn | None:
-    """The turn a request begins with; None when there is nothing to guard and it passes through.
+    """Return the first turn of a request; None if there is nothing to guard and the request passes through.
 
-    `nudge_text` is what the text policy says for this model now, `opens_thoughts` whether its chat template begins
-    thoughts for it. Several choices (`n` > 1) are never asked again.
+    `nudge_text` is the current decision of the text policy for this model, `opens_thoughts` whether its chat template
+    opens a reasoning block. Requests for several choices (`n` > 1) are never retried.
     """
     switches = policy.enabled
     if not request.tools or request.tool_choice.mode == "none" or not switches.any:
         return None
     retries = policy.max_retries if switches.retry and request.choices == 1 else 0
-    may_talk = request.tool_choice.mode == "auto"
+    may_respond = request.tool_choice.mode == "auto"
     return Turn(
         request_id=request_id,
-        # A caller may send the same request id with each turn, but never as many messages.
+        # A client may send the same request id with each turn, but never the same number of messages.
         id_seed=f"{request_id}/{len(request.messages)}",
         used_ids=tuple(_call_ids(request)),
         tools=request.tools,
         choice=request.tool_choice,
         parallel=request.parallel,
         limit=request.limit,
-        respond=respond_tool(tool.name for tool in request.tools) if switches.respond and may_talk else None,
+        respond=respond_tool(tool.name for tool in request.tools) if switches.respond and may_respond else None,
         policy=policy,
         retries_left=retries,
         text_nudges_left=policy.max_text_nudges if nudge_text else 0,

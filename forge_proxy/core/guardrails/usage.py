@@ -1,4 +1,4 @@
-"""What the attempts of one request cost, and what of it the caller is told as usage."""
+"""The token counts of all attempts of a request, and the `usage` that the client receives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TokenUsage:
         """All tokens of all attempts, prompts included."""
 
     def add(self, usage: JsonObject, *, corrected: bool = False) -> None:
-        """Take in the usage of one attempt, after those before it. `corrected` is one whose prompt held corrections."""
+        """Add the usage of the next attempt. `corrected` means that its prompt contained corrections."""
         self._last = usage
         if not corrected:
             self._own = usage
@@ -47,6 +47,6 @@ class TokenUsage:
 
 
 def _without(details: JsonObject, ours: int) -> JsonObject:
-    """The details of a prompt without our tool, which stands before the conversation and so is cached with it."""
+    """Return the prompt details without the respond tool, which precedes the conversation and is cached with it."""
     cached = details.get("cached_tokens")
     return {**details, "cached_tokens": max(0, cached - ours)} if ours and is_count(cached) else details

@@ -1,4 +1,4 @@
-"""What `judge` decides, and the final form of an answer."""
+"""The verdicts that `judge` returns, and the final form of an answer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from forge_proxy.core.messages import ToolCall
 
 @dataclass(frozen=True, slots=True)
 class Intervention:
-    """One thing that was done to a call: `kind` says what (`rescued`, `repaired`), `detail` from which form or how.
+    """One change that a guardrail made to a call: `kind` is `rescued`, `repaired`, …, `detail` the form or method.
 
-    Without a `tool` it is about the answer as a whole, and `detail` says all. Goes into logs and headers, so it never
-    holds a value.
+    Without a `tool` it concerns the response as a whole. It goes into logs and headers, so it never contains a value
+    from a prompt or a response.
     """
 
     kind: Outcome
@@ -25,7 +25,7 @@ class Intervention:
 
 @dataclass(frozen=True, slots=True)
 class FinalAnswer:
-    """An answer as the caller gets it."""
+    """An answer as the client receives it."""
 
     text: str | None
     calls: tuple[ToolCall, ...]
@@ -34,35 +34,35 @@ class FinalAnswer:
     attempts: int
     marks: tuple[Intervention, ...] = ()
     thought: str = ""
-    """Text that turned out to be thought, should it not have left as such."""
+    """Text that turned out to be reasoning, in case it has not been sent as reasoning."""
     bare_text: bool = False
-    """Whether the model answered in text where it might have called a tool."""
+    """Whether the model returned plain text although it could have called a tool."""
     is_before_failed_retry: bool = False
-    """Whether the model server failed on a retry, so that this is the response before it."""
+    """Whether this is an earlier response, delivered because the model server failed on the retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """The reply is an answer."""
+    """The reply is acceptable and is delivered."""
 
     settled: FinalAnswer
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The reply is none: ask again with `turn`, because of `fault`."""
+    """The reply has a `fault` and is retried with `turn`."""
 
     turn: Turn
     fault: Fault
     tool: str = ""
-    """The tool whose call was at fault, if one was."""
+    """The tool whose call has the fault, if it is the fault of a call."""
     reason: str = ""
-    """Why, for logs: never a value."""
+    """The reason, for logs. Never contains a value from a prompt or a response."""
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The reply is no good answer and the budget is spent: hand out `settled`, or fail with `error`."""
+    """The reply has a fault and no retry remains: `settled` is delivered, or the request fails with `error`."""
 
     fault: Fault
     settled: FinalAnswer | None

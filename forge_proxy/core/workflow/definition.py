@@ -1,4 +1,4 @@
-"""A workflow as it is declared: its tools, what comes before what, and what ends it. Values, checked when made."""
+"""The declaration of a workflow: its tools, their order, and its terminal tools. Values, validated when created."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from forge_proxy.core.workflow.signatures import find_signature_fault
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""What the strictest of the usual servers take for the name of a tool."""
+"""The tool names that the strictest of the common model servers accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prerequisite:
-    """A tool that has to have succeeded before; with `match_arg`, with the same value of that argument."""
+    """A tool that must have succeeded before; with `match_arg`, with the same value of that argument."""
 
     tool: str
     match_arg: str | None = None
@@ -29,13 +29,16 @@ class Prerequisite:
         return f"{self.tool} with the same {self.match_arg}" if self.match_arg else self.tool
 
     @classmethod
-    def read(cls, said: str | Mapping[str, str] | Prerequisite, at: str) -> Prerequisite:
-        """One as it may be written: `"read_file"`, or `{"tool": "read_file", "match_arg": "path"}`."""
-        match said:
+    def read(cls, declared: str | Mapping[str, str] | Prerequisite, at: str) -> Prerequisite:
+        """Parse a declared prerequisite: `"read_file"` or `{"tool": "read_file", "match_arg": "path"}`.
+
+        Raises `InvalidWorkflow` with the path `at` for anything else.
+        """
+        match declared:
             case Prerequisite():
-                return said
+                return declared
             case str():
-                return cls(said)
+                return cls(declared)
             case {"tool": str(tool), **rest} if set(rest) <= {"match_arg"}:
                 return cls(tool, rest.get("match_arg"))
             case _:
@@ -44,10 +47,10 @@ class Prerequisite:
 
 @dataclass(frozen=True, slots=True)
 class ToolDef:
-    """A tool and what executes it.
+    """A tool and the function that executes it.
 
-    `callable` takes the arguments by name and may be async; None is for a tool that is executed elsewhere. Its result
-    goes to the model: text as it is, anything else as JSON.
+    `callable` takes the arguments by name and may be async; None means that the tool is executed elsewhere. Its result
+    is sent to the model: text unchanged, anything else as JSON.
     """
 
     spec: ToolSpec
@@ -56,7 +59,7 @@ class ToolDef:
 
     @property
     def name(self) -> str:
-        """The name it is called by."""
+        """The name by which the model calls the tool."""
         return self.spec.name
 
     @classmethod
@@ -68,11 +71,12 @@ class ToolDef:
         description: str | None = None,
         prerequisites: Sequence[str | Mapping[str, str] | Prerequisite] = (),
     ) -> ToolDef:
-        """A tool that is a Python function: its schema comes from the type hints, its description and those of its
-        parameters from the docstring (Google's, NumPy's or Sphinx' style) or `Annotated[…, Field(description=…)]`.
+        """Build a tool from a Python function.
 
-        The function gets its arguments in the types of its hints: models, dataclasses, enums. It may be async, and a
-        bound method. Raises `InvalidWorkflow`, which names the parameter, for one that a model cannot give.
+        The schema comes from the type hints. The descriptions of the tool and its parameters come from the docstring
+        (Google, NumPy or Sphinx style) or from `Annotated[…, Field(description=…)]`. The function receives its
+        arguments in the types of its hints: models, dataclasses, enums. It may be async or a bound method. Raises
+        `InvalidWorkflow`, which names the parameter, for a parameter type that cannot be expressed in JSON.
         """
         from forge_proxy.core.workflow.function_tool import derive_tool  # with its docstring parser
 
@@ -81,10 +85,10 @@ class ToolDef:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Workflow:
-    """What is to be done, with which tools. Raises `InvalidWorkflow` when it contradicts itself.
+    """A task and its tools. Raises `InvalidWorkflow` if the declaration is inconsistent.
 
-    `tools` are a list, or a dict by their names. `required_steps` have to succeed before a terminal tool may be called,
-    in any order. `system_prompt_template` may hold `{placeholders}`; other braces are left alone.
+    `tools` is a list, or a dict keyed by name. `required_steps` must succeed, in any order, before a terminal tool may
+    be called. `system_prompt_template` may contain `{placeholders}`; other braces are not changed.
     """
 
     name: str
@@ -95,7 +99,7 @@ class Workflow:
     system_prompt_template: str
     terminal_tools: frozenset[str] = field(init=False)
     prerequisites: Mapping[str, tuple[Prerequisite, ...]] = field(init=False)
-    """By the name of the tool that has them."""
+    """The prerequisites of each tool, by its name."""
 
     def __init__(
         self,
@@ -133,19 +137,19 @@ class Workflow:
 
     @property
     def tool_names(self) -> tuple[str, ...]:
-        """The names of all tools, in their order."""
+        """The names of all tools, in order of declaration."""
         return tuple(self.tools)
 
     def get_tool_specs(self) -> list[ToolSpec]:
-        """What the model is offered."""
+        """Return the tools as they are offered to the model."""
         return [tool.spec for tool in self.tools.values()]
 
     def get_callable(self, tool_name: str) -> Callable[..., Any] | None:
-        """What executes a tool; None when it is executed elsewhere. Raises `KeyError` where there is none."""
+        """Return the function of a tool; None if it is executed elsewhere. Raises `KeyError` for an unknown tool."""
         return self.tools[tool_name].callable
 
     def build_system_prompt(self, /, **values: str) -> str:
-        """The system prompt with its placeholders filled in. Raises `InvalidWorkflow` for one without a text."""
+        """Return the system prompt with its placeholders replaced. Raises `InvalidWorkflow` if a value is missing."""
 
         def fill(found: re.Match[str]) -> str:
             at = f"prompt_vars.{found[1]}"
@@ -163,9 +167,9 @@ class Workflow:
             needed: list[Prerequisite] = []
             if isinstance(tool.prerequisites, str):
                 raise InvalidWorkflow(f"tools.{name}.prerequisites", f"expected a list, as [{tool.prerequisites!r}]")
-            for place, said in enumerate(tool.prerequisites):
+            for place, declared in enumerate(tool.prerequisites):
                 at = f"tools.{name}.prerequisites[{place}]"
-                one = Prerequisite.read(said, at)
+                one = Prerequisite.read(declared, at)
                 _check_names(at, (one.tool,), self.tools)
                 if one.tool in self.terminal_tools:
                     raise InvalidWorkflow(at, f"{one.tool} is a terminal tool: nothing comes after it")
@@ -177,7 +181,7 @@ class Workflow:
 
 
 def _by_name(tools: Mapping[str, ToolDef] | Iterable[ToolDef]) -> Mapping[str, ToolDef]:
-    """The tools by their names. Raises `InvalidWorkflow` for two of one name, and for what is no tool."""
+    """Return the tools by name. Raises `InvalidWorkflow` for a duplicate name or a value that is not a `ToolDef`."""
     if isinstance(tools, Mapping):
         named = cast("Mapping[str, ToolDef]", tools)
         for key, tool in named.items():
@@ -226,7 +230,7 @@ def _check_names(at: str, names: Sequence[str], tools: Mapping[str, ToolDef]) ->
 
 
 def _has_argument(parameters: JsonObject | bool, name: str) -> bool:
-    """Whether a schema may have that argument: one that does not list its properties takes any."""
+    """Whether a schema allows an argument. A schema without `properties` allows any."""
     if isinstance(parameters, bool):
         return parameters
     properties = parameters.get("properties")
@@ -234,7 +238,7 @@ def _has_argument(parameters: JsonObject | bool, name: str) -> bool:
 
 
 def _check_circles(prerequisites: Mapping[str, tuple[Prerequisite, ...]]) -> None:
-    """Tools that wait for each other could never be called."""
+    """Raise `InvalidWorkflow` for circular prerequisites: such tools could never be called."""
     free: set[str] = set()
     while ready := {
         name for name, needed in prerequisites.items() if name not in free and all(one.tool in free for one in needed)

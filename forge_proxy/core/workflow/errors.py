@@ -1,6 +1,6 @@
-"""How a run can end without its terminal tool, each with what is needed to say why.
+"""The errors with which a run ends before its terminal tool, each with the data that explains it.
 
-`ToolResolutionError` is the exception: it is a tool's to raise, and it ends nothing.
+`ToolResolutionError` is different: tools raise it, and it does not end the run.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from forge_proxy.core.errors import ForgeError, InvalidRequest
 
 
 class InvalidWorkflow(InvalidRequest, ValueError):
-    """A workflow contradicts itself. `at` is the path of the field, as `tools.cancel_order.prerequisites[0]`."""
+    """A workflow is inconsistent. `at` is the path of the field, such as `tools.cancel_order.prerequisites[0]`."""
 
 
 class ToolCallError(ForgeError):
-    """The model made no valid tool call within the retry budget.
+    """The model made no valid tool call within the retry limit.
 
-    `attempts` counts the model's answers since the last valid one; `raw_response` is the last of them.
+    `attempts` counts the model's responses since the last valid one; `raw_response` is the last of them.
     """
 
     def __init__(
@@ -30,23 +30,23 @@ class ToolCallError(ForgeError):
 
 
 class ToolExecutionError(ForgeError):
-    """A tool failed, and the model could not do better within the tool-error budget.
+    """A tool failed more often in a row than the tool-error limit allows.
 
-    `cause` is what the tool raised the last time; in words where it was raised elsewhere.
+    `cause` is the last exception of the tool, or its text if another process raised it.
     """
 
     def __init__(self, tool_name: str, cause: Exception | str, attempts: int) -> None:
-        said = cause if isinstance(cause, str) else f"{type(cause).__name__}: {cause}"
-        super().__init__(f"{tool_name} failed {attempts} times in a row, the last time with {said}")
+        description = cause if isinstance(cause, str) else f"{type(cause).__name__}: {cause}"
+        super().__init__(f"{tool_name} failed {attempts} times in a row, the last time with {description}")
         self.tool_name = tool_name
         self.cause = cause
         self.attempts = attempts
 
 
 class ToolResolutionError(Exception):
-    """Raised by a tool whose arguments are valid but name nothing that there is.
+    """Raised by a tool if its arguments are valid but refer to an object that does not exist.
 
-    The model is told the message; it counts as no error, and the step as not done.
+    The model receives the message. The call counts neither as an error nor as a completed step.
     """
 
     def __init__(self, message: str, tool_name: str | None = None) -> None:
@@ -55,7 +55,7 @@ class ToolResolutionError(Exception):
 
 
 class MaxIterationsError(ForgeError):
-    """The model answered as often as it may, and no terminal tool was among its calls."""
+    """The model reached the iteration limit without calling a terminal tool."""
 
     def __init__(self, iterations: int, completed_steps: Sequence[str], pending_steps: Sequence[str]) -> None:
         todo = f", still to be called: {', '.join(pending_steps)}" if pending_steps else ""
@@ -66,7 +66,7 @@ class MaxIterationsError(ForgeError):
 
 
 class StepEnforcementError(ForgeError):
-    """The model went on calling a terminal tool before the required steps, after every nudge there is."""
+    """The model kept calling a terminal tool before the required steps, despite all nudges."""
 
     def __init__(self, terminal_tool: str, attempts: int, pending_steps: Sequence[str]) -> None:
         super().__init__(f"{terminal_tool} was called {attempts} times before {', '.join(pending_steps)}")
@@ -76,7 +76,7 @@ class StepEnforcementError(ForgeError):
 
 
 class PrerequisiteError(ForgeError):
-    """The model went on calling a tool before what it needs."""
+    """The model kept calling a tool before its prerequisites."""
 
     def __init__(self, tool_name: str, violations: int, missing_prereqs: Sequence[str]) -> None:
         super().__init__(f"{tool_name} was called {violations} times before {', '.join(missing_prereqs)}")

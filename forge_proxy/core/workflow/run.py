@@ -1,7 +1,8 @@
-"""A run as a value, and its moves: what the model said, what a tool gave back. Pure; `workflows/runner.py` drives it.
+"""The state of a workflow run and its transitions. Pure; `workflows/runner.py` drives it.
 
-A run is in one of three phases: it asks the model, it executes a batch of calls, or it has ended. Everything that is
-needed to go on is in the value, so it can be stored after each move, and gone on with by another process.
+A run is in one of three phases: it requests a response from the model, it executes a batch of calls, or it has ended.
+The value contains everything that is needed to resume, so it can be stored after each transition and resumed by another
+process.
 """
 
 from __future__ import annotations
@@ -30,63 +31,63 @@ _NOTHING_DONE = Steps()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The budgets of a run.
+    """The limits of a run.
 
-    `max_iterations` bounds the model's answers of all kinds; the others count failures in a row, and the run ends with
-    the one after them.
+    `max_iterations` limits the model's responses of all kinds. The others limit consecutive failures; the run ends with
+    the failure that exceeds the limit.
     """
 
     max_iterations: int = 10
     max_retries: int = 3
-    """Answers that hold no valid call."""
+    """Responses without a valid call."""
     max_tool_errors: int = 2
     max_premature: int = 3
     """Terminal calls before the required steps."""
     max_prereq_violations: int = 2
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for a budget that is none."""
+        """Raise `ValueError` for a limit that is not an integer of at least 0."""
         for name in self.__slots__:
-            said: object = getattr(self, name)
-            if not is_integer(said) or said < 0:
-                raise ValueError(f"{name} is {said!r}: expected a whole number, 0 or more")
+            value: object = getattr(self, name)
+            if not is_integer(value) or value < 0:
+                raise ValueError(f"{name} is {value!r}: expected a whole number, 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What came of a call: the text the model is told, and how the call counts.
+    """The outcome of a call: the text for the model, and whether the call counts as success or error.
 
-    `soft` is for a `ToolResolutionError`: no step is done, and no error either. `value` is the result itself, of a
-    terminal tool that of the run.
+    `soft` is for a `ToolResolutionError`, which counts neither as a completed step nor as an error. `value` is the
+    result itself; that of a terminal tool is the result of the run.
     """
 
     text: str
     status: Literal["ok", "soft", "error"] = "ok"
     value: Any = None
     exception: Annotated[Any, Field(exclude=True)] = None
-    """What the tool raised, in the process it did so: it is not stored with the rest."""
+    """The exception that the tool raised. Only available in the process that executed the tool; it is not stored."""
 
     @classmethod
     def failed(cls, error: str, exception: Exception | None = None) -> ToolOutcome:
-        """One of a tool that failed: `error` is told to the model."""
+        """Return the outcome of a tool that failed; the model receives `error`."""
         return cls(f"[ToolError] {error}", "error", exception=exception)
 
     @classmethod
     def soft(cls, why: str) -> ToolOutcome:
-        """One of a tool that did not find what was asked for."""
+        """Return the outcome of a tool that did not find the requested object."""
         return cls(why, "soft")
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Calls that are being executed, and what came of those that have been, by their place."""
+    """Calls that are being executed, and the outcomes so far, by index of the call."""
 
     calls: tuple[ToolCall, ...]
     outcomes: Mapping[int, ToolOutcome]
 
     @property
     def open(self) -> tuple[int, ...]:
-        """The places of the calls without an outcome."""
+        """The indexes of the calls without an outcome."""
         return tuple(place for place in range(len(self.calls)) if place not in self.outcomes)
 
 
@@ -101,10 +102,10 @@ class TerminalCall:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """Where a run stands.
+    """The state of a run.
 
-    `iteration` counts the model's answers. `retries`, `tool_errors`, `premature` and `prereq_violations` count what
-    went wrong in a row.
+    `iteration` counts the model's responses. `retries`, `tool_errors`, `premature` and `prereq_violations` count
+    consecutive failures.
     """
 
     messages: tuple[Message, ...]
@@ -112,7 +113,7 @@ class RunState:
     iteration: int = 0
     retries: int = 0
     held: bool = False
-    """Whether the model server is held to a call at once: it ran on, or called what it may not."""
+    """Whether to use constrained decoding from now on: the model hit its limit, looped or called an excluded tool."""
     tool_errors: int = 0
     premature: int = 0
     prereq_violations: int = 0
@@ -120,11 +121,11 @@ class RunState:
     ended: TerminalCall | None = None
 
     def say(self, *messages: Message) -> RunState:
-        """The same with more messages, of this iteration."""
+        """Return the state with `messages` appended, as messages of this iteration."""
         return replace(self, messages=(*self.messages, *(one.at(self.iteration) for one in messages)))
 
     def with_messages(self, messages: Sequence[Message]) -> RunState:
-        """The same with other messages: what the model is told has nothing to do with where the run stands."""
+        """Return the state with its messages replaced. The progress of a run does not depend on its messages."""
         return replace(self, messages=tuple(messages))
 
 
@@ -135,10 +136,9 @@ def begin(
     initial_messages: Sequence[Message] | None = None,
     steps: Steps = _NOTHING_DONE,
 ) -> RunState:
-    """A run that has not been answered yet; `initial_messages`, where given, are all that has been said so far, and
-    `steps` what has been done.
+    """Return the initial state of a run. `initial_messages` replace the prompts; `steps` are those already done.
 
-    Raises `InvalidWorkflow` for a placeholder without a value, and `TypeError` for what is no `Message`.
+    Raises `InvalidWorkflow` for a placeholder without a value, and `TypeError` for anything but a `Message`.
     """
     if initial_messages is not None:
         for place, message in enumerate(initial_messages):
@@ -150,22 +150,22 @@ def begin(
 
 
 def corrected(state: RunState, added: Sequence[Message], fault: Fault, *, held: bool) -> RunState:
-    """The model's answer held no valid call: it is told what was wrong, and asked again."""
-    told = state.say(*added)
-    return replace(told, iteration=state.iteration + 1, retries=state.retries + 1, held=held or fault is Fault.LOOP)
+    """Return the state after a response without a valid call, with the correction for the next one."""
+    state = state.say(*added)
+    return replace(state, iteration=state.iteration + 1, retries=state.retries + 1, held=held or fault is Fault.LOOP)
 
 
 def called(state: RunState, settled: FinalAnswer, reasoning: str) -> RunState:
-    """The model made valid calls. They are the batch, which is to be `allowed` before any of it is executed."""
+    """Return the state after valid calls, which become the batch. Pass it to `allowed` before executing any of them."""
     thought = [Message.of(MessageType.REASONING, reasoning)] if reasoning else []
-    said = Message.of(MessageType.TOOL_CALL, settled.text or "", calls=settled.calls)
-    return replace(state.say(*thought, said), retries=0, held=False, batch=Batch(settled.calls, {}))
+    message = Message.of(MessageType.TOOL_CALL, settled.text or "", calls=settled.calls)
+    return replace(state.say(*thought, message), retries=0, held=False, batch=Batch(settled.calls, {}))
 
 
 def allowed(state: RunState, workflow: Workflow, limits: Limits) -> RunState:
-    """The batch stays as it is, or none of it is executed since a step is missing, which the model is told.
+    """Check the batch against the order of steps: return the state unchanged, or with nudges in place of the batch.
 
-    Raises `StepEnforcementError` or `PrerequisiteError` once the nudges are spent.
+    Raises `StepEnforcementError` or `PrerequisiteError` if the limit of nudges is exceeded.
     """
     calls = state.batch.calls if state.batch else ()
     if early := find_premature(workflow, state.steps, calls):
@@ -184,9 +184,9 @@ def allowed(state: RunState, workflow: Workflow, limits: Limits) -> RunState:
 
 
 def executed(state: RunState, place: int, outcome: ToolOutcome) -> RunState:
-    """A call of the batch has come to something. After the last one the batch is to be `closed`.
+    """Return the state with the outcome of the call at index `place`. After the last one, pass it to `closed`.
 
-    Outcomes may come in any order; the model is told them in the order of the calls. Raises `LookupError` for a place
+    Outcomes may arrive in any order; the model receives them in the order of the calls. Raises `LookupError` for a call
     that is not open.
     """
     if state.batch is None or place not in state.batch.open:
@@ -195,17 +195,17 @@ def executed(state: RunState, place: int, outcome: ToolOutcome) -> RunState:
     batch = replace(state.batch, outcomes={**state.batch.outcomes, place: outcome})
     call = batch.calls[place]
     steps = state.steps.record(call.tool, call.args()) if outcome.status == "ok" else state.steps
-    following = replace(state, batch=batch, steps=steps)
-    if place > first_open:  # it is told after the others before it
-        return following
+    next_state = replace(state, batch=batch, steps=steps)
+    if place > first_open:  # its result is appended after those of the earlier calls
+        return next_state
     until = next(iter(batch.open), len(batch.calls))
-    return following.say(*(_result(batch, each) for each in range(place, until)))
+    return next_state.say(*(_result(batch, each) for each in range(place, until)))
 
 
 def closed(state: RunState, workflow: Workflow, limits: Limits) -> RunState:
-    """Every call of the batch has its outcome: the run has ended, or the model is asked what comes next.
+    """Close a batch in which every call has an outcome: the run has ended, or requests the next response.
 
-    Raises `ToolExecutionError` for one error too many.
+    Raises `ToolExecutionError` if `max_tool_errors` is exceeded.
     """
     if state.batch is None or state.batch.open:
         raise LookupError("the batch is not over")
@@ -220,8 +220,8 @@ def closed(state: RunState, workflow: Workflow, limits: Limits) -> RunState:
         times, last = state.tool_errors + 1, failed[-1]
         if times > limits.max_tool_errors:
             raised: Exception | None = outcomes[last].exception
-            told = outcomes[last].text.removeprefix("[ToolError] ")
-            raise ToolExecutionError(calls[last].tool, raised or told, times) from raised
+            error_text = outcomes[last].text.removeprefix("[ToolError] ")
+            raise ToolExecutionError(calls[last].tool, raised or error_text, times) from raised
         return replace(state, tool_errors=times)
     if any(outcome.status == "ok" for outcome in outcomes):
         return replace(state, tool_errors=0, premature=0, prereq_violations=0)
@@ -233,13 +233,13 @@ def _result(batch: Batch, place: int) -> Message:
 
 
 def interrupted(state: RunState) -> tuple[Message, ...]:
-    """The messages of a run that is stopped now, with a result for each call: what was not run says so."""
+    """Return the messages of a run that is stopped now. Calls that were not run get the result `[Cancelled]`."""
     if state.batch is None:
         return state.messages
-    told = {message.tool_call_id for message in state.messages if message.type is MessageType.TOOL_RESULT}
+    answered = {message.tool_call_id for message in state.messages if message.type is MessageType.TOOL_RESULT}
     missing: list[Message] = []
     for place, call in enumerate(state.batch.calls):
-        if call.id in told:
+        if call.id in answered:
             continue
         outcome = state.batch.outcomes.get(place)
         text = outcome.text if outcome else f"[Cancelled] {call.tool} was not run."

@@ -1,6 +1,6 @@
-"""Which calls of a run have succeeded, and which calls may not be made yet because of it.
+"""The successful calls of a run, and the checks of which calls are not allowed yet.
 
-Kept outside the messages: compaction may take from the model what it did, never from us.
+Steps are kept apart from the messages, so that compaction, which drops messages, cannot lose them.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ class Steps:
     done: tuple[CompletedCall, ...] = ()
 
     def record(self, tool: str, args: JsonObject | None = None) -> Steps:
-        """The same with one more call that succeeded."""
-        done = CompletedCall(tool, args or {})
-        return self if done in self.done else replace(self, done=(*self.done, done))
+        """Return the steps with one more successful call."""
+        call = CompletedCall(tool, args or {})
+        return self if call in self.done else replace(self, done=(*self.done, call))
 
     @property
     def completed(self) -> tuple[str, ...]:
-        """The tools that have succeeded, in the order of their first time."""
+        """The tools that have succeeded, in order of their first success."""
         return tuple(dict.fromkeys(one.tool for one in self.done))
 
     def pending(self, required: Sequence[str]) -> tuple[str, ...]:
-        """The required steps that are still to be done, in their order."""
+        """Return the required steps that have not succeeded yet, in order."""
         completed = self.completed
         return tuple(step for step in required if step not in completed)
 
     def missing(self, call: ToolCall, needed: Sequence[Prerequisite]) -> tuple[Prerequisite, ...]:
-        """The prerequisites of a call that are not met."""
+        """Return the unmet prerequisites of a call."""
         return tuple(one for one in needed if not self._meets(call, one))
 
     def summary_hint(self) -> str:
-        """What has been done, in words that may stand in for results that were cut."""
+        """Return a one-line summary of the completed steps, which replaces results that compaction dropped."""
         return f"[Steps completed: {', '.join(self.completed)}]" if self.done else "[No steps completed yet]"
 
     def _meets(self, call: ToolCall, one: Prerequisite) -> bool:
@@ -74,34 +74,35 @@ class PrematureTerminalCall:
 
 @dataclass(frozen=True, slots=True)
 class MissingPrerequisite:
-    """A tool was called before what it needs."""
+    """A tool was called before its prerequisites."""
 
     call: ToolCall
     missing: tuple[Prerequisite, ...]
 
 
 class StepRules(Protocol):
-    """What has to come before what: a `Workflow` says so, and whoever else has these."""
+    """The order of steps. `Workflow` implements it."""
 
     @property
     def required_steps(self) -> Sequence[str]:
-        """The tools that have to succeed before a terminal one."""
+        """The tools that must succeed before a terminal tool."""
         ...
 
     @property
     def terminal_tools(self) -> frozenset[str]:
-        """The tools that end it."""
+        """The tools that end the run."""
         ...
 
     @property
     def prerequisites(self) -> Mapping[str, Sequence[Prerequisite]]:
-        """What a tool needs, by its name."""
+        """The prerequisites of each tool, by its name."""
         ...
 
 
 def find_premature(rules: StepRules, steps: Steps, calls: Sequence[ToolCall]) -> PrematureTerminalCall | None:
-    """The first terminal call in a batch while required steps are pending. What else is in the batch is not done yet,
-    and may fail, so it does not count.
+    """Return the first terminal call in a batch if required steps are pending.
+
+    Other calls of the same batch do not count as completed, because they have not been executed and may fail.
     """
     pending = steps.pending(rules.required_steps)
     if not pending:
@@ -110,7 +111,7 @@ def find_premature(rules: StepRules, steps: Steps, calls: Sequence[ToolCall]) ->
 
 
 def find_unprepared(rules: StepRules, steps: Steps, calls: Sequence[ToolCall]) -> MissingPrerequisite | None:
-    """The first call in a batch whose prerequisites are not met by what was done before the batch."""
+    """Return the first call in a batch whose prerequisites were not met before the batch."""
     for call in calls:
         if missing := steps.missing(call, rules.prerequisites.get(call.tool, ())):
             return MissingPrerequisite(call, missing)
