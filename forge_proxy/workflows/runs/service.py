@@ -30,17 +30,17 @@ class Runs:
     def __init__(
         self,
         open_store: Callable[[], Awaitable[RunStore]],
-        means: ExecutionDeps,
+        deps: ExecutionDeps,
         max_running: int,
         now: Callable[[], float],
         moved: Callable[[StoredRun], None] = lambda _: None,
     ) -> None:
         """`moved` is called after each change of status."""
-        self._deps = means
+        self._deps = deps
         self._now = now
         self._on_status = moved
         self._notifier = RunNotifier()
-        self._scheduler = RunScheduler(open_store, means, max_running, now, self._changed)
+        self._scheduler = RunScheduler(open_store, deps, max_running, now, self._changed)
 
     async def submit(self, submission: Submission, key: str | None = None) -> StoredRun:
         """Store a run and start it. If `key` was used before, return the run of that time.
