@@ -143,8 +143,9 @@ class Admission:
                 await self._resume()
 
     async def drained(self, seconds: float | None) -> bool:
-        """Wait until nobody is inside, at most so long where a number is given; whether that came about. Of use while
-        it is `paused`.
+        """Wait until no request runs, at most `seconds` if given, and return whether that happened.
+
+        Use it while admission is `paused`.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -155,10 +156,10 @@ class Admission:
     async def _resume(self) -> None:
         try:
             if self._cached_until < math.inf:
-                with suppress(BackendFault):  # each request finds that out for itself
+                with suppress(BackendFault):  # the next request raises it
                     await self._detect_slots()
         finally:
-            if self._pauses == 0:  # nobody has paused it meanwhile
+            if self._pauses == 0:  # not paused again meanwhile
                 self._grant(self.queue.resume(self._clock.now()))
                 self._wake()
 

@@ -37,7 +37,7 @@ class SamplingRecommended:
 
 @dataclass(frozen=True, slots=True)
 class ServerStateChanged:
-    """A managed model server has changed its state or reports progress. `detail` is in the server's own words."""
+    """A managed model server has changed its state or reports progress. `detail` quotes the server."""
 
     server: str
     state: str

@@ -94,7 +94,7 @@ class StepTracker:
         self.steps = Steps()
 
     def record(self, tool_name: str, args: JsonObject | None = None) -> None:
-        """A call has succeeded."""
+        """Record a successful call."""
         self.steps = self.steps.record(tool_name, args)
 
     @property
@@ -111,7 +111,7 @@ class StepTracker:
         return self.steps.pending(self.required_steps)
 
     def summary_hint(self) -> str:
-        """What has been done, in words for the model."""
+        """Return a summary of the completed steps for the model."""
         return self.steps.summary_hint()
 
 
@@ -190,7 +190,7 @@ class StepEnforcer:
         return StepCheck(Nudge.of("prerequisite", prerequisite_nudges(found, tool_calls)), needs_nudge=True)
 
     def record(self, tool_name: str, args: JsonObject | None = None) -> None:
-        """A call has succeeded."""
+        """Record a successful call."""
         self._tracker.record(tool_name, args)
 
     def is_satisfied(self) -> bool:
@@ -210,7 +210,7 @@ class StepEnforcer:
         self.prereq_violations = 0
 
     def summary_hint(self) -> str:
-        """What has been done, in words for the model."""
+        """Return a summary of the completed steps for the model."""
         return self._tracker.summary_hint()
 
 
