@@ -73,8 +73,8 @@ class ContextFitter:
         if prompt.tokens <= limit.tokens:
             return call, None
         best = await self._compact(call, prompt, limit.tokens) if limit.compacts else None
-        left = best.prompt if best else prompt
-        if left.tokens > limit.tokens and (left.exact or limit.enforced):
+        remaining = best.prompt if best else prompt
+        if remaining.tokens > limit.tokens and (remaining.exact or limit.enforced):
             shortened = best.prompt.tokens if best else None
             raise ContextBudgetExceeded(
                 prompt.tokens, limit.tokens, limit.because, exact=prompt.exact, shortened=shortened

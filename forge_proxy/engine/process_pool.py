@@ -61,7 +61,7 @@ class ProcessPool:
             return None
         finally:
             self._active -= 1
-        return pickle.loads(answer)  # noqa: S301  from our own child
+        return pickle.loads(answer)  # noqa: S301  from a process of this pool
 
     async def close(self) -> None:
         """Kill all processes, including busy ones: their `run` calls return None."""

@@ -111,10 +111,12 @@ class ContextManager:
         after = tuple(kept)  # a custom strategy may return a list
         if phase == 0:
             return after
-        left = self.estimate_tokens(after, beside)
-        self._report_level(left, step_index)
+        tokens_after = self.estimate_tokens(after, beside)
+        self._report_level(tokens_after, step_index)
         if self._on_compact is not None:
-            self._on_compact(CompactEvent(step_index, tokens, left, self.budget_tokens, len(before), len(after), phase))
+            self._on_compact(
+                CompactEvent(step_index, tokens, tokens_after, self.budget_tokens, len(before), len(after), phase)
+            )
         return after
 
     async def maybe_compact_counted(

@@ -60,8 +60,8 @@ class IterationRunner:
         hint = state.steps.summary_hint()
         kept = await memory.maybe_compact_counted(state.messages, count, state.iteration, hint, beside)
         if memory.is_over_budget(kept, beside):
-            tokens, left = (memory.estimate_tokens(these, beside) for these in (state.messages, kept))
-            because, shortened = "that of the run's context", left if kept != state.messages else None
+            tokens, tokens_after = (memory.estimate_tokens(these, beside) for these in (state.messages, kept))
+            because, shortened = "that of the run's context", tokens_after if kept != state.messages else None
             raise ContextBudgetExceeded(tokens, memory.budget_tokens, because, exact=False, shortened=shortened)
         return state.with_messages(kept)
 

@@ -47,8 +47,14 @@ def turn_for(request: ChatRequest, policy: GuardPolicy, state: RunState, limits:
     turn = open_turn(request, policy, request_id=f"{run_id}/{state.iteration}", nudge_text=False)
     if turn is None:
         raise AssertionError("a workflow has tools and at least one guardrail")
-    left = max(0, limits.max_retries - state.retries)
-    return replace(turn, retries_left=left, cut_retries_left=min(1, left), attempt=state.retries + 1, held=state.held)
+    retries_left = max(0, limits.max_retries - state.retries)
+    return replace(
+        turn,
+        retries_left=retries_left,
+        cut_retries_left=min(1, retries_left),
+        attempt=state.retries + 1,
+        held=state.held,
+    )
 
 
 def spoken(messages: Sequence[Message]) -> list[dict[str, Json]]:
