@@ -1,4 +1,4 @@
-"""Answers one request: asks a backend, judges what comes, asks again.
+"""Answers one request: sends it to a backend, judges the response and retries.
 
-Knows no HTTP, no SQL, and no processes but those it thinks in.
+Contains no HTTP and no SQL, and starts no processes except those of its process pool.
 """

@@ -1,7 +1,8 @@
-"""Lets requests to the backend, as many at a time as it has slots: the others wait here, where leaving is cheap.
+"""Admits as many requests to the backend as it has slots; the others wait in a queue here.
 
-A request that waits here is unknown to the backend, so one whose caller leaves never costs it anything. Which of them
-is next is decided in `core/queueing.py`; which model is, where one at a time is loaded, in `core/scheduling.py`.
+A client that disconnects while queued never reaches the backend, so its request costs the backend nothing.
+`core/queueing.py` decides which request is next; `core/scheduling.py` decides which model is next if only one is loaded
+at a time.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ from forge_proxy.engine.ports import Backend, Clock, Observer
 
 QUEUE_LIMIT = 100
 """Requests that may wait unless the settings say otherwise."""
-_BELIEVED_FOR = 30.0
-"""Seconds for which a number of slots is believed: a model server may have been started anew with another."""
-_FIRST_GUESS = 10.0
-"""Seconds that a request is taken to need until some have ended."""
-_LATEST = 0.2
-"""How much the latest request counts in the mean of what requests need."""
-_LONGEST_WAIT = 60
-"""Seconds after which a caller is told to come again at most; the openai SDK disregards longer ones."""
+_CACHED_SECONDS = 30.0
+"""Seconds for which the number of slots is cached: a model server may have been restarted with another number."""
+_INITIAL_MEAN_SECONDS = 10.0
+"""Assumed duration of a request in seconds, until some have ended."""
+_LATEST_WEIGHT = 0.2
+"""Weight of the latest request in the moving mean of the durations."""
+_MAX_RETRY_AFTER = 60
+"""Largest `Retry-After` in seconds; the openai SDK ignores longer ones."""
 
 
 class Admission:
-    """The door to one backend. Its slots are `slots`; where that is None the backend is asked for their number.
+    """The admission control of one backend. If `slots` is None, the backend reports the number of slots.
 
-    A backend that does not say how many it has is asked without bounds: it works on hundreds at a time (vLLM) or has a
-    queue itself (Ollama), and a number of ours would only be in its way.
+    A backend that does not report a number receives requests without a limit: it processes hundreds concurrently
+    (vLLM) or has a queue of its own (Ollama), and a limit here would only slow it down.
 
-    With a `schedule` models take turns: a request gets its slot once its model is the one that is `served`.
+    With a `schedule` models take turns: a request gets its slot once its model is loaded.
     """
 
     def __init__(
@@ -60,77 +61,78 @@ class Admission:
         self._clock = clock
         self._observe = observe
         self.queue = FairQueue(slots, limit, schedule)
-        self._calls: dict[QueueEntry, asyncio.Future[None]] = {}
-        self._believed_until = math.inf if slots is not None else -math.inf
-        self._asked_before = False
-        self._asking: asyncio.Event | None = None
+        self._grants: dict[QueueEntry, asyncio.Future[None]] = {}
+        self._cached_until = math.inf if slots is not None else -math.inf
+        self._is_detected = False
+        self._detection: asyncio.Event | None = None
         self._pauses = 0
-        self._stirred = asyncio.Event()
-        """Set, and replaced, whenever somebody comes to wait or leaves, or the door is opened."""
-        self._mean_seconds = _FIRST_GUESS
+        self._changed = asyncio.Event()
+        """Set and replaced whenever a request enters or leaves the queue, or admission is resumed."""
+        self._mean_seconds = _INITIAL_MEAN_SECONDS
 
     def slot(self, client: str, model: str = "") -> Slot:
-        """A slot for one request of that client, had inside of `async with`. Clients are told apart by any string."""
+        """Return a slot for one request of that client, held inside `async with`. Any string identifies a client."""
         return Slot(self, self._clock, client, model)
 
     async def enter(self, client: str, model: str = "") -> QueueEntry:
-        """Wait for a slot. Raises `Overloaded`, `ModelNotLoaded`, or `BackendUnreachable` where the backend has to be
-        asked first.
+        """Wait for a slot.
+
+        Raises `Overloaded`, `ModelNotLoaded`, or `BackendUnreachable` if the number of slots must be requested first.
         """
-        self._refuse_failed(model)
-        if self._clock.now() > self._believed_until and not self._pauses:
-            await self._find_slots()
+        self._raise_if_failed(model)
+        if self._clock.now() > self._cached_until and not self._pauses:
+            await self._detect_slots()
         place = self.queue.enter(client, model, self._clock.now())
         if place is None:
             raise Overloaded(self.queue.waiting, self._seconds_until_a_slot())
         if place.state is State.WAITING:
-            call = self._calls[place] = asyncio.get_running_loop().create_future()
-            self._stir()
+            grant = self._grants[place] = asyncio.get_running_loop().create_future()
+            self._wake()
             try:
-                await call
+                await grant
             except asyncio.CancelledError:
-                self.leave(place)  # also where it was called just before: the slot is the next one's
+                self.leave(place)  # also if the slot was granted just before: it passes to the next request
                 raise
             finally:
-                del self._calls[place]
+                del self._grants[place]
         return place
 
     def leave(self, place: QueueEntry) -> None:
-        """Give a place up; the next ones are called."""
-        self._call(self.queue.leave(place, self._clock.now()))
-        self._stir()
+        """Remove an entry from the queue and grant its slot to the next ones."""
+        self._grant(self.queue.leave(place, self._clock.now()))
+        self._wake()
 
     async def wanted(self) -> str:
-        """Wait until another model is to be loaded, which then nobody who is inside hinders. Which one."""
+        """Wait until another model is due and no running request prevents loading it; return its name."""
         while (model := self.queue.wanted(self._clock.now())) is None:
-            await self._stirred.wait()
+            await self._changed.wait()
         return model
 
     def serves(self, model: str | None) -> None:
-        """This model is loaded now, or none is."""
-        self._call(self.queue.serve(model, self._clock.now()))
-        self._stir()
+        """Record that this model is loaded now, or none."""
+        self._grant(self.queue.serve(model, self._clock.now()))
+        self._wake()
 
     def refuse(self, model: str, why: str) -> LoadFailure | None:
-        """This model cannot be loaded: those who wait for it are told, and so are others for a while."""
+        """Record that this model cannot be loaded: fail its waiting requests, and new ones for a while."""
         if self.queue.schedule is None:
             return None
         now = self._clock.now()
         self.queue.schedule = self.queue.schedule.failing(model, why, now)
         for place in self.queue.refuse(model):
-            if not (call := self._calls[place]).done():
-                call.set_exception(ModelNotLoaded(model, why, self._again_in(model)))
+            if not (grant := self._grants[place]).done():
+                grant.set_exception(ModelNotLoaded(model, why, self._retry_after(model)))
         self.serves(self.queue.schedule.loaded)
         return self.queue.schedule.refusal(model, now)
 
     def forgive(self) -> None:
-        """Models that could not be loaded may be tried again at once."""
+        """Allow models that could not be loaded to be tried again immediately."""
         if self.queue.schedule is not None:
             self.queue.schedule = self.queue.schedule.forgiving()
 
     @asynccontextmanager
     async def paused(self) -> AsyncGenerator[None]:
-        """In here nobody is let in: who comes waits in line. What runs goes on. Then the slots are asked for anew."""
+        """Admit no request inside this block: new ones wait, running ones continue. Then determine the slots again."""
         self._pauses += 1
         self.queue.paused = True
         try:
@@ -141,105 +143,106 @@ class Admission:
                 await self._resume()
 
     async def drained(self, seconds: float | None) -> bool:
-        """Wait until nobody is inside, at most so long where a number is given; whether that came about. Of use while
-        it is `paused`.
+        """Wait until no request runs, at most `seconds` if given, and return whether that happened.
+
+        Use it while admission is `paused`.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self.queue.running:
-                    await self._stirred.wait()
+                    await self._changed.wait()
         return self.queue.running == 0
 
     async def _resume(self) -> None:
         try:
-            if self._believed_until < math.inf:
-                with suppress(BackendFault):  # each request finds that out for itself
-                    await self._find_slots()
+            if self._cached_until < math.inf:
+                with suppress(BackendFault):  # the next request raises it
+                    await self._detect_slots()
         finally:
-            if self._pauses == 0:  # nobody has paused it meanwhile
-                self._call(self.queue.resume(self._clock.now()))
-                self._stir()
+            if self._pauses == 0:  # not paused again meanwhile
+                self._grant(self.queue.resume(self._clock.now()))
+                self._wake()
 
     def note(self, seconds: float, error: BaseException | None) -> None:
-        """Learn from a request that has run: how long it took, and whether the backend may be another one by now."""
-        self._mean_seconds += _LATEST * (seconds - self._mean_seconds)
-        if isinstance(error, BackendUnreachable | BackendBroke) and self._believed_until < math.inf:
-            self._believed_until = -math.inf
+        """Record the duration of a request, and whether its error means that the backend may have been replaced."""
+        self._mean_seconds += _LATEST_WEIGHT * (seconds - self._mean_seconds)
+        if isinstance(error, BackendUnreachable | BackendBroke) and self._cached_until < math.inf:
+            self._cached_until = -math.inf
 
-    async def _find_slots(self) -> None:
-        """Ask for the number of slots. At the first time all who come wait for it, later only who asks."""
-        if self._asking is not None:
-            if not self._asked_before:
-                await self._asking.wait()
+    async def _detect_slots(self) -> None:
+        """Request the number of slots. The first time all requests wait for it, later only the one that triggers it."""
+        if self._detection is not None:
+            if not self._is_detected:
+                await self._detection.wait()
             return
-        self._asking = asyncio.Event()
+        self._detection = asyncio.Event()
         try:
             slots = await self._backend.slots()
-        except BackendUnreachable:  # nor will the request itself be answered
+        except BackendUnreachable:  # the request itself would fail in the same way
             raise
-        except BackendError:  # loading, perhaps: it says so at once, so it is asked again by the next
+        except BackendError:  # perhaps loading: it responds immediately, so the next request can try again
             return
-        except BackendFault:  # it may say nothing for long, and that is not to hold up everyone
+        except BackendFault:  # it may be silent for long, which must not delay every request
             slots = self.queue.slots
         finally:
-            self._asking.set()
-            self._asking = None
-        self._believed_until = self._clock.now() + _BELIEVED_FOR
-        if slots != self.queue.slots or not self._asked_before:
+            self._detection.set()
+            self._detection = None
+        self._cached_until = self._clock.now() + _CACHED_SECONDS
+        if slots != self.queue.slots or not self._is_detected:
             self._observe(SlotsDetected(slots))
-        self._asked_before = True
-        self._call(self.queue.resize(slots, self._clock.now()))
+        self._is_detected = True
+        self._grant(self.queue.resize(slots, self._clock.now()))
 
-    def _call(self, started: list[QueueEntry]) -> None:
+    def _grant(self, started: list[QueueEntry]) -> None:
         for place in started:
-            if not (call := self._calls[place]).done():  # a cancelled one gives its slot up when it wakes
-                call.set_result(None)
+            if not (grant := self._grants[place]).done():  # a cancelled request returns its slot when it resumes
+                grant.set_result(None)
 
-    def _stir(self) -> None:
-        self._stirred.set()
-        self._stirred = asyncio.Event()
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
-    def _refuse_failed(self, model: str) -> None:
+    def _raise_if_failed(self, model: str) -> None:
         schedule = self.queue.schedule
         if schedule is not None and (failure := schedule.refusal(model, self._clock.now())):
-            raise ModelNotLoaded(model, failure.why, self._again_in(model))
+            raise ModelNotLoaded(model, failure.why, self._retry_after(model))
 
-    def _again_in(self, model: str) -> int:
+    def _retry_after(self, model: str) -> int:
         now = self._clock.now()
         failure = self.queue.schedule.refusal(model, now) if self.queue.schedule else None
         return max(1, math.ceil(failure.until - now)) if failure else 1
 
     def _seconds_until_a_slot(self) -> int:
-        return min(max(1, math.ceil(self._mean_seconds / (self.queue.slots or 1))), _LONGEST_WAIT)
+        return min(max(1, math.ceil(self._mean_seconds / (self.queue.slots or 1))), _MAX_RETRY_AFTER)
 
 
 class Slot:
-    """One request's slot. `leave` it as soon as the backend has nothing more to do; the end of the block does else."""
+    """The slot of one request. Call `leave` as soon as the backend is done; otherwise the end of the block does."""
 
     def __init__(self, admission: Admission, clock: Clock, client: str, model: str = "") -> None:
         self._admission = admission
         self._clock = clock
         self._client = client
         self.model = model
-        """The model it is for, which may still be said until it is waited for."""
+        """The model of the request; it may be set until the block is entered."""
         self._place: QueueEntry | None = None
-        self._came = self._began = 0.0
-        self._waits = False
+        self._arrived_at = self._started_at = 0.0
+        self._is_waiting = False
 
     @property
     def queued(self) -> float:
-        """Seconds spent waiting for it, so far."""
-        return (self._clock.now() if self._waits else self._began) - self._came
+        """Seconds spent in the queue so far."""
+        return (self._clock.now() if self._is_waiting else self._started_at) - self._arrived_at
 
     async def __aenter__(self) -> Slot:
         """Wait for the slot. Raises `Overloaded`, `ModelNotLoaded` or `BackendUnreachable`."""
-        self._came = self._clock.now()
-        self._waits = True
+        self._arrived_at = self._clock.now()
+        self._is_waiting = True
         try:
             self._place = await self._admission.enter(self._client, self.model)
         finally:
-            self._waits = False
-            self._began = self._clock.now()
+            self._is_waiting = False
+            self._started_at = self._clock.now()
         return self
 
     async def __aexit__(
@@ -248,8 +251,8 @@ class Slot:
         self.leave(error)
 
     def leave(self, error: BaseException | None = None) -> None:
-        """Give the slot to the next one. Once is enough."""
+        """Release the slot. Further calls have no effect."""
         place, self._place = self._place, None
         if place is not None:
-            self._admission.note(self._clock.now() - self._began, error)
+            self._admission.note(self._clock.now() - self._started_at, error)
             self._admission.leave(place)

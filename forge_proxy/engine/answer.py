@@ -1,7 +1,7 @@
-"""The loop of one request: wait for a slot, ask, let out what may leave, judge, ask again.
+"""The loop of one request: wait for a slot, send it, release what may be sent, judge the response, retry.
 
-`Engine.answer` yields the chunks of the answer as they may leave and a `Report` at the end. Streamed and whole answers
-both come from here.
+`Engine.answer` yields the chunks of the response as they are released and a `Report` at the end. It serves streaming
+and non-streaming requests alike.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ AnswerEvent: TypeAlias = Chunk | ContextCompacted | Report
 
 @dataclass(frozen=True, slots=True)
 class AttemptResult:
-    """An attempt that was an answer: its calls, and what the model thought."""
+    """An accepted attempt: its calls, and the model's reasoning."""
 
     settled: FinalAnswer
     reasoning: str
@@ -68,7 +68,7 @@ class AttemptResult:
 class Engine:
     """Answers requests through one backend.
 
-    Without a `ThoroughReader` badly broken calls are asked for again. The usual `Admission` goes by the slots it has.
+    Without a `ThoroughReader` badly malformed calls are retried. The default `Admission` uses the backend's slots.
     """
 
     def __init__(
@@ -89,47 +89,48 @@ class Engine:
         turns: LoopTurns | None = None,
     ) -> None:
         self._backend = CompatibleBackend(backend, observe, dialect)
-        self._own_prompt = RespondOverhead(self._backend)
+        self._respond_overhead = RespondOverhead(self._backend)
         self._clock = clock
         self._observe = observe
         self._admission = admission or Admission(backend, clock, observe)
-        self._tool_sets = UnvalidatedTools()
+        self._unvalidated_tools = UnvalidatedTools()
         self.models = Models(backend, clock, default_model, catalog)
         self.budgets = budgets or Budgets(backend, clock, observe)
         self.fitting = ContextFitter(self.budgets, self._backend.count_tokens, observe, compaction)
         self.sampling = sampling or Sampling(observe)
         self.text_answers = TextResponseHistory()
         self.turns = turns or LoopTurns()
-        self._means = EngineDeps(
+        self._deps = EngineDeps(
             self._backend, self.fitting, self.text_answers, thorough, observe, self.turns, memory=memory
         )
         self.capabilities = Capabilities(backend, self._backend, dialect, cards)
 
     @property
     def queue(self) -> FairQueue:
-        """Who runs and who waits, to look at."""
+        """The running and waiting requests, for inspection."""
         return self._admission.queue
 
     async def test(self, model: str) -> CapabilityCard:
-        """Test a model, in a slot like a request's, and keep what is found. Raises `BackendFault` or `Overloaded`."""
+        """Test a model, in a slot like a request, and store the result. Raises `BackendFault` or `Overloaded`."""
         async with self._admission.slot("self-test", model):
             return await self.capabilities.test(model)
 
     async def answer(
         self, request: ChatRequest, policy: GuardPolicy, *, request_id: str, client: str = ""
     ) -> AsyncGenerator[AnswerEvent]:
-        """Yield the chunks of the answer as they may be sent, then a `Report`; before them a `ContextCompacted` for
-        each compaction. Closing the generator stops the generation.
+        """Yield the chunks of the response as they are released, then a `Report`.
 
-        Slots are shared fairly between clients, whom any string names. Raises `Overloaded`, `ContextBudgetExceeded`,
-        `UnknownModel`, `UnsupportedModelError`, a `BackendFault`, `ToolChoiceUnsatisfied`, `ToolCallInvalid` or
-        `EmptyAnswer`; after chunks have been yielded the answer is then incomplete.
+        A `ContextCompacted` precedes them for each compaction. Closing the generator stops the generation.
+
+        Slots are shared fairly between clients; any string identifies a client. Raises `Overloaded`,
+        `ContextBudgetExceeded`, `UnknownModel`, `UnsupportedModelError`, a `BackendFault`, `ToolChoiceUnsatisfied`,
+        `ToolCallInvalid` or `EmptyAnswer`; if chunks have been yielded by then, the response is incomplete.
         """
         began = self._clock.now()
         slot = self._admission.slot(client)
-        memory = ResponseMemory(self._means.memory)
+        memory = ResponseMemory(self._deps.memory)
 
-        def took() -> tuple[float, float]:
+        def elapsed() -> tuple[float, float]:
             return self._clock.now() - began, slot.queued
 
         done = False
@@ -149,56 +150,60 @@ class Engine:
                 async for event in events:
                     if isinstance(event, Report):
                         done = True
-                        self._observe(RequestAnswered(request_id, request.model, event, *took()))
+                        self._observe(RequestAnswered(request_id, request.model, event, *elapsed()))
                     yield event
         except ForgeError as error:
             done = True
-            self._observe(RequestFailed(request_id, request.model, summary_of(error, request), *took()))
+            self._observe(RequestFailed(request_id, request.model, summary_of(error, request), *elapsed()))
             raise
         finally:
             memory.release()
             if not done:
-                self._observe(RequestAbandoned(request_id, *took()))
+                self._observe(RequestAbandoned(request_id, *elapsed()))
 
     async def count(self, request: ChatRequest) -> int | None:
-        """How many tokens the prompt of a request has; None where the backend cannot say."""
+        """Return the number of prompt tokens of a request; None if the backend cannot count them."""
         model = await self.models.name_for(request.model)
         try:
             return await self._backend.count_tokens(ModelCall(request, stream=request.stream, model=model))
-        except BackendFault:  # it will say so itself when it is asked for the answer
+        except BackendFault:  # the request itself will raise it
             return None
 
     async def attempt(
         self, request: ChatRequest, turn: Turn, *, client: str = ""
     ) -> AsyncGenerator[Chunk | Retry | AttemptResult]:
-        """One attempt of a conversation whose caller loops himself, in a slot of its own: the chunks as they come, and
-        what came of them. Raises like `answer`.
+        """Run one attempt in its own slot, for a workflow that runs the loop itself.
+
+        Yields the chunks as they arrive, then the result. Raises like `answer`.
         """
         async with self._admission.slot(client, self.models.served_as(request.model)):
-            with ResponseMemory(self._means.memory) as memory:
-                asking = await self._asking(request, turn.request_id, memory, raw=True)
-                async with aclosing(asking.attempt(turn)) as events:
+            with ResponseMemory(self._deps.memory) as memory:
+                runner = await self._attempt_runner(request, turn.request_id, memory, raw=True)
+                async with aclosing(runner.attempt(turn)) as events:
                     async for event in events:
                         if not isinstance(event, ContextCompacted):
                             yield (
-                                AttemptResult(event.answers[0], asking.reasoning)
+                                AttemptResult(event.answers[0], runner.reasoning)
                                 if isinstance(event, FinishedAttempt)
                                 else event
                             )
 
     async def unguarded(self, request: ChatRequest, *, request_id: str, client: str = "") -> AsyncGenerator[Chunk]:
-        """The chunks of an answer as the backend gives them, for a caller who judges it himself. Raises like `answer`,
-        and `UnreadCall`.
+        """Yield the chunks of a response as the backend sends them, for code that judges the response itself.
+
+        Raises like `answer`, and `UnreadCall`.
         """
         slot = self._admission.slot(client, self.models.served_as(request.model))
-        with ResponseMemory(self._means.memory) as memory:
+        with ResponseMemory(self._deps.memory) as memory:
             async with slot, aclosing(self._relay(request, slot, memory, request_id, read=True)) as events:
                 async for event in events:
                     if isinstance(event, Chunk):
                         yield event
 
     def tool_mode(self, model: str | None = None) -> Literal["native", "prompt"]:
-        """How that model is told of tools, as far as is known by now. Raises `UnknownModel` like `Models.served_as`."""
+        """Return how tools are presented to that model, as far as is known. Raises `UnknownModel` like
+        `Models.served_as`.
+        """
         return self._backend.tool_mode(self.models.served_as(model) or None)
 
     async def _relay(
@@ -211,13 +216,14 @@ class Engine:
         forbids_calls: bool = False,
         read: bool = False,
     ) -> AsyncGenerator[AnswerEvent]:
-        """A request with nothing to guard but that no call comes, asked and answered the way its caller asked. `read`
-        is for a caller who does not pass the chunks on, but looks into them.
+        """Relay a request that needs no guardrails except, at most, the suppression of calls.
+
+        `read` is for code that inspects the chunks instead of forwarding them verbatim.
         """
         model = await self.models.name_for(request.model)
         sampling = self.sampling.values_for(self.models.served_as(request.model))
-        forbidden = CallsForbidden() if forbids_calls else None
-        verbatim = forbidden is None and not read
+        suppressor = CallsForbidden() if forbids_calls else None
+        verbatim = suppressor is None and not read
         buffered = read or not request.stream
         call = ModelCall(
             request, request.stream, model=model, sampling=sampling, usage=read, verbatim=verbatim, buffered=buffered
@@ -237,7 +243,7 @@ class Engine:
                             continue
                         begun = begun or chunk.progress is None
                         usage = chunk.usage or usage
-                        yield forbidden.take(chunk) if forbidden else chunk
+                        yield suppressor.take(chunk) if suppressor else chunk
                 done = True
             except ContextOverflow as overflow:
                 shorter = None if begun else await self.fitting.after_overflow(call, overflow, request_id)
@@ -250,19 +256,19 @@ class Engine:
                     raise
         slot.leave()
         self.fitting.saw(call, usage)
-        marks = forbidden.marks if forbidden else ()
+        marks = suppressor.marks if suppressor else ()
         yield Report(Outcome.REPAIRED if marks else Outcome.PASSTHROUGH, marks=marks)
 
     async def _guard(
         self, request: ChatRequest, turn: Turn, slot: Slot, memory: ResponseMemory
     ) -> AsyncGenerator[AnswerEvent]:
-        """The attempts of a guarded request, until one is an answer. All have the same slot."""
-        asking = await self._asking(request, turn.request_id, memory)
+        """Run the attempts of a guarded request until one is accepted. All use the same slot."""
+        runner = await self._attempt_runner(request, turn.request_id, memory)
         verdict: FinishedAttempt | None = None
-        if unchecked := await self._tool_sets.unchecked(turn):
+        if unchecked := await self._unvalidated_tools.unchecked(turn):
             self._observe(ToolsUnvalidated(turn.request_id, unchecked))
         while verdict is None:
-            async with aclosing(asking.attempt(turn)) as events:
+            async with aclosing(runner.attempt(turn)) as events:
                 async for event in events:
                     if isinstance(event, Chunk | ContextCompacted):
                         yield event
@@ -270,30 +276,30 @@ class Engine:
                         turn = event.turn
                     else:
                         verdict = event
-        # Counted in the slot: once that is left, the server may be on its way to another model.
-        usage = await self._usage(asking.call(turn), asking.spent)
-        slot.leave()  # the backend is done, and nobody shall wait for a caller who reads slowly
+        # Counted while the slot is held: after it is released, the server may load another model.
+        usage = await self._usage(runner.call(turn), runner.spent)
+        slot.leave()  # the backend is done; other requests must not wait for a client that reads slowly
         for chunk in verdict.chunks:
             yield chunk
         yield Chunk(usage=usage)
         for settled in verdict.answers:
             self.text_answers.learn(self.models.served_as(request.model), turn.faults, settled)
-        yield _report(turn, verdict.answers, asking.spent)
+        yield _report(turn, verdict.answers, runner.spent)
 
-    async def _asking(
+    async def _attempt_runner(
         self, request: ChatRequest, request_id: str, memory: ResponseMemory, *, raw: bool = False
     ) -> AttemptRunner:
         model = await self.models.name_for(request.model)
-        served = self.models.served_as(request.model)  # known from here on, at the first request not before
+        served = self.models.served_as(request.model)  # known only after `name_for`, at the first request
         sampling = self.sampling.values_for(served)
-        return AttemptRunner(self._means, request, request_id, served, model, sampling, memory, raw=raw)
+        return AttemptRunner(self._deps, request, request_id, served, model, sampling, memory, raw=raw)
 
     async def _usage(self, call: ModelCall, spent: TokenUsage) -> JsonObject | None:
-        """The usage of the delivered attempt; where the caller is told it, without what we added to the prompt."""
+        """The usage of the delivered attempt; if the client receives it, without the tokens of the `respond` tool."""
         usage = spent.usage()
         if usage is None or (call.request.stream and not call.request.include_usage):
             return usage
-        return spent.usage(await self._own_prompt.added_to(call))
+        return spent.usage(await self._respond_overhead.added_to(call))
 
 
 def _report(turn: Turn, answers: list[FinalAnswer], spent: TokenUsage) -> Report:

@@ -1,5 +1,6 @@
-"""One guarded request on its way: an attempt at a time, each asked for and judged. The loops around it are `Engine`'s,
-for callers who get the answer, and a workflow's, for which each attempt is an iteration.
+"""Runs the attempts of one guarded request one at a time: sends each and judges its response.
+
+Two loops use it: `Engine`, which answers a client, and a workflow, for which each attempt is an iteration.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _LOSSES = 2
 
 @dataclass(frozen=True, slots=True)
 class EngineDeps:
-    """What it takes to ask."""
+    """The dependencies of an attempt, shared by all requests of an engine."""
 
     backend: CompatibleBackend
     fitting: ContextFitter
@@ -47,11 +48,11 @@ class EngineDeps:
 class LostResponses:
     """Counts the responses to one request that were lost before anything of them was sent to the client.
 
-    Those are retried at once, for every backend: SDKs do not retry a stream that breaks off, and clients cannot
-    tell an error inside it from one that the request caused. A server that is gone ends this with `BackendUnreachable`.
-    Silence (`BackendTimeout`) is not retried: it took the longest time that the settings allow, and the next response
-    of a server that hangs would take it again. A status of 400 or more came before the stream, with its `Retry-After`:
-    clients retry that themselves.
+    They are retried immediately, for every backend: SDKs do not retry a stream that breaks off, and clients cannot
+    distinguish an error inside it from one that the request caused. `BackendUnreachable` ends the retries.
+    `BackendTimeout` is not retried: it took the longest time that the settings allow, and the next response of a
+    server that hangs would take it again. A status of 400 or more precedes the stream, with its `Retry-After`:
+    clients retry it themselves.
     """
 
     def __init__(self, request_id: str, observe: Observer) -> None:
@@ -60,7 +61,7 @@ class LostResponses:
         self._times = 0
 
     def permit_retry(self, fault: BackendFault, *, begun: bool) -> bool:
-        """Whether the request is to be retried because of this fault, which is then counted."""
+        """Return whether to retry the request after this fault; if so, count the fault."""
         if begun or not fault.is_passing or self._times == _LOSSES:
             return False
         self._times += 1
@@ -69,14 +70,14 @@ class LostResponses:
 
 
 class AttemptRunner:
-    """Asks for the attempts at one request. `served` is the name under which its model is known.
+    """Runs the attempts of one request. `served` is the name under which its model is known.
 
-    With `raw` chunks are yielded as the backend sends them, for one who looks on; else only what may leave.
+    If `raw`, chunks are yielded as the backend sends them; otherwise only those that the stream gate releases.
     """
 
     def __init__(
         self,
-        means: EngineDeps,
+        deps: EngineDeps,
         request: ChatRequest,
         request_id: str,
         served: str,
@@ -86,37 +87,37 @@ class AttemptRunner:
         *,
         raw: bool = False,
     ) -> None:
-        self._means = means
+        self._deps = deps
         self._memory = memory
         self._request: ChatRequest = request
         self._served = served
         self._model = model
         self._sampling = sampling
         self._raw = raw
-        self._losses = LostResponses(request_id, means.observe)
+        self._losses = LostResponses(request_id, deps.observe)
         self._latest: Attempt | None = None
         self._room: int | None = None
-        """Completion tokens to ask for: the client set no limit, and the model server's own cut a response."""
+        """Completion tokens to request if the client set no limit and the model server's own limit cut a response."""
         self.spent = TokenUsage()
 
     async def attempt(self, turn: Turn) -> AsyncGenerator[Chunk | ContextCompacted | Retry | FinishedAttempt]:
-        """One attempt, and how it ended. Closing it stops the generation. Raises as `Engine.answer`.
+        """Run one attempt and yield its result last. Closing it stops the generation. Raises like `Engine.answer`.
 
-        A history that was shortened for one stays so for the next, and the model server has it in its cache.
+        A context compacted for one attempt stays compacted for the next, so the model server's prefix cache matches.
         """
-        fitting = self._means.fitting
+        fitting = self._deps.fitting
         call: ModelCall = self.call(turn)
         verdict: Retry | FinishedAttempt | None = None
         while verdict is None:
             self._memory.release()
-            pace = Pace(self._means.turns)
+            pace = Pace(self._deps.turns)
             attempt = self._latest = Attempt(turn, self._request.choices, after=self._latest)
             try:
                 call, compacted = await fitting.admit(call, turn.request_id)
                 if compacted:
                     self._request = call.request
                     yield compacted
-                async with aclosing(self._means.backend.stream(call)) as chunks:
+                async with aclosing(self._deps.backend.stream(call)) as chunks:
                     async for chunk in chunks:
                         await self._memory.add(chunk)
                         if chunk.pending_bytes:
@@ -149,33 +150,33 @@ class AttemptRunner:
                 else:
                     raise
             except BackendFault as fault:
-                # Of a whole response the client has received nothing, whatever has left the gate.
+                # A non-streaming client has received nothing, whatever the stream gate has released.
                 is_released = bool(attempt.left)
                 if self._losses.permit_retry(fault, begun=is_released and self._request.stream):
                     if is_released:
                         self._latest = None
                         yield Chunk(anew=True)
                 else:
-                    # A caller who loops itself decides what follows a fault.
+                    # A workflow that runs the loop itself decides what follows a fault.
                     verdict = None if self._raw else attempt.settle_failed_retry()
                     if verdict is None:
                         raise
         if isinstance(verdict, Retry):
             tool, reason = cut_name(verdict.tool), verdict.reason
-            self._means.observe(AttemptRetried(turn.request_id, turn.attempt, verdict.fault, tool, reason))
+            self._deps.observe(AttemptRetried(turn.request_id, turn.attempt, verdict.fault, tool, reason))
         yield verdict
 
     @property
     def reasoning(self) -> str:
-        """What the model thought in the latest attempt, as far as the backend tells it apart."""
+        """The model's reasoning in the latest attempt, as far as the backend reports it separately."""
         return "".join(reply.reasoning or "" for reply in self._latest.replies()) if self._latest else ""
 
     def call(self, turn: Turn) -> ModelCall:
-        """What the backend is asked in an attempt."""
+        """Build the call that an attempt sends to the backend."""
         request = self._request
         if self._room is not None and all(request.body.get(name) is None for name in LIMITS):
             request = replace(request, body={**request.body, "max_tokens": self._room}, limit=self._room)
-        # llama-server refuses logprobs in a stream with tools; whole, it has them.
+        # llama-server rejects logprobs in a stream with tools, but returns them in a non-streaming response.
         stream = request.stream or not request.body.get("logprobs")
         return ModelCall(
             request,
@@ -189,14 +190,14 @@ class AttemptRunner:
         )
 
     async def _judge(self, turn: Turn, call: ModelCall, attempt: Attempt) -> Retry | FinishedAttempt:
-        """The verdict on an attempt that has ended, once what it showed was noted. Raises as `Attempt.judge`."""
+        """Record what a finished attempt showed and return the verdict on it. Raises like `Attempt.judge`."""
         for loop in attempt.loops:
-            self._means.observe(LoopDetected(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))
+            self._deps.observe(LoopDetected(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))
         if attempt.usage is not None:
             self.spent.add(attempt.usage, corrected=bool(turn.added))
-        readings = await readings_of(turn, attempt.replies(), self._means.thorough, self._means.turns)
-        self._means.text_answers.saw(self._served, readings)
+        readings = await readings_of(turn, attempt.replies(), self._deps.thorough, self._deps.turns)
+        self._deps.text_answers.saw(self._served, readings)
         verdict = attempt.judge(readings)
         if isinstance(verdict, Retry) and verdict.fault is Fault.CUT and attempt.usage is not None:
-            self._room = await self._means.fitting.room_beside(call, attempt.usage)
+            self._room = await self._deps.fitting.room_beside(call, attempt.usage)
         return verdict

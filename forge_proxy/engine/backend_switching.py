@@ -1,7 +1,7 @@
-"""Exchanges what is behind the door while requests come and go, without one of them lost.
+"""Switches the backend, or its model, at runtime without losing a request.
 
-Those that run may end, those that come wait in line, then the exchange is made, and they go on. What is exchanged, and
-that a failed exchange is undone, is the business of who hands it in: a managed server's `ensure`, an Ollama's load.
+Running requests finish, new ones wait in the queue, then the switch is made and the queue continues. The function
+passed in performs the switch and undoes a failed one: a managed server's `ensure`, Ollama's load.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class BackendSwitcher:
-    """Makes one exchange after the other, behind one admission; `forget` what was known of the one before."""
+    """Performs switches one at a time behind one admission; `forget` drops what was cached about the old backend."""
 
     def __init__(self, admission: Admission, forget: Callable[[], None]) -> None:
         self._admission = admission
@@ -24,10 +24,10 @@ class BackendSwitcher:
         self._turn = asyncio.Lock()
 
     async def switch(self, exchange: Callable[[], Awaitable[_T]], *, drain_seconds: float | None) -> _T:
-        """What `exchange` gives, which is made when no request runs any more, or after so many seconds; None waits for
-        every answer.
+        """Await `exchange` once no request runs, or after `drain_seconds`, and return its result; None waits for
+        every response.
 
-        Whatever becomes of it, also when it raises or this is cancelled, those who wait then go on.
+        The queue continues afterwards in any case, also if `exchange` raises or this call is cancelled.
         """
         async with self._turn, self._admission.paused():
             await self._admission.drained(drain_seconds)

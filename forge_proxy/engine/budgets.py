@@ -1,5 +1,7 @@
-"""The budgets of the models that are served: made of the wish and of what the backend tells, kept for a while, switched
-while requests are answered, and enforced where the backend would not.
+"""The context budgets of the served models.
+
+A budget is computed from the policy and the window that the backend reports, cached, switched at runtime, and enforced
+here if the backend would not enforce it.
 """
 
 from __future__ import annotations
@@ -21,18 +23,19 @@ from forge_proxy.engine.events import BudgetResolved
 from forge_proxy.engine.ports import Backend, Clock, HardwareSource, Observer, Resizer
 from forge_proxy.wire.large_json import write_slices
 
-_KEPT_FOR = 30.0
-"""Seconds for which a window is believed, as long as the list of models."""
-_KEPT_AFTER_A_FAULT = 1.0
-_REMEMBERED = 256
+_CACHED_SECONDS = 30.0
+"""Seconds for which a window is cached, like the list of models."""
+_CACHED_SECONDS_AFTER_FAULT = 1.0
+_CACHE_SIZE = 256
 _FIXED = WindowSizing()
 _NONE: Mapping[str, BudgetPolicy] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class PromptLimit:
-    """How many tokens a prompt may have, and why: refused beyond by us where it is `enforced`, shortened where it
-    `compacts`.
+    """The maximum number of prompt tokens, and why.
+
+    A longer prompt is rejected here if the limit is `enforced`, and compacted if it `compacts`.
     """
 
     tokens: int
@@ -42,7 +45,7 @@ class PromptLimit:
 
 
 class Budgets:
-    """One writer of the wish; `of` makes a model's budget of it, or of the model's `own` wish where it has one.
+    """Holds the default policy (`wish`); `of` computes a model's budget from it or from the model's `own` policy.
 
     Without a `Resizer` the backend's window is fixed.
     """
@@ -67,64 +70,68 @@ class Budgets:
         self._own = own
         self._given: dict[str | None, int | None] = {}
         self._windows: OrderedDict[str | None, tuple[float, Window]] = OrderedDict()
-        self._told: dict[str | None, Budget] = {}
+        self._reported: dict[str | None, Budget] = {}
         self._switching = asyncio.Lock()
         self.wish = wish or BudgetPolicy()
 
     async def of(self, model: str | None = None, told: int | None = None) -> Budget:
-        """The budget of a model, whose window `told` is, where it is known already. Raises nothing.
+        """Return the budget of a model. `told` is its window in tokens, if known already. Raises nothing.
 
-        Of a server that is restarted for it the budget is that of all its names, or that of a model of a catalog; then
-        None is the loaded one.
+        If a new window requires a restart of the server, all names share one budget; with a catalog each model has
+        its own, and None means the loaded model.
         """
         model = self._key(model)
-        budget = await self._made(self.wish_of(model), await self._window(model, told))
-        if budget.given is not None and budget.given == self._given_to(model):
+        budget = await self._compute(self.wish_of(model), await self._window(model, told))
+        if budget.given is not None and budget.given == self._given_size(model):
             budget = as_taken(budget)
-        if self._told.get(model) != budget:
-            if len(self._told) >= _REMEMBERED:
-                self._told.clear()
-            self._told[model] = budget
+        if self._reported.get(model) != budget:
+            if len(self._reported) >= _CACHE_SIZE:
+                self._reported.clear()
+            self._reported[model] = budget
             self._observe(BudgetResolved(model, budget))
         return budget
 
     def wish_of(self, model: str | None) -> BudgetPolicy:
-        """What its budget is made of."""
+        """Return the policy of a model."""
         return self.wish if model is None else self._own.get(model, self.wish)
 
     async def advertised(self, cards: Sequence[ModelCard]) -> list[ModelCard]:
-        """The cards, each with its budget for a window: that is what clients may count on."""
+        """Return the cards with each model's budget as its window, the number that clients can rely on."""
         return [replace(card, window=(await self.of(card.id, card.window)).tokens) for card in cards]
 
     async def settle(self) -> None:
-        """Give the backend the window that the wish wants, once it is there. Raises `BackendFault`."""
+        """Set the backend's window by the policy, once the backend is reachable. Raises `BackendFault`."""
         async with self._switching:
-            self._look_again()
+            self._expire_windows()
             await self._fit(self.wish)
             for model in self._served():
                 await self.of(model)
 
     async def switch(self, wish: BudgetPolicy) -> Budget:
-        """Make another wish, and give the backend the window for it. Raises `BudgetUnchanged`: the old one holds."""
+        """Replace the policy and set the backend's window accordingly.
+
+        Raises `BudgetUnchanged` if that fails; the old policy then stays in force.
+        """
         async with self._switching:
-            self._look_again()
+            self._expire_windows()
             try:
                 await self._fit(wish)
             except BackendFault as fault:
-                with suppress(BackendFault):  # of several models some may have it already
+                with suppress(BackendFault):  # some of several models may have the new window already
                     await self._fit(self.wish)
                 raise BudgetUnchanged(str(fault)) from fault
             self.wish = wish
             return await self.of()
 
     async def load(self, model: str, start: Callable[[int | None], Awaitable[object]]) -> None:
-        """Have a model of a catalog started with the window that its budget wants, None for its own.
+        """Start a model of a catalog with the window of its budget; None means the model's own window.
 
-        Half of a window is known once it has run with the whole; then it is started twice. Raises what `start` does.
+        A share of the window can be computed only after the model has run with all of it, so the model is then
+        started twice. Raises what `start` raises.
         """
-        tokens = (await self._made(self.wish_of(model), await self._window(model))).given
+        tokens = (await self._compute(self.wish_of(model), await self._window(model))).given
         await start(tokens)
-        self._gave(model, tokens)
+        self._record_size(model, tokens)
         better = (await self.of(model)).given
         if better == tokens:
             return
@@ -134,12 +141,13 @@ class Budgets:
             if model not in self._served():
                 raise
         else:
-            self._gave(model, better)
+            self._record_size(model, better)
 
     async def limit_of(self, call: ModelCall) -> PromptLimit | None:
-        """What the prompt of a call is held to; None where it is within that for sure, or the backend sees to it.
+        """Return the limit for the prompt of a call; None if the prompt is certainly within it, or if the backend
+        enforces it.
 
-        A token is a byte at least, and the JSON around the texts is more than what a template puts there.
+        A token is at least one byte, and the JSON around the texts is longer than what a chat template adds.
         """
         model = call.model or call.request.model
         wish = self.wish_of(model)
@@ -155,7 +163,7 @@ class Budgets:
         return self._resizer.served() if self._resizer else (None,)
 
     def _key(self, model: str | None) -> str | None:
-        """The name under which a model's window is kept."""
+        """Return the name under which a model's window is cached."""
         if self._resizer is None or self._sizing.by != "restart":
             return model
         served = self._served()
@@ -168,35 +176,35 @@ class Budgets:
         return self._sizing.truncates or (self._resizer is None and ours)
 
     async def _fit(self, wish: BudgetPolicy) -> None:
-        """Give the models that are served the windows for a wish; again, where others are served meanwhile."""
+        """Set the windows of the served models by a policy; repeat if other models are served meanwhile."""
         fitted: Sequence[str | None] | None = None
         while fitted != (served := self._served()):
             fitted = served
             for model in served:
                 own = wish if model is None else self._own.get(model, wish)
-                await self._resize(model, (await self._made(own, await self._window(model))).given)
+                await self._resize(model, (await self._compute(own, await self._window(model))).given)
 
     async def _resize(self, model: str | None, tokens: int | None) -> None:
         if self._resizer is None or tokens == self._given.get(model):
             return
         await self._resizer.resize(tokens, model)
-        self._gave(model, tokens)
+        self._record_size(model, tokens)
 
-    def _gave(self, model: str | None, tokens: int | None) -> None:
-        """It has this window from now on, so it is asked for it anew."""
+    def _record_size(self, model: str | None, tokens: int | None) -> None:
+        """Record a model's new window, and expire the cached one."""
         self._given[model] = tokens
         gone = [name for name in self._windows if model is None or name == model]
         for name in gone:
             self._windows[name] = float("-inf"), self._windows[name][1]
 
-    def _given_to(self, model: str | None) -> int | None:
+    def _given_size(self, model: str | None) -> int | None:
         return self._given.get(model, self._given.get(None))
 
-    def _look_again(self) -> None:
-        """What is known of windows may be another one by now; it stays until that is known."""
+    def _expire_windows(self) -> None:
+        """Expire all cached windows; their values remain as the fallback."""
         self._windows = OrderedDict((name, (float("-inf"), window)) for name, (_, window) in self._windows.items())
 
-    async def _made(self, wish: BudgetPolicy, window: Window) -> Budget:
+    async def _compute(self, wish: BudgetPolicy, window: Window) -> Budget:
         sizing = self._sizing if self._resizer is not None else replace(self._sizing, by="fixed")
         hardware = await self._hardware.profile() if self._hardware and sizing.by == "request" else None
         return fit_budget(wish, window, sizing, hardware)
@@ -205,28 +213,29 @@ class Budgets:
         until, window = self._windows.get(model, (float("-inf"), Window()))
         if told is None and self._clock.now() <= until:
             return window
-        kept_for = _KEPT_FOR
+        cached_for = _CACHED_SECONDS
         try:
             now = told if told is not None else await self._backend.context_window(model)
-            window = Window(now, now if self._given_to(model) is None and now is not None else window.most)
-        except BackendFault:  # loading, perhaps, or gone: what was known is believed a little longer
-            kept_for = _KEPT_AFTER_A_FAULT
-        self._windows[model] = (self._clock.now() + kept_for, window)
-        if len(self._windows) > _REMEMBERED:
+            window = Window(now, now if self._given_size(model) is None and now is not None else window.most)
+        except BackendFault:  # perhaps loading, or down: the cached value is used a little longer
+            cached_for = _CACHED_SECONDS_AFTER_FAULT
+        self._windows[model] = (self._clock.now() + cached_for, window)
+        if len(self._windows) > _CACHE_SIZE:
             self._windows.popitem(last=False)
         return window
 
 
 def prompt_of(call: ModelCall) -> tuple[Json, ...]:
-    """All that a model is told in a call."""
+    """Return the parts of a call that make up the prompt: messages, tools and added messages."""
     added: list[Json] = [message.content for message in call.added]
     added += [tool.arguments for message in call.added for tool in message.tool_calls]
     return call.request.body.get("messages"), call.request.body.get("tools"), added
 
 
 async def _is_within(call: ModelCall, tokens: int) -> bool:
-    """Whether the prompt has no more bytes than that. Of a large one no more is written than it takes to know, in
-    slices, between which others have the event loop.
+    """Return whether the prompt has at most that many bytes.
+
+    A large prompt is serialised only as far as necessary, in slices that yield to the event loop.
     """
     parts = prompt_of(call)
     size = 0
@@ -238,6 +247,6 @@ async def _is_within(call: ModelCall, tokens: int) -> bool:
             if size > tokens:
                 return False
             await asyncio.sleep(0)
-    except TypeError:  # nested deeper than it writes: the backend is not going to be asked either
+    except TypeError:  # nested too deeply for orjson: the request will not be sent to the backend either
         pass
     return True

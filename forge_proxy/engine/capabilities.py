@@ -1,4 +1,4 @@
-"""The cards of the models that were tested, now or by an earlier daemon, and what follows from them for requests."""
+"""Capability cards of the models that this or an earlier daemon has tested, and their effect on requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forge_proxy.engine.self_test import self_test
 
 
 class Capabilities:
-    """Cards by model. Without a store they are forgotten with the daemon."""
+    """Capability cards by model. Without a store they are lost when the daemon ends."""
 
     def __init__(
         self, backend: Backend, requests: CompatibleBackend, dialect: Dialect, store: CardStore | None = None
@@ -27,11 +27,11 @@ class Capabilities:
 
     @property
     def cards(self) -> Mapping[str, CapabilityCard]:
-        """By the name under which the server knows the model."""
+        """Cards by the name under which the server knows the model."""
         return self._cards
 
     async def test(self, model: str) -> CapabilityCard:
-        """Test a model and keep its card. Raises `BackendFault`."""
+        """Test a model and store its card. Raises `BackendFault`."""
         card = await self_test(self._backend, model, self._dialect)
         self._keep(card)
         if self._store is not None:

@@ -1,4 +1,4 @@
-"""The clock of the machine."""
+"""The system clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 class MonotonicClock:
-    """`Clock` by the operating system."""
+    """`Clock` of the operating system."""
 
     def now(self) -> float:
         """See `engine.ports.Clock`."""

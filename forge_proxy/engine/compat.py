@@ -1,8 +1,8 @@
-"""Asks a backend the way it wants to be asked. Requests go out as their caller wrote them; what the backend refuses for
-its form is written in the dialect that it takes and asked again, before anything of an answer has come.
+"""Adapts requests to the format that a backend accepts.
 
-What was learned is kept: of roles for each model, of schemas for each set of tools, so that later turns are written the
-same way at once and the prefix cache matches.
+Requests are sent as the client wrote them. A request that the backend rejects because of its format is rewritten in
+another dialect and retried, before any part of a response has arrived. The dialect is remembered, for roles by model
+and for schemas by set of tools, so that later turns are written the same way at once and the prefix cache matches.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from forge_proxy.engine.events import RequestRewritten
 from forge_proxy.engine.ports import Backend, Observer
 from forge_proxy.engine.tool_bisect import RejectedTool, find_guilty
 
-_REMEMBERED = 256
-_NOT_TAKEN = frozenset({400, 422, 500, 501})
-"""Statuses of servers that do not know a field, or cannot make a grammar of it."""
+_CACHE_SIZE = 256
+_REJECTION_STATUSES = frozenset({400, 422, 500, 501})
+"""Statuses of servers that do not know a field or cannot build a grammar from it."""
 
 
 class CompatibleBackend:
-    """One backend, and what it was found to want. `usual` is the dialect of the settings."""
+    """One backend and the dialects that it is known to require. `usual` is the dialect of the settings."""
 
     def __init__(self, backend: Backend, observe: Observer, usual: Dialect) -> None:
         self._backend = backend
@@ -38,11 +38,11 @@ class CompatibleBackend:
         self._usual = usual
         self._dialects: OrderedDict[str | None, Dialect] = OrderedDict()
         self._plain: OrderedDict[bytes, RejectedTool | None] = OrderedDict()
-        """Sets of tools that are sent with plain schemas, and who was to blame where that did not help either."""
+        """Sets of tools that are sent with plain schemas, and the rejected tool if even those were rejected."""
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         """See `engine.ports.Backend`. Raises `ToolsRejected` as well."""
-        call = self._written(call)
+        call = self._adapted(call)
         dialect = call.dialect
         begun = False
         while True:
@@ -65,29 +65,33 @@ class CompatibleBackend:
                 return
 
     def tell_tools(self, model: str, mode: Literal["native", "prompt"]) -> None:
-        """From now on tell this model of tools in this way, where the settings leave that open."""
+        """Set how tools are presented to this model from now on, unless the settings determine it."""
         if self._usual.tools == "auto":
             known = self._dialects.get(model, self._usual)
             self._keep_dialect(model, replace(known, tools="auto" if mode == "native" else mode))
 
     def tool_mode(self, model: str | None) -> Literal["native", "prompt"]:
-        """How this model, by the name that the backend knows, is told of tools."""
+        """Return how tools are presented to this model. `model` is the name that the backend knows."""
         return "prompt" if self._dialects.get(model, self._usual).tools == "prompt" else "native"
 
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`."""
-        return await self._backend.count_tokens(self._written(call))
+        return await self._backend.count_tokens(self._adapted(call))
 
-    def _written(self, call: ModelCall) -> ModelCall:
-        """The call in the dialect that is known to be taken."""
+    def _adapted(self, call: ModelCall) -> ModelCall:
+        """Return the call in the dialect that the backend is known to accept."""
         dialect = self._dialects.get(_model(call), self._usual)
-        if self._plain and self._tools(call) in self._plain:
+        if self._plain and self._tools_digest(call) in self._plain:
             dialect = replace(dialect, plain_schemas=True)
         return call if dialect is call.dialect else replace(call, dialect=dialect)
 
     async def _rewritten(self, call: ModelCall, refusal: BackendError) -> ModelCall:
-        """The call in a dialect that meets what it was refused for. Raises the refusal where there is none."""
-        if call.demanded and refusal.status in _NOT_TAKEN and not isinstance(refusal, UnreadCall | ContextOverflow):
+        """Return the call in a dialect that avoids the reason of the refusal. Raises the refusal if there is none."""
+        if (
+            call.demanded
+            and refusal.status in _REJECTION_STATUSES
+            and not isinstance(refusal, UnreadCall | ContextOverflow)
+        ):
             return replace(call, demanded=())
         if not isinstance(refusal, RequestFormatRejected):
             raise refusal
@@ -98,35 +102,35 @@ class CompatibleBackend:
             return replace(call, dialect=dialect)
         if refusal.need is not UnsupportedFeature.PLAIN_SCHEMAS:
             raise refusal
-        tools = self._tools(call)
-        blame = self._plain.get(tools) or await find_guilty(self._backend, call)
-        self._keep_plain(tools, blame)
-        raise blame.error(refusal)
+        tools = self._tools_digest(call)
+        rejected = self._plain.get(tools) or await find_guilty(self._backend, call)
+        self._keep_plain(tools, rejected)
+        raise rejected.error(refusal)
 
     def _learn(self, call: ModelCall, began_with: Dialect) -> None:
-        """Keep the dialect in which a call was answered."""
+        """Remember the dialect in which the backend accepted a call."""
         if call.dialect == began_with:
             return
         if call.dialect.plain_schemas and not began_with.plain_schemas:
-            self._keep_plain(self._tools(call), None)
+            self._keep_plain(self._tools_digest(call), None)
         self._keep_dialect(_model(call), replace(call.dialect, plain_schemas=False))
         self._observe(RequestRewritten(_model(call), call.dialect.changes))
 
     def _keep_dialect(self, model: str | None, dialect: Dialect) -> None:
         self._dialects[model] = dialect
-        if len(self._dialects) > _REMEMBERED:
+        if len(self._dialects) > _CACHE_SIZE:
             self._dialects.popitem(last=False)
 
-    def _keep_plain(self, tools: bytes, blame: RejectedTool | None) -> None:
-        self._plain[tools] = blame
-        if len(self._plain) > _REMEMBERED:
+    def _keep_plain(self, tools: bytes, rejected: RejectedTool | None) -> None:
+        self._plain[tools] = rejected
+        if len(self._plain) > _CACHE_SIZE:
             self._plain.popitem(last=False)
 
-    def _tools(self, call: ModelCall) -> bytes:
-        """What tells one set of tools of a model from another."""
+    def _tools_digest(self, call: ModelCall) -> bytes:
+        """Return a digest that identifies a model's set of tools."""
         try:
             offered = orjson.dumps([_model(call), call.request.body.get("tools")])
-        except TypeError:  # nested too deeply: the backend is not going to be asked either
+        except TypeError:  # nested too deeply for orjson: the request will not be sent either
             return b""
         return hashlib.blake2b(offered, digest_size=16).digest()
 

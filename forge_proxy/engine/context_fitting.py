@@ -1,7 +1,7 @@
-"""Lets a prompt pass that is within the budget, and shortens the history of one that is not, where that is wanted.
+"""Admits prompts that are within the context budget, and compacts the others if the policy says so.
 
-A caller sends its whole history each time, so what is cut is made of that alone: the same history is cut in the same
-way, and what the model server has of it in its cache stays of use.
+A client sends its whole history each time, and the cuts depend on that history alone: the same history is cut in the
+same way, so the model server's prefix cache still matches.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from forge_proxy.engine.ports import Observer
 from forge_proxy.wire.compaction import tagged, with_cuts
 
 Count: TypeAlias = Callable[[ModelCall], Awaitable[int | None]]
-_REMEMBERED = 256
-_SPARE = 16
-"""Tokens that servers keep free at the end of a window, or count differently (our judgement)."""
+_CACHE_SIZE = 256
+_RESERVED_TOKENS = 16
+"""Tokens that servers reserve at the end of a window or count differently (a judgement, not measured)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,17 @@ class PromptSize:
 
 @dataclass(frozen=True, slots=True)
 class CompactedCall:
-    """What a phase makes of a call."""
+    """A call as compacted by one phase."""
 
     call: ModelCall
     plan: Plan
     places: tuple[int, ...]
-    """Of the cuts, in the caller's messages."""
+    """Indexes of the cut messages in the client's messages."""
     prompt: PromptSize
 
 
 class ContextFitter:
-    """One for a backend, whose tokens `count` counts. The policy is replaced as a whole."""
+    """Fits calls into the budgets of one backend; `count` counts its tokens. The policy is replaced as a whole."""
 
     def __init__(
         self, budgets: Budgets, count: Count, observe: Observer, policy: CompactionPolicy | None = None
@@ -56,15 +56,15 @@ class ContextFitter:
         self._budgets = budgets
         self._count = count
         self._observe = observe
-        self._uncounted: OrderedDict[str | None, Calibration] = OrderedDict()
-        """What estimates come to, of models whose tokens are not counted."""
+        self._calibrations: OrderedDict[str | None, Calibration] = OrderedDict()
+        """Calibration of the estimates, by model, for models whose tokens the backend does not count."""
         self.policy = policy or CompactionPolicy()
 
     async def admit(self, call: ModelCall, request_id: str) -> tuple[ModelCall, ContextCompacted | None]:
-        """The call, shortened where that is wanted and needed, and then what was done. Raises `ContextBudgetExceeded`
-        where it is over the budget even so.
+        """Return the call, compacted if the policy allows it and the prompt requires it, and the compaction's event.
 
-        Most calls cost no more than measuring their bytes, and nothing at all where the backend itself refuses.
+        Raises `ContextBudgetExceeded` if it is still over the budget. For most calls the only cost is counting their
+        bytes; there is none at all if the backend enforces the budget itself.
         """
         limit = await self._budgets.limit_of(call)
         if limit is None:
@@ -72,69 +72,72 @@ class ContextFitter:
         prompt = await self.measured(call)
         if prompt.tokens <= limit.tokens:
             return call, None
-        best = await self._shorten(call, prompt, limit.tokens) if limit.compacts else None
-        left = best.prompt if best else prompt
-        if left.tokens > limit.tokens and (left.exact or limit.enforced):
+        best = await self._compact(call, prompt, limit.tokens) if limit.compacts else None
+        remaining = best.prompt if best else prompt
+        if remaining.tokens > limit.tokens and (remaining.exact or limit.enforced):
             shortened = best.prompt.tokens if best else None
             raise ContextBudgetExceeded(
                 prompt.tokens, limit.tokens, limit.because, exact=prompt.exact, shortened=shortened
             )
-        return self._told(best, prompt, request_id) if best else (call, None)
+        return self._report(best, prompt, request_id) if best else (call, None)
 
     async def after_overflow(
         self, call: ModelCall, overflow: ContextOverflow | ContextBudgetExceeded, request_id: str
     ) -> tuple[ModelCall, ContextCompacted] | None:
-        """The call shortened, now that the model server has refused it as too long: of some the window is not known,
-        and estimates are too low at times. None where that is not wanted, or nothing is left to cut.
+        """Compact a call that the model server has rejected as too long.
+
+        That happens if the window is not known or an estimate was too low. Returns None if the policy does not allow
+        compaction or nothing is left to cut.
         """
-        if isinstance(overflow, ContextBudgetExceeded):  # it was shortened before it was refused
+        if isinstance(overflow, ContextBudgetExceeded):  # it was compacted before it was rejected
             return None
         if self._budgets.wish_of(_model(call)).overflow != "compact":
             return None
         prompt = await self.measured(call)
-        if not prompt.exact and overflow.tokens is not None:  # of this very prompt, whatever others came to
-            self._uncounted[_model(call)] = Calibration.of(estimate_tokens(*prompt_of(call)), overflow.tokens)
+        if not prompt.exact and overflow.tokens is not None:  # counted for this very prompt
+            self._calibrations[_model(call)] = Calibration.of(estimate_tokens(*prompt_of(call)), overflow.tokens)
             prompt = replace(prompt, tokens=overflow.tokens)
         budget = await self._budgets.of(_model(call))
         known = [tokens for tokens in (overflow.window, budget.tokens) if tokens is not None]
-        best = await self._shorten(call, prompt, min([prompt.tokens, *known]))
-        return self._told(best, prompt, request_id) if best else None
+        best = await self._compact(call, prompt, min([prompt.tokens, *known]))
+        return self._report(best, prompt, request_id) if best else None
 
     async def room_beside(self, call: ModelCall, usage: JsonObject) -> int | None:
-        """Completion tokens that the budget has room for beside this prompt, if they are more than the response had;
-        None also if the model server does not report its tokens. Raises nothing.
+        """Return the completion tokens that fit beside this prompt, if they exceed those of the response.
+
+        None otherwise, and if the model server does not report its tokens. Raises nothing.
         """
         prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
         budget = await self._budgets.of(_model(call))
         if budget.tokens is None or not (is_integer(prompt) and is_integer(completion)):
             return None
-        room = budget.tokens - prompt - _SPARE
+        room = budget.tokens - prompt - _RESERVED_TOKENS
         return room if room > completion else None
 
     async def measured(self, call: ModelCall) -> PromptSize:
-        """How long a prompt is. Raises nothing."""
+        """Return the size of a prompt. Raises nothing."""
         try:
             exact = await self._count(call)
-        except BackendFault:  # it will say so itself when it is asked for the answer
+        except BackendFault:  # the request itself will raise it
             exact = None
         if exact is not None:
             return PromptSize(exact, exact=True)
-        known = self._uncounted.setdefault(_model(call), Calibration())
-        if len(self._uncounted) > _REMEMBERED:
-            self._uncounted.popitem(last=False)
+        known = self._calibrations.setdefault(_model(call), Calibration())
+        if len(self._calibrations) > _CACHE_SIZE:
+            self._calibrations.popitem(last=False)
         return PromptSize(known.tokens(estimate_tokens(*prompt_of(call))), exact=False)
 
     def saw(self, call: ModelCall, usage: JsonObject | None) -> None:
-        """What the model server reports of a call: it sets the estimates of its model right."""
-        known = self._uncounted.get(_model(call))
+        """Calibrate the estimates of a model by the usage that the model server reports for a call."""
+        known = self._calibrations.get(_model(call))
         tokens = usage.get("prompt_tokens") if usage is not None else None
         if known is not None and is_count(tokens):
-            self._uncounted[_model(call)] = known.observed(estimate_tokens(*prompt_of(call)), tokens)
+            self._calibrations[_model(call)] = known.observed(estimate_tokens(*prompt_of(call)), tokens)
 
     async def phases(
         self, call: ModelCall, prompt: PromptSize, policy: CompactionPolicy
     ) -> AsyncGenerator[CompactedCall]:
-        """What each phase makes of a call whose prompt is so long, the mildest first."""
+        """Yield the call as each phase compacts it, the mildest phase first. `prompt` is its present size."""
         strategy = policy.plans
         if strategy is None:
             return
@@ -150,7 +153,7 @@ class ContextFitter:
                 last = CompactedCall(shorter, plan, places, await self.measured(shorter))
             yield last
 
-    async def _shorten(self, call: ModelCall, prompt: PromptSize, limit: int) -> CompactedCall | None:
+    async def _compact(self, call: ModelCall, prompt: PromptSize, limit: int) -> CompactedCall | None:
         policy = self.policy
         aim = aim_of(policy, limit)
         done: list[CompactedCall] = []
@@ -160,7 +163,7 @@ class ContextFitter:
                 break
         return chosen(done, aim)
 
-    def _told(self, best: CompactedCall, before: PromptSize, request_id: str) -> tuple[ModelCall, ContextCompacted]:
+    def _report(self, best: CompactedCall, before: PromptSize, request_id: str) -> tuple[ModelCall, ContextCompacted]:
         compacted = ContextCompacted(
             request_id,
             _model(best.call),
@@ -175,12 +178,12 @@ class ContextFitter:
 
 
 def aim_of(policy: CompactionPolicy, limit: int) -> int:
-    """Tokens that a history is brought to."""
+    """Return the number of tokens to which a context is compacted."""
     return int(limit * policy.threshold)
 
 
 def chosen(phases: Sequence[CompactedCall], aim: int) -> CompactedCall | None:
-    """The mildest phase that is enough, else the one that leaves least; None where nothing can be cut."""
+    """Return the mildest sufficient phase, else the one with the shortest prompt; None if nothing can be cut."""
     some = [phase for phase in phases if phase.plan.cuts]
     enough = next((phase for phase in some if phase.prompt.tokens <= aim), None)
     return enough or min(some, key=lambda phase: phase.prompt.tokens, default=None)

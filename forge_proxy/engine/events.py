@@ -1,4 +1,4 @@
-"""What happened while a request was answered, for logs, metrics and records. No prompts, no answers, no secrets."""
+"""Events of the engine, for logs, metrics and records. They contain no prompts, no responses and no secrets."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from forge_proxy.core.guardrails.turn import Fault
 
 @dataclass(frozen=True, slots=True)
 class SlotsDetected:
-    """The backend was asked how many requests it works on at a time, for the first time or with a new answer."""
+    """The number of requests that the backend processes concurrently was determined or has changed."""
 
     slots: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetResolved:
-    """The context budget of a model, for the first time or another than before."""
+    """The context budget of a model was determined or has changed."""
 
     model: str | None
     budget: Budget
@@ -28,7 +28,7 @@ class BudgetResolved:
 
 @dataclass(frozen=True, slots=True)
 class SamplingRecommended:
-    """The makers of a model recommend sampling values, and they are not used. Told once for each model."""
+    """The publishers of a model recommend sampling values that are not used. Reported once for each model."""
 
     model: str
     family: str
@@ -37,7 +37,7 @@ class SamplingRecommended:
 
 @dataclass(frozen=True, slots=True)
 class ServerStateChanged:
-    """A model server of ours is in another state now, or says more of how it gets on. `detail` is of its own words."""
+    """A managed model server has changed its state or reports progress. `detail` quotes the server."""
 
     server: str
     state: str
@@ -46,7 +46,7 @@ class ServerStateChanged:
 
 @dataclass(frozen=True, slots=True)
 class ToolsUnvalidated:
-    """Tools whose arguments are not checked, since their schemas cannot be used. Told once for each set of tools."""
+    """Tools whose arguments are not validated: their schemas are unusable. Reported once for each set of tools."""
 
     request_id: str
     tools: tuple[str, ...]
@@ -54,7 +54,7 @@ class ToolsUnvalidated:
 
 @dataclass(frozen=True, slots=True)
 class RequestRewritten:
-    """The backend refused requests as they were sent and takes them with these changes. Told when it is learned."""
+    """The backend rejected a request as it was sent and accepted it with these changes. Reported when first seen."""
 
     model: str | None
     changes: tuple[str, ...]
@@ -62,16 +62,16 @@ class RequestRewritten:
 
 @dataclass(frozen=True, slots=True)
 class FieldsOmitted:
-    """Fields of requests that the backend has no place for. Each is told once."""
+    """Request fields that the backend does not support. Each field is reported once."""
 
     fields: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PromptTruncated:
-    """The backend read less of a prompt than there was, and said nothing of it; the answer had left by then.
+    """The backend silently truncated a prompt; the response had already been sent when this was noticed.
 
-    `read` are the tokens that it tells, `least` those that the prompt had at least, by its length.
+    `read` is the number of prompt tokens that the backend reports, `least` the minimum that its length implies.
     """
 
     model: str | None
@@ -81,7 +81,7 @@ class PromptTruncated:
 
 @dataclass(frozen=True, slots=True)
 class ContextCompacted:
-    """A history was over the budget and was shortened: so many of its messages were `cut`, whole or in part."""
+    """A context over the budget was compacted: `cut` of its messages were removed, in whole or in part."""
 
     request_id: str
     model: str | None
@@ -94,9 +94,9 @@ class ContextCompacted:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRetried:
-    """An attempt failed and the daemon retries it. `tool` is that of the call at fault, `reason` says why it is.
+    """An attempt failed and the daemon retries it. `tool` is the tool of the invalid call, `reason` why it is invalid.
 
-    Of both there is no more than fits a line, and never a value.
+    Both are cut to one line and never contain an argument's value.
     """
 
     request_id: str
@@ -116,7 +116,7 @@ class LostResponseRetried:
 
 @dataclass(frozen=True, slots=True)
 class LoopDetected:
-    """The answer of an attempt only repeated itself. `cut` where it was stopped for that."""
+    """The response of an attempt repeated itself. `cut` if the generation was stopped for that reason."""
 
     request_id: str
     attempt: int
@@ -126,7 +126,7 @@ class LoopDetected:
 
 @dataclass(frozen=True, slots=True)
 class ModelSwapped:
-    """Another model of the catalog was loaded, in so many `seconds`. `before` is the one that gave way to it."""
+    """Another model of the catalog was loaded within `seconds`. `before` is the model that was unloaded for it."""
 
     model: str
     before: str | None
@@ -135,7 +135,7 @@ class ModelSwapped:
 
 @dataclass(frozen=True, slots=True)
 class ModelFailed:
-    """A model of the catalog could not be loaded: its requests are refused for so many `seconds`."""
+    """A model of the catalog could not be loaded: its requests are refused for `seconds`."""
 
     model: str
     why: str
@@ -144,7 +144,7 @@ class ModelFailed:
 
 @dataclass(frozen=True, slots=True)
 class RequestAnswered:
-    """A request was answered. `seconds` from its arrival, of which it was `queued` for so many."""
+    """A request was answered. `seconds` counts from its arrival; `queued` are those spent in the queue."""
 
     request_id: str
     model: str | None
@@ -166,7 +166,7 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class RequestAbandoned:
-    """The caller left before the answer was complete."""
+    """The client disconnected before the response was complete."""
 
     request_id: str
     seconds: float
@@ -175,7 +175,7 @@ class RequestAbandoned:
 
 @dataclass(frozen=True, slots=True)
 class RunStatusChanged:
-    """A stored run is in another state. `error` is the name of what it failed with."""
+    """The status of a stored run has changed. `error` is the name of the error that it failed with."""
 
     run_id: str
     status: str
@@ -184,7 +184,7 @@ class RunStatusChanged:
 
 @dataclass(frozen=True, slots=True)
 class RunNotResumable:
-    """A stored run cannot be gone on with here: for its store, or for a fault of ours, which `fault` then is."""
+    """A stored run cannot be resumed: because of its store, or because of an internal error, which is then `fault`."""
 
     run_id: str
     error: str
@@ -193,8 +193,9 @@ class RunNotResumable:
 
 @dataclass(frozen=True, slots=True)
 class ToolServerFailed:
-    """What executes a tool of a run was not to be had, or did not answer as it should. `server` is an origin or a name
-    of an MCP server, `key` that of the call. It may be asked again.
+    """The executor of a run's tool was unreachable or responded incorrectly. The call may be retried.
+
+    `server` is an origin or the name of an MCP server, `key` the idempotency key of the call.
     """
 
     server: str

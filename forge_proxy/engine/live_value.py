@@ -1,4 +1,4 @@
-"""What may be changed while requests are answered."""
+"""A setting that can change at runtime."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Value = TypeVar("Value")
 
 
 class LiveValue(Generic[Value]):
-    """A value that is replaced as a whole. A request takes it once, at its beginning, and keeps to that."""
+    """A value that is replaced as a whole. A request reads it once at its start and uses that value to its end."""
 
     def __init__(self, now: Value) -> None:
         self.now = now

@@ -1,7 +1,7 @@
-"""One account of the bytes that request bodies, buffered responses and slow readers hold together.
+"""One memory budget for request bodies, buffered responses and data that slow clients have not read yet.
 
-Code that is about to hold many bytes reserves them first, and waits if there is no room. It counts what is reported:
-nothing is measured here.
+Code that is about to buffer many bytes reserves them first, and waits if there is no room. The budget counts what is
+reserved and measures nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SMALL = 4 * MEGABYTE
 """Bytes of a reservation that never waits behind larger ones."""
 _LARGE_SHARE = 0.75
 """The share of the budget that large reservations may fill; the rest is for small ones."""
-_MOST_MB = 2048
+_MAX_DEFAULT_MB = 2048
 _WAIT_SECONDS = 60.0
 _STEP = 256 * 1024
 """Bytes by which the reservation of a response grows. Smaller responses are not counted."""
@@ -32,7 +32,7 @@ def memory_limit(setting_mb: int | None, machine_mb: int | None) -> int:
     """Bytes of the budget: the setting, else a quarter of the machine's memory, at most 2 GB."""
     if setting_mb is not None:
         return setting_mb * MEGABYTE
-    return (_MOST_MB if machine_mb is None else min(_MOST_MB, machine_mb // 4)) * MEGABYTE
+    return (_MAX_DEFAULT_MB if machine_mb is None else min(_MAX_DEFAULT_MB, machine_mb // 4)) * MEGABYTE
 
 
 class MemoryFull(ForgeError):
@@ -46,7 +46,7 @@ class MemoryFull(ForgeError):
 
 
 class TooLargeForMemory(ForgeError):
-    """What a request needs is more than large requests may ever have together."""
+    """A request needs more memory than all large requests may have together."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(
@@ -56,7 +56,7 @@ class TooLargeForMemory(ForgeError):
 
 
 _Queue: TypeAlias = deque[tuple[asyncio.Future[None], int]]
-"""Waiters and the bytes that they wait for, in their order."""
+"""Waiters and the bytes that they wait for, in order of arrival."""
 
 
 @dataclass(slots=True)
@@ -66,12 +66,12 @@ class _Class:
     room: int
     """Bytes that may be used when one of them is granted."""
     growing: _Queue = field(default_factory=deque)
-    """Waiters that have a reservation already. They come first: they are closer to returning theirs."""
+    """Waiters that already have a reservation. They come first because they return it sooner."""
     new: _Queue = field(default_factory=deque)
 
 
 class MemoryBudget:
-    """At most `limit` bytes. Belongs to one event loop."""
+    """Reserves at most `limit` bytes. Belongs to one event loop."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -80,7 +80,7 @@ class MemoryBudget:
         self._large = _Class(int(limit * _LARGE_SHARE))
 
     def take(self, size: int) -> bool:
-        """Reserve so many bytes if there is room now and no other of their class waits."""
+        """Reserve `size` bytes if there is room now and no other reservation of their class waits."""
         one = self._class_of(size)
         if one.growing or one.new or self.used + size > one.room:
             return False
@@ -88,7 +88,7 @@ class MemoryBudget:
         return True
 
     async def reserve(self, size: int, seconds: float = _WAIT_SECONDS) -> None:
-        """Reserve so many bytes, in turn. Raises `MemoryFull` after `seconds`, and `TooLargeForMemory`."""
+        """Reserve `size` bytes, in order of arrival. Raises `MemoryFull` after `seconds`, and `TooLargeForMemory`."""
         one = self._class_of(size)
         if size > one.room:
             raise TooLargeForMemory(size, one.room)
@@ -96,17 +96,17 @@ class MemoryBudget:
             await self._wait(one.new, size, seconds)
 
     def extend(self, size: int) -> bool:
-        """Reserve more for one that has a reservation, ahead of all who wait, if there is room now."""
+        """Reserve more for a holder of a reservation, ahead of all waiters, if there is room now."""
         if self.used + size > self.limit:
             return False
         self.used += size
         return True
 
     async def grow(self, size: int, total: int, seconds: float) -> None:
-        """Reserve `size` bytes more for one that then has `total`, ahead of those that have nothing.
+        """Reserve `size` more bytes for a holder that then has `total`, ahead of waiters without a reservation.
 
-        Raises `MemoryFull` after `seconds`. Two that both wait for more would wait for each other: the first of them
-        that fails must return what it has, which is then granted to the other.
+        Raises `MemoryFull` after `seconds`. Two holders that wait for more would wait for each other: the first that
+        fails must return its reservation, which is then granted to the other.
         """
         one = self._class_of(total)
         if one.growing or self.used + size > one.room:
@@ -115,11 +115,11 @@ class MemoryBudget:
             self.used += size
 
     def add(self, size: int) -> None:
-        """Count bytes that are held already, whether there is room for them or not."""
+        """Count bytes that are buffered already, whether there is room for them or not."""
         self.used += size
 
     def release(self, size: int) -> None:
-        """Return what was reserved or added, or a part of it."""
+        """Return `size` bytes that were reserved or added."""
         self.used -= size
         self._admit()
 
@@ -134,7 +134,7 @@ class MemoryBudget:
                 self.release(size)
             elif (granted, size) in queue:
                 queue.remove((granted, size))
-                self._admit()  # who stood behind it may be smaller
+                self._admit()  # the waiters behind it may need less
             if isinstance(exc, TimeoutError):
                 raise MemoryFull(self.limit) from exc
             raise
@@ -144,7 +144,7 @@ class MemoryBudget:
             for queue in (one.growing, one.new):
                 while queue and self.used + queue[0][1] <= one.room:
                     granted, size = queue.popleft()
-                    if not granted.done():  # else it is being cancelled, and has not taken itself out yet
+                    if not granted.done():  # otherwise it is being cancelled and has not left the queue yet
                         self.used += size
                         granted.set_result(None)
                 if queue:
@@ -155,9 +155,9 @@ class MemoryBudget:
 
 
 class ResponseMemory:
-    """What is reserved for the response to one request, until it is released or the block ends.
+    """The reservation for the response to one request, until it is released or the block ends.
 
-    Of a response that is put together before it is sent all chunks count, of others what is on its way.
+    For a response that is assembled before it is sent, all chunks count; for others, only the chunk being sent.
     """
 
     def __init__(self, memory: MemoryBudget | None) -> None:
@@ -172,12 +172,12 @@ class ResponseMemory:
         self.release()
 
     def release(self) -> None:
-        """Return all that is reserved: the next chunk is the first of another response."""
+        """Return the whole reservation: the next chunk is the first of another response."""
         self._shrink_to(0)
         self._size = BufferedSize()
 
     async def add(self, chunk: Chunk, *, is_kept: bool = True) -> None:
-        """Reserve what one more chunk needs. While there is no room, the model server is not read.
+        """Reserve memory for one more chunk. While there is no room, nothing is read from the model server.
 
         Raises `MemoryFull` after ten seconds.
         """

@@ -1,6 +1,6 @@
-"""Which model a request means: the names a backend serves, kept for a while, and the name to send for one asked for.
+"""Resolves the model of a request: caches the names that a backend serves and maps a requested name to one of them.
 
-With a catalog the names are those of the catalog, and a request that means none of them is refused.
+With a catalog the names are those of the catalog, and a request for any other name is refused.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from forge_proxy.core.errors import BackendDown, BackendFault, BackendNotReady, 
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.engine.ports import Backend, Clock
 
-_KEPT_FOR = 30.0
-"""Seconds for which a list is believed; a model server that was swapped in the meantime answers under its own names."""
+_CACHED_SECONDS = 30.0
+"""Seconds for which the list is cached: the model server may have been replaced by one with other names."""
 
 
 class Models:
-    """The models of one backend. `default` stands in for names that the backend does not know, where there is no
-    catalog, which has a default itself.
+    """The models of one backend.
+
+    `default` replaces names that the backend does not know, unless there is a catalog, which has its own default.
     """
 
     def __init__(
@@ -32,18 +33,18 @@ class Models:
         self._catalog = catalog
         self._cards: Sequence[ModelCard] = ()
         self._names: frozenset[str] = frozenset()
-        self._until = float("-inf")
+        self._cached_until = float("-inf")
 
     async def list(self) -> Sequence[ModelCard]:
-        """The models now. Raises `BackendFault`."""
+        """Request the list of models from the backend. Raises `BackendFault`."""
         self._cards = [self._with_aliases(card) for card in await self._backend.models()]
         self._names = frozenset(name for card in self._cards for name in _names(card))
-        self._until = self._clock.now() + _KEPT_FOR
+        self._cached_until = self._clock.now() + _CACHED_SECONDS
         return self._cards
 
     def forget(self) -> None:
-        """The backend is another one now, or serves with another window: it is asked before the next request."""
-        self._until = float("-inf")
+        """Expire the cached list: the backend or its window has changed."""
+        self._cached_until = float("-inf")
 
     def _with_aliases(self, card: ModelCard) -> ModelCard:
         if self._catalog is None:
@@ -52,7 +53,7 @@ class Models:
         return replace(card, details={**card.details, "aliases": aliases})
 
     async def get(self, name: str) -> ModelCard:
-        """One model by its name, or alias. Raises `UnknownModel` or `BackendFault`."""
+        """Return a model by its name or alias. Raises `UnknownModel` or `BackendFault`."""
         if self._catalog is not None:
             name = self._catalog.known(name) or name
         for card in await self.list():
@@ -61,25 +62,28 @@ class Models:
         raise UnknownModel(name, [card.id for card in self._cards])
 
     async def name_for(self, asked: str | None) -> str | None:
-        """The name to send in place of the one asked for; None to send that one.
+        """Return the name to send instead of the requested one; None to send the requested one.
 
-        A name that the backend does not know becomes the configured default, or the one model there is. With several
-        and no default it is sent as it is: the backend knows best what to say about it. Raises `BackendUnreachable`,
-        `BackendNotReady` or `BackendDown`, and with a catalog `UnknownModel`.
+        A name that the backend does not know is replaced by the configured default, or by the only model. With
+        several models and no default it is sent unchanged, and the backend reports the error. Raises
+        `BackendUnreachable`, `BackendNotReady` or `BackendDown`, and with a catalog `UnknownModel`.
         """
         if self._catalog is not None:
-            return self._stand_in(asked)
-        if self._clock.now() > self._until:
+            return self._replacement(asked)
+        if self._clock.now() > self._cached_until:
             try:
                 await self.list()
             except (BackendUnreachable, BackendNotReady, BackendDown):
-                raise  # nor will the request itself be answered, and once is enough to wait for that
+                raise  # the request itself would fail too, and waiting once is enough
             except BackendFault:  # a server without a model list
-                self._until = self._clock.now() + _KEPT_FOR
-        return self._stand_in(asked)
+                self._cached_until = self._clock.now() + _CACHED_SECONDS
+        return self._replacement(asked)
 
     async def usual(self) -> str:
-        """The model for requests that name none: the default, else the first. Raises `UnknownModel`, `BackendFault`."""
+        """Return the model for requests without one: the default, else the first.
+
+        Raises `UnknownModel` or `BackendFault`.
+        """
         if self._catalog is not None:
             return self._catalog.first
         if self._default is not None:
@@ -89,13 +93,13 @@ class Models:
         raise UnknownModel("", [])
 
     def served_as(self, asked: str | None) -> str:
-        """The model that a name means, as far as is known without asking: what is learned of it is kept under this.
+        """Resolve a requested name without a request to the backend; per-model state is stored under the result.
 
-        Raises `UnknownModel` where a catalog has no such name.
+        Raises `UnknownModel` if the catalog has no such name.
         """
-        return self._stand_in(asked) or asked or ""
+        return self._replacement(asked) or asked or ""
 
-    def _stand_in(self, asked: str | None) -> str | None:
+    def _replacement(self, asked: str | None) -> str | None:
         if self._catalog is not None:
             found = self._catalog.find(asked)
             return None if found == asked else found
@@ -107,5 +111,5 @@ class Models:
 
 
 def _names(card: ModelCard) -> tuple[str, str]:
-    """What a model may be called: Ollama's usual tag may be left out."""
+    """Return the accepted names of a model: Ollama's default tag is optional."""
     return card.id, card.id.removesuffix(":latest")

@@ -1,7 +1,7 @@
-"""Divides the time of the event loop among the requests, so that no work holds up the others for long.
+"""Shares the event loop's time among the requests, so that no work blocks the others for long.
 
-Work that may be much (reading a response, scanning it, beginning a request) is done in small steps. Before each step a
-request takes its turn: in one round of the event loop there are turns until 4 ms have passed, then the others wait.
+Potentially long work (parsing or scanning a response, preparing a request) is done in small steps. Before each step a
+request takes a turn: one iteration of the event loop grants turns until 4 ms have passed; the other requests wait.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.engine.ports import Clock
 
 _ROUND_SECONDS = 0.004
-"""How long turns are given in one round of the event loop. A step that has begun is done to its end."""
-_MOST_GRANTED = 64
-"""Turns that are granted in one round at most."""
+"""Time for turns in one iteration of the event loop. A step that has started always finishes."""
+_MAX_GRANTED = 64
+"""Maximum number of turns granted in one iteration."""
 _BURST_SECONDS = 0.02
-"""How long a request may work at one time before it is one of the heavy ones."""
+"""How long a request may work continuously before it counts as heavy."""
 _SHARE = 0.05
-"""The share of the time that no request is heavy for: a model that writes as fast as people read takes less."""
-_WORK = 2_000
-"""Microseconds of work in one piece, by an estimate that is right within a few times."""
-_OF_DELTA = 20
-"""Microseconds that each delta costs, whatever is in it."""
-_BLOCK = 4_000
-"""Characters of one text in a piece at most: an estimate may be wrong."""
-_SHORTEST = 100
-"""Characters of the shortest piece: what each piece costs by itself must not exceed the rest."""
+"""Share of the time below which no request is heavy: a model that generates at human reading speed needs less."""
+_MAX_PIECE_WORK = 2_000
+"""Microseconds of work in one piece, by an estimate that is accurate within a small factor."""
+_DELTA_WORK = 20
+"""Microseconds that each delta costs, whatever it contains."""
+_MAX_PIECE_CHARS = 4_000
+"""Maximum number of characters of one text in a piece, since the estimate may be wrong."""
+_MIN_PIECE_CHARS = 100
+"""Characters of the shortest piece: the fixed cost of a piece must not exceed the cost of its content."""
 
 
-class _Place:
-    """A place in a queue for the next turn."""
+class _Waiter:
+    """A request that waits in a queue for its next turn."""
 
     __slots__ = ("granted",)
 
@@ -45,58 +45,58 @@ class _Place:
 
 
 class LoopTurns:
-    """Shared by all requests. Belongs to one event loop.
+    """The queue for turns on one event loop, shared by all requests.
 
-    While others wait, heavy requests and light ones come in turn, each class in the order of arrival: a small request
-    waits for a single step of a heavy one, however many there are of those.
+    Heavy and light requests alternate, each class in order of arrival: a light request waits for a single step of a
+    heavy one, however many heavy ones there are.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock: Clock = clock or MonotonicClock()
-        self._queues: tuple[deque[_Place], deque[_Place]] = deque(), deque()
-        """Light requests, and heavy ones."""
+        self._queues: tuple[deque[_Waiter], deque[_Waiter]] = deque(), deque()
+        """The queues of light requests and of heavy ones."""
         self._is_running = False
-        """Whether `_next_round` is going to be called in the loop's next round."""
-        self._ends = float("-inf")
-        """When this round has no time left."""
+        """Whether `_next_round` is scheduled for the loop's next iteration."""
+        self._ends_at = float("-inf")
+        """When the time of this round ends."""
         self._granted = 1
-        """Turns that are granted at the beginning of a round: as many as were done in the last one, and more."""
-        self._was_done = True
-        """Whether a turn was taken in this round."""
-        self._was_full = False
-        """Whether a turn that was granted in this round came too late for it."""
+        """Turns granted at the start of a round; adapts to how many fitted into the last one."""
+        self._has_stepped = True
+        """Whether a step was started in this round."""
+        self._has_overrun = False
+        """Whether a turn granted in this round found no time left."""
         self._heavy_first = False
 
     async def take(self, *, heavy: bool = False) -> None:
-        """Wait for the next turn: at once if this round has time left, also for all of this class who wait."""
+        """Wait for the next turn; return immediately if this round has time left for all waiters of this class."""
         queue = self._queues[heavy]
         if (not queue or queue[-1].granted.done()) and self._has_time():
             return
-        place = _Place()
-        queue.append(place)
+        waiter = _Waiter()
+        queue.append(waiter)
         try:
-            await place.granted
+            await waiter.granted
             while not self._has_time():
-                self._was_full = True
-                place.granted = asyncio.get_running_loop().create_future()
-                await place.granted
+                self._has_overrun = True
+                waiter.granted = asyncio.get_running_loop().create_future()
+                await waiter.granted
         finally:
-            queue.remove(place)  # the first one, or near to it
+            queue.remove(waiter)  # the first one, or near to it
 
     def _has_time(self) -> bool:
-        """Whether one more step may be done in this round. There is always one."""
+        """Return whether one more step may start in this round. Every round allows at least one."""
         now = self._clock.now()
-        if now >= self._ends and self._was_done:
+        if now >= self._ends_at and self._has_stepped:
             if self._is_running:
                 return False
-            # The loop went round since the last turns were given: nobody waits, so nothing looks at the time then.
+            # The loop has iterated since the last turns: without waiters no `_next_round` restarts the time.
             self._begin_round()
-        self._was_done = True
+        self._has_stepped = True
         return True
 
     def _begin_round(self) -> None:
         self._is_running = True
-        self._ends = self._clock.now() + _ROUND_SECONDS
+        self._ends_at = self._clock.now() + _ROUND_SECONDS
         asyncio.get_running_loop().call_soon(self._next_round)
 
     def _next_round(self) -> None:
@@ -104,51 +104,51 @@ class LoopTurns:
         if not light and not heavy:
             self._is_running = False
             return
-        self._granted = max(1, self._granted // 2) if self._was_full else min(_MOST_GRANTED, self._granted * 2)
-        self._was_done = self._was_full = False
+        self._granted = max(1, self._granted // 2) if self._has_overrun else min(_MAX_GRANTED, self._granted * 2)
+        self._has_stepped = self._has_overrun = False
         first, second = (heavy, light) if self._heavy_first else (light, heavy)
         self._heavy_first = not self._heavy_first
-        in_turn = (place for place in chain.from_iterable(zip_longest(first, second)) if place is not None)
-        for place in islice(in_turn, self._granted):
-            if not place.granted.done():
-                place.granted.set_result(None)
+        in_turn = (waiter for waiter in chain.from_iterable(zip_longest(first, second)) if waiter is not None)
+        for waiter in islice(in_turn, self._granted):
+            if not waiter.granted.done():
+                waiter.granted.set_result(None)
         self._begin_round()
 
 
 class Pace:
-    """The turns of one request, which is a heavy one while it works for more than its share of the time."""
+    """Takes the turns of one request, which is heavy while it works for more than its share of the time."""
 
     def __init__(self, turns: LoopTurns, clock: Clock | None = None) -> None:
         self._turns = turns
         self._clock: Clock = clock or MonotonicClock()
         self._credit = _BURST_SECONDS
-        """Seconds that it may work before it is heavy."""
-        self._looked_at = self._began = self._clock.now()
+        """Seconds that the request may work before it is heavy."""
+        self._updated_at = self._started_at = self._clock.now()
 
     async def begin_step(self) -> None:
-        """Wait for the turn to do the next step."""
+        """Wait for the turn of the next step."""
         now = self._clock.now()
-        self._credit = min(_BURST_SECONDS, self._credit + (now - self._looked_at) * _SHARE)
-        self._looked_at = now
+        self._credit = min(_BURST_SECONDS, self._credit + (now - self._updated_at) * _SHARE)
+        self._updated_at = now
         await self._turns.take(heavy=self._credit < 0)
-        self._began = self._clock.now()
+        self._started_at = self._clock.now()
 
     def end_step(self) -> None:
-        """The step is done, and what follows is waited for."""
-        self._credit -= self._clock.now() - self._began
+        """Record that the step is done; the request now waits for something else."""
+        self._credit -= self._clock.now() - self._started_at
 
 
 def pieces_of(chunk: Chunk) -> Iterator[Chunk]:
-    """The chunk in pieces, each of which is scanned quickly; nearly always the chunk itself."""
+    """Split a chunk into pieces that are each scanned quickly; nearly always yields the chunk itself."""
     if _is_short(chunk.deltas):
         yield chunk
         return
     piece: list[Delta] = []
     work = 0
     anew = chunk.anew
-    for delta in _short_deltas(_merged(chunk.deltas)):
+    for delta in _split_deltas(_merge_texts(chunk.deltas)):
         more = _work_in(delta)
-        if piece and work + more > _WORK:
+        if piece and work + more > _MAX_PIECE_WORK:
             yield Chunk(tuple(piece), head=chunk.head, anew=anew)
             piece, work, anew = [], 0, False
         piece.append(delta)
@@ -157,21 +157,21 @@ def pieces_of(chunk: Chunk) -> Iterator[Chunk]:
 
 
 def _is_short(deltas: tuple[Delta, ...]) -> bool:
-    """Whether no piece need be cut off: cheaper to find out than the work in each delta."""
+    """Return whether the chunk need not be split; cheaper than estimating the work of each delta."""
     texts = [delta.text for delta in deltas if delta.text]
-    if len(deltas) == 1 and (not texts or len(texts[0]) <= _SHORTEST):
+    if len(deltas) == 1 and (not texts or len(texts[0]) <= _MIN_PIECE_CHARS):
         return True
-    if sum(map(len, texts)) > _BLOCK:
+    if sum(map(len, texts)) > _MAX_PIECE_CHARS:
         return False
-    return len(deltas) * _OF_DELTA + estimate_work("".join(texts)) <= _WORK
+    return len(deltas) * _DELTA_WORK + estimate_work("".join(texts)) <= _MAX_PIECE_WORK
 
 
 def _work_in(delta: Delta) -> int:
-    return _OF_DELTA + (estimate_work(delta.text) if delta.text else 0)
+    return _DELTA_WORK + (estimate_work(delta.text) if delta.text else 0)
 
 
-def _merged(deltas: tuple[Delta, ...]) -> Iterator[Delta]:
-    """The same deltas, texts that follow each other put together: each delta costs more than most of what is in it."""
+def _merge_texts(deltas: tuple[Delta, ...]) -> Iterator[Delta]:
+    """Merge the texts of consecutive deltas: a delta itself costs more than most of its content."""
     texts: list[str] = []
     choice = 0
     for delta in deltas:
@@ -189,14 +189,14 @@ def _merged(deltas: tuple[Delta, ...]) -> Iterator[Delta]:
         yield Delta(choice, "".join(texts))
 
 
-def _short_deltas(deltas: Iterator[Delta]) -> Iterator[Delta]:
-    """The same deltas, those with long texts cut in several."""
+def _split_deltas(deltas: Iterator[Delta]) -> Iterator[Delta]:
+    """Split deltas with long texts into several."""
     for delta in deltas:
         text = delta.text or ""
-        if len(text) <= _BLOCK and _work_in(delta) <= _WORK:
+        if len(text) <= _MAX_PIECE_CHARS and _work_in(delta) <= _MAX_PIECE_WORK:
             yield delta
             continue
-        *begun, last = _short_texts(text)
+        *begun, last = _split_text(text)
         reasoning = delta.reasoning
         for part in begun:
             yield Delta(delta.choice, part, reasoning)
@@ -204,16 +204,16 @@ def _short_deltas(deltas: Iterator[Delta]) -> Iterator[Delta]:
         yield replace(delta, text=last, reasoning=reasoning)
 
 
-def _short_texts(text: str) -> Iterator[str]:
-    for begin in range(0, len(text), _BLOCK):
-        yield from _halved(text[begin : begin + _BLOCK])
+def _split_text(text: str) -> Iterator[str]:
+    for begin in range(0, len(text), _MAX_PIECE_CHARS):
+        yield from _halve(text[begin : begin + _MAX_PIECE_CHARS])
 
 
-def _halved(text: str) -> Iterator[str]:
-    """The text in pieces of no more work than may be in one."""
-    if len(text) <= _SHORTEST or estimate_work(text) <= _WORK:
+def _halve(text: str) -> Iterator[str]:
+    """Split a text into pieces of at most `_MAX_PIECE_WORK` microseconds."""
+    if len(text) <= _MIN_PIECE_CHARS or estimate_work(text) <= _MAX_PIECE_WORK:
         yield text
         return
     middle = len(text) // 2
-    yield from _halved(text[:middle])
-    yield from _halved(text[middle:])
+    yield from _halve(text[:middle])
+    yield from _halve(text[middle:])

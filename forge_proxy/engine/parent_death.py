@@ -1,4 +1,4 @@
-"""No child process of ours outlives the daemon."""
+"""Ends child processes with the daemon."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent() -> None:
-    """Ask Linux to end this process with its parent, also while it computes and does not look at its stdin."""
+    """Ask Linux to kill this process when its parent dies, even while it computes and does not read its stdin."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

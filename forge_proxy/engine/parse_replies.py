@@ -1,4 +1,4 @@
-"""What the replies of an attempt hold: read here, or away from the event loop if that may take long."""
+"""Parses the replies of an attempt: on the event loop, or in another process if that may take long."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from forge_proxy.core.stream import Reply
 from forge_proxy.engine.pacing import LoopTurns
 from forge_proxy.engine.ports import ThoroughReader
 
-_MOST_WORK = 100_000
-"""The same if no process can do it: longer texts are delivered as they are."""
-_SHORT = 5_000
-"""Microseconds of estimated work that need not wait for a turn."""
+_MAX_WORK = 100_000
+"""Microseconds of estimated work allowed on the event loop if no process is available; longer texts stay unparsed."""
+_IMMEDIATE_WORK = 5_000
+"""Microseconds of estimated work that does not wait for a turn."""
 
 
 async def readings_of(
     turn: Turn, replies: Sequence[Reply], thorough: ThoroughReader | None, turns: LoopTurns
 ) -> list[Extraction]:
-    """A reading of each reply. The light one stands where a thorough one is not needed, or cannot be had."""
+    """Parse each reply. The light extraction is used if a thorough one is unnecessary or unavailable."""
     light: list[Extraction | None] = []
     for reply in replies:
         work = estimate_extraction(reply)
-        if _SHORT < work <= EXTRACTION_LIMIT:
+        if _IMMEDIATE_WORK < work <= EXTRACTION_LIMIT:
             await turns.take(heavy=True)
         light.append(read(turn, reply) if work <= EXTRACTION_LIMIT else None)
     readings = [reading for reading in light if reading and not (thorough and reading.unread)]
-    if len(readings) == len(replies):  # nearly always; a task for each request would cost more than the rest of this
+    if len(readings) == len(replies):  # nearly always; a task per request would cost more than everything else here
         return readings
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(_reading_of(turn, reply, thorough, so_far, turns))
+            group.create_task(_extract(turn, reply, thorough, so_far, turns))
             for reply, so_far in zip(replies, light, strict=True)
         ]
     return [task.result() for task in tasks]
 
 
-async def _reading_of(
+async def _extract(
     turn: Turn, reply: Reply, thorough: ThoroughReader | None, light: Extraction | None, turns: LoopTurns
 ) -> Extraction:
     if light and not (thorough and light.unread):
         return light
-    if thorough is None:  # no process to give it to; a thread leaves the event loop its share
+    if thorough is None:  # no process pool; a thread lets the event loop run in between
         return await asyncio.to_thread(read, turn, reply)
     light = light or await thorough.read(turn, reply, lightly=True)
     if light is None:
-        return await _read_at_most(turn, reply, turns)
+        return await _extract_within_limit(turn, reply, turns)
     return await thorough.read(turn, reply) or light if light.unread else light
 
 
-async def _read_at_most(turn: Turn, reply: Reply, turns: LoopTurns) -> Extraction:
-    """What can be read without holding up the event loop: else the text as it is, and no call that stands in it."""
-    if estimate_extraction(reply) <= _MOST_WORK:
+async def _extract_within_limit(turn: Turn, reply: Reply, turns: LoopTurns) -> Extraction:
+    """Parse what does not block the event loop; otherwise return the text unchanged, without the calls in it."""
+    if estimate_extraction(reply) <= _MAX_WORK:
         await turns.take(heavy=True)
         return read(turn, reply)
     text = reply.text or ""

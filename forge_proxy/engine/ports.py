@@ -1,4 +1,4 @@
-"""What the engine needs from outside, said by the engine. Adapters fit by shape and import nothing from here."""
+"""Protocols that the engine's environment implements. Adapters match by structure and import nothing from here."""
 
 from __future__ import annotations
 
@@ -20,96 +20,99 @@ class Backend(Protocol):
 
     @property
     def url(self) -> str:
-        """Where it is, for messages and logs; never with credentials in it."""
+        """The base URL, for messages and logs; never contains credentials."""
         ...
 
     def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
-        """The answer, chunk by chunk; whole answers come as one. Closing it stops the generation.
+        """Yield the response chunk by chunk; a non-streaming response is one chunk. Closing it stops the generation.
 
-        Raises `BackendUnreachable`, `BackendTimeout`, `BackendBroke` or `BackendError`. Before the first chunk it
-        may be `RequestFormatRejected`, if another format may be accepted, or `LimitTooLarge`, if a smaller one may be.
+        Raises `BackendUnreachable`, `BackendTimeout`, `BackendBroke` or `BackendError`. Before the first chunk the
+        error may be `RequestFormatRejected`, if another format may be accepted, or `LimitTooLarge`, if a smaller
+        limit may be.
         """
         ...
 
     async def models(self) -> Sequence[ModelCard]:
-        """The models it serves. Raises like `stream`."""
+        """List the models that the server serves. Raises like `stream`."""
         ...
 
     async def slots(self) -> int | None:
-        """How many requests it works on at a time; None where it does not tell. Raises like `stream`."""
+        """Return the number of requests that the server processes concurrently; None if it does not report it.
+
+        Raises like `stream`.
+        """
         ...
 
     async def context_window(self, model: str | None = None) -> int | None:
-        """Tokens that one request to this model may have, prompt and answer together, as it is served now; None where
-        the server does not tell. `model` None is the only one there is. Raises like `stream`.
+        """Return the context window per request in tokens, prompt and completion together, as currently served.
+
+        None if the server does not report it. `model` None means the only model. Raises like `stream`.
         """
         ...
 
     async def count_tokens(self, call: ModelCall) -> int | None:
-        """How many tokens the prompt of this call has; None where it does not tell. Raises like `stream`."""
+        """Return the number of prompt tokens of this call; None if the server does not count. Raises like `stream`."""
         ...
 
     async def health(self) -> Health:
-        """Whether it can be asked now. Raises nothing."""
+        """Report whether the server accepts requests now. Raises nothing."""
         ...
 
 
 class Resizer(Protocol):
-    """Gives a model server another window: `-c` of one that is ours, `num_ctx` of an Ollama."""
+    """Changes the context window of a model server: `-c` of a managed server, `num_ctx` of Ollama."""
 
     def served(self) -> Sequence[str | None]:
-        """The models that can be given a window now: of a catalog those that are served now, else None, which stands
-        for all that there are.
-        """
+        """Return the models whose window can be set now: with a catalog the loaded ones, else None for all models."""
         ...
 
     async def resize(self, tokens: int | None, model: str | None = None) -> None:
-        """That many tokens for one request to this model from now on; None leaves it to the server. Nothing where the
-        model is not served any more.
+        """Set the window of this model to `tokens` per request; None leaves it to the server.
 
-        Answers that are under way end before, requests that come wait. On failure the server is as it was before.
+        Does nothing if the model is no longer served. Running requests finish first and new requests wait. On
+        failure the server is unchanged.
         Raises `BackendFault`.
         """
         ...
 
 
 class HardwareSource(Protocol):
-    """What the machine has."""
+    """The hardware of the machine."""
 
     async def profile(self) -> HardwareProfile:
-        """Waits for it to be found out, the first time, with a bound. Raises nothing."""
+        """Return the hardware profile; the first call waits for detection, with a time limit. Raises nothing."""
         ...
 
 
 class Clock(Protocol):
-    """Time, handed in so that tests need not wait for it."""
+    """A source of time, injected so that tests need not wait."""
 
     def now(self) -> float:
-        """Seconds from some fixed moment."""
+        """Return the seconds since an arbitrary fixed moment."""
         ...
 
 
 class ThoroughReader(Protocol):
-    """Reads replies that are long or badly broken, without holding up the event loop."""
+    """Parses replies that are long or badly malformed without blocking the event loop."""
 
     async def read(self, turn: Turn, reply: Reply, *, lightly: bool = False) -> Extraction | None:
-        """What a thorough reading finds, or a light one; None when none can be had in time. Raises nothing."""
+        """Parse a reply thoroughly, or `lightly`; None if that does not finish in time. Raises nothing."""
         ...
 
 
 class CardStore(Protocol):
-    """Keeps what was found out about the models of one server."""
+    """Stores the capability cards of the models of one server."""
 
     def load(self) -> Sequence[CapabilityCard]:
-        """The cards that are kept. Raises nothing."""
+        """Return the stored cards. Raises nothing."""
         ...
 
     def keep(self, card: CapabilityCard) -> None:
-        """Keep a card in place of the model's earlier one, if that is possible. Raises nothing."""
+        """Store a card, replacing the model's earlier one, if the store is writable. Raises nothing."""
         ...
 
 
 class Observer(Protocol):
-    """Hears what happened. Must not raise and must not wait."""
+    """Receives events. Must not raise and must not block."""
 
     def __call__(self, event: Event, /) -> None: ...

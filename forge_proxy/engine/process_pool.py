@@ -1,7 +1,7 @@
-"""Work that would hold the event loop up, done in a few processes of its own: reading what is badly broken.
+"""Runs work that would block the event loop, such as parsing badly malformed replies, in a few child processes.
 
-Processes and no threads: a thread that computes shares the interpreter's lock with the loop, and cannot be stopped.
-They start when they are needed and end when they have been idle for a while. What they do is in `workshop_child.py`.
+Processes instead of threads: a computing thread shares the interpreter's lock with the loop and cannot be stopped.
+They start on demand and end after a period of idleness. `process_pool_child.py` is their program.
 """
 
 from __future__ import annotations
@@ -23,54 +23,54 @@ from forge_proxy.core.stream import Reply
 
 _T = TypeVar("_T")
 
-_WAITING = 8
-"""Pieces of work that may wait for a process. What comes beyond them would mostly wait in vain, so it is not done."""
+_MAX_WAITING = 8
+"""Work items that may wait for a process. Further ones would mostly time out, so they are rejected at once."""
 
 
 class ProcessPool:
-    """Does work in at most so many processes. `seconds` is how long it may take, the wait for a process included."""
+    """Runs work in at most `processes` processes. `seconds` is its time limit, including the wait for a process."""
 
     def __init__(self, processes: int = 2, seconds: float = 5.0, idle_seconds: float = 300.0) -> None:
         self._free = asyncio.Semaphore(processes)
-        self._most = processes + _WAITING
+        self._max_active = processes + _MAX_WAITING
         self._seconds = seconds
         self._idle_seconds = idle_seconds
-        self._taken = 0
+        self._active = 0
         self._workers: set[_Worker] = set()
         self._idle: list[_Worker] = []
         self._closed = False
 
     async def read(self, turn: Turn, reply: Reply, *, lightly: bool = False) -> Extraction | None:
         """See `engine.ports.ThoroughReader`."""
-        # The conversation and log probabilities may be megabytes, and are not needed to read a reply.
+        # The conversation and log probabilities may be megabytes and are not needed to parse a reply.
         turn, reply = replace(turn, messages=()), replace(reply, beside={})
         return await self.run(partial(read, turn, reply, thorough=not lightly))
 
     async def run(self, work: Callable[[], _T]) -> _T | None:
-        """What comes of `work`; None if it fails or takes too long, and if too much is being done already.
+        """Return the result of `work`; None if it fails, takes too long, or the queue is full.
 
-        The work goes to another process and what comes of it comes back from there: both must be fit to be pickled.
+        The work and its result travel between processes: both must be picklable.
         """
-        if self._taken == self._most:
+        if self._active == self._max_active:
             return None
-        self._taken += 1
+        self._active += 1
         try:
             async with asyncio.timeout(self._seconds), self._free:
-                answer = await self._do(pickle.dumps(work))
-        except (OSError, EOFError, RecursionError):  # timeouts are OSErrors; what nests too deeply cannot be pickled
+                answer = await self._execute(pickle.dumps(work))
+        except (OSError, EOFError, RecursionError):  # timeouts are OSErrors; deep nesting cannot be pickled
             return None
         finally:
-            self._taken -= 1
-        return pickle.loads(answer)  # noqa: S301  from our own child
+            self._active -= 1
+        return pickle.loads(answer)  # noqa: S301  from a process of this pool
 
     async def close(self) -> None:
-        """End all processes, also those that work: whoever waits for them gets None."""
+        """Kill all processes, including busy ones: their `run` calls return None."""
         self._closed = True
         for worker in tuple(self._workers):
             await self._end(worker)
 
-    async def _do(self, work: bytes) -> bytes:
-        """Have it done. A process that failed at it, or whose work nobody waits for any more, is ended.
+    async def _execute(self, work: bytes) -> bytes:
+        """Send the work to a process. A process that fails, or whose work is cancelled, is killed.
 
         Raises `EOFError` or `OSError`.
         """
@@ -78,7 +78,7 @@ class ProcessPool:
             raise EOFError
         worker = self._take_idle() or await self._start()
         try:
-            answer = await worker.do(work)
+            answer = await worker.execute(work)
         except BaseException:
             await self._end(worker)
             raise
@@ -87,7 +87,7 @@ class ProcessPool:
         return answer
 
     def _take_idle(self) -> _Worker | None:
-        """The process that has been idle for the shortest time, so that others may retire."""
+        """Return the process that became idle last, so that the others can retire."""
         while self._idle:
             worker = self._idle.pop()
             if worker.retiring:
@@ -98,16 +98,17 @@ class ProcessPool:
         return None
 
     async def _start(self) -> _Worker:
-        # The child finds modules where we do. Without -P it would look in the working directory, which is anybody's.
+        # The child uses this process's module path. Without -P it would import from the working directory, which
+        # anyone may write.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        # A session of its own: Ctrl-C in the terminal is for us.
+        # A separate session: Ctrl-C in the terminal must reach only the daemon.
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", "forge_proxy.engine.process_pool_child",
             stdin=PIPE, stdout=PIPE, env=environment, start_new_session=True,
         )  # fmt: skip
         worker = _Worker(process)
         self._workers.add(worker)
-        if self._closed:  # meanwhile
+        if self._closed:  # closed while the process was starting
             worker.kill()
         return worker
 
@@ -121,11 +122,11 @@ class ProcessPool:
         if worker in self._idle:
             self._idle.remove(worker)
         worker.kill()
-        await worker.ended()
+        await worker.wait()
 
 
 class _Worker:
-    """One process of `workshop_child.py`, which does one piece of work at a time."""
+    """One process that runs `process_pool_child.py`, one work item at a time."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -135,15 +136,15 @@ class _Worker:
     def is_alive(self) -> bool:
         return self._process.returncode is None
 
-    async def do(self, work: bytes) -> bytes:
-        """What comes of it. Raises `EOFError` or `OSError` when the process ends over it."""
-        asked, answers = self._process.stdin, self._process.stdout
-        assert asked is not None  # noqa: S101  # they are pipes
-        assert answers is not None  # noqa: S101
-        asked.write(work)
-        await asked.drain()
-        length = int.from_bytes(await answers.readexactly(8))
-        return await answers.readexactly(length)
+    async def execute(self, work: bytes) -> bytes:
+        """Return the pickled result. Raises `EOFError` or `OSError` if the process ends during the work."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None  # noqa: S101  # they are pipes
+        assert stdout is not None  # noqa: S101
+        stdin.write(work)
+        await stdin.drain()
+        length = int.from_bytes(await stdout.readexactly(8))
+        return await stdout.readexactly(length)
 
     def kill(self) -> None:
         if self.retiring:
@@ -151,5 +152,5 @@ class _Worker:
         with suppress(ProcessLookupError):
             self._process.kill()
 
-    async def ended(self) -> None:
+    async def wait(self) -> None:
         await self._process.wait()

@@ -1,7 +1,7 @@
-"""A process of the workshop. Started by `workshop.py` as `python -m`, never imported by it.
+"""The program of a process of the process pool. `process_pool.py` starts it by `python -m` and never imports it.
 
-Reads pieces of work from stdin, each a pickled callable, and answers on stdout with the length of what came of it and
-then that, pickled. Ends when stdin closes: that happens by itself when the parent dies, kill -9 included.
+Reads work items from stdin, each a pickled callable, and writes to stdout the length of the pickled result and then the
+result. Ends when stdin closes, which also happens when the parent dies, even by kill -9.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from types import TracebackType
 
 from forge_proxy.engine.parent_death import end_with_parent
 
-_LONGEST = 60
-"""Seconds after which work ends the process. The parent is far less patient; this is for one that is gone."""
+_MAX_SECONDS = 60
+"""Seconds after which work ends the process. The parent's limit is much shorter; this one is for a parent that died."""
 
 
 def main() -> None:
-    """Work until the parent is gone."""
+    """Process work items until the parent ends."""
     end_with_parent()
-    for told in (signal.SIGINT, signal.SIGTERM):  # these are for the daemon, which still answers what it has begun
-        signal.signal(told, signal.SIG_IGN)
-    sys.excepthook = _say_where
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing that is printed gets among the answers
+    for number in (signal.SIGINT, signal.SIGTERM):  # for the daemon, which still completes its running requests
+        signal.signal(number, signal.SIG_IGN)
+    sys.excepthook = _print_location
+    results = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keeps printed text out of the results
     while True:
         try:
-            work: Callable[[], object] = pickle.load(sys.stdin.buffer)  # noqa: S301  from our own parent
+            work: Callable[[], object] = pickle.load(sys.stdin.buffer)  # noqa: S301  from the parent process
         except EOFError:
             return
-        signal.alarm(_LONGEST)
-        answer = pickle.dumps(work())
+        signal.alarm(_MAX_SECONDS)
+        result = pickle.dumps(work())
         signal.alarm(0)
-        answers.write(len(answer).to_bytes(8) + answer)
-        answers.flush()
+        results.write(len(result).to_bytes(8) + result)
+        results.flush()
 
 
-def _say_where(kind: type[BaseException], _: BaseException, trace: TracebackType | None) -> None:
-    """What is printed when work fails: no more than the place, for a message may hold what a model wrote."""
+def _print_location(kind: type[BaseException], _: BaseException, trace: TracebackType | None) -> None:
+    """Print only the location of a failure: an error's message may contain a model's output."""
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "?"
-    sys.stderr.write(f"forge-proxy workshop: {kind.__name__} at {place}\n")
+    sys.stderr.write(f"forge-proxy process pool: {kind.__name__} at {place}\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What our own tool adds to the prompts of a backend, so that a caller is told of the prompt without it."""
+"""Counts the tokens that the `respond` tool adds to a prompt, so that the usage sent to the client excludes them."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from forge_proxy.core.errors import BackendFault
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.engine.compat import CompatibleBackend
 
-_REMEMBERED = 256
+_CACHE_SIZE = 256
 _ANY: list[Json] = [{"role": "user", "content": "."}]
-"""Tools are written before the conversation or in it, but never because of what is said."""
+"""A minimal conversation: the tokens of the tools do not depend on the messages."""
 
 
 class RespondOverhead:
-    """Asked at the end of an answer, counts once for each set of tools of a model."""
+    """Counts once for each model and set of tools, at the end of a response."""
 
     def __init__(self, backend: CompatibleBackend) -> None:
         self._backend = backend
         self._added: OrderedDict[tuple[str | None, tuple[str, ...]], int] = OrderedDict()
 
     async def added_to(self, call: ModelCall) -> int:
-        """Tokens that the prompt of `call` has because of our tool; 0 where the backend cannot count."""
+        """Return the tokens that the `respond` tool adds to the prompt of `call`; 0 if the backend cannot count."""
         if call.respond is None:
             return 0
         key = (call.model or call.request.model, (*(tool.name for tool in call.request.tools), call.respond.name))
         if key not in self._added:
             self._added[key] = await self._count(call)
-            if len(self._added) > _REMEMBERED:
+            if len(self._added) > _CACHE_SIZE:
                 self._added.popitem(last=False)
         return self._added[key]
 
@@ -39,6 +39,6 @@ class RespondOverhead:
         try:
             with_it = await self._backend.count_tokens(bare)
             without = await self._backend.count_tokens(replace(bare, respond=None)) if with_it else None
-        except BackendFault:  # the answer is complete: it is not going to fail because of a number
+        except BackendFault:  # the response is complete; a missing count must not fail it
             return 0
         return max(0, with_it - without) if with_it and without else 0

@@ -1,6 +1,6 @@
-"""Sampling values for what callers leave open: on request of the settings, never by itself.
+"""Sampling values for fields that the client leaves out: only if the settings enable them.
 
-Those that are set for a model of a catalog go before those that are recommended for its family.
+Values set for a model of a catalog take precedence over those recommended for its family.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from forge_proxy.core.sampling import Recommendation, SamplingPolicy, Unsupporte
 from forge_proxy.engine.events import SamplingRecommended
 from forge_proxy.engine.ports import Observer
 
-_REMEMBERED = 256
+_MAX_REPORTED = 256
 _NONE: Mapping[str, Json] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingOverride:
-    """What is set for a model. `known_as` is the name by which its family is found: our own says little of it."""
+    """Values set for a model. `known_as` is the name that identifies its family, since a catalog name may not."""
 
     values: Mapping[str, Json]
     known_as: str | None = None
@@ -29,7 +29,7 @@ _NOTHING = SamplingOverride({})
 
 
 class Sampling:
-    """What is recommended, and whether it is used. Where it is not, it says so once for each model."""
+    """Recommended sampling values and the policy for their use. If unused, they are reported once for each model."""
 
     def __init__(
         self,
@@ -39,13 +39,16 @@ class Sampling:
         own: Mapping[str, SamplingOverride] | None = None,
     ) -> None:
         self._observe = observe
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._own = own or {}
         self.known = known
         self.policy = policy or SamplingPolicy()
 
     def values_for(self, model: str) -> Mapping[str, Json]:
-        """What to fill in for a model. Raises `UnsupportedModelError` where that is asked for and nothing is known."""
+        """Return the values to fill in for a model.
+
+        Raises `UnsupportedModelError` if recommendations are enabled and none is known.
+        """
         own = self._own.get(model, _NOTHING)
         if self.policy.defaults == "on":
             found = self._find(model, own)
@@ -55,8 +58,8 @@ class Sampling:
             return {**recommended, **own.values}
         if own.values:
             return own.values
-        if model not in self._told and len(self._told) < _REMEMBERED:
-            self._told.add(model)
+        if model not in self._reported and len(self._reported) < _MAX_REPORTED:
+            self._reported.add(model)
             if found := self._find(model, own):
                 self._observe(SamplingRecommended(model, found.family, found.source))
         return _NONE

@@ -1,4 +1,4 @@
-"""Has the models take turns of which one at a time can be loaded: what `core/scheduling.py` decides is done here."""
+"""Swaps models if only one can be loaded at a time; `core/scheduling.py` decides when."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from forge_proxy.engine.ports import Clock, Observer
 
 
 class Scheduler:
-    """The one who swaps because of requests. `load` loads a model and tells the admission which one is served then.
+    """Swaps models on demand of queued requests. `load` loads a model and informs the admission which one is served.
 
-    An answer that is under way is never cut for another model. Who is the cause of a load that fails is told so; the
-    others go on with what `load` left behind.
+    A response in progress is never cut for another model. If a load fails, the requests that caused it fail; the
+    others continue with the model that `load` left in place.
     """
 
     def __init__(
@@ -33,19 +33,19 @@ class Scheduler:
         self._observe = observe
 
     async def run(self) -> None:
-        """Swap whenever that is due, until this is cancelled."""
+        """Swap models whenever a swap is due, until cancelled."""
         while True:
             model = await self._admission.wanted()
             await self._switching.switch(lambda model=model: self._swap(model), drain_seconds=None)
 
     async def _swap(self, model: str) -> None:
         schedule = self._admission.queue.schedule
-        if schedule is None or schedule.next != model:  # who waited has left, or somebody else has loaded it
+        if schedule is None or schedule.next != model:  # the request left the queue, or the model was loaded meanwhile
             return
         before, began = schedule.loaded, self._clock.now()
         try:
             await self._load(model)
-        except Exception as error:  # noqa: BLE001  # whatever it is, those who wait must hear of it, and the others go on
+        except Exception as error:  # noqa: BLE001  # any error must reach the waiting requests; the others continue
             why = error.summary if isinstance(error, BackendFault) else f"{type(error).__name__}: {error}"
             failure = self._admission.refuse(model, why)
             self._observe(ModelFailed(model, why, failure.until - self._clock.now() if failure else 0))

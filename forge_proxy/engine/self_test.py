@@ -1,4 +1,4 @@
-"""Finds out by a few short questions how a model on its server is best told of tools, and what else works there."""
+"""Determines by a few short requests how to present tools to a model on its server, and what else works there."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from forge_proxy.engine.events import Event
 from forge_proxy.engine.ports import Backend
 
 _SECONDS = 60.0
-"""For each question: a small model on slow hardware answers in less."""
+"""Timeout of each request: a small model on slow hardware needs less."""
 _LIMIT = 512
-"""Completion tokens of an answer: room for some thinking, an end to running on."""
+"""Completion tokens of a response: room for some reasoning, a bound on endless output."""
 _REFUSALS = frozenset({400, 422, 500, 501})
-"""Statuses with which servers refuse tools. Others are about something else, of which no card can be made."""
+"""Statuses with which servers reject tools. Others have a different cause, from which no card can be made."""
 _SCHEMA: JsonObject = {
     "type": "object",
     "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
@@ -35,14 +35,14 @@ _SCHEMA: JsonObject = {
 _TOOL = ToolSpec("get_weather", _SCHEMA, "get the weather")
 _ONE = "Please get the weather with city Paris and days 3."
 _TWO = "Please get the weather with city Paris and days 3, and the weather with city Rome and days 2."
-_WORDS = "Hello."
+_GREETING = "Hello."
 _MODES: tuple[ToolMode, ...] = ("native", "prompt")
 _POLICY = GuardPolicy(enabled=Switches(respond=False))
 
 
 @dataclass(frozen=True, slots=True)
-class _Heard:
-    """An answer, and the calls in it that are valid."""
+class _TestResponse:
+    """A response, and the number of valid calls in it."""
 
     completion: Completion
     reading: Extraction
@@ -50,17 +50,17 @@ class _Heard:
 
     @property
     def is_native(self) -> bool:
-        """Whether the server read a call itself."""
+        """Whether the server itself parsed a call."""
         return any(reply.calls for reply in self.completion.replies)
 
     @property
     def markup(self) -> str | None:
-        """The form of the first call that stood in text."""
+        """The format of the first call that the rescue parser recovered from text."""
         forms = [mark.detail for mark in self.reading.marks if mark.kind is Outcome.RESCUED]
         return forms[0].rpartition(" at ")[0] if forms else None
 
     def read_from_cache(self) -> bool | None:
-        """Whether most of its prompt was; by llama-server's timings, else by the usage."""
+        """Return whether most of the prompt came from the cache, by llama-server's timings, else by the usage."""
         match self.completion.head.get("timings"):
             case {"cache_n": int(cached), "prompt_n": int(read_now)}:
                 return cached > read_now
@@ -77,7 +77,7 @@ class _Heard:
 
 
 async def self_test(backend: Backend, model: str, dialect: Dialect) -> CapabilityCard:
-    """The card of a model; half a dozen short generations, one after another. Raises `BackendFault`."""
+    """Return the capability card of a model. Takes about six short generations in sequence. Raises `BackendFault`."""
     return await _SelfTest(backend, model, dialect).run()
 
 
@@ -85,9 +85,9 @@ class _SelfTest:
     def __init__(self, backend: Backend, model: str, dialect: Dialect) -> None:
         self._url = backend.url
         self._model = model
-        # Roles and schemas are written as the server takes them, which is not what the test is about.
-        self._ways: dict[ToolMode, CompatibleBackend] = {
-            mode: CompatibleBackend(backend, _unheard, replace(dialect, tools=mode)) for mode in _MODES
+        # Roles and schemas are adapted to the server as for every request; they are not what is tested.
+        self._backends: dict[ToolMode, CompatibleBackend] = {
+            mode: CompatibleBackend(backend, _ignore_event, replace(dialect, tools=mode)) for mode in _MODES
         }
 
     async def run(self) -> CapabilityCard:
@@ -97,31 +97,34 @@ class _SelfTest:
         reach = await self._tools_reach_prompt(native)
         prompted = await self._ask("prompt", _ONE)
         if prompted is not None and prompted.valid:
-            why = {None: "it called only a tool that was told in the prompt", False: "its chat template drops tools"}
+            why = {
+                None: "it called only a tool that was described in the prompt",
+                False: "its chat template drops tools",
+            }
             because = "the server takes no tools" if native is None else why.get(reach, why[None])
             return await self._card("prompt", because, prompted, reach=reach)
         if native is None or reach is False:
             return await self._card(
                 "prompt", "tools in the request do not reach it; it made no call", None, reach=reach
             )
-        return await self._card("native", "it made no call either way", None, reach=reach)
+        return await self._card("native", "it made no call either backend", None, reach=reach)
 
     async def _card(
-        self, mode: ToolMode, because: str, heard: _Heard | None, *, reach: bool | None = None
+        self, mode: ToolMode, because: str, response: _TestResponse | None, *, reach: bool | None = None
     ) -> CapabilityCard:
         card = CapabilityCard(
             self._model,
             "prompt" if mode == "prompt" else "native",
             because,
-            calls=heard is not None,
-            markup=heard.markup if heard else None,
-            tools_reach_prompt=True if heard and mode == "native" else reach,
+            calls=response is not None,
+            markup=response.markup if response else None,
+            tools_reach_prompt=True if response and mode == "native" else reach,
         )
-        if heard is None:
+        if response is None:
             return card
         again = await self._ask(mode, _ONE)
         both = await self._ask(mode, _TWO)
-        forced = await self._ask(mode, _WORDS, choice="required") if mode == "native" else None
+        forced = await self._ask(mode, _GREETING, choice="required") if mode == "native" else None
         return replace(
             card,
             prefix_cache=again.read_from_cache() if again else None,
@@ -129,14 +132,14 @@ class _SelfTest:
             required=None if mode == "prompt" else forced is not None and bool(forced.reading.calls),
         )
 
-    async def _tools_reach_prompt(self, offered: _Heard | None) -> bool | None:
-        """Whether a prompt is longer with tools than without."""
+    async def _tools_reach_prompt(self, offered: _TestResponse | None) -> bool | None:
+        """Return whether a prompt is longer with tools than without."""
         if offered is None:
             return None
         with_tools, without = self._call(_ONE), self._call(_ONE, tools=False)
         try:
-            way = self._ways["native"]
-            counted = await way.count_tokens(with_tools), await way.count_tokens(without)
+            backend = self._backends["native"]
+            counted = await backend.count_tokens(with_tools), await backend.count_tokens(without)
         except BackendError:
             counted = None, None
         if None in counted:
@@ -145,17 +148,19 @@ class _SelfTest:
         more, less = counted
         return more > less if more is not None and less is not None else None
 
-    async def _ask(self, mode: ToolMode, words: str, *, choice: str = "auto", tools: bool = True) -> _Heard | None:
-        """The answer to one question; None where the server refuses it."""
-        call = self._call(words, choice=choice, tools=tools)
+    async def _ask(
+        self, mode: ToolMode, text: str, *, choice: str = "auto", tools: bool = True
+    ) -> _TestResponse | None:
+        """Return the response to one request; None if the server rejects it."""
+        call = self._call(text, choice=choice, tools=tools)
         builder = CompletionBuilder()
         try:
-            async with asyncio.timeout(_SECONDS), aclosing(self._ways[mode].stream(call)) as chunks:
+            async with asyncio.timeout(_SECONDS), aclosing(self._backends[mode].stream(call)) as chunks:
                 async for chunk in chunks:
                     builder.add(chunk)
-        except TimeoutError as exc:  # which says nothing of what it can
+        except TimeoutError as exc:  # a timeout does not show what the model can do
             raise BackendTimeout(self._url, _SECONDS) from exc
-        except UnreadCall:  # a call that its own parser failed at is an answer, if no valid one
+        except UnreadCall:  # a call that the server's parser failed on is a response, though not a valid one
             pass
         except BackendError as refusal:
             if refusal.status not in _REFUSALS:
@@ -168,10 +173,10 @@ class _SelfTest:
             return None
         reading = read(turn, completion.replies[0] if completion.replies else Reply())
         valid = sum(not isinstance(check(turn, one), Problem) for one in reading.calls)
-        return _Heard(completion, reading, valid)
+        return _TestResponse(completion, reading, valid)
 
-    def _call(self, words: str, *, choice: str = "auto", tools: bool = True) -> ModelCall:
-        messages: list[JsonObject] = [{"role": "user", "content": words}]
+    def _call(self, text: str, *, choice: str = "auto", tools: bool = True) -> ModelCall:
+        messages: list[JsonObject] = [{"role": "user", "content": text}]
         body: dict[str, Json] = {
             "model": self._model, "messages": [*messages], "temperature": 0, "max_tokens": _LIMIT, "stream": True,
         }  # fmt: skip
@@ -187,5 +192,5 @@ class _SelfTest:
         return ModelCall(request, stream=True, usage=True)
 
 
-def _unheard(_: Event) -> None:
-    """What the test learns of the server is learned again by the requests that need it."""
+def _ignore_event(_: Event) -> None:
+    """Drop the events: the requests that need the same adaptations report them again."""

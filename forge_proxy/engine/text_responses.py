@@ -1,4 +1,4 @@
-"""What was learned about bare text, model by model, and what follows from it for the next request."""
+"""Records how each model uses plain-text responses, and derives from it whether the next one is retried."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from forge_proxy.core.guardrails.extraction import Extraction
 from forge_proxy.core.guardrails.text_policy import TextResponseRecord
 from forge_proxy.core.guardrails.turn import Fault
 
-_REMEMBERED = 256
-"""Models; a server without a model list answers to whatever name a caller makes up."""
+_CACHE_SIZE = 256
+"""Maximum number of models; a server without a model list accepts any name that a client sends."""
 
 
 class TextResponseHistory:
-    """The figures of each model since the daemon started."""
+    """The statistics of each model since the daemon started."""
 
     def __init__(self) -> None:
         self._figures: OrderedDict[str, TextResponseRecord] = OrderedDict()
 
     @property
     def figures(self) -> Mapping[str, TextResponseRecord]:
-        """By the model's name."""
+        """Statistics by the model's name."""
         return self._figures
 
     def should_nudge(self, policy: GuardPolicy, model: str) -> bool:
-        """Whether bare text of this model is to be asked again."""
+        """Return whether a plain-text response of this model is retried with a nudge."""
         match policy.text_answers:
             case "nudge":
                 return True
@@ -38,7 +38,7 @@ class TextResponseHistory:
                 return self._of(model).should_nudge()
 
     def now(self, policy: GuardPolicy, model: str) -> Literal["nudge", "accept"]:
-        """What is done with this model's bare text, apart from the few that are still asked again."""
+        """Return how this model's plain-text responses are handled, apart from the few that are still retried."""
         if not policy.enabled.retry or 0 in (policy.max_retries, policy.max_text_nudges):
             return "accept"
         if policy.text_answers == "auto":
@@ -46,8 +46,8 @@ class TextResponseHistory:
         return policy.text_answers
 
     def learn(self, model: str, faults: tuple[Fault, ...], settled: FinalAnswer) -> None:
-        """Take in how a request ended."""
-        if settled.is_before_failed_retry:  # which says nothing of the model
+        """Record how a request ended."""
+        if settled.is_before_failed_retry:  # which does not characterise the model
             return
         if Fault.TEXT in faults:
             self._keep(model, self._of(model).with_nudge(brought_call=bool(settled.calls)))
@@ -55,17 +55,17 @@ class TextResponseHistory:
             self._keep(model, self._of(model).with_text())
 
     def opens_thoughts(self, model: str) -> bool:
-        """Whether this model's text may begin with thoughts that its chat template opens."""
+        """Return whether this model's text may start inside a reasoning block that its chat template opens."""
         return self._of(model).opens_thoughts
 
     def saw(self, model: str, readings: Sequence[Extraction]) -> None:
-        """Take in what was read of one attempt."""
+        """Record the extractions of one attempt."""
         closed = [reading.closes_thoughts for reading in readings if reading.closes_thoughts is not None]
         if closed and any(closed) != self.opens_thoughts(model):
             self._keep(model, self._of(model).with_thoughts(opened=any(closed)))
 
     def forget(self, model: str | None = None) -> None:
-        """Begin anew, with this model or with all. Raises `UnknownModel`."""
+        """Reset the statistics of this model, or of all. Raises `UnknownModel`."""
         if model is None:
             self._figures.clear()
         elif self._figures.pop(model, None) is None:
@@ -77,5 +77,5 @@ class TextResponseHistory:
     def _keep(self, model: str, figures: TextResponseRecord) -> None:
         self._figures[model] = figures
         self._figures.move_to_end(model)
-        if len(self._figures) > _REMEMBERED:
+        if len(self._figures) > _CACHE_SIZE:
             self._figures.popitem(last=False)

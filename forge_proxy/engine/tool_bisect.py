@@ -1,4 +1,4 @@
-"""Finds the tool that a backend chokes on: by halves, with requests for one token that hold nothing but tools."""
+"""Finds the tool that a backend rejects, by bisection with one-token requests that contain only tools."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from forge_proxy.core.jsontypes import Json, is_list, is_object
 from forge_proxy.engine.ports import Backend
 
 _SECONDS = 30.0
-"""For the whole search: it is there to help somebody who waits for an error."""
+"""Time limit of the whole search: a client is waiting for the error that it improves."""
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedTool:
-    """Which of the tools `offered` a call is refused for: the one at `place`, or all of them together, or, where
-    nothing is `proven`, perhaps none.
+    """The tool, of `offered` ones, for which the backend rejects a call.
+
+    If `proven`, it is the one at `place`, or all together if `place` is None; otherwise the tools may not be the cause.
     """
 
     offered: int
@@ -28,14 +29,14 @@ class RejectedTool:
     tool: str | None = None
 
     def error(self, refusal: RequestFormatRejected) -> BackendError:
-        """The error for a caller whose call was refused."""
+        """Return the error for the client whose call was rejected."""
         return ToolsRejected(refusal, self.tool, self.place, self.offered) if self.proven else refusal
 
 
 async def find_guilty(backend: Backend, call: ModelCall) -> RejectedTool:
-    """Who is to blame for a call that was refused because of its tools.
+    """Find the tool because of which a call was rejected.
 
-    Asks once for each halving, and once or twice to make sure.
+    Sends one request for each bisection step, and one or two to verify the result.
     """
     tools = call.request.body.get("tools")
     if not is_list(tools):
@@ -49,14 +50,14 @@ async def find_guilty(backend: Backend, call: ModelCall) -> RejectedTool:
             place, tool = suspects[0]
             if await _is_refused(backend, call, suspects):
                 return RejectedTool(len(tools), proven=True, place=place, tool=_name(tool))
-            # None of them by itself: together they are too much, or it is something else in the request.
+            # No single tool: together they are too much, or the cause is something else in the request.
             return RejectedTool(len(tools), proven=await _is_refused(backend, call, list(enumerate(tools))))
     except (ForgeError, TimeoutError):
         return RejectedTool(len(tools))
 
 
 async def _is_refused(backend: Backend, call: ModelCall, tools: Sequence[tuple[int, Json]]) -> bool:
-    """Whether the backend refuses these tools. Raises what it fails with otherwise."""
+    """Return whether the backend rejects these tools. Raises any other error of the request."""
     body: dict[str, Json] = {
         "model": call.request.model,
         "messages": [{"role": "user", "content": "."}],
@@ -65,7 +66,7 @@ async def _is_refused(backend: Backend, call: ModelCall, tools: Sequence[tuple[i
         "stream": True,
     }
     if call.request.tool_choice.mode == "required":
-        body["tool_choice"] = "required"  # its grammar is another one
+        body["tool_choice"] = "required"  # it uses a different grammar
     request = replace(call.request, body=body, messages=(), stream=True)
     probe = ModelCall(request, stream=True, model=call.model, dialect=call.dialect)
     try:
@@ -80,7 +81,7 @@ async def _is_refused(backend: Backend, call: ModelCall, tools: Sequence[tuple[i
 
 
 def _bare(tool: Json) -> Json:
-    """A tool without its description, which costs time to read."""
+    """Return a tool without its description, which costs prompt processing time."""
     function = tool.get("function") if is_object(tool) else None
     if not is_object(tool) or not is_object(function):
         return tool

@@ -1,5 +1,6 @@
-"""The schemas of a request's tools: compiled a few at a time; and which of them cannot be used, which is reported once
-and not with every request that brings the same tools again.
+"""Compiles the schemas of a request's tools in slices and finds the unusable ones.
+
+Each set of tools is reported once, not with every request that contains the same tools.
 """
 
 from __future__ import annotations
@@ -13,30 +14,29 @@ from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.guardrails import Turn
 from forge_proxy.core.guardrails.schema import uncheckable
 
-_REMEMBERED = 256
-_AT_ONCE = 32
-"""Schemas that are compiled before others have the event loop: each takes a tenth of a millisecond, if it has no
-patterns.
+_MAX_REPORTED = 256
+_SLICE = 32
+"""Schemas compiled before the event loop runs other tasks: each takes a tenth of a millisecond if it has no patterns.
 """
-_SPELL = 0.005
-"""Seconds of compiling after which others have the event loop, however few schemas that were: patterns take long."""
+_SLICE_SECONDS = 0.005
+"""Seconds of compiling after which the event loop runs other tasks: schemas with patterns take long."""
 
 
 class UnvalidatedTools:
-    """What has been said of the tools of earlier requests."""
+    """The sets of tools that were reported for earlier requests."""
 
     def __init__(self) -> None:
-        self._told: deque[tuple[str, ...]] = deque(maxlen=_REMEMBERED)
+        self._reported: deque[tuple[str, ...]] = deque(maxlen=_MAX_REPORTED)
 
     async def unchecked(self, turn: Turn) -> tuple[str, ...]:
-        """The tools whose schemas cannot be used, where that has not been said lately; else nothing.
+        """Return the tools whose schemas are unusable, unless that was reported recently; else an empty tuple.
 
-        All schemas are compiled for that, in slices; they are kept, and found there when they are used.
+        This compiles all schemas, in slices; they are cached for their later use.
         """
         names = await _uncheckable(turn.tools) if turn.policy.enabled.validate_calls else ()
-        if not names or names in self._told:
+        if not names or names in self._reported:
             return ()
-        self._told.append(names)
+        self._reported.append(names)
         return names
 
 
@@ -45,7 +45,7 @@ async def _uncheckable(tools: Sequence[ToolSpec]) -> tuple[str, ...]:
     began = time.monotonic()
     for place, tool in enumerate(tools, 1):
         names += uncheckable((tool,))
-        if place % _AT_ONCE == 0 or time.monotonic() - began > _SPELL:
+        if place % _SLICE == 0 or time.monotonic() - began > _SLICE_SECONDS:
             await asyncio.sleep(0)
             began = time.monotonic()
     return tuple(names)

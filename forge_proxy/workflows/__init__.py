@@ -1,1 +1,1 @@
-"""Runs workflows: asks the engine, calls tools, enforces steps, stops. Knows no HTTP, SQL or process library."""
+"""Runs workflows: calls the engine, executes tools, enforces steps. Uses no HTTP, SQL or process library."""

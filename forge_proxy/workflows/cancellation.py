@@ -1,4 +1,4 @@
-"""Waits for something unless an event comes first."""
+"""Waits for work or a lock, unless a cancel event is set first."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ T = TypeVar("T")
 
 
 class Cancelled(Exception):
-    """The event came first; what was waited for was cancelled."""
+    """The event was set first; the work was cancelled."""
 
 
 async def unless(event: asyncio.Event | None, work: Coroutine[Any, Any, T]) -> T:
-    """What `work` comes to. Raises `Cancelled` if `event` is set before that."""
+    """Return the result of `work`. Raises `Cancelled` if `event` is set before it is done."""
     if event is None:
         return await work
-    if not inspect.iscoroutinefunction(event.wait):  # one of threading, whose wait would hold up everything
+    if not inspect.iscoroutinefunction(event.wait):  # a threading.Event, whose wait would block the event loop
         work.close()
         raise TypeError("cancel_event: expected an asyncio.Event; from a thread, set it by loop.call_soon_threadsafe")
     if event.is_set():
         work.close()
         raise Cancelled
-    doing = asyncio.ensure_future(work)
+    running = asyncio.ensure_future(work)
     stop = asyncio.ensure_future(event.wait())
     try:
-        await asyncio.wait({doing, stop}, return_when=asyncio.FIRST_COMPLETED)
-        if doing.done():
-            return doing.result()
+        await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            return running.result()
         raise Cancelled
     finally:
-        for task in (doing, stop):
+        for task in (running, stop):
             task.cancel()
-        await asyncio.gather(doing, stop, return_exceptions=True)
+        await asyncio.gather(running, stop, return_exceptions=True)
 
 
 async def take(lock: asyncio.Lock | asyncio.Semaphore, event: asyncio.Event) -> None:
-    """Acquire it. Raises `Cancelled` if `event` is set before that. Who is cancelled meanwhile does not keep it."""
-    taking = asyncio.ensure_future(lock.acquire())
+    """Acquire `lock`. Raises `Cancelled` if `event` is set first. A task cancelled meanwhile does not keep the lock."""
+    acquisition = asyncio.ensure_future(lock.acquire())
 
-    async def taken() -> None:
-        await taking
+    async def wait_for_lock() -> None:
+        await acquisition
 
     try:
-        await unless(event, taken())
+        await unless(event, wait_for_lock())
     except BaseException:
-        if not taking.cancel() and not taking.cancelled():  # it was given to us at the last moment
+        if not acquisition.cancel() and not acquisition.cancelled():  # it was acquired at the last moment
             lock.release()
         raise

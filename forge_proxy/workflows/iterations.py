@@ -1,6 +1,4 @@
-"""Asks for one answer in a run: what the model is told fits its window, and what comes is a valid call or a reason to
-ask again.
-"""
+"""Runs one iteration of a run: fits the messages into the context and returns a valid call or a reason to retry."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ from forge_proxy.workflows.stream_listener import StreamListener
 
 
 class IterationRunner:
-    """Asks through an engine, with what is the same for all iterations of all runs."""
+    """Runs iterations through an engine. It holds what is the same for all iterations of all runs."""
 
     def __init__(
         self,
@@ -47,7 +45,7 @@ class IterationRunner:
         self._limits = limits
         self._model = model
         self._options = options
-        self._weighed: tuple[Workflow, int] | None = None
+        self._tools_tokens: tuple[Workflow, int] | None = None
 
     async def fit(self, workflow: Workflow, state: RunState) -> RunState:
         """The state with a history that fits. Raises `ContextBudgetExceeded` where none does."""
@@ -62,19 +60,22 @@ class IterationRunner:
         hint = state.steps.summary_hint()
         kept = await memory.maybe_compact_counted(state.messages, count, state.iteration, hint, beside)
         if memory.is_over_budget(kept, beside):
-            tokens, left = (memory.estimate_tokens(these, beside) for these in (state.messages, kept))
-            because, shortened = "that of the run's context", left if kept != state.messages else None
+            tokens, tokens_after = (memory.estimate_tokens(these, beside) for these in (state.messages, kept))
+            because, shortened = "that of the run's context", tokens_after if kept != state.messages else None
             raise ContextBudgetExceeded(tokens, memory.budget_tokens, because, exact=False, shortened=shortened)
         return state.with_messages(kept)
 
     async def ask(
         self, workflow: Workflow, state: RunState, watcher: StreamListener, run_id: str
     ) -> Retry | AttemptResult:
-        """What one attempt came to. Raises `ToolCallError` once the retry budget is spent, or like `Engine.attempt`."""
+        """Run one attempt and return its result.
+
+        Raises `ToolCallError` if no retries are left, or like `Engine.attempt`.
+        """
         attempts = state.retries + 1
         try:
-            came = await self._attempt(workflow, state, watcher, run_id)
-        except ToolChoiceUnsatisfied as error:  # which nobody asked for by that name
+            result = await self._attempt(workflow, state, watcher, run_id)
+        except ToolChoiceUnsatisfied as error:  # the program did not set a tool_choice, so it gets a ToolCallError
             names = ", ".join(workflow.tools)
             why = f"no call of {names} in {attempts} answer{'s' if attempts > 1 else ''}; raw_response is the last one"
             raise ToolCallError(why, watcher.text, error, attempts) from error
@@ -90,31 +91,31 @@ class IterationRunner:
             ) from error
         if self._memory is not None and watcher.prompt_tokens is not None:
             self._memory.observe_usage(state.messages, watcher.prompt_tokens, self._beside(workflow))
-        return came
+        return result
 
     async def _attempt(
         self, workflow: Workflow, state: RunState, watcher: StreamListener, run_id: str
     ) -> Retry | AttemptResult:
         request = self._request(workflow, state.messages)
         turn = turn_for(request, self._policy, state, self._limits, run_id)
-        came: Retry | AttemptResult | None = None
+        result: Retry | AttemptResult | None = None
         async with aclosing(self._engine.attempt(request, turn, client=run_id)) as events:
             async for event in events:
                 if isinstance(event, Retry | AttemptResult):
-                    came = event
+                    result = event
                 else:
                     await watcher.take(event)
-        if came is None:
-            raise AssertionError("an attempt ends with what came of it")
-        return came
+        if result is None:
+            raise AssertionError("an attempt ended without a result")
+        return result
 
     def _request(self, workflow: Workflow, messages: Sequence[Message]) -> ChatRequest:
         return request_for(workflow, messages, self._model, self._options)
 
     def _beside(self, workflow: Workflow) -> int:
-        """The estimated tokens of the tools: the same for each iteration of a run."""
-        if self._weighed is None or self._weighed[0] is not workflow:
+        """Return the estimated tokens of the tools, which are the same for each iteration of a run."""
+        if self._tools_tokens is None or self._tools_tokens[0] is not workflow:
             specs = workflow.get_tool_specs()
             tokens = sum(estimate_tokens(spec.name, spec.description, spec.parameters) for spec in specs)
-            self._weighed = workflow, tokens
-        return self._weighed[1]
+            self._tools_tokens = workflow, tokens
+        return self._tools_tokens[1]

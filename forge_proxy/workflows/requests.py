@@ -1,4 +1,4 @@
-"""What is asked of the engine in one iteration of a run."""
+"""Builds the request of one iteration of a run."""
 
 from __future__ import annotations
 
@@ -12,60 +12,68 @@ from forge_proxy.core.messages import Message, MessageType
 from forge_proxy.core.workflow.definition import Workflow
 from forge_proxy.core.workflow.run import Limits, RunState
 
-_A_CALL = ToolChoice("required")
+_REQUIRED = ToolChoice("required")
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
 def request_for(workflow: Workflow, messages: Sequence[Message], model: str | None, options: JsonObject) -> ChatRequest:
-    """The request: every tool is offered, and a call is demanded.
+    """Build the request, which offers every tool and requires a call.
 
-    The model server is not told of the demand until the last retry: many then hold the model to a grammar that makes
-    it call before it has thought. `options` are more fields of the body (`temperature`, …).
+    `tool_choice` is sent to the model server only with the last retry: many servers then apply a grammar that forces
+    the model to call before any reasoning. `options` are more fields of the body (`temperature`, …).
     """
-    told = spoken(messages)
+    encoded = spoken(messages)
     tools: list[Json] = [encode_tool(spec) for spec in workflow.get_tool_specs()]
-    body: dict[str, Json] = {**options, "messages": [*told], "tools": tools, "stream": True}
+    body: dict[str, Json] = {**options, "messages": [*encoded], "tools": tools, "stream": True}
     if model is not None:
         body["model"] = model
     return ChatRequest(
         body,
-        tuple(told),
+        tuple(encoded),
         model,
         tuple(workflow.get_tool_specs()),
-        _A_CALL,
+        _REQUIRED,
         stream=True,
         include_usage=True,
-        # -1 is llama.cpp's word for "no limit"
-        limit=min((said for name in _LIMITS if is_integer(said := options.get(name)) and said >= 0), default=None),
+        # llama.cpp uses -1 for "no limit"
+        limit=min(
+            (number for name in _LIMITS if is_integer(number := options.get(name)) and number >= 0), default=None
+        ),
     )
 
 
 def turn_for(request: ChatRequest, policy: GuardPolicy, state: RunState, limits: Limits, run_id: str) -> Turn:
-    """The turn of this iteration: what is left of the retries is left for it."""
+    """Open the turn of this iteration with the retries that are left."""
     turn = open_turn(request, policy, request_id=f"{run_id}/{state.iteration}", nudge_text=False)
     if turn is None:
-        raise AssertionError("a workflow has tools, and guardrails that are on")
-    left = max(0, limits.max_retries - state.retries)
-    return replace(turn, retries_left=left, cut_retries_left=min(1, left), attempt=state.retries + 1, held=state.held)
+        raise AssertionError("a workflow has tools and at least one guardrail")
+    retries_left = max(0, limits.max_retries - state.retries)
+    return replace(
+        turn,
+        retries_left=retries_left,
+        cut_retries_left=min(1, retries_left),
+        attempt=state.retries + 1,
+        held=state.held,
+    )
 
 
 def spoken(messages: Sequence[Message]) -> list[dict[str, Json]]:
-    """The messages as a model server takes them. Thoughts are told as the content of the calls they led to."""
+    """Return the messages in the API's format. Reasoning becomes the content of the calls that it led to."""
     out: list[dict[str, Json]] = []
-    thought = ""
+    reasoning = ""
     for message in messages:
         if message.type is MessageType.REASONING:
-            thought = message.content
+            reasoning = message.content
             continue
-        told = message.to_api_dict()
-        if message.tool_calls and thought:
-            told["content"] = "\n".join(part for part in (thought, message.content) if part)
-        thought = ""
-        out.append(told)
+        encoded = message.to_api_dict()
+        if message.tool_calls and reasoning:
+            encoded["content"] = "\n".join(part for part in (reasoning, message.content) if part)
+        reasoning = ""
+        out.append(encoded)
     return out
 
 
 def encode_tool(spec: ToolSpec) -> Json:
-    """A tool as a request offers it."""
+    """Return a tool in the format of a request."""
     function: dict[str, Json] = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
     return {"type": "function", "function": function}

@@ -1,6 +1,6 @@
-"""Runs a workflow to its end: asks the model, executes what it calls, tells it what came of that.
+"""Runs a workflow to its end: calls the model, executes its tool calls and returns their results to it.
 
-`WorkflowRunner.run` is for Python programs; `drive` yields the state after each move, for those who store it.
+`WorkflowRunner.run` is for Python programs; `drive` yields the state after each step, for code that stores it.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ OnUsage = Callable[[JsonObject], None]
 class WorkflowRunner:
     """The agentic loop over one model.
 
-    `client` is an `Engine`, an `EngineClient`, or an `LLMClient` of one's own. Each answer of the model is an
-    iteration, whether it is of any use or not; text alone is never accepted. With `stream`, `on_chunk` is awaited for
-    each piece of an answer while it is written, before anybody knows whether it is of use. `on_message` hears of each
-    message that is added. `options` are fields for the model server, such as `temperature`. `guardrails` say which of
-    them are on, in place of `rescue_enabled`: where calls are not validated they reach the tools as they were written.
-    `on_usage` hears of the tokens of each answer, as the model server counts them.
+    `client` is an `Engine`, an `EngineClient`, or a custom `LLMClient`. Each response of the model is one iteration,
+    valid or not; plain text is never accepted. With `stream`, `on_chunk` is awaited for each piece of a response as it
+    is generated, before it is validated. `on_message` is called with each message that is added. `options` are request
+    fields for the model server, such as `temperature`. `guardrails` selects the guardrails, instead of
+    `rescue_enabled`: if calls are not validated, they reach the tools unchanged. `on_usage` is called with the usage of
+    each response, as the model server reports it.
     """
 
     def __init__(
@@ -75,16 +75,16 @@ class WorkflowRunner:
         on_usage: OnUsage | None = None,
     ) -> None:
         if inspect.iscoroutinefunction(on_message):
-            raise TypeError("on_message: expected a function that is not async, for it is called and not awaited")
+            raise TypeError("on_message: expected a function that is not async: it is called, not awaited")
         engine = client if isinstance(client, Engine | EngineClient) else _engine_over(client, stream=stream)
         if isinstance(client, EngineClient):
             model, options = model or client.model, {**client.options, **(options or {})}
-        # A call is demanded, so no tool to answer in words with is added; with all off nothing would be judged.
+        # A call is required, so the `respond` tool is never added; with every switch off nothing would be judged.
         switches = (guardrails or Switches(rescue=rescue_enabled)).model_copy(update={"respond": True})
         policy = GuardPolicy(enabled=switches, on_exhausted="error")
         retries = max_retries_per_step if switches.retry else 0
         self._limits = Limits(max_iterations, retries, max_tool_errors)
-        self._asker = IterationRunner(engine, context_manager, policy, self._limits, model, options or no_fields())
+        self._iterations = IterationRunner(engine, context_manager, policy, self._limits, model, options or no_fields())
         self._on_chunk = on_chunk if stream else None
         self._on_message = on_message
         self._on_usage = on_usage
@@ -99,11 +99,11 @@ class WorkflowRunner:
         *,
         steps: Steps | None = None,
     ) -> Any:
-        """The result of the terminal tool that ended the workflow.
+        """Run a workflow and return the result of the terminal tool that ends it.
 
-        `initial_messages` take the place of system prompt and `user_message`, and have to hold both; `steps` are those
-        done before, of a run that is gone on with (`WorkflowCancelledError.steps`). Once
-        `cancel_event` is set, an answer that is being written is stopped, a tool that runs is waited for.
+        `initial_messages` replace the system prompt and `user_message` and must contain both; `steps` are the steps
+        already completed, if a run is resumed (`WorkflowCancelledError.steps`). When `cancel_event` is set, a
+        generation in progress is stopped and a running tool is awaited.
 
         Raises `MaxIterationsError`, `ToolCallError`, `ToolExecutionError`, `StepEnforcementError`,
         `PrerequisiteError`, `WorkflowCancelledError`, `StreamError`, `ContextBudgetExceeded`, or a `BackendFault`.
@@ -125,10 +125,10 @@ class WorkflowRunner:
         cancel_event: asyncio.Event | None = None,
         run_id: str | None = None,
     ) -> AsyncGenerator[RunState]:
-        """The states after `state`, each as soon as it is reached: what one who goes on from it has to know.
+        """Yield each state after `state` as soon as it is reached; the run can be resumed from any of them.
 
-        Ends when the run has, or when it waits for calls that the executor leaves to somebody else: their outcomes are
-        to be told by `executed`, and the rest driven anew. Raises like `run`.
+        Ends when the run ends, or when it waits for calls that the executor does not execute itself: add their
+        outcomes by `executed`, then call `drive` again. Raises like `run`.
         """
         executor = executor or CallableTools(workflow)
         run_id = run_id or uuid.uuid4().hex
@@ -144,7 +144,7 @@ class WorkflowRunner:
                 if outcome is None:
                     elsewhere = True
                     continue
-                state = self._heard(state, executed(state, place, outcome))
+                state = self._report(state, executed(state, place, outcome))
                 yield state
             if elsewhere:
                 return
@@ -154,15 +154,15 @@ class WorkflowRunner:
     async def _ask(
         self, workflow: Workflow, state: RunState, cancel_event: asyncio.Event | None, run_id: str
     ) -> RunState:
-        """The state after one more answer of the model."""
+        """Return the state after one more response of the model."""
         self._check(cancel_event, state)
         if state.iteration >= self._limits.max_iterations:
             pending = state.steps.pending(workflow.required_steps)
             raise MaxIterationsError(state.iteration, state.steps.completed, pending)
         watcher = StreamListener(self._on_chunk)
         try:
-            state = await unless(cancel_event, self._asker.fit(workflow, state))
-            answer = await unless(cancel_event, self._asker.ask(workflow, state, watcher, run_id))
+            state = await unless(cancel_event, self._iterations.fit(workflow, state))
+            answer = await unless(cancel_event, self._iterations.ask(workflow, state, watcher, run_id))
         except Cancelled:
             raise self._cancelled(state) from None
         finally:
@@ -170,20 +170,20 @@ class WorkflowRunner:
                 self._on_usage(watcher.usage)
         if isinstance(answer, Retry):
             await watcher.tell(StreamChunk(ChunkType.RETRY))
-            return self._heard(state, corrected(state, answer.turn.added, answer.fault, held=answer.turn.held))
+            return self._report(state, corrected(state, answer.turn.added, answer.fault, held=answer.turn.held))
         calls = answer.settled.calls
         await watcher.tell(StreamChunk(ChunkType.FINAL, response=calls))
-        # Heard of together: where the nudges are spent, nobody is told of a call that never gets a result.
-        told = called(state, answer.settled, answer.reasoning)
-        return self._heard(state, allowed(told, workflow, self._limits))
+        # Reported together: if the nudges are exhausted, `on_message` never receives a call without a result.
+        state_with_call = called(state, answer.settled, answer.reasoning)
+        return self._report(state, allowed(state_with_call, workflow, self._limits))
 
-    def _heard(self, before: RunState, after: RunState) -> RunState:
-        """The state after a move, once its messages were told of."""
+    def _report(self, before: RunState, after: RunState) -> RunState:
+        """Report the messages that a step added, and return its state."""
         self.hear(after.messages[len(before.messages) :])
         return after
 
     def hear(self, messages: Sequence[Message]) -> None:
-        """Tell `on_message` of messages: those that a run begins with, where it is driven and not `run`."""
+        """Pass messages to `on_message`; for the initial messages of a run that `drive` runs instead of `run`."""
         if self._on_message is not None:
             for message in messages:
                 self._on_message(message)
@@ -197,7 +197,7 @@ class WorkflowRunner:
 
 
 def result_of(state: RunState) -> Any:
-    """What a run came to. Raises `TypeError` for one that waits for calls which nothing executes."""
+    """Return the result of a run. Raises `TypeError` if it waits for calls that nothing executes."""
     if state.ended is None:
         names = ", ".join(state.batch.calls[place].tool for place in state.batch.open) if state.batch else ""
         raise TypeError(f"nothing executes {names}: give each tool a callable, or use drive()")

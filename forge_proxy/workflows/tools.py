@@ -18,36 +18,37 @@ from forge_proxy.core.workflow.run import ToolOutcome
 
 
 class Executor(Protocol):
-    """Executes calls."""
+    """Executes tool calls."""
 
     async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
-        """What came of a call; None for one that is executed elsewhere, whose outcome is told later. Raises nothing
-        that is the tool's fault: that is an outcome too.
+        """Execute a call and return its outcome; None if it is executed elsewhere and its outcome is posted later.
 
-        `key` names this call of this run, in printable ASCII. A run that was killed before the outcome was stored asks
-        again under the same key, so that a tool that keeps its keys does nothing twice.
+        A failure of the tool is an outcome too and never raises. `key` is the idempotency key of this call, in
+        printable ASCII: a run that was killed before it stored the outcome retries the call under the same key.
         """
         ...
 
 
 class CallableTools:
-    """`Executor` of the callables that a workflow's tools bring along.
+    """`Executor` of the callables of a workflow's tools.
 
-    Async ones run in the loop, the others in a thread, so that they block nobody.
+    Async functions run on the event loop, others in a thread, so that they do not block it.
     """
 
     def __init__(self, workflow: Workflow) -> None:
         self._workflow = workflow
 
     async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
-        """What came of the call. One to no tool, or with arguments that are no object, only comes where calls are not
-        validated: it fails like a tool that fails.
+        """Execute a call and return its outcome.
+
+        If calls are not validated, the tool may not exist or the arguments may not be an object: such a call fails like
+        a tool that fails.
         """
         tool, args = self._workflow.tools.get(call.tool), call.args()
         if tool is None:
             return ToolOutcome.failed(f"there is no tool {call.tool}")
         if args is None:
-            return ToolOutcome.failed(f"the arguments of {call.tool} are no JSON object")
+            return ToolOutcome.failed(f"the arguments of {call.tool} are not a JSON object")
         function = tool.callable
         if function is None:
             return None
@@ -55,21 +56,21 @@ class CallableTools:
         async def invoke() -> object:
             if inspect.iscoroutinefunction(function):
                 return await function(**args)
-            result = await asyncio.to_thread(_called, function, args)
+            result = await asyncio.to_thread(_call, function, args)
             return await result if inspect.isawaitable(result) else result
 
         return await outcome_of(invoke)
 
 
-def _called(function: Callable[..., object], args: JsonObject) -> object:
+def _call(function: Callable[..., object], args: JsonObject) -> object:
     try:
         return function(**args)
-    except StopIteration as error:  # no future takes one: whoever waits for the thread would wait for ever
+    except StopIteration as error:  # a future rejects it: awaiting the thread would never end
         raise RuntimeError("the tool raised StopIteration") from error
 
 
 async def outcome_of(invoke: Callable[[], Awaitable[object]]) -> ToolOutcome:
-    """What came of a tool, whatever it raises."""
+    """Call a tool and return its outcome, whatever it raises."""
     try:
         outcome = told(await invoke())
     except ToolResolutionError as error:
@@ -78,17 +79,17 @@ async def outcome_of(invoke: Callable[[], Awaitable[object]]) -> ToolOutcome:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        # Something that the tool waited for was cancelled, and not the run.
-        outcome = ToolOutcome.failed("CancelledError: what the tool waited for was cancelled")
-    except Exception as error:  # noqa: BLE001 - a tool may raise anything, and the model is told
+        # Something that the tool awaited was cancelled, not the run.
+        outcome = ToolOutcome.failed("CancelledError: a task that the tool awaited was cancelled")
+    except Exception as error:  # noqa: BLE001 - a tool may raise anything; the model receives the error
         outcome = ToolOutcome.failed(f"{type(error).__name__}: {error}", error)
-    return replace(outcome, text=_sendable(outcome.text))
+    return replace(outcome, text=_replace_surrogates(outcome.text))
 
 
 def told(result: object) -> ToolOutcome:
-    """A tool's result as the model is told it: text as it is, anything else as JSON.
+    """Convert a tool's result to an outcome: text unchanged, anything else as JSON.
 
-    What JSON has no form for is an error of the tool's: its `repr` is nothing a model should see.
+    A result that JSON cannot represent is an error of the tool: a model should not see its `repr`.
     """
     if isinstance(result, str):
         return ToolOutcome(result, value=result)
@@ -99,8 +100,8 @@ def told(result: object) -> ToolOutcome:
     return ToolOutcome(written.decode(), value=result)
 
 
-def _sendable(text: str) -> str:
-    """The text without halves of characters, as Python has them in names of files that are no UTF-8: JSON has none."""
+def _replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which Python uses in file names that are not UTF-8 and JSON cannot represent."""
     try:
         text.encode()
     except UnicodeEncodeError:

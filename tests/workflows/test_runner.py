@@ -347,7 +347,7 @@ async def test_where_calls_are_not_validated_they_reach_the_tools_as_they_were_w
     assert result == "done"
     assert [told.partition(":")[0] for told in results(said)[:3]] == [
         "[ToolError] there is no tool lok",
-        "[ToolError] the arguments of look are no JSON object",
+        "[ToolError] the arguments of look are not a JSON object",
         "[ToolError] TypeError",
     ]
 

@@ -1,1 +1,1 @@
-"""Runs that are stored: submitted as JSON, driven in the background, gone on with after a restart."""
+"""Stored runs: submitted as JSON, executed in the background, resumed after a restart."""

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class RunsConfig(BaseModel):
-    """How many runs are driven at a time."""
+    """Settings of stored runs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -14,6 +14,6 @@ class RunsConfig(BaseModel):
         default=8,
         ge=1,
         le=1000,
-        description="How many runs are driven at a time; others are queued. For the model server's slots they wait in"
-        " line like requests.",
+        description="Maximum number of runs executed concurrently; others are queued. Runs wait for the model server's"
+        " slots like requests.",
     )

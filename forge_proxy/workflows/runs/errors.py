@@ -1,30 +1,30 @@
-"""What can go wrong with stored runs, beside what goes wrong inside of one."""
+"""Errors of stored runs, apart from those raised inside a run."""
 
 from __future__ import annotations
 
 from forge_proxy.core.errors import ForgeError
 
-_SHOWN = 80
-"""Characters of an id that a message quotes: it may be anything that a URL can hold."""
+_MAX_QUOTED = 80
+"""Maximum length of an id quoted in a message: it may be anything that a URL can contain."""
 
 
 class RunNotFound(ForgeError):
-    """There is no run with that id, or not any more."""
+    """No run with that id exists, or it was deleted."""
 
     def __init__(self, run_id: str) -> None:
-        shown = run_id if len(run_id) <= _SHOWN else f"{run_id[:_SHOWN]}…"
-        super().__init__(f"no run {shown!r} here")
+        quoted = run_id if len(run_id) <= _MAX_QUOTED else f"{run_id[:_MAX_QUOTED]}…"
+        super().__init__(f"no run {quoted!r} here")
 
 
 class RunConflict(ForgeError):
-    """The run is not in a state for that; nothing was changed."""
+    """The operation is not possible in the run's present state; nothing was changed."""
 
 
 class StoreUnavailable(ForgeError):
-    """What is stored cannot be read or written now. The message says why, and holds nothing that is stored."""
+    """The store cannot be read or written now. The message gives the reason and contains no stored data."""
 
     seconds = 5
-    """After which a request may be sent again."""
+    """Seconds after which a client may retry."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the store of runs cannot be used: {why}")
@@ -35,20 +35,20 @@ class StoreUnavailable(ForgeError):
 
 
 class StoreInUse(StoreUnavailable):
-    """Another daemon has the store."""
+    """Another daemon uses the store."""
 
     def __init__(self, place: str) -> None:
         super().__init__(
-            f"another daemon has {place}; a store has one at a time, so set another store.url for this one"
+            f"another daemon uses {place}; a store serves one daemon at a time: set another store.url for this one"
         )
 
 
 class NotReadable(ForgeError):
-    """What is stored of a run was written by another version, and cannot be gone on with."""
+    """A stored run was written by another version and cannot be resumed."""
 
 
 class ToolUnusable(ForgeError):
-    """What is to execute a tool cannot be used now, so that nothing is known of the tool."""
+    """The executor of a tool is unavailable, so the tool's declaration cannot be resolved."""
 
     @property
     def summary(self) -> str:

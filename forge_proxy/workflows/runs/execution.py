@@ -1,6 +1,4 @@
-"""Drives one run as far as it gets: to its end, or until it waits for its caller. Each step is stored before the next
-one is begun.
-"""
+"""Executes one run to its end, or until it delays for its client. Each step is stored before the next one starts."""
 
 from __future__ import annotations
 
@@ -37,10 +35,10 @@ from forge_proxy.workflows.runs.storage_limits import DEEPEST, is_too_deep
 from forge_proxy.workflows.runs.submission import Submission, read_submission
 from forge_proxy.workflows.tools import Executor
 
-_PASSING = (BackendLost, BackendNotReady, BackendUnreachable, ModelNotLoaded, Overloaded)
-"""What may be over in a while, as after a restart of the machine: a run waits for it."""
-_WAITS = (1, 2, 5, 10, 20, 30, 30, 30, 60, 60, 60)
-"""Seconds between attempts, some five minutes in all. They begin anew with each answer of the model."""
+_TEMPORARY_ERRORS = (BackendLost, BackendNotReady, BackendUnreachable, ModelNotLoaded, Overloaded)
+"""Temporary errors, for example after a restart of the machine: the run delays and retries."""
+_RETRY_DELAYS = (1, 2, 5, 10, 20, 30, 30, 30, 60, 60, 60)
+"""Seconds between retries, about five minutes in total. The schedule restarts with each response of the model."""
 
 
 _STRATEGIES: Mapping[str, Callable[[int], CompactStrategy]] = {
@@ -52,160 +50,160 @@ _STRATEGIES: Mapping[str, Callable[[int], CompactStrategy]] = {
 
 @dataclass(frozen=True, slots=True)
 class ExecutionDeps:
-    """What runs are driven with. `report` hears of faults of ours, by the id of the run."""
+    """The dependencies of run execution. `report` is called with a run's id and an internal error."""
 
     engine: Engine
     toolbox: ToolRegistry
     report: Callable[[str, Exception], None]
 
 
-async def drive(keeper: RunWriter, means: ExecutionDeps) -> None:
-    """Drive a run. Raises `StoreInUse` where it is another daemon's by now, `RunNotFound` where it is nobody's."""
+async def drive(writer: RunWriter, deps: ExecutionDeps) -> None:
+    """Execute a run. Raises `StoreInUse` if another daemon uses the store by now, `RunNotFound` if it was deleted."""
     try:
-        submission = read_submission(keeper.run.submission)
-        await _Drive(keeper, means, submission).to_its_end()
+        submission = read_submission(writer.run.submission)
+        await _Execution(writer, deps, submission).run()
     except WorkflowCancelledError:
-        async with keeper.alone:
-            await cancel(keeper, patient=True)
+        async with writer.alone:
+            await cancel(writer, patient=True)
     except (StoreUnavailable, RunNotFound, RunConflict):
         raise
     except ForgeError as error:
-        await _fail(keeper, error)
-    except Exception as error:  # noqa: BLE001 - of ours: one run's fault is not another's
-        means.report(keeper.run.id, error)
-        await _fail(keeper, error)
+        await _fail(writer, error)
+    except Exception as error:  # noqa: BLE001 - internal: it must not affect other runs
+        deps.report(writer.run.id, error)
+        await _fail(writer, error)
 
 
-async def cancel(keeper: RunWriter, *, patient: bool = False) -> None:
-    """Store that a run was cancelled."""
-    state, events = _with_results(keeper.state)
+async def cancel(writer: RunWriter, *, patient: bool = False) -> None:
+    """Store the status `cancelled`."""
+    state, events = _with_results(writer.state)
     event = NewEvent("status", {"status": "cancelled"})
-    await keeper.write(*events, event, state=state, status="cancelled", patient=patient)
+    await writer.write(*events, event, state=state, status="cancelled", patient=patient)
 
 
-async def _fail(keeper: RunWriter, error: Exception) -> None:
+async def _fail(writer: RunWriter, error: Exception) -> None:
     name = type(error).__name__ if isinstance(error, ForgeError) else "InternalError"
     event = NewEvent("status", {"status": "failed", "error": name})
-    async with keeper.alone:  # a request that cancels it comes before or is told that it has ended
-        state, events = _with_results(keeper.state)
-        await keeper.write(*events, event, state=state, status="failed", outcome=failure_of(error), patient=True)
+    async with writer.alone:  # a concurrent cancel request comes first or gets an error
+        state, events = _with_results(writer.state)
+        await writer.write(*events, event, state=state, status="failed", outcome=failure_of(error), patient=True)
 
 
 def _with_results(state: RunState) -> tuple[RunState, list[NewEvent]]:
-    """A run that is stopped: no call of its history is without a result, so that it can be gone on with."""
+    """Give every open call of a stopped run a result, so that its history can be resumed."""
     messages = interrupted(state)
     return replace(state.with_messages(messages), batch=None), told(state.messages, messages)
 
 
-class _Drive:
-    """Of one run."""
+class _Execution:
+    """The execution of one run."""
 
-    def __init__(self, keeper: RunWriter, means: ExecutionDeps, submission: Submission) -> None:
-        self._keeper = keeper
-        self._means = means
+    def __init__(self, writer: RunWriter, deps: ExecutionDeps, submission: Submission) -> None:
+        self._writer = writer
+        self._deps = deps
         self._submission = submission
         self._workflow = submission.workflow.definition()
-        self._heard: list[NewEvent] = []
+        self._events: list[NewEvent] = []
 
-    async def to_its_end(self) -> None:
-        """Drive it, and store what it came to."""
-        keeper = self._keeper
-        await keeper.write(NewEvent("status", {"status": "running"}), status="running", patient=True)
-        executor = self._means.toolbox.executor(self._submission.executes, keeper.run.id)
-        await self._patiently(await self._runner(), _Announced(executor, keeper, self._submission))
-        async with keeper.alone:
-            if (ended := keeper.state.ended) is not None:
+    async def run(self) -> None:
+        """Execute the run and store its result."""
+        writer = self._writer
+        await writer.write(NewEvent("status", {"status": "running"}), status="running", patient=True)
+        executor = self._deps.toolbox.executor(self._submission.executes, writer.run.id)
+        await self._run_with_retries(await self._runner(), _AnnouncingExecutor(executor, writer, self._submission))
+        async with writer.alone:
+            if (ended := writer.state.ended) is not None:
                 event = NewEvent("status", {"status": "completed"})
-                await keeper.write(event, status="completed", outcome=result_of(ended), patient=True)
-            elif keeper.cancel.is_set():
-                await cancel(keeper, patient=True)
+                await writer.write(event, status="completed", outcome=result_of(ended), patient=True)
+            elif writer.cancel.is_set():
+                await cancel(writer, patient=True)
             else:
-                wanted: list[Json] = [*open_calls(keeper.state)]
-                event = NewEvent("status", {"status": "requires_action", "calls": wanted})
-                await keeper.write(event, status="requires_action", patient=True)
+                calls: list[Json] = [*open_calls(writer.state)]
+                event = NewEvent("status", {"status": "requires_action", "calls": calls})
+                await writer.write(event, status="requires_action", patient=True)
 
     async def _runner(self) -> WorkflowRunner:
         submission = self._submission
         return WorkflowRunner(
-            self._means.engine,
+            self._deps.engine,
             await self._memory(),
             submission.max_iterations,
             submission.max_retries_per_step,
             submission.max_tool_errors,
-            on_message=lambda message: self._heard.extend(told((), (message,))),
+            on_message=lambda message: self._events.extend(told((), (message,))),
             rescue_enabled=submission.rescue_enabled,
             model=submission.model,
             options=submission.options,
         )
 
     async def _memory(self) -> ContextManager | None:
-        """What keeps the history within its budget, where there is one."""
-        wish = self._submission.context
-        if wish is None:
+        """Return the context manager, if the run has a budget."""
+        options = self._submission.context
+        if options is None:
             return None
-        budget = wish.budget or (await self._means.engine.budgets.of(self._submission.model)).tokens
+        budget = options.budget or (await self._deps.engine.budgets.of(self._submission.model)).tokens
         if budget is None:
             return None
-        strategy = _STRATEGIES[wish.strategy](wish.keep_recent)
-        return ContextManager(strategy, budget, wish.threshold, on_compact=self._compacted)
+        strategy = _STRATEGIES[options.strategy](options.keep_recent)
+        return ContextManager(strategy, budget, options.threshold, on_compact=self._compacted)
 
     def _compacted(self, event: CompactEvent) -> None:
-        self._heard.append(NewEvent("compacted", asdict(event)))
+        self._events.append(NewEvent("compacted", asdict(event)))
 
-    async def _patiently(self, runner: WorkflowRunner, executor: Executor) -> None:
-        """Through all steps that can be done here, waiting for a model server that cannot be asked now."""
-        waits, since = iter(_WAITS), self._keeper.state.iteration
+    async def _run_with_retries(self, runner: WorkflowRunner, executor: Executor) -> None:
+        """Execute all steps possible here; wait while the model server is unavailable."""
+        delays, since = iter(_RETRY_DELAYS), self._writer.state.iteration
         while True:
             try:
-                return await self._through(runner, executor)
-            except _PASSING as error:
-                if self._keeper.state.iteration != since:
-                    waits, since = iter(_WAITS), self._keeper.state.iteration
-                if (seconds := next(waits, None)) is None:
+                return await self._run_steps(runner, executor)
+            except _TEMPORARY_ERRORS as error:
+                if self._writer.state.iteration != since:
+                    delays, since = iter(_RETRY_DELAYS), self._writer.state.iteration
+                if (seconds := next(delays, None)) is None:
                     raise
                 await self._wait(seconds, error)
 
-    async def _through(self, runner: WorkflowRunner, executor: Executor) -> None:
-        keeper = self._keeper
-        self._heard.clear()
+    async def _run_steps(self, runner: WorkflowRunner, executor: Executor) -> None:
+        writer = self._writer
+        self._events.clear()
         steps = runner.drive(
-            self._workflow, keeper.state, executor=executor, cancel_event=keeper.cancel, run_id=keeper.run.id
+            self._workflow, writer.state, executor=executor, cancel_event=writer.cancel, run_id=writer.run.id
         )
         async with aclosing(steps):
             async for state in steps:
-                events = [*self._heard, *changes(keeper.state, state)]
-                self._heard.clear()
-                await keeper.write(*events, state=state, patient=True)
+                events = [*self._events, *changes(writer.state, state)]
+                self._events.clear()
+                await writer.write(*events, state=state, patient=True)
 
     async def _wait(self, seconds: float, error: ForgeError) -> None:
-        keeper = self._keeper
+        writer = self._writer
         event = NewEvent("waiting", {"error": type(error).__name__, "seconds": seconds})
-        await keeper.write(event, patient=True)
+        await writer.write(event, patient=True)
         try:
-            await unless(keeper.cancel, asyncio.sleep(seconds))
+            await unless(writer.cancel, asyncio.sleep(seconds))
         except Cancelled:
-            now = keeper.state
+            now = writer.state
             raise WorkflowCancelledError(now.messages, now.steps, now.iteration) from None
 
 
-class _Announced:
-    """`Executor` that tells of each call before it is executed, where that may take a while.
+class _AnnouncingExecutor:
+    """`Executor` that stores a `tool_started` event before each call to an external executor.
 
-    What is said and given back is stored with the run: what could not be read again is the call's error.
+    Arguments and results are stored with the run: a value that could not be read again is an error of the call.
     """
 
-    def __init__(self, executor: Executor, keeper: RunWriter, submission: Submission) -> None:
+    def __init__(self, executor: Executor, writer: RunWriter, submission: Submission) -> None:
         self._executor = executor
-        self._keeper = keeper
+        self._writer = writer
         self._executes = submission.executes
 
     async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
         """See `Executor`."""
         if is_too_deep(call.args()):
-            return ToolOutcome.failed(f"its arguments are nested deeper than {DEEPEST} levels")
+            return ToolOutcome.failed(f"the arguments are nested deeper than {DEEPEST} levels")
         if self._executes[call.tool]["by"] not in OWN:
             event = NewEvent("tool_started", {"tool_call_id": call.id, "tool": call.tool, "key": key})
-            await self._keeper.write(event, patient=True)
+            await self._writer.write(event, patient=True)
         outcome = await self._executor.execute(call, key)
         if outcome is not None and is_too_deep(outcome.value):
             return ToolOutcome.failed(f"the result is nested deeper than {DEEPEST} levels")
@@ -213,7 +211,7 @@ class _Announced:
 
 
 def open_calls(state: RunState) -> list[dict[str, Json]]:
-    """The calls without an outcome, as OpenAI's API writes them."""
+    """Return the calls without an outcome, in OpenAI's format."""
     if state.batch is None:
         return []
     return [_call(state.batch.calls[place]) for place in state.batch.open]
@@ -224,12 +222,12 @@ def _call(call: ToolCall) -> dict[str, Json]:
 
 
 def told(before: Sequence[Message], after: Sequence[Message]) -> list[NewEvent]:
-    """The events of messages that were added."""
+    """Return the events of the messages that were added."""
     return [NewEvent("message", written(message)) for message in after[len(before) :]]
 
 
 def changes(before: RunState, after: RunState) -> list[NewEvent]:
-    """What happened between two states, beside messages."""
+    """Return the events between two states, apart from messages."""
     events: list[NewEvent] = []
     if after.batch is not None:
         had: Collection[int] = before.batch.outcomes if before.batch is not None else ()

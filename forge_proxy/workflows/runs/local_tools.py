@@ -1,4 +1,4 @@
-"""Who executes each tool of a run, as the workflow says: `execute.by`."""
+"""Selects the executor of each tool of a run by the workflow's `execute.by`."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from forge_proxy.workflows.runs.ports import ToolDeclaration, ToolRegistry
 from forge_proxy.workflows.tools import Executor, told
 
 OWN = ("caller", "arguments")
-"""Ways that begin and end here."""
+"""Executors implemented in this module."""
 
 
 def parameters_of(tool: ToolDeclaration, at: str) -> JsonObject:
-    """The parameters of a tool that nobody but its declaration knows. Raises `InvalidRequest`."""
+    """Return the parameters of a tool whose executor cannot provide them. Raises `InvalidRequest`."""
     if tool.parameters is None:
-        why = "required: a JSON Schema of type object; {} is any. Only tools of MCP servers may leave it to the server"
+        why = "required: a JSON Schema of type object; {} allows any. Only tools of MCP servers may omit it"
         raise InvalidRequest(f"{at}.parameters", why)
     return tool.parameters
 
 
 class LocalTools:
-    """`ToolRegistry` of the ways that need nothing from outside; those of `others` are handed on to them."""
+    """`ToolRegistry` of the executors without I/O; `others` handles the remaining ones."""
 
     def __init__(self, others: ToolRegistry | None = None) -> None:
         self._others = others
 
     async def declare(self, tool: ToolDeclaration, at: str) -> ToolSpec:
-        """See `ports.Toolbox`."""
+        """See `ports.ToolRegistry`."""
         by = tool.execute.get("by")
         if by not in OWN:
             if self._others is None:
                 raise InvalidRequest(f"{at}.execute.by", f"expected one of {', '.join(OWN)}")
             return await self._others.declare(tool, at)
         if extra := [name for name in tool.execute if name != "by"]:
-            raise InvalidRequest(f"{at}.execute.{extra[0]}", f"no such field where a tool is executed by {by}")
+            raise InvalidRequest(f"{at}.execute.{extra[0]}", f"unknown field for execute.by {by}")
         return ToolSpec(tool.name, parameters_of(tool, at), tool.description or "")
 
     def executor(self, executes: Mapping[str, JsonObject], run_id: str) -> Executor:
-        """See `ports.Toolbox`."""
+        """See `ports.ToolRegistry`."""
         elsewhere = {name: execute for name, execute in executes.items() if execute["by"] not in OWN}
         others = self._others.executor(elsewhere, run_id) if self._others and elsewhere else None
         return _Dispatch({name: str(execute["by"]) for name, execute in executes.items()}, others)
@@ -63,6 +63,6 @@ class _Dispatch:
             case "arguments":
                 return told(call.args() or {})
             case by if self._others is None:
-                raise AssertionError(f"nothing executes tools by {by}")
+                raise AssertionError(f"no executor for execute.by {by}")
             case _:
                 return await self._others.execute(call, key)

@@ -1,4 +1,4 @@
-"""Messages as JSON: as OpenAI's API writes them, with their `type` and iteration beside it."""
+"""Messages as JSON: OpenAI's format with two more fields, `type` and `step_index`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _TYPES = {
 
 
 class CalledFunction(BaseModel):
-    """Which tool is called, and how."""
+    """The tool and the arguments of a call."""
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(description="The tool.")
-    arguments: str = Field(description="An object as JSON text.")
+    name: str = Field(description="The tool's name.")
+    arguments: str = Field(description="The arguments object as JSON text.")
 
 
 class CallJson(BaseModel):
@@ -34,9 +34,9 @@ class CallJson(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    id: str = Field(min_length=1, description="What its result names.")
-    type: Literal["function"] = Field(default="function", description="There is no other.")
-    function: CalledFunction = Field(description="The call.")
+    id: str = Field(min_length=1, description="The call's id; its result refers to it.")
+    type: Literal["function"] = Field(default="function", description="Always function.")
+    function: CalledFunction = Field(description="The called tool and its arguments.")
 
 
 class MessageJson(BaseModel):
@@ -44,19 +44,21 @@ class MessageJson(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    role: Literal["system", "user", "assistant", "tool"] = Field(description="Who speaks.")
-    content: str | None = Field(default="", description="What is said.")
-    tool_calls: list[CallJson] | None = Field(default=None, description="Of an assistant: the calls it makes.")
-    tool_call_id: str | None = Field(default=None, description="Of a tool: the call it answers.")
-    tool_name: str | None = Field(default=None, description="Of a tool: its name, where the call does not tell it.")
-    type: MessageType | None = Field(
-        default=None, description="What it is for, which decides what becomes of it when context runs short."
+    role: Literal["system", "user", "assistant", "tool"] = Field(description="The author of the message.")
+    content: str | None = Field(default="", description="The text of the message.")
+    tool_calls: list[CallJson] | None = Field(default=None, description="For role assistant: its calls.")
+    tool_call_id: str | None = Field(default=None, description="For role tool: the id of the call.")
+    tool_name: str | None = Field(
+        default=None, description="For role tool: the tool's name, if the call does not contain it."
     )
-    step_index: int | None = Field(default=None, description="The iteration it was made in.")
+    type: MessageType | None = Field(
+        default=None, description="The purpose of the message, which determines how compaction treats it."
+    )
+    step_index: int | None = Field(default=None, description="The iteration in which the message was created.")
 
 
 def written(message: Message) -> dict[str, Json]:
-    """A message as JSON."""
+    """Return a message as a JSON object."""
     out = {**message.to_api_dict(), "type": message.type.value}
     out.pop("name", None)
     if message.tool_name is not None:
@@ -67,7 +69,10 @@ def written(message: Message) -> dict[str, Json]:
 
 
 def read_messages(said: Sequence[MessageJson], at: str) -> tuple[Message, ...]:
-    """The messages that a run begins with. Raises `InvalidRequest` for a call without its result, or the reverse."""
+    """Convert the initial messages of a run.
+
+    Raises `InvalidRequest` for a call without a result, or a result without a call.
+    """
     messages: list[Message] = []
     open_calls: dict[str, str] = {}
     for place, one in enumerate(said):
@@ -76,13 +81,17 @@ def read_messages(said: Sequence[MessageJson], at: str) -> tuple[Message, ...]:
             raise InvalidRequest(where, f"expected the result of the call {next(iter(open_calls))!r} first")
         calls = tuple(ToolCall(call.function.name, call.function.arguments, call.id) for call in one.tool_calls or ())
         if calls and one.role != "assistant":
-            raise InvalidRequest(f"{where}.tool_calls", "only an assistant makes calls")
-        if twice := [call.id for number, call in enumerate(calls) if call.id in [other.id for other in calls[:number]]]:
-            raise InvalidRequest(f"{where}.tool_calls", f"two calls have the id {twice[0]!r}")
+            raise InvalidRequest(f"{where}.tool_calls", "only allowed for role assistant")
+        if repeated := [
+            call.id for number, call in enumerate(calls) if call.id in [other.id for other in calls[:number]]
+        ]:
+            raise InvalidRequest(f"{where}.tool_calls", f"two calls have the id {repeated[0]!r}")
         name = one.tool_name
         if one.role == "tool":
             if one.tool_call_id not in open_calls:
-                raise InvalidRequest(f"{where}.tool_call_id", "the assistant message before has no such open call")
+                raise InvalidRequest(
+                    f"{where}.tool_call_id", "the preceding assistant message has no open call with this id"
+                )
             called = open_calls.pop(one.tool_call_id)
             name = name or called
         open_calls = {**open_calls, **{call.id: call.tool for call in calls}}

@@ -1,4 +1,4 @@
-"""Wakes those who wait for something to happen to a run."""
+"""Notifies waiting tasks of changes of a run."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from weakref import WeakValueDictionary
 
 
 class RunNotifier:
-    """One for each run that somebody waits for. Take it before looking, so that nothing is missed in between."""
+    """Holds one event for each run that a task waits for. Get it before the query, so that no change is missed."""
 
     def __init__(self) -> None:
-        self._bells: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
+        self._events: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         self.closed = False
 
     def of(self, run_id: str) -> asyncio.Event:
-        """Set when something happens to that run, or when all are to leave."""
-        bell = self._bells.get(run_id)
-        if bell is None:
-            bell = self._bells[run_id] = asyncio.Event()
+        """Return the event that is set when the run changes, or when the notifier is closed."""
+        event = self._events.get(run_id)
+        if event is None:
+            event = self._events[run_id] = asyncio.Event()
             if self.closed:
-                bell.set()
-        return bell
+                event.set()
+        return event
 
     def ring(self, run_id: str) -> None:
-        """Something has happened to a run."""
-        if (bell := self._bells.pop(run_id, None)) is not None:
-            bell.set()
+        """Wake all tasks that wait for this run."""
+        if (event := self._events.pop(run_id, None)) is not None:
+            event.set()
 
     def close(self) -> None:
-        """Have all leave who wait."""
+        """Wake all waiting tasks; later waits return immediately."""
         self.closed = True
-        for run_id in list(self._bells):
+        for run_id in list(self._events):
             self.ring(run_id)

@@ -1,7 +1,8 @@
-"""The `options` of a run, which go into each of its requests to the model server: what no server takes is refused.
+"""Validates the `options` of a run, which are added to each of its requests to the model server.
 
-The proxy hands such fields on unread, for a caller hears at once what the server says to them. Nobody may be there any
-more when a run is asked. How large a value may be, and fields that are not known here, are still the server's to judge.
+The proxy forwards such fields unchecked, because the client receives the server's error at once. The client of a run
+may be gone by the time of a request, so values that no server accepts are refused at submission. The range of a value
+and unknown fields are still left to the server.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is
 from forge_proxy.wire.clients import fields
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 
-_OURS = frozenset({"messages", "tools", "tool_choice", "stream", "stream_options", "model", "n", "parallel_tool_calls"})
-"""Fields of a request to the model that the run itself decides."""
+_RUN_FIELDS = frozenset(
+    {"messages", "tools", "tool_choice", "stream", "stream_options", "model", "n", "parallel_tool_calls"}
+)
+"""Fields of a model request that the run itself sets."""
 _NUMBERS = frozenset({
     "temperature", "top_p", "min_p", "typical_p", "presence_penalty", "frequency_penalty", "repeat_penalty",
     "repetition_penalty",
@@ -24,15 +27,15 @@ _FLAGS = frozenset({"logprobs", "cache_prompt"})
 _TEXTS = frozenset({"reasoning_effort", "grammar"})
 _OBJECTS = frozenset({"response_format", "chat_template_kwargs"})
 _LEAST, _LARGEST = -(2**63), 2**64 - 1
-"""Integers that requests are written with."""
+"""The range of integers that the JSON library writes."""
 
 
 def check_options(options: JsonObject) -> None:
-    """Raise `InvalidRequest` with the path of a field that is wrong."""
+    """Raise `InvalidRequest` with the path of an invalid field."""
     for name, value in options.items():
         at = f"options.{name}"
-        if name in _OURS:
-            raise InvalidRequest(at, "the run decides that itself")
+        if name in _RUN_FIELDS:
+            raise InvalidRequest(at, "set by the run itself; remove it")
         _check_integers(value, at)
         if value is not None:
             _check_kind(name, value, at)
@@ -45,7 +48,7 @@ def check_options(options: JsonObject) -> None:
 def _check_integers(value: Json, at: str) -> None:
     for one in _leaves(value):
         if is_integer(one) and not _LEAST <= one <= _LARGEST:
-            raise InvalidRequest(at, "an integer in it is longer than 64 bits")
+            raise InvalidRequest(at, "contains an integer longer than 64 bits")
 
 
 def _check_kind(name: str, value: Json, at: str) -> None:
@@ -64,12 +67,12 @@ def _check_kind(name: str, value: Json, at: str) -> None:
 
 
 def _leaves(value: Json) -> Iterator[Json]:
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
+    pending = [value]
+    while pending:
+        one = pending.pop()
         if is_object(one):
-            waiting += one.values()
+            pending += one.values()
         elif is_list(one):
-            waiting += one
+            pending += one
         else:
             yield one

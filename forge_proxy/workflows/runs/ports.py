@@ -1,4 +1,4 @@
-"""What stored runs need from outside, said by them."""
+"""Protocols that stored runs require of their environment."""
 
 from __future__ import annotations
 
@@ -14,62 +14,62 @@ from forge_proxy.workflows.tools import Executor
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyClaim:
-    """What a caller said who may submit the same once more: their key, and a digest of what they submitted."""
+    """A client's `Idempotency-Key`, and a digest of the submission it was sent with."""
 
     key: str
     digest: str
 
 
 class RunStore(Protocol):
-    """Keeps runs and their events. One daemon has it at a time. Every method raises `StoreUnavailable`."""
+    """Stores runs and their events. One daemon uses it at a time. Every method raises `StoreUnavailable`."""
 
     async def create(self, run: StoredRun, events: Sequence[RunEvent], claim: IdempotencyClaim | None) -> StoredRun:
-        """Store a new run; where the key of `claim` was used before, the run that it was used for.
+        """Store a new run and return it; if the key of `claim` was used before, return the run of that time.
 
-        Raises `RunConflict` where that was submitted with something else.
+        Raises `RunConflict` if that run's submission was different.
         """
         ...
 
     async def get(self, run_id: str) -> StoredRun:
-        """All that is stored of a run. Raises `RunNotFound`."""
+        """Return a run. Raises `RunNotFound`."""
         ...
 
     async def head(self, run_id: str) -> RunHead:
-        """What is listed of it. Raises `RunNotFound`."""
+        """Return the list fields of a run. Raises `RunNotFound`."""
         ...
 
     async def list(self, *, before: str | None, limit: int, status: RunStatus | None) -> Sequence[RunHead]:
-        """Runs, newest first; with `before` only those that are older than that one."""
+        """Return runs, newest first; with `before` only those older than that run."""
         ...
 
     async def unfinished(self) -> Sequence[RunHead]:
-        """The runs of which something is still to come, oldest first."""
+        """Return the runs without a final status, oldest first."""
         ...
 
     async def save(self, run: StoredRun, since: int, events: Sequence[RunEvent]) -> None:
-        """Store what a run has become, and the events that tell of it: all of it or nothing.
+        """Store a changed run and its new events atomically.
 
-        `since` is the last event that is stored. The same may be said again where nobody knows whether it was stored.
-        Raises `RunNotFound`, or `RunConflict` where somebody else has written.
+        `since` is the id of the last stored event. The call may be repeated if its outcome is unknown. Raises
+        `RunNotFound`, or `RunConflict` if another writer has changed the run.
         """
         ...
 
     async def events(self, run_id: str, *, after: int, limit: int) -> Sequence[RunEvent]:
-        """A run's events after one, in their order."""
+        """Return up to `limit` events with ids greater than `after`, in order."""
         ...
 
     async def delete(self, run_id: str) -> None:
-        """Forget a run and its events. Raises `RunNotFound`."""
+        """Delete a run and its events. Raises `RunNotFound`."""
         ...
 
     async def close(self) -> None:
-        """Let go of it; another daemon may have it then."""
+        """Close the store and release it for other daemons."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDeclaration:
-    """A tool as it is declared. `execute` says what executes it; what is None is for that to fill in."""
+    """A tool as submitted. `execute` selects its executor, which fills in the fields that are None."""
 
     name: str
     execute: JsonObject
@@ -78,15 +78,15 @@ class ToolDeclaration:
 
 
 class ToolRegistry(Protocol):
-    """Executes the tools of submitted workflows, which say themselves how (`execute` of a tool)."""
+    """Resolves and executes the tools of submitted workflows by their `execute` field."""
 
     async def declare(self, tool: ToolDeclaration, at: str) -> ToolSpec:
-        """The tool as the model is told of it. `at` is the path of its declaration.
+        """Return the tool as it is presented to the model. `at` is the path of its declaration.
 
-        Raises `InvalidRequest` for a way that is not there, or is not allowed, and `ToolUnusable`.
+        Raises `InvalidRequest` for an executor that does not exist or is not allowed, and `ToolUnusable`.
         """
         ...
 
     def executor(self, executes: Mapping[str, JsonObject], run_id: str) -> Executor:
-        """What executes these tools, by their names. It may leave calls to somebody else."""
+        """Return the executor of these tools, by name. It may leave calls to the client."""
         ...

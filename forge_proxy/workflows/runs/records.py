@@ -1,4 +1,4 @@
-"""A run as it is stored, and what is told of it while it goes on."""
+"""Records of stored runs and of their events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from forge_proxy.core.jsontypes import JsonObject
 
 RunStatus: TypeAlias = Literal["queued", "running", "requires_action", "completed", "failed", "cancelled"]
 FINISHED: tuple[RunStatus, ...] = ("completed", "failed", "cancelled")
-"""What a run stays once it is that."""
+"""Final statuses."""
 
 EventType: TypeAlias = Literal[
     "status", "message", "retry", "compacted", "tool_started", "tool_finished", "iteration", "waiting",
@@ -19,7 +19,7 @@ EventType: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class RunHead:
-    """What is listed of a run. Times are in seconds since 1970."""
+    """The fields of a run in lists. Times are in seconds since 1970."""
 
     id: str
     status: RunStatus
@@ -29,28 +29,28 @@ class RunHead:
     created_at: float
     updated_at: float
     last_event: int = 0
-    """The id of its latest event, which is also how often it was changed: writers go by it."""
+    """The id of the latest event, which also serves as the version for concurrent writes."""
     cancel_requested: bool = False
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more comes of it."""
+        """Whether the run has a final status."""
         return self.status in FINISHED
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRun(RunHead):
-    """All that is stored of a run but its events. The last three are JSON texts."""
+    """A run as stored, without its events. The last three fields are JSON texts."""
 
     submission: str = ""
     state: str = ""
     outcome: str | None = None
-    """Its result or its error, once it has one."""
+    """The result or the error; None before the run ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """Something that happened to a run."""
+    """An event of a run before it is stored."""
 
     type: EventType
     data: JsonObject
@@ -58,7 +58,7 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """The same as it is stored. Ids count from 1 within the run; `data` is JSON text."""
+    """An event as stored. Ids count from 1 within the run; `data` is JSON text."""
 
     id: int
     type: str

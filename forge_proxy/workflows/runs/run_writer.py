@@ -1,4 +1,4 @@
-"""The one writer of a run: whoever changes a run does it through its keeper, one change after the other."""
+"""The only writer of a run: all changes of a run go through its `RunWriter`, one at a time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from forge_proxy.workflows.runs.serialization import read_state, write_state
 
 T = TypeVar("T")
 
-_AGAIN_AFTER = (0.5, 1.0, 2.0, 5.0)
-"""Seconds after which a patient writer tries again; the last one again and again."""
+_RETRY_DELAYS = (0.5, 1.0, 2.0, 5.0)
+"""Seconds between the retries of a patient writer; the last value repeats."""
 
 
 class RunWriter:
-    """Of one run. `run` and `state` are as they are stored; `tell` hears of each change, what was and what is."""
+    """Writes one run. `run` and `state` are as stored; `tell` is called with the old and the new record."""
 
     def __init__(
         self, run: StoredRun, store: RunStore, tell: Callable[[StoredRun, StoredRun], None], now: Callable[[], float]
@@ -33,31 +33,31 @@ class RunWriter:
         self.run = run
         self.state = read_state(run.state)
         self.cancel = asyncio.Event()
-        """Set once the run is to be cancelled."""
+        """Set when cancellation is requested."""
         if run.cancel_requested:
             self.cancel.set()
         self.alone = asyncio.Lock()
-        """For those who look at the run, and then change it by what they saw."""
+        """Held while a task reads the run and changes it depending on what it read."""
         self.drivers = 0
-        """How many tasks drive it: two for a moment, when one has left it to its caller who has already answered."""
+        """Number of tasks that execute the run: briefly two, if the client posts outputs before the first task ends."""
         self._writing = asyncio.Lock()
         self._store = store
         self._tell = tell
         self._now = now
-        self._unsure = False
+        self._is_outcome_unknown = False
         """Whether the last change may or may not have been stored."""
-        self._away = asyncio.Event()
+        self._store_wait = asyncio.Event()
         """Set while a patient writer waits for the store."""
 
     async def settle(self) -> None:
-        """Find out what is stored, where that is not known. Raises `StoreUnavailable`."""
-        async with self._having(self._writing, patient=False):
+        """Read the stored run if the outcome of the last write is unknown. Raises `StoreUnavailable`."""
+        async with self._holding(self._writing, patient=False):
             await self._settle(patient=False)
 
     @asynccontextmanager
     async def changing(self) -> AsyncGenerator[None]:
-        """For a request that looks at the run, and then changes it by what it saw. Raises `StoreUnavailable`."""
-        async with self._having(self.alone, patient=False):
+        """Lock the run for a request that reads it and then changes it. Raises `StoreUnavailable`."""
+        async with self._holding(self.alone, patient=False):
             await self.settle()
             yield
 
@@ -70,12 +70,12 @@ class RunWriter:
         cancel: bool = False,
         patient: bool = False,
     ) -> None:
-        """Store a change with the events that tell of it, at least one. Raises like `RunStore.save`.
+        """Store a change with its events, at least one. Raises like `RunStore.save`.
 
-        A `patient` writer waits for a store that cannot be used now: it is further than what is stored, and has nowhere
-        else to go.
+        A `patient` writer waits for an unavailable store: the run has advanced beyond its stored state, and no client
+        could retry.
         """
-        async with self._having(self._writing, patient=patient):
+        async with self._holding(self._writing, patient=patient):
             await self._settle(patient=patient)
             run = self.run
             after = replace(
@@ -87,11 +87,11 @@ class RunWriter:
                 state=run.state if state is None else write_state(state),
                 outcome=outcome or run.outcome,
             )
-            told = numbered(events, run.last_event, after.updated_at)
+            stored_events = numbered(events, run.last_event, after.updated_at)
             try:
-                await self._trying(lambda: self._store.save(after, run.last_event, told), patient=patient)
+                await self._retrying(lambda: self._store.save(after, run.last_event, stored_events), patient=patient)
             except StoreUnavailable:
-                self._unsure = True
+                self._is_outcome_unknown = True
                 raise
             self.run, self.state = after, state or self.state
         if cancel:
@@ -99,21 +99,21 @@ class RunWriter:
         self._tell(run, after)
 
     async def _settle(self, *, patient: bool) -> None:
-        if not self._unsure:
+        if not self._is_outcome_unknown:
             return
-        self.run = await self._trying(lambda: self._store.get(self.run.id), patient=patient)
-        self.state, self._unsure = read_state(self.run.state), False
+        self.run = await self._retrying(lambda: self._store.get(self.run.id), patient=patient)
+        self.state, self._is_outcome_unknown = read_state(self.run.state), False
         if self.run.cancel_requested:
             self.cancel.set()
 
     @asynccontextmanager
-    async def _having(self, lock: asyncio.Lock, *, patient: bool) -> AsyncGenerator[None]:
-        """Have a lock. Who is not patient does not wait for one who waits for the store with it."""
+    async def _holding(self, lock: asyncio.Lock, *, patient: bool) -> AsyncGenerator[None]:
+        """Hold a lock. An impatient writer does not wait while the holder waits for the store."""
         if patient:
             await lock.acquire()
         else:
             try:
-                await take(lock, self._away)
+                await take(lock, self._store_wait)
             except Cancelled:
                 raise StoreUnavailable("a step of this run has been waiting to be stored") from None
         try:
@@ -121,9 +121,9 @@ class RunWriter:
         finally:
             lock.release()
 
-    async def _trying(self, work: Callable[[], Awaitable[T]], *, patient: bool) -> T:
+    async def _retrying(self, work: Callable[[], Awaitable[T]], *, patient: bool) -> T:
         try:
-            for seconds in chain(_AGAIN_AFTER, repeat(_AGAIN_AFTER[-1])):
+            for seconds in chain(_RETRY_DELAYS, repeat(_RETRY_DELAYS[-1])):
                 try:
                     return await work()
                 except StoreInUse:
@@ -131,13 +131,13 @@ class RunWriter:
                 except StoreUnavailable:
                     if not patient:
                         raise
-                self._away.set()
+                self._store_wait.set()
                 await asyncio.sleep(seconds)
         finally:
-            self._away.clear()
-        raise AssertionError("it is tried for ever")
+            self._store_wait.clear()
+        raise AssertionError("unreachable: the retries do not end")
 
 
 def numbered(events: tuple[NewEvent, ...], since: int, at: float) -> list[RunEvent]:
-    """Events with the ids that come after `since`."""
+    """Number events with the ids that follow `since`."""
     return [RunEvent(number, event.type, write(event.data), at) for number, event in enumerate(events, since + 1)]

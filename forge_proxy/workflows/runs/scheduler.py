@@ -1,4 +1,4 @@
-"""Those who drive the runs of a daemon, each in its turn, and go on with what an earlier daemon left."""
+"""Schedules the execution of a daemon's runs, and resumes those that an earlier daemon unfinished unfinished."""
 
 from __future__ import annotations
 
@@ -17,124 +17,127 @@ from forge_proxy.workflows.runs.run_writer import RunWriter
 
 T = TypeVar("T")
 
-_AGAIN_AFTER = 1.0
-"""Seconds after which a store is asked again that could not be used."""
+_RETRY_SECONDS = 1.0
+"""Seconds between retries of an unavailable store."""
 
 
 class RunScheduler:
-    """Of all runs of a daemon, at most `max_running` at a time. `open_store` is called once, when it is first needed;
-    `tell` hears of each change of a run, what was and what is.
+    """Executes all runs of a daemon, at most `max_running` concurrently.
+
+    `open_store` is called once, on first use; `tell` is called with the old and the new record of a changed run.
     """
 
     def __init__(
         self,
         open_store: Callable[[], Awaitable[RunStore]],
-        means: ExecutionDeps,
+        deps: ExecutionDeps,
         max_running: int,
         now: Callable[[], float],
         tell: Callable[[StoredRun, StoredRun], None],
     ) -> None:
         self._open_store = open_store
-        self._means = means
+        self._deps = deps
         self._now = now
         self._tell = tell
-        self._places = asyncio.Semaphore(max_running)
+        self._slots = asyncio.Semaphore(max_running)
         self._store: RunStore | None = None
         self._opening = asyncio.Lock()
-        self._keepers: WeakValueDictionary[str, RunWriter] = WeakValueDictionary()
-        self._fetching = asyncio.Lock()
+        self._writers: WeakValueDictionary[str, RunWriter] = WeakValueDictionary()
+        self._writer_lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def store(self) -> RunStore:
-        """What keeps the runs. When it is opened, unfinished ones are gone on with. Raises `StoreUnavailable`."""
+        """Return the store. Opening it resumes unfinished runs. Raises `StoreUnavailable`."""
         if self._store is None:
             async with self._opening:
                 if self._store is None:
                     store = await self._open_store()
                     try:
-                        left = [await store.get(head.id) for head in await store.unfinished() if _is_ours(head)]
+                        unfinished = [
+                            await store.get(head.id) for head in await store.unfinished() if _can_continue(head)
+                        ]
                     except BaseException:
-                        await store.close()  # or its lock would be held against the next attempt
+                        await store.close()  # otherwise its lock would block the next attempt
                         raise
                     self._store = store
-                    for run in left:
-                        self._go_on(run, store)
+                    for run in unfinished:
+                        self._resume(run, store)
         return self._store
 
     @asynccontextmanager
     async def changing(self, run_id: str) -> AsyncGenerator[RunWriter]:
-        """The keeper of a run, for who looks at it and then changes it. Raises `StoreUnavailable` and `RunNotFound`."""
-        keeper = await self._keeper(run_id)
-        async with keeper.changing():
+        """Lock a run for a request that reads and then changes it. Raises `StoreUnavailable` and `RunNotFound`."""
+        writer = await self._writer(run_id)
+        async with writer.changing():
             try:
-                yield keeper
+                yield writer
             except StoreUnavailable:
-                self._spawn(self._find_out(keeper))
+                self._spawn(self._resolve_unknown_write(writer))
                 raise
 
     async def begin_new(self, run_id: str) -> None:
-        """Drive a run that is queued, where nobody does: also one that was submitted before, by a request that failed
-        in the end.
+        """Start a queued run that no task executes; it may also stem from an earlier request that failed after storing
+        it.
         """
-        keeper = await self._keeper(run_id)
-        if keeper.run.status == "queued" and keeper.drivers == 0:  # what was found of it may be past by now
-            self.begin(keeper)
+        writer = await self._writer(run_id)
+        if writer.run.status == "queued" and writer.drivers == 0:  # it may have started since it was read
+            self.begin(writer)
 
-    def begin(self, keeper: RunWriter) -> None:
-        """Drive a run, once it has its turn."""
-        keeper.drivers += 1
-        self._spawn(self._drive(keeper))
+    def begin(self, writer: RunWriter) -> None:
+        """Start executing a run as soon as `max_running` permits."""
+        writer.drivers += 1
+        self._spawn(self._drive(writer))
 
     async def undisturbed(self, work: Coroutine[Any, Any, T]) -> T:
-        """What is asked of the store for somebody who may leave at any moment: a connection to a database whose user is
-        cancelled is thrown away.
+        """Await a store operation, shielded from cancellation by a disconnecting client: a cancelled operation would
+        discard its database connection.
         """
         return await asyncio.shield(self._spawn(work))
 
     def forget(self, run_id: str) -> None:
-        """It has been deleted."""
-        self._keepers.pop(run_id, None)
+        """Drop the writer of a deleted run."""
+        self._writers.pop(run_id, None)
 
     async def close(self) -> None:
-        """Stop where every run is: what is stored can be gone on with."""
+        """Stop every run where it is: the stored state can be resumed."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._store is not None:
             await self._store.close()
 
-    def _go_on(self, run: StoredRun, store: RunStore) -> None:
-        """Drive a run that an earlier daemon left unfinished."""
+    def _resume(self, run: StoredRun, store: RunStore) -> None:
+        """Resume a run that an earlier daemon unfinished unfinished."""
         try:
-            keeper = self._keepers[run.id] = RunWriter(run, store, self._tell, self._now)
-        except NotReadable as error:  # it is left alone: the version that wrote it can go on with it
-            self._means.report(run.id, error)
+            writer = self._writers[run.id] = RunWriter(run, store, self._tell, self._now)
+        except NotReadable as error:  # unfinished unchanged: the version that wrote it can resume it
+            self._deps.report(run.id, error)
         else:
-            self.begin(keeper)
+            self.begin(writer)
 
-    async def _find_out(self, keeper: RunWriter) -> None:
-        """What became of a change that may or may not have been stored: the run may have to be driven on."""
+    async def _resolve_unknown_write(self, writer: RunWriter) -> None:
+        """Determine whether a write of unknown outcome was stored, and start the run if it must continue."""
         while True:
-            await asyncio.sleep(_AGAIN_AFTER)
+            await asyncio.sleep(_RETRY_SECONDS)
             try:
-                async with keeper.alone:
-                    await keeper.settle()
-                    if keeper.run.status == "queued" and keeper.drivers == 0:
-                        self.begin(keeper)
+                async with writer.alone:
+                    await writer.settle()
+                    if writer.run.status == "queued" and writer.drivers == 0:
+                        self.begin(writer)
             except StoreInUse:
                 return
             except StoreUnavailable:
                 continue
             return
 
-    async def _keeper(self, run_id: str) -> RunWriter:
+    async def _writer(self, run_id: str) -> RunWriter:
         store = await self.store()
-        async with self._fetching:
-            keeper = self._keepers.get(run_id)
-            if keeper is None:
-                keeper = RunWriter(await store.get(run_id), store, self._tell, self._now)
-                self._keepers[run_id] = keeper
-            return keeper
+        async with self._writer_lock:
+            writer = self._writers.get(run_id)
+            if writer is None:
+                writer = RunWriter(await store.get(run_id), store, self._tell, self._now)
+                self._writers[run_id] = writer
+            return writer
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
@@ -142,27 +145,27 @@ class RunScheduler:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _drive(self, keeper: RunWriter) -> None:
+    async def _drive(self, writer: RunWriter) -> None:
         try:
-            await self._in_turn(keeper)
+            await self._run_in_slot(writer)
         except (StoreUnavailable, RunConflict, RunNotFound) as error:
-            self._means.report(keeper.run.id, error)  # it is not ours any more
-            self._keepers.pop(keeper.run.id, None)
+            self._deps.report(writer.run.id, error)  # another daemon or a deletion has taken the run
+            self._writers.pop(writer.run.id, None)
         finally:
-            keeper.drivers -= 1
+            writer.drivers -= 1
 
-    async def _in_turn(self, keeper: RunWriter) -> None:
+    async def _run_in_slot(self, writer: RunWriter) -> None:
         try:
-            await take(self._places, keeper.cancel)
+            await take(self._slots, writer.cancel)
         except Cancelled:
-            async with keeper.alone:
-                return await cancel(keeper, patient=True)
+            async with writer.alone:
+                return await cancel(writer, patient=True)
         try:
-            await drive(keeper, self._means)
+            await drive(writer, self._deps)
         finally:
-            self._places.release()
+            self._slots.release()
 
 
-def _is_ours(run: RunHead) -> bool:
-    """Whether an unfinished run is for us to go on with, and not for its caller."""
+def _can_continue(run: RunHead) -> bool:
+    """Return whether the daemon can continue an unfinished run without its client."""
     return run.status != "requires_action" or run.cancel_requested

@@ -1,4 +1,4 @@
-"""What is stored of a run, as JSON texts: its state, its outcome, and how an error is told."""
+"""Serialises a run's state and outcome as JSON texts."""
 
 from __future__ import annotations
 
@@ -15,64 +15,64 @@ from forge_proxy.workflows.runs.errors import NotReadable
 from forge_proxy.workflows.runs.message_json import written
 
 _VERSION = 1
-"""Of the form of a stored state. Another one is needed for a change that this form cannot be read as."""
+"""Version of the stored state's format. Increase it for an incompatible change."""
 _FIELDS = (
     "attempts", "raw_response", "tool_name", "cause", "iterations", "completed_steps", "pending_steps",
     "terminal_tool", "violations", "missing_prereqs", "status", "tokens", "budget", "at",
 )  # fmt: skip
-"""What errors have to say beside their message, whichever of it they have. Never headers: they may hold keys."""
+"""Attributes of errors that are stored if present. Never headers: they may contain keys."""
 
 
 @cache
 def _state() -> TypeAdapter[RunState]:
-    """Made when it is first needed: most daemons start without a run."""
+    """Build the adapter on first use: most daemons start without a run."""
     return TypeAdapter(RunState)
 
 
 class RunResult(BaseModel):
-    """The result of a run: what its terminal tool gave back."""
+    """The result of a run: what its terminal tool returned."""
 
     kind: Literal["result"] = "result"
     tool: str = Field(description="The terminal tool that ended the run.")
-    arguments: dict[str, Any] = Field(description="What it was called with.")
-    result: Any = Field(description="What it gave back.")
+    arguments: dict[str, Any] = Field(description="The arguments of the terminal call.")
+    result: Any = Field(description="The terminal tool's result.")
 
 
 class RunError(BaseModel):
     """Why a run ended without a result."""
 
     kind: Literal["error"] = "error"
-    type: str = Field(description="The error's name, such as MaxIterationsError.")
-    message: str = Field(description="What happened.")
-    fields: dict[str, Any] = Field(description="What the error has to say beside that, such as pending_steps.")
+    type: str = Field(description="The error's class name, such as MaxIterationsError.")
+    message: str = Field(description="The error message.")
+    fields: dict[str, Any] = Field(description="Further fields of the error, such as pending_steps.")
 
 
 _OUTCOME: TypeAdapter[RunResult | RunError] = TypeAdapter(RunResult | RunError)
 
 
 def write_state(state: RunState) -> str:
-    """A state as JSON text."""
+    """Serialise a state."""
     return f'{{"version":{_VERSION},"state":{_state().dump_json(state).decode()}}}'
 
 
 def read_state(text: str) -> RunState:
-    """A stored state. Raises `NotReadable`."""
+    """Parse a stored state. Raises `NotReadable`."""
     prefix = f'{{"version":{_VERSION},"state":'
     if not text.startswith(prefix):
-        raise NotReadable("this run was stored by another version of forge-proxy, and cannot be gone on with here")
+        raise NotReadable("this run was stored by another version of forge-proxy and cannot be resumed by this version")
     try:
         return _state().validate_json(text[len(prefix) : -1])
     except ValidationError as error:
-        raise NotReadable("what is stored of this run cannot be read") from error
+        raise NotReadable("the stored state of this run cannot be parsed") from error
 
 
 def result_of(ended: TerminalCall) -> str:
-    """The outcome of a run that came to its end, as JSON text."""
+    """Serialise the outcome of a completed run."""
     return RunResult(tool=ended.tool, arguments=dict(ended.args), result=ended.result).model_dump_json()
 
 
 def failure_of(error: Exception) -> str:
-    """The outcome of a run that failed, as JSON text. Faults of ours say no more than that: the log has them."""
+    """Serialise the outcome of a failed run. Details of internal errors are only in the log."""
     if not isinstance(error, ForgeError):
         name = "InternalError"
         return RunError(
@@ -83,12 +83,12 @@ def failure_of(error: Exception) -> str:
 
 
 def read_outcome(text: str) -> RunResult | RunError:
-    """A stored outcome."""
+    """Parse a stored outcome."""
     return _OUTCOME.validate_json(text)
 
 
 def messages_of(state: RunState) -> list[dict[str, Json]]:
-    """The messages of a run as JSON."""
+    """Return the messages of a run as JSON objects."""
     return [written(message) for message in state.messages]
 
 

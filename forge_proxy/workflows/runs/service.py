@@ -1,4 +1,4 @@
-"""Runs, for those who submit and watch them: submit, look, answer calls, cancel, delete."""
+"""The operations on runs that the API offers: submit, get, list, post tool outputs, cancel, delete, follow events."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ from forge_proxy.workflows.runs.serialization import write_state
 from forge_proxy.workflows.runs.submission import Submission
 from forge_proxy.workflows.runs.tool_outputs import ToolOutput, apply
 
-_EVENTS_AT_ONCE = 200
+_EVENTS_PAGE = 200
 
 
 class Runs:
-    """All runs of a daemon. `open_store` is called once, when it is first needed; `now` tells seconds since 1970.
+    """All runs of a daemon. `open_store` is called once, on first use; `now` returns the seconds since 1970.
 
-    Every method raises `StoreUnavailable`, and `RunNotFound` where it is about one run.
+    Every method raises `StoreUnavailable`; those on one run also raise `RunNotFound`.
     """
 
     def __init__(
         self,
         open_store: Callable[[], Awaitable[RunStore]],
-        means: ExecutionDeps,
+        deps: ExecutionDeps,
         max_running: int,
         now: Callable[[], float],
         moved: Callable[[StoredRun], None] = lambda _: None,
     ) -> None:
-        """`moved` hears of each change of status."""
-        self._means = means
+        """`moved` is called after each change of status."""
+        self._deps = deps
         self._now = now
-        self._moved = moved
-        self._bells = RunNotifier()
-        self._drivers = RunScheduler(open_store, means, max_running, now, self._changed)
+        self._on_status = moved
+        self._notifier = RunNotifier()
+        self._scheduler = RunScheduler(open_store, deps, max_running, now, self._changed)
 
     async def submit(self, submission: Submission, key: str | None = None) -> StoredRun:
-        """Store a run, and begin it. With a `key` that was used before, the run that it was used for.
+        """Store a run and start it. If `key` was used before, return the run of that time.
 
-        Raises `InvalidRequest`, `UnknownModel`, or `RunConflict` for a key that was used for something else.
+        Raises `InvalidRequest`, `UnknownModel`, or `RunConflict` if the key was used for a different submission.
         """
         claim = None if key is None else IdempotencyClaim(key, digest_of(submission))
-        self._means.engine.models.served_as(submission.model)
-        submission = await declared(submission, self._means.toolbox)
+        self._deps.engine.models.served_as(submission.model)
+        submission = await declared(submission, self._deps.toolbox)
         workflow = submission.workflow.definition()
         state = submission.begin(workflow)
-        store = await self._drivers.store()
+        store = await self._scheduler.store()
         now = self._now()
         events = (NewEvent("status", {"status": "queued"}), *told((), state.messages))
         run = StoredRun(
@@ -68,125 +68,126 @@ class Runs:
         )
         stored = await store.create(run, numbered(events, 0, now), claim)
         if stored.id == run.id:
-            self._moved(stored)
+            self._on_status(stored)
         if stored.status == "queued":
-            await self._drivers.begin_new(stored.id)
+            await self._scheduler.begin_new(stored.id)
         return stored
 
     async def get(self, run_id: str) -> StoredRun:
-        """A run as it is now."""
-        return await (await self._drivers.store()).get(run_id)
+        """Return the current state of a run."""
+        return await (await self._scheduler.store()).get(run_id)
 
     async def head(self, run_id: str) -> RunHead:
-        """What is listed of it."""
-        return await (await self._drivers.store()).head(run_id)
+        """Return the list fields of a run."""
+        return await (await self._scheduler.store()).head(run_id)
 
     async def list(self, *, before: str | None, limit: int, status: RunStatus | None) -> Sequence[RunHead]:
-        """Runs, newest first; with `before` only those that are older than that one."""
-        return await (await self._drivers.store()).list(before=before, limit=limit, status=status)
+        """Return runs, newest first; with `before` only those older than that run."""
+        return await (await self._scheduler.store()).list(before=before, limit=limit, status=status)
 
     async def put_outputs(self, run_id: str, outputs: Sequence[ToolOutput]) -> StoredRun:
-        """Take what came of calls that the caller executes; after the last one the run goes on.
+        """Store outputs of calls that the client executes; after the last one the run continues.
 
-        Raises `InvalidRequest` or `RunConflict`, and then none of them is taken.
+        Raises `InvalidRequest` or `RunConflict`; then none of the outputs is stored.
         """
-        async with self._drivers.changing(run_id) as keeper:
-            before = keeper.state
-            state, new = apply(before, outputs, waiting=keeper.run.status == "requires_action")
+        async with self._scheduler.changing(run_id) as writer:
+            before = writer.state
+            state, new = apply(before, outputs, waiting=writer.run.status == "requires_action")
             if not new:
-                return keeper.run
+                return writer.run
             complete = state.batch is not None and not state.batch.open
             events = [*told(before.messages, state.messages), *changes(before, state)]
             if complete:
                 events.append(NewEvent("status", {"status": "queued"}))
-            await keeper.write(*events, state=state, status="queued" if complete else None)
+            await writer.write(*events, state=state, status="queued" if complete else None)
             if complete:
-                self._drivers.begin(keeper)
-            return keeper.run
+                self._scheduler.begin(writer)
+            return writer.run
 
     async def cancel(self, run_id: str) -> StoredRun:
-        """Cancel a run: at once, or when the tool has ended that is executed now. Raises `RunConflict` for one that has
-        ended otherwise.
+        """Cancel a run: immediately, or when the currently running tool ends.
+
+        Raises `RunConflict` if the run has completed or failed.
         """
-        async with self._drivers.changing(run_id) as keeper:
-            match keeper.run.status:
+        async with self._scheduler.changing(run_id) as writer:
+            match writer.run.status:
                 case "requires_action":
-                    await cancel(keeper)
+                    await cancel(writer)
                 case "queued" | "running":
-                    if not keeper.run.cancel_requested:
-                        await keeper.write(NewEvent("cancel_requested", {}), cancel=True)
+                    if not writer.run.cancel_requested:
+                        await writer.write(NewEvent("cancel_requested", {}), cancel=True)
                 case "completed" | "failed" as status:
                     raise RunConflict(f"the run {run_id} is {status}: there is nothing to cancel")
                 case "cancelled":
                     pass
-            return keeper.run
+            return writer.run
 
     async def delete(self, run_id: str) -> None:
-        """Forget a run that has ended. Raises `RunConflict` for one that has not."""
-        store = await self._drivers.store()
+        """Delete a run that has ended. Raises `RunConflict` if it has not."""
+        store = await self._scheduler.store()
         head = await store.head(run_id)
         if not head.finished:
             raise RunConflict(f"the run {run_id} is {head.status}: cancel it first")
         await store.delete(run_id)
-        self._drivers.forget(run_id)
-        self._bells.ring(run_id)
+        self._scheduler.forget(run_id)
+        self._notifier.ring(run_id)
 
     async def feed(self, run_id: str, after: int = 0) -> AsyncGenerator[RunEvent]:
-        """The events of a run after one, as they happen; ends after the last one, or when the daemon does."""
-        store = await self._drivers.store()
-        while not self._bells.closed:
-            bell = self._bells.of(run_id)
-            events = await self._drivers.undisturbed(store.events(run_id, after=after, limit=_EVENTS_AT_ONCE))
+        """Yield the events of a run with ids greater than `after` as they happen, until the run or the daemon ends."""
+        store = await self._scheduler.store()
+        while not self._notifier.closed:
+            changed = self._notifier.of(run_id)
+            events = await self._scheduler.undisturbed(store.events(run_id, after=after, limit=_EVENTS_PAGE))
             for event in events:
                 yield event
                 after = event.id
             if events:
                 continue
-            head = await self._drivers.undisturbed(store.head(run_id))
-            if head.last_event > after:  # it came after we had looked
+            head = await self._scheduler.undisturbed(store.head(run_id))
+            if head.last_event > after:  # an event was stored after the query
                 continue
             if head.finished:
                 return
-            await bell.wait()
+            await changed.wait()
 
     async def resume(self) -> None:
-        """Go on with the runs that an earlier daemon left unfinished."""
-        await self._drivers.store()
+        """Resume the runs that an earlier daemon left unfinished."""
+        await self._scheduler.store()
 
     def leave(self) -> None:
-        """Have those leave who watch: the daemon is about to stop."""
-        self._bells.close()
+        """End all event feeds: the daemon is about to stop."""
+        self._notifier.close()
 
     async def close(self) -> None:
-        """Stop where every run is: what is stored can be gone on with."""
+        """Stop every run where it is: the stored state can be resumed."""
         self.leave()
-        await self._drivers.close()
+        await self._scheduler.close()
 
     def _changed(self, before: StoredRun, after: StoredRun) -> None:
         if after.status != before.status:
-            self._moved(after)
-        self._bells.ring(after.id)
+            self._on_status(after)
+        self._notifier.ring(after.id)
 
 
 def _new_id(now: float) -> str:
-    """Ids sort by the time they were made at."""
+    """Return a new id; ids sort by time of creation."""
     return f"run_{round(now * 1000):012x}{secrets.token_hex(6)}"
 
 
 def is_run_id(text: str) -> bool:
-    """Whether a run may have this id, or may have had it."""
+    """Return whether the text has the format of a run id."""
     return re.fullmatch("run_[0-9a-f]{24,}", text) is not None
 
 
 def digest_of(submission: Submission) -> str:
-    """Tells whether two submissions are the same."""
+    """Return a digest that identifies a submission."""
     return hashlib.sha256(submission.model_dump_json().encode()).hexdigest()
 
 
 async def declared(submission: Submission, toolbox: ToolRegistry) -> Submission:
-    """A submission with what those who execute its tools know of them: what is stored has to hold after a restart.
+    """Return the submission with its tools' declarations completed by their executors.
 
-    Raises `InvalidRequest` or `ToolUnusable`.
+    The stored run must be complete for a later restart. Raises `InvalidRequest` or `ToolUnusable`.
     """
     tools = dict(submission.workflow.tools)
     for name, tool in tools.items():

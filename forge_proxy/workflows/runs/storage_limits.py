@@ -1,4 +1,4 @@
-"""What comes from outside and is stored: it has to be text that a database takes, and that can be read again."""
+"""Limits on stored input: it must be text that a database accepts and that can be parsed again."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pydantic_core import PydanticSerializationError
 from forge_proxy.core.jsontypes import Json, is_list, is_object
 
 DEEPEST = 100
-"""Levels of lists and objects in one value. JSON is written to 255 levels here and read to 200, with all around it."""
+"""Maximum nesting of lists and objects in one value. The JSON library writes 255 levels and reads 200, in total."""
 
 
 class StorableModel(BaseModel):
-    """A model whose values can be written as JSON in UTF-8. JSON can hold halves of characters, which no text has."""
+    """A model whose values can be written as JSON in UTF-8: JSON escapes allow lone surrogates, UTF-8 does not."""
 
     @model_validator(mode="after")
     def _can_be_written(self) -> Self:
@@ -26,7 +26,7 @@ class StorableModel(BaseModel):
 
 
 def is_too_deep(value: object) -> bool:
-    """Whether what is parsed JSON could be written, and then not be read any more."""
+    """Return whether parsed JSON is nested so deeply that it could be written but not read again."""
     level: list[object] = [value]
     for _ in range(DEEPEST + 1):
         level = [part for one in level for part in _parts(one)]

@@ -1,4 +1,4 @@
-"""A run as it is submitted: the workflow as JSON, what to begin with, and how far to go."""
+"""The submission of a run: the workflow as JSON, the initial messages and the limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from forge_proxy.workflows.runs.storage_limits import StorableModel, StoredObjec
 
 def _printable(name: str) -> str:
     if not name.isprintable():
-        raise ValueError("a name has no control characters")
+        raise ValueError("a name must not contain control characters")
     return name
 
 
@@ -30,12 +30,14 @@ Name: TypeAlias = Annotated[str, AfterValidator(_printable), Field(min_length=1,
 
 
 class ToolPrerequisite(BaseModel):
-    """A tool that has to have succeeded before."""
+    """A tool that must have succeeded before."""
 
     model_config = ConfigDict(extra="forbid")
 
-    tool: str = Field(description="Its name.")
-    match_arg: str | None = Field(default=None, description="With the same value of this argument.")
+    tool: str = Field(description="The tool's name.")
+    match_arg: str | None = Field(
+        default=None, description="The earlier call must have had the same value of this argument."
+    )
 
 
 class SubmittedTool(BaseModel):
@@ -44,48 +46,48 @@ class SubmittedTool(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     description: str | None = Field(
-        default=None, description="What it does, for the model; of an MCP server's tool by default what that says."
+        default=None, description="What the tool does, for the model. Default for an MCP server's tool: the server's."
     )
     parameters: StoredObject | None = Field(
         default=None,
-        description="JSON Schema of its arguments, which are an object. Of an MCP server's tool it may be left out:"
-        " the server says it then.",
+        description="JSON Schema of the arguments object. Optional for a tool of an MCP server, which then provides"
+        " it.",
     )
     prerequisites: list[str | ToolPrerequisite] = Field(
         default_factory=list[str | ToolPrerequisite],
         max_length=64,
-        description="Tools that have to have succeeded before.",
+        description="Tools that must have succeeded before.",
     )
     execute: StoredObject = Field(
         default_factory=lambda: {"by": "caller"},
-        description='What executes it: {"by": "caller"} (the run pauses until its output is posted), '
-        '{"by": "arguments"} (nothing: they are its result), {"by": "http", "url": …} or {"by": "mcp", "server": …}.',
+        description='The executor: {"by": "caller"} (the run pauses until the client posts the output), '
+        '{"by": "arguments"} (the arguments are the result), {"by": "http", "url": …} or {"by": "mcp", "server": …}.',
     )
 
     def definition(self, name: str) -> ToolDef:
-        """The tool as the runner has it. Raises `InvalidRequest`."""
+        """Convert to the runner's tool definition. Raises `InvalidRequest`."""
         needed = [one if isinstance(one, str) else Prerequisite(one.tool, one.match_arg) for one in self.prerequisites]
         return ToolDef(ToolSpec.from_json_schema(name, self.description or "", self.parameters or {}), None, needed)
 
 
 class SubmittedWorkflow(BaseModel):
-    """What is to be done, with which tools."""
+    """The workflow: its tools, required steps and system prompt."""
 
     model_config = ConfigDict(extra="forbid")
 
-    name: Name = Field(description="What it is called in lists.")
-    description: str = Field(default="", description="For people.")
-    tools: dict[str, SubmittedTool] = Field(max_length=256, description="The tools, by their names.")
+    name: Name = Field(description="The workflow's name in lists.")
+    description: str = Field(default="", description="A description for people; not sent to the model.")
+    tools: dict[str, SubmittedTool] = Field(max_length=256, description="The tools, by name.")
     required_steps: list[str] = Field(
-        default_factory=list[str], description="Tools that have to have succeeded before a terminal one may be called."
+        default_factory=list[str], description="Tools that must have succeeded before a terminal tool may be called."
     )
     terminal_tool: str | list[str] = Field(
-        description="The tool that ends the run, or several; its result is the run's."
+        description="The tool, or tools, that ends the run; its result is the run's result."
     )
-    system_prompt_template: str = Field(description="The system prompt; {placeholders} are filled by prompt_vars.")
+    system_prompt_template: str = Field(description="The system prompt; prompt_vars fills its {placeholders}.")
 
     def definition(self) -> Workflow:
-        """The workflow as the runner has it. Raises `InvalidWorkflow` with the path of the field."""
+        """Convert to the runner's workflow. Raises `InvalidWorkflow` with the path of the field."""
         try:
             tools = {name: tool.definition(name) for name, tool in self.tools.items()}
         except InvalidRequest as error:  # of a tool's schema, under the tool's name
@@ -99,79 +101,91 @@ class SubmittedWorkflow(BaseModel):
 
 
 class CompletedStep(BaseModel):
-    """A call that has succeeded."""
+    """A call that has already succeeded."""
 
     model_config = ConfigDict(extra="forbid")
 
     tool: str = Field(description="The tool's name.")
-    arguments: StoredObject = Field(default_factory=dict, description="What it was called with.")
+    arguments: StoredObject = Field(default_factory=dict, description="The arguments of the call.")
 
 
 class ContextOptions(BaseModel):
-    """How a run's history is kept within its budget."""
+    """How a run's context is kept within its budget."""
 
     model_config = ConfigDict(extra="forbid")
 
     strategy: Literal["none", "sliding", "tiered"] = Field(
         default="tiered",
-        description="sliding drops old iterations; tiered goes by what messages are for.",
+        description="sliding drops old iterations; tiered compacts by the type of the messages.",
     )
     budget: int | None = Field(
-        default=None, ge=SMALLEST, le=LARGEST, description="Tokens; by default the model's budget."
+        default=None, ge=SMALLEST, le=LARGEST, description="Context budget in tokens. Default: the model's budget."
     )
-    threshold: float = Field(default=0.75, gt=0, le=1, description="The share of it from which on it is shortened.")
-    keep_recent: int = Field(default=2, ge=1, le=1000, description="How many of the latest iterations stay whole.")
+    threshold: float = Field(
+        default=0.75, gt=0, le=1, description="Share of the budget from which the context is compacted."
+    )
+    keep_recent: int = Field(
+        default=2, ge=1, le=1000, description="Number of latest iterations that are kept unchanged."
+    )
 
 
 class Submission(StorableModel):
-    """A run that is to be done."""
+    """A run to execute."""
 
     model_config = ConfigDict(extra="forbid")
 
-    workflow: SubmittedWorkflow = Field(description="What is to be done.")
-    user_message: str | None = Field(default=None, description="What it is about; needed without initial_messages.")
+    workflow: SubmittedWorkflow = Field(description="The workflow to run.")
+    user_message: str | None = Field(default=None, description="The user's message; required without initial_messages.")
     prompt_vars: dict[str, str] = Field(
         default_factory=dict, description="Values for the placeholders of the system prompt."
     )
     initial_messages: list[MessageJson] | None = Field(
-        default=None, description="A conversation to go on with, in place of system prompt and user_message."
+        default=None, description="A conversation to continue, instead of the system prompt and user_message."
     )
     steps: list[CompletedStep] = Field(
         default_factory=list[CompletedStep],
         max_length=1000,
-        description="What has been done already: the steps of the run whose messages these are.",
+        description="Steps already completed: those of the run whose messages initial_messages are.",
     )
-    model: Name | None = Field(default=None, description="Which model; the daemon's usual one where it is left out.")
-    max_iterations: int = Field(default=10, ge=1, le=1000, description="How many answers of the model, of all kinds.")
-    max_retries_per_step: int = Field(default=3, ge=0, le=100, description="Answers in a row without a valid call.")
-    max_tool_errors: int = Field(default=2, ge=0, le=100, description="Batches in a row in which a tool failed.")
-    rescue_enabled: bool = Field(default=True, description="Whether calls that are written as text are read.")
+    model: Name | None = Field(default=None, description="The model. Default: the daemon's default model.")
+    max_iterations: int = Field(
+        default=10, ge=1, le=1000, description="Maximum number of responses of the model, valid or not."
+    )
+    max_retries_per_step: int = Field(
+        default=3, ge=0, le=100, description="Maximum number of consecutive responses without a valid call."
+    )
+    max_tool_errors: int = Field(
+        default=2, ge=0, le=100, description="Maximum number of consecutive batches in which a tool failed."
+    )
+    rescue_enabled: bool = Field(default=True, description="Whether the rescue parser recovers calls written as text.")
     context: ContextOptions | None = Field(
-        default=None, description="How a history is kept within its budget. Left out: one that is too long is refused."
+        default=None, description="How the context is kept within its budget. If omitted, a context over it is refused."
     )
     options: StoredObject = Field(
-        default_factory=dict, description="More fields for the model server, such as temperature."
+        default_factory=dict, description="Further request fields for the model server, such as temperature."
     )
-    metadata: StoredObject = Field(default_factory=dict, description="The caller's own; it is handed back.")
+    metadata: StoredObject = Field(
+        default_factory=dict, description="Arbitrary data of the client, returned unchanged."
+    )
 
     @property
     def executes(self) -> dict[str, dict[str, Json]]:
-        """How each tool is executed, by its name."""
+        """The executor of each tool, by the tool's name."""
         return {name: tool.execute for name, tool in self.workflow.tools.items()}
 
     def begin(self, workflow: Workflow) -> RunState:
-        """Where the run begins. Raises `InvalidRequest`."""
+        """Return the initial state of the run. Raises `InvalidRequest`."""
         check_options(self.options)
         if self.initial_messages is None:
             if self.user_message is None:
-                raise InvalidRequest("user_message", "say what the run is about, or give initial_messages")
-            return begin(workflow, self.user_message, self.prompt_vars, steps=self._done())
+                raise InvalidRequest("user_message", "required without initial_messages")
+            return begin(workflow, self.user_message, self.prompt_vars, steps=self._completed_steps())
         if self.user_message is not None:
-            raise InvalidRequest("user_message", "initial_messages take its place: add it to them")
+            raise InvalidRequest("user_message", "not allowed with initial_messages: add it to them as a message")
         messages = read_messages(self.initial_messages, "initial_messages")
-        return begin(workflow, "", initial_messages=messages, steps=self._done())
+        return begin(workflow, "", initial_messages=messages, steps=self._completed_steps())
 
-    def _done(self) -> Steps:
+    def _completed_steps(self) -> Steps:
         steps = Steps()
         for place, one in enumerate(self.steps):
             if one.tool not in self.workflow.tools:
@@ -181,8 +195,8 @@ class Submission(StorableModel):
 
 
 def read_submission(text: str) -> Submission:
-    """A stored one. Raises `NotReadable`."""
+    """Parse a stored submission. Raises `NotReadable`."""
     try:
         return Submission.model_validate_json(text)
     except ValidationError as error:
-        raise NotReadable("what was submitted as this run cannot be read by this version of forge-proxy") from error
+        raise NotReadable("this version of forge-proxy cannot read the stored submission of this run") from error

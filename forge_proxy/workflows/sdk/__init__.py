@@ -1,1 +1,1 @@
-"""What programs use that run workflows, or guard a loop of their own, in Python."""
+"""The Python API for programs that run workflows, or that add guardrails to their own agent loop."""

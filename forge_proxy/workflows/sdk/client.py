@@ -1,4 +1,4 @@
-"""What a model client of one's own implements, and the values it speaks in."""
+"""The protocol of custom model clients, and the types that it uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from forge_proxy.core.messages import MessageFormat, ToolCall
 
 @dataclass(frozen=True, slots=True)
 class TextResponse:
-    """An answer that is no tool call, as far as the client can tell."""
+    """A response without a tool call, as far as the client can tell."""
 
     content: str
 
@@ -23,57 +23,57 @@ LLMResponse: TypeAlias = Sequence[ToolCall] | TextResponse
 
 
 def reasoning_of(response: LLMResponse) -> str | None:
-    """What the model thought before its calls, where a client tells that."""
+    """Return the model's reasoning before its calls, if the client reports it."""
     calls = () if isinstance(response, TextResponse) else response
     return next((call.reasoning for call in calls if call.reasoning), None)
 
 
 class ChunkType(StrEnum):
-    """What a chunk carries."""
+    """The type of a chunk."""
 
     TEXT_DELTA = "text_delta"
-    """More text, or more thought."""
+    """More text or reasoning."""
     TOOL_CALL_DELTA = "tool_call_delta"
-    """More of a call: its name first, then its arguments."""
+    """A part of a call: first its name, then its arguments."""
     FINAL = "final"
-    """The whole answer."""
+    """The complete response."""
     RETRY = "retry"
-    """What came since the last FINAL or RETRY is void: the model is asked again."""
+    """All chunks since the last FINAL or RETRY are void: the request is retried."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamChunk:
-    """One piece of an answer that is being written."""
+    """One piece of a streamed response."""
 
     type: ChunkType
     content: str = ""
     response: LLMResponse | None = None
-    """The whole answer, with FINAL only."""
+    """The complete response; only with FINAL."""
 
 
 @runtime_checkable
 class LLMClient(Protocol):
-    """A model, however it is reached. It neither retries nor repairs: that is the runner's.
+    """A client of a model. It neither retries nor repairs responses: the runner does.
 
-    `messages` come as `Message.to_api_dict` makes them for `api_format`. What a method raises that is no `ForgeError`
-    reaches the caller of the run as `BackendBroke`.
+    `messages` are in the format of `Message.to_api_dict` for `api_format`. An exception that is not a `ForgeError` is
+    raised from the run as `BackendBroke`.
     """
 
     @property
     def api_format(self) -> MessageFormat:
-        """The form of the messages. A plain attribute of the class or of the client will do."""
+        """The format of the messages. A plain class or instance attribute suffices."""
         ...
 
     async def send(self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec] | None = None) -> LLMResponse:
-        """The model's answer."""
+        """Return the model's response."""
         ...
 
     def send_stream(
         self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec] | None = None
     ) -> AsyncIterator[StreamChunk]:
-        """The model's answer as it is written, with the whole of it in a FINAL chunk at the end."""
+        """Yield the model's response as it is generated, then the complete response in a FINAL chunk."""
         ...
 
     async def get_context_length(self) -> int | None:
-        """Tokens of its context window; None where that is not known."""
+        """Return the context window in tokens; None if it is not known."""
         ...

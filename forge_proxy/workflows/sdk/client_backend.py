@@ -1,6 +1,4 @@
-"""A model client of one's own as a backend of the engine: then its answers are rescued, judged and counted like those
-of any model server.
-"""
+"""Adapts a custom model client to a backend of the engine, so that all guardrails apply to its responses."""
 
 from __future__ import annotations
 
@@ -19,8 +17,10 @@ from forge_proxy.workflows.sdk.client import ChunkType, LLMClient, LLMResponse, 
 
 
 class ClientBackend:
-    """`Backend` over an `LLMClient`. It has one model, which is called what the request says. Without `stream` the
-    client is asked for whole answers.
+    """`Backend` over an `LLMClient`.
+
+    It serves one model under any requested name. Without `stream` it calls the client's `send` instead of
+    `send_stream`.
     """
 
     def __init__(self, client: LLMClient, *, stream: bool = True) -> None:
@@ -29,11 +29,11 @@ class ClientBackend:
 
     @property
     def url(self) -> str:
-        """The client's class, which is all there is to point at."""
+        """The name of the client's class, since there is no URL."""
         return type(self._client).__name__
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
-        """The client's answer. Raises `BackendBroke` for what the client raises, `StreamError` without a FINAL."""
+        """Yield the client's response. Raises `BackendBroke` if the client raises, `StreamError` without a FINAL."""
         messages = messages_of(call, call.dialect)
         if self._client.api_format == "ollama":
             messages = encode_messages(messages)
@@ -44,7 +44,7 @@ class ClientBackend:
                 async for chunk in self._streamed(sent, tools):
                     yield chunk
             else:
-                yield _whole(await self._client.send(sent, tools))
+                yield _complete_chunk(await self._client.send(sent, tools))
         except ForgeError:
             raise
         except Exception as error:
@@ -52,56 +52,58 @@ class ClientBackend:
             raise BackendBroke(self.url, f"{type(error).__name__}: {error}", is_passing=False) from error
 
     async def models(self) -> Sequence[ModelCard]:
-        """None that have names."""
+        """Return no models: a client has no model names."""
         return ()
 
     async def slots(self) -> int | None:
-        """Unknown: it is asked without bounds."""
+        """Return None: requests are not limited."""
         return None
 
     async def context_window(self, model: str | None = None) -> int | None:
-        """What the client says."""
+        """Return the client's context length."""
         return await self._client.get_context_length()
 
     async def count_tokens(self, call: ModelCall) -> int | None:
-        """Unknown."""
+        """Return None: a client cannot count tokens."""
         return None
 
     async def health(self) -> Health:
-        """It is there."""
+        """Return `ok` always."""
         return Health("ok")
 
     async def _streamed(self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec]) -> AsyncGenerator[Chunk]:
-        told = ""
+        sent_text = ""
         async for chunk in self._client.send_stream(messages, tools):
             match chunk.type:
                 case ChunkType.TEXT_DELTA:
-                    told += chunk.content
+                    sent_text += chunk.content
                     yield Chunk((Delta(text=chunk.content),))
                 case ChunkType.RETRY:
-                    told = ""
+                    sent_text = ""
                     yield Chunk(anew=True)
                 case ChunkType.FINAL:
-                    yield _rest(chunk.response or (), told)
+                    yield _remaining_chunk(chunk.response or (), sent_text)
                     return
                 case ChunkType.TOOL_CALL_DELTA:
-                    pass  # calls come whole with FINAL
+                    pass  # FINAL contains the complete calls
         raise StreamError
 
 
-def _whole(response: LLMResponse) -> Chunk:
+def _complete_chunk(response: LLMResponse) -> Chunk:
     if isinstance(response, TextResponse):
         return Chunk((Delta(text=response.content, finish="stop"),))
     calls = tuple(CallDelta(place, call.id, call.tool, call.arguments) for place, call in enumerate(response))
     return Chunk((Delta(reasoning=reasoning_of(response), calls=calls, finish="tool_calls" if calls else "stop"),))
 
 
-def _rest(response: LLMResponse, told: str) -> Chunk:
-    """What is left to tell of a whole answer, of whose text `told` has been told; all of it anew, where that was not
-    its beginning: thoughts that are no part of it, or white space around it.
+def _remaining_chunk(response: LLMResponse, sent_text: str) -> Chunk:
+    """Return the part of a complete response that is not yet sent; `sent_text` is the text sent so far.
+
+    If the response does not start with that text, which may contain reasoning or other white space, the chunk restarts
+    the response.
     """
     if not isinstance(response, TextResponse):
-        return _whole(response)
-    if not response.content.startswith(told):
-        return replace(_whole(response), anew=True)
-    return _whole(TextResponse(response.content.removeprefix(told)))
+        return _complete_chunk(response)
+    if not response.content.startswith(sent_text):
+        return replace(_complete_chunk(response), anew=True)
+    return _complete_chunk(TextResponse(response.content.removeprefix(sent_text)))

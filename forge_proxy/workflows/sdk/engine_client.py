@@ -1,6 +1,6 @@
-"""A model client over the engine: answers as the model gives them, for loops that judge them themselves.
+"""A model client on top of the engine: unmodified responses, for agent loops that judge them themselves.
 
-`WorkflowRunner` takes it as well, and guards what comes.
+`WorkflowRunner` accepts it too and applies its guardrails.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from forge_proxy.workflows.stream_listener import pieces_of
 class EngineClient:
     """`LLMClient` over an `Engine`: one model of its backend.
 
-    `model` is its name; None means the engine's usual one. `options` are more fields of each request, as `temperature`.
-    What is asked waits for a slot and keeps to the budget, like every request, but nothing is repaired or asked again.
+    `model` is its name; None means the engine's default. `options` are further fields of each request, such as
+    `temperature`. Requests wait for a slot and respect the context budget, but responses are neither repaired nor
+    retried.
     """
 
     api_format: MessageFormat = "openai"
@@ -37,12 +38,15 @@ class EngineClient:
         self.model = model
         self.options = options or no_fields()
         self.resolved_mode: Literal["native", "prompt"] | None = None
-        """How the model is told of tools: in the request, or in the prompt. None before the first answer."""
+        """How tools are presented to the model: in the request or in the prompt. None before the first response."""
         self.last_usage: Mapping[str, int] | None = None
-        """`input_tokens` and `output_tokens` of the latest answer; None where the model server does not count."""
+        """`input_tokens` and `output_tokens` of the latest response; None if the model server does not report them."""
 
     async def send(self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec] | None = None) -> LLMResponse:
-        """The model's answer. Raises `Overloaded`, `ContextBudgetExceeded`, `UnknownModel` or a `BackendFault`."""
+        """Return the model's response.
+
+        Raises `Overloaded`, `ContextBudgetExceeded`, `UnknownModel` or a `BackendFault`.
+        """
         response: LLMResponse = TextResponse("")
         async with aclosing(self.send_stream(messages, tools)) as chunks:
             async for chunk in chunks:
@@ -53,19 +57,21 @@ class EngineClient:
     async def send_stream(
         self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec] | None = None
     ) -> AsyncGenerator[StreamChunk]:
-        """The answer as it is written, with the whole of it in a FINAL chunk at the end. Raises like `send`."""
+        """Yield the response as it is generated, then the complete response in a FINAL chunk. Raises like `send`."""
         request = self._request(messages, tools or ())
         builder, unread = ReplyBuilder(), None
         self.last_usage = None
         try:
             async with aclosing(self.engine.unguarded(request, request_id="client")) as chunks:
                 async for chunk in chunks:
-                    self._note(chunk)
+                    self._record_usage(chunk)
                     for delta in chunk.deltas:
                         builder.add(delta)
                         for piece in pieces_of(delta):
                             yield piece
-        except UnreadCall as error:  # the server could not read its own model, which is no reason to hide its words
+        except (
+            UnreadCall
+        ) as error:  # the server could not parse the model's output, which is still of use to the program
             if not error.written:
                 raise
             unread = TextResponse(error.written)
@@ -75,12 +81,12 @@ class EngineClient:
     async def attempt(
         self, request: ChatRequest, turn: Turn, *, client: str = ""
     ) -> AsyncGenerator[Chunk | Retry | AttemptResult]:
-        """See `Engine.attempt`: for `WorkflowRunner`, with the usage noted."""
+        """See `Engine.attempt`. Used by `WorkflowRunner`; also records the usage."""
         self.last_usage = None
         async with aclosing(self.engine.attempt(request, turn, client=client)) as events:
             async for event in events:
                 if isinstance(event, Chunk):
-                    self._note(event)
+                    self._record_usage(event)
                 yield event
         self.resolved_mode = self.engine.tool_mode(request.model)
 
@@ -89,7 +95,7 @@ class EngineClient:
         return await self.engine.count(request)
 
     async def get_context_length(self) -> int | None:
-        """Tokens for prompt and answer together, by the budget; None where nothing is known of them."""
+        """Return the context budget in tokens, prompt and completion together; None if it is not known."""
         return (await self.engine.budgets.of(self.model)).tokens
 
     def _request(self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec]) -> ChatRequest:
@@ -102,13 +108,13 @@ class EngineClient:
 
     def _response(self, reply: Reply, tools: Sequence[ToolSpec]) -> LLMResponse:
         calls = reply.calls
-        if not calls and self.resolved_mode == "prompt":  # there text is how calls are made
+        if not calls and self.resolved_mode == "prompt":  # in prompt mode calls are made as text
             calls = tuple(found.call for found in rescue(reply.text or "", {tool.name for tool in tools}).calls)
         if not calls:
             return TextResponse(reply.text or "")
         return [replace(call, reasoning=None if place else reply.reasoning) for place, call in enumerate(calls)]
 
-    def _note(self, chunk: Chunk) -> None:
+    def _record_usage(self, chunk: Chunk) -> None:
         if chunk.usage is None:
             return
         read, written = chunk.usage.get("prompt_tokens"), chunk.usage.get("completion_tokens")

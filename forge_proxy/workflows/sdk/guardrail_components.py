@@ -1,6 +1,6 @@
-"""The guardrails one by one, for loops that are not ours: each remembers what its part of a run has to remember.
+"""Individual guardrails for other agent loops; each keeps the state of its part of a run.
 
-They hold the same values, and ask the same functions, as `WorkflowRunner`. `Guardrails` puts them together.
+They use the same values and functions as `WorkflowRunner`. `Guardrails` combines them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from forge_proxy.workflows.sdk.client import LLMResponse, TextResponse, reasonin
 
 @dataclass(frozen=True, slots=True)
 class Nudge:
-    """What the model is to be told. `messages` are all that has to be added, the failed answer first where it is new.
+    """A correction for the model. `messages` are all messages to add, first the failed response if it is new.
 
     `role` and `content` are those of the first correction among them. `kind` is "retry", "unknown_tool", "step" or
-    "prerequisite"; `tier` says how firm a step nudge is, from 1 to 3.
+    "prerequisite"; `tier` is the firmness of a step nudge, from 1 to 3.
     """
 
     role: str
@@ -37,14 +37,14 @@ class Nudge:
 
     @classmethod
     def of(cls, kind: str, messages: Sequence[Message], tier: int = 0) -> Nudge:
-        """One that adds these messages; answers of the model's are what is corrected."""
-        said = next(message for message in messages if message.role != "assistant")
-        return cls(said.role.value, said.content, kind, tier, tuple(messages))
+        """Create a nudge from the messages to add; those of role assistant are what it corrects."""
+        correction = next(message for message in messages if message.role != "assistant")
+        return cls(correction.role.value, correction.content, kind, tier, tuple(messages))
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationResult:
-    """Calls that can be executed, or a nudge."""
+    """Valid calls, or a nudge."""
 
     tool_calls: tuple[ToolCall, ...] | None
     nudge: Nudge | None
@@ -52,9 +52,9 @@ class ValidationResult:
 
 
 class ResponseValidator:
-    """Reads an answer: rescues calls from text, checks names, and arguments where it is given the tools' schemas.
+    """Validates a response: recovers calls from text, checks names, and arguments if it has the tools' schemas.
 
-    Stateless, so one will do for all conversations with these tools.
+    Stateless: one instance can serve all conversations with these tools.
     """
 
     def __init__(self, tools: Iterable[ToolSpec | str], rescue_enabled: bool = True) -> None:
@@ -63,8 +63,8 @@ class ResponseValidator:
         self._policy = GuardPolicy(enabled=Switches(rescue=rescue_enabled))
 
     def validate(self, response: LLMResponse) -> ValidationResult:
-        """What can be executed of an answer, or what the model is to be told about it."""
-        # Calls without an id get one that is made of this, and no two in a conversation may have the same.
+        """Return the valid calls of a response, or the nudge that corrects it."""
+        # Ids for calls without one are derived from this; they must be unique in a conversation.
         turn = open_turn(self._request, self._policy, request_id=uuid.uuid4().hex, nudge_text=False)
         if turn is None:
             raise ValueError("name at least one tool")
@@ -73,11 +73,11 @@ class ResponseValidator:
                 return ValidationResult(settled.calls, None, needs_retry=False)
             case Retry(turn=following, fault=fault):
                 kind = "unknown_tool" if fault is Fault.UNKNOWN_TOOL else "retry"
-                # An answer that was cut off inside of a call is asked again as it was.
+                # A response cut off inside a call is retried without a correction.
                 nudge = Nudge.of(kind, following.added) if following.added else Nudge("user", "", kind)
                 return ValidationResult(None, nudge, needs_retry=True)
             case _:
-                raise AssertionError("an answer with retries left is taken or asked again")
+                raise AssertionError("unreachable: a response with retries left is accepted or retried")
 
 
 def _reply(response: LLMResponse) -> Reply:
@@ -87,14 +87,14 @@ def _reply(response: LLMResponse) -> Reply:
 
 
 class StepTracker:
-    """Remembers which required steps have been done, whatever becomes of the messages."""
+    """Tracks the completed required steps, independently of the messages."""
 
     def __init__(self, required_steps: Sequence[str]) -> None:
         self.required_steps = tuple(required_steps)
         self.steps = Steps()
 
     def record(self, tool_name: str, args: JsonObject | None = None) -> None:
-        """A call has succeeded."""
+        """Record a successful call."""
         self.steps = self.steps.record(tool_name, args)
 
     @property
@@ -103,34 +103,34 @@ class StepTracker:
         return self.steps.completed
 
     def is_satisfied(self) -> bool:
-        """Whether all required steps have been done."""
+        """Return whether all required steps are completed."""
         return not self.pending()
 
     def pending(self) -> tuple[str, ...]:
-        """The required steps that have not been done, in their order."""
+        """Return the required steps that are not completed, in order."""
         return self.steps.pending(self.required_steps)
 
     def summary_hint(self) -> str:
-        """What has been done, in words for the model."""
+        """Return a summary of the completed steps for the model."""
         return self.steps.summary_hint()
 
 
 @dataclass(frozen=True, slots=True)
 class StepCheck:
-    """Whether a batch may be executed; if not, what the model is to be told."""
+    """Whether a batch may be executed, and the nudge if it may not."""
 
     nudge: Nudge | None
     needs_nudge: bool
 
 
-_FINE = StepCheck(None, needs_nudge=False)
+_ALLOWED = StepCheck(None, needs_nudge=False)
 
 
 class StepEnforcer:
-    """Refuses batches that come too early, each time more firmly. One for each conversation.
+    """Refuses premature batches with increasingly firm nudges. Use one instance per conversation.
 
-    `tool_prerequisites` are given as in a `ToolDef`. Counts are of refusals in a row: exhausted is one who was refused
-    once more than the limit allows.
+    `tool_prerequisites` has the format of `ToolDef`. Counts are of consecutive refusals; a limit is exhausted if its
+    count exceeds it.
     """
 
     def __init__(
@@ -154,17 +154,17 @@ class StepEnforcer:
 
     @property
     def required_steps(self) -> tuple[str, ...]:
-        """The tools that have to succeed before a terminal one."""
+        """The tools that must succeed before a terminal one."""
         return self._tracker.required_steps
 
     @property
     def premature_exhausted(self) -> bool:
-        """Whether a terminal tool was called too early once too often."""
+        """Whether premature calls of terminal tools exceed their limit."""
         return self.premature_attempts > self._max_premature
 
     @property
     def prereq_exhausted(self) -> bool:
-        """Whether a tool was called before what it needs once too often."""
+        """Whether calls without their prerequisites exceed their limit."""
         return self.prereq_violations > self._max_violations
 
     @property
@@ -173,49 +173,52 @@ class StepEnforcer:
         return self._tracker.completed_steps
 
     def check(self, tool_calls: Sequence[ToolCall]) -> StepCheck:
-        """Whether a batch calls a terminal tool before the required steps are done."""
+        """Check whether a batch calls a terminal tool before the required steps are completed."""
         found = find_premature(self, self._tracker.steps, tool_calls)
         if found is None:
-            return _FINE
+            return _ALLOWED
         self.premature_attempts += 1
         nudges = step_nudges(found, tool_calls, self.terminal_tools, self.premature_attempts)
         return StepCheck(Nudge.of("step", nudges, min(self.premature_attempts, TIERS)), needs_nudge=True)
 
     def check_prerequisites(self, tool_calls: Sequence[ToolCall]) -> StepCheck:
-        """Whether a batch calls a tool before what it needs; what else is in the batch does not count as done."""
+        """Check whether a batch calls a tool before its prerequisites; calls in the same batch do not count."""
         found = find_unprepared(self, self._tracker.steps, tool_calls)
         if found is None:
-            return _FINE
+            return _ALLOWED
         self.prereq_violations += 1
         return StepCheck(Nudge.of("prerequisite", prerequisite_nudges(found, tool_calls)), needs_nudge=True)
 
     def record(self, tool_name: str, args: JsonObject | None = None) -> None:
-        """A call has succeeded."""
+        """Record a successful call."""
         self._tracker.record(tool_name, args)
 
     def is_satisfied(self) -> bool:
-        """Whether all required steps have been done."""
+        """Return whether all required steps are completed."""
         return self._tracker.is_satisfied()
 
     def pending(self) -> tuple[str, ...]:
-        """The required steps that have not been done."""
+        """Return the required steps that are not completed."""
         return self._tracker.pending()
 
     def reset_premature(self) -> None:
-        """A batch has gone well."""
+        """Reset the count after a successful batch."""
         self.premature_attempts = 0
 
     def reset_prereq_violations(self) -> None:
-        """A batch has gone well."""
+        """Reset the count after a successful batch."""
         self.prereq_violations = 0
 
     def summary_hint(self) -> str:
-        """What has been done, in words for the model."""
+        """Return a summary of the completed steps for the model."""
         return self._tracker.summary_hint()
 
 
 class ErrorTracker:
-    """Counts answers without a valid call, and batches with a failed tool, each in a row. One for each conversation."""
+    """Counts consecutive responses without a valid call, and consecutive batches with a failed tool.
+
+    Use one instance per conversation.
+    """
 
     def __init__(self, max_retries: int = 3, max_tool_errors: int = 2) -> None:
         self._max_retries = max_retries
@@ -225,29 +228,29 @@ class ErrorTracker:
 
     @property
     def retries_exhausted(self) -> bool:
-        """Whether there was one answer too many without a valid call."""
+        """Whether the responses without a valid call exceed `max_retries`."""
         return self.retries > self._max_retries
 
     @property
     def tool_errors_exhausted(self) -> bool:
-        """Whether a tool failed once too often."""
+        """Whether the batches with a failed tool exceed `max_tool_errors`."""
         return self.tool_errors > self._max_tool_errors
 
     def record_retry(self) -> None:
-        """An answer held no valid call."""
+        """Count a response without a valid call."""
         self.retries += 1
 
     def reset_retries(self) -> None:
-        """An answer held valid calls."""
+        """Reset the count after a response with valid calls."""
         self.retries = 0
 
     def record_result(self, success: bool, is_soft_error: bool = False) -> None:
-        """A batch was executed. A soft error (`ToolResolutionError`) changes nothing."""
+        """Record an executed batch. A soft error (`ToolResolutionError`) changes nothing."""
         if success:
             self.reset_errors()
         elif not is_soft_error:
             self.tool_errors += 1
 
     def reset_errors(self) -> None:
-        """A batch has gone well."""
+        """Reset the count after a successful batch."""
         self.tool_errors = 0

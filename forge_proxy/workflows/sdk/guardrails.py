@@ -1,4 +1,4 @@
-"""All guardrails of a run behind two methods, for a loop that asks its model and executes its tools itself."""
+"""All guardrails of a run behind two methods, for an agent loop that calls its model and executes tools itself."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _KINDS = {MessageType.STEP_NUDGE: "step", MessageType.PREREQUISITE_NUDGE: "prere
 
 @dataclass(frozen=True, slots=True)
 class CheckedResponse:
-    """What is to be done with an answer: execute `tool_calls`, or tell the model the `nudge`; exactly one is there.
+    """How to proceed after a response: execute `tool_calls`, or send the `nudge`; exactly one is set.
 
-    `messages` are what has to be added to the conversation in either case.
+    Add `messages` to the conversation in either case.
     """
 
     tool_calls: tuple[ToolCall, ...]
@@ -43,7 +43,7 @@ class CheckedResponse:
 class Guardrails:
     """The guardrails of one run of a workflow, whose tools need no callables here.
 
-    `check` each answer of the model, `record` what came of the calls it lets through.
+    Call `check` for each response of the model and `record` with the outcomes of the accepted calls.
     """
 
     def __init__(self, workflow: Workflow, limits: Limits | None = None, rescue_enabled: bool = True) -> None:
@@ -59,26 +59,26 @@ class Guardrails:
 
     @property
     def ended(self) -> TerminalCall | None:
-        """The terminal call that has ended the run; None while it goes on."""
+        """The terminal call that ended the run; None while the run continues."""
         return self._state.ended
 
     def check(self, response: LLMResponse) -> CheckedResponse:
-        """What is to be done with an answer.
+        """Check a response and return how to proceed.
 
-        Raises `ToolCallError`, `StepEnforcementError` or `PrerequisiteError` once a budget is spent, `RuntimeError`
-        while calls that were let through wait to be recorded.
+        Raises `ToolCallError`, `StepEnforcementError` or `PrerequisiteError` if a limit is exceeded, `RuntimeError` if
+        the outcomes of accepted calls have not been recorded yet.
         """
         if self._state.batch is not None:
-            raise RuntimeError("record() what came of the calls before the next check()")
+            raise RuntimeError("call record() with the outcomes of the calls before the next check()")
         validated = self._validator.validate(response)
         before = len(self._state.messages)
         if validated.nudge is not None:
             return self._correct(response, validated.nudge, before)
         calls = validated.tool_calls or ()
-        told = called(
+        state_with_calls = called(
             self._state, FinalAnswer(None, calls, "tool_calls", Outcome.CLEAN, 1), reasoning_of(response) or ""
         )
-        self._state = allowed(told, self._workflow, self._limits)
+        self._state = allowed(state_with_calls, self._workflow, self._limits)
         added = self._state.messages[before:]
         if self._state.batch is not None:
             return CheckedResponse(calls, None, added)
@@ -88,9 +88,9 @@ class Guardrails:
         )
 
     def record(self, outcomes: Sequence[ToolOutcome]) -> tuple[Message, ...]:
-        """What came of the calls that were let through, in their order; the results that the model is to be told.
+        """Record the outcomes of the accepted calls, in their order, and return the result messages for the model.
 
-        Raises `ToolExecutionError` once that budget is spent.
+        Raises `ToolExecutionError` if `max_tool_errors` is exceeded.
         """
         batch = self._state.batch
         if batch is None or len(outcomes) != len(batch.calls):
@@ -103,17 +103,21 @@ class Guardrails:
         return self._state.messages[before:]
 
     def summary_hint(self) -> str:
-        """What has been done, in words for the model."""
+        """Return a summary of the completed steps for the model."""
         return self._state.steps.summary_hint()
 
     def _correct(self, response: LLMResponse, nudge: Nudge, before: int) -> CheckedResponse:
         attempts = self._state.retries + 1
         if attempts > self._limits.max_retries:
-            said = response.content if isinstance(response, TextResponse) else "\n".join(map(_written, response))
-            raise ToolCallError(f"no valid tool call in {attempts} answers: {nudge.content}", said, attempts=attempts)
+            raw_response = (
+                response.content if isinstance(response, TextResponse) else "\n".join(map(_call_text, response))
+            )
+            raise ToolCallError(
+                f"no valid tool call in {attempts} answers: {nudge.content}", raw_response, attempts=attempts
+            )
         self._state = corrected(self._state, nudge.messages, Fault.NO_CALL, held=False)
         return CheckedResponse((), nudge, self._state.messages[before:])
 
 
-def _written(call: ToolCall) -> str:
+def _call_text(call: ToolCall) -> str:
     return f"{call.tool}{call.arguments}"

@@ -1,4 +1,4 @@
-"""The `respond` tool for workflows that end in words."""
+"""The `respond` tool for workflows that end with a plain-text response."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from forge_proxy.core.workflow.definition import ToolDef
 
 
 def respond_tool() -> ToolDef:
-    """A tool whose `message` is the result of the run: made a terminal tool, it lets the model answer in words."""
-    return ToolDef(respond_spec(()), _say)
+    """Return a tool whose `message` is the run's result; as a terminal tool it permits a plain-text response."""
+    return ToolDef(respond_spec(()), _return_message)
 
 
-def _say(message: str) -> str:
+def _return_message(message: str) -> str:
     return message

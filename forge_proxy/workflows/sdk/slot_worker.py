@@ -1,7 +1,6 @@
-"""Runs workflows one at a time on one slot of the model server, the most urgent first.
+"""Runs workflows one at a time on one slot of the model server, by priority.
 
-A run that has to give way to a more urgent one loses the answer that is being written and nothing else: it goes on
-from there when it is its turn again.
+A preempted run loses only the response in progress: it resumes from its last state when its turn comes again.
 """
 
 from __future__ import annotations
@@ -24,40 +23,40 @@ from forge_proxy.workflows.runner import WorkflowRunner, result_of
 
 
 class WorkerStopped(ForgeError):
-    """The worker has been stopped, or was never started: it takes no more runs."""
+    """The worker has been stopped or was never started, and accepts no runs."""
 
     def __init__(self) -> None:
         super().__init__("the worker is not running: start it, or enter it with `async with`")
 
 
 class _Job:
-    """One run, and whom it is for."""
+    """A queued run and the future of its result."""
 
-    def __init__(self, workflow: Workflow, state: RunState, priority: int, number: int, *, fresh: bool) -> None:
+    def __init__(self, workflow: Workflow, state: RunState, priority: int, number: int, *, is_new: bool) -> None:
         self.workflow = workflow
         self.state = state
-        self.fresh = fresh
-        """Whether nobody has heard of the messages that it begins with."""
+        self.is_new = is_new
+        """Whether the initial messages have not been reported to `on_message` yet."""
         self.priority = priority
         self.number = number
-        self.give_way = asyncio.Event()
+        self.preempted = asyncio.Event()
         self.result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def __lt__(self, other: _Job) -> bool:
         return (-self.priority, self.number) < (-other.priority, other.number)
 
     def cancel(self) -> None:
-        """Tell whoever waits for it that it will not end."""
+        """Fail the job's future with `WorkflowCancelledError`."""
         if not self.result.done():
             now = self.state
             self.result.set_exception(WorkflowCancelledError(interrupted(now), now.steps, now.iteration))
 
 
 class SlotWorker:
-    """A queue before one slot. Where the slot is one of several, make the runner with `options={"id_slot": …}`.
+    """A priority queue for one slot. If the server has several slots, pass `options={"id_slot": …}` to the runner.
 
-    With `preempt` a run gives way to one of higher priority as soon as its answer can be stopped: a tool that runs is
-    waited for. Among equals the first to come is first.
+    With `preempt` a run of higher priority stops the current response and takes over; a running tool is awaited first.
+    Runs of equal priority are served in order of arrival.
     """
 
     def __init__(self, runner: WorkflowRunner, *, preempt: bool = True) -> None:
@@ -66,7 +65,7 @@ class SlotWorker:
         self._queue: list[_Job] = []
         self._numbers = itertools.count()
         self._running: _Job | None = None
-        self._stirred = asyncio.Event()
+        self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> SlotWorker:
@@ -80,25 +79,26 @@ class SlotWorker:
 
     @property
     def waiting(self) -> int:
-        """How many runs wait for their turn."""
+        """Number of queued runs."""
         return len(self._queue)
 
     def start(self) -> None:
-        """Take runs from now on. Once more changes nothing."""
+        """Start accepting runs. Further calls have no effect."""
         if self._task is None:
             self._task = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
-        """Take no more runs, and cancel those that there are: their callers get a `WorkflowCancelledError` with the
-        history. A tool that runs is waited for.
+        """Stop accepting runs and cancel the present ones.
+
+        Their `run` calls raise `WorkflowCancelledError` with the history. A running tool is awaited.
         """
         task, self._task = self._task, None
         if task is None:
             return
         self._empty()
-        self._stirred.set()
+        self._wake.set()
         if self._running is not None:
-            self._running.give_way.set()
+            self._running.preempted.set()
         await task
 
     async def run(
@@ -111,81 +111,82 @@ class SlotWorker:
         steps: Steps | None = None,
         priority: int = 0,
     ) -> Any:
-        """The result of a run, once it had its turn; a higher `priority` is more urgent. Cancelling it takes the run
-        out. Raises `WorkerStopped`, or like `WorkflowRunner.run`.
+        """Queue a run, wait for its turn and return its result; a higher `priority` is more urgent.
+
+        Cancelling this call removes the run. Raises `WorkerStopped`, or like `WorkflowRunner.run`.
         """
         if self._task is None:
             raise WorkerStopped
         state = begin(workflow, user_message, prompt_vars, initial_messages, steps or Steps())
-        job = _Job(workflow, state, priority, next(self._numbers), fresh=initial_messages is None)
+        job = _Job(workflow, state, priority, next(self._numbers), is_new=initial_messages is None)
         heapq.heappush(self._queue, job)
-        self._stirred.set()
+        self._wake.set()
         running = self._running
         if self._preempt and running is not None and running.priority < priority:
-            running.give_way.set()
+            running.preempted.set()
         try:
             return await job.result
         finally:
             self._drop(job)
 
     def _drop(self, job: _Job) -> None:
-        """Nobody waits for it any more."""
+        """Remove a job whose result is no longer awaited, or preempt it if it runs."""
         if job in self._queue:
             self._queue.remove(job)
             heapq.heapify(self._queue)
         elif self._running is job:
-            job.give_way.set()
+            job.preempted.set()
 
     def _empty(self) -> None:
-        """Nobody in the queue will have a turn."""
+        """Cancel all queued jobs."""
         queue, self._queue = self._queue, []
         for job in queue:
             job.cancel()
 
     async def _work(self) -> None:
         try:
-            while self._takes_runs():
+            while self._is_worker():
                 if not self._queue:
-                    self._stirred.clear()
-                    await self._stirred.wait()
+                    self._wake.clear()
+                    await self._wake.wait()
                     continue
                 job = self._running = heapq.heappop(self._queue)
-                job.give_way.clear()
+                job.preempted.clear()
                 try:
-                    await self._go_on(job)
+                    await self._execute(job)
                 finally:
                     self._running = None
         finally:
-            if self._takes_runs():  # it was not stopped, but ended by somebody else's hand
+            if self._is_worker():  # the task was not stopped by `stop`, but cancelled from elsewhere
                 self._task = None
                 self._empty()
 
-    def _takes_runs(self) -> bool:
-        """Whether the task that asks is the one that works: after a stop there may be another."""
+    def _is_worker(self) -> bool:
+        """Return whether the current task is the worker: after a stop there may be another."""
         return self._task is asyncio.current_task()
 
-    async def _go_on(self, job: _Job) -> None:
-        """Drive a run until it ends or gives way."""
+    async def _execute(self, job: _Job) -> None:
+        """Execute a run until it ends or is preempted."""
         try:
-            if job.fresh:
-                job.fresh = False
+            if job.is_new:
+                job.is_new = False
                 self._runner.hear(job.state.messages)
-            moves = self._runner.drive(job.workflow, job.state, cancel_event=job.give_way)
-            async with aclosing(moves):
-                async for state in moves:
+            states = self._runner.drive(job.workflow, job.state, cancel_event=job.preempted)
+            async with aclosing(states):
+                async for state in states:
                     job.state = state
             result = result_of(job.state)
         except WorkflowCancelledError:
             if job.result.done():
                 return
-            if self._takes_runs():
+            if self._is_worker():
                 heapq.heappush(self._queue, job)
             else:
                 job.cancel()
         except (asyncio.CancelledError, GeneratorExit):
             job.cancel()
             raise
-        except BaseException as error:  # noqa: BLE001 - it is the caller's, who waits for it
+        except BaseException as error:  # noqa: BLE001 - raised from the `run` call that awaits the job
             if not job.result.done():
                 job.result.set_exception(error)
         else:

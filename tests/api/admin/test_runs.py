@@ -474,7 +474,7 @@ async def test_arguments_that_could_not_be_read_again_are_the_calls_error() -> N
         submitted = (await client.post(RUNS, json=run())).json()
         done = await watched(client, submitted["id"])
 
-    assert done["messages"][3]["content"] == "[ToolError] its arguments are nested deeper than 100 levels"
+    assert done["messages"][3]["content"] == "[ToolError] the arguments are nested deeper than 100 levels"
     assert (done["status"], done["result"]["result"]) == ("completed", {"n": 3})
 
 
