@@ -70,8 +70,8 @@ class ServerConfig(BaseModel):
         tuple[Annotated[SecretStr, AfterValidator(_check_secret)], ...], NoDecode, BeforeValidator(_split)
     ] = Field(
         default=(),
-        description="Keys of the admin API; `api_keys` are then not accepted there. Default: `api_keys` are accepted, but"
-        " the admin API is disabled if other machines can reach the daemon.",
+        description="Keys of the admin API; `api_keys` are then not accepted there. Default: `api_keys` are accepted,"
+        " but the admin API is disabled if other machines can reach the daemon.",
     )
     admin_keys_file: Path | None = Field(default=None, description="File with more admin keys, one per line.")
     allow_public_without_keys: bool = Field(

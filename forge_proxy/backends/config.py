@@ -112,7 +112,7 @@ class LlamaServerConfig(BaseModel):
     load_silence_seconds: float = Field(
         default=300,
         gt=0,
-        description="Loading fails after this long without a log line, a byte read or memory allocated. No other limit.",
+        description="Loading fails after so long without a log line, a byte read or memory allocated. No other limit.",
     )
     wait_seconds: float = Field(
         default=900, gt=0, description="How long a request waits for the server to be ready before it gets a 503."
@@ -222,8 +222,8 @@ class BackendConfig(BaseModel):
     max_response_mb: float = Field(
         default=64,
         gt=0,
-        description="Megabytes of one response that may be buffered for parsing or assembly; more is a 502. Data that is"
-        " only passed on has no limit.",
+        description="Megabytes of one response that may be buffered for parsing or assembly; more is a 502. Data that"
+        " is only passed on has no limit.",
     )
     slots: Annotated[
         int | None,
