@@ -1,4 +1,4 @@
-"""Why a request is turned away at the door, before anything reads it. The messages hold no key and go to the log."""
+"""Errors for requests rejected by authentication and request limits. The messages contain no key and are logged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from forge_proxy.core.errors import ForgeError
 
 
 class AccessDenied(ForgeError):
-    """Base of these."""
+    """Base class of these errors."""
 
     @property
     def summary(self) -> str:
@@ -14,7 +14,7 @@ class AccessDenied(ForgeError):
 
 
 class WrongKey(AccessDenied):
-    """The caller sent none of the keys of the setting `wanted`."""
+    """The client did not send a key of the setting `wanted`."""
 
     def __init__(self, *, sent: bool, wanted: str = "server.api_keys") -> None:
         super().__init__(
