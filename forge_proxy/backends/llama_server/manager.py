@@ -87,7 +87,7 @@ class ServerManager:
             yield run
 
     async def ready(self, *, wake: bool) -> ServerInstance:
-        """Wait until the server is ready. Raises the same errors as `use`, and `BackendDown` if asleep without `wake`."""
+        """Wait until the server is ready. Raises as `use` does, and `BackendDown` if asleep without `wake`."""
         try:
             async with asyncio.timeout(self._config.wait_seconds):
                 while (run := self._run_for_use(wake=wake)) is None:
