@@ -1,1 +1,1 @@
-"""HTTP in: parses, calls the engine, renders. Decides nothing."""
+"""The HTTP server: parses requests, calls the engine, renders responses. Makes no decisions."""

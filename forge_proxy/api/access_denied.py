@@ -1,4 +1,4 @@
-"""Why a request is turned away at the door, before anything reads it. The messages hold no key and go to the log."""
+"""Errors for requests rejected by authentication and request limits. The messages contain no key and are logged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from forge_proxy.core.errors import ForgeError
 
 
 class AccessDenied(ForgeError):
-    """Base of these."""
+    """Base class of these errors."""
 
     @property
     def summary(self) -> str:
@@ -14,7 +14,7 @@ class AccessDenied(ForgeError):
 
 
 class WrongKey(AccessDenied):
-    """The caller sent none of the keys of the setting `wanted`."""
+    """The client did not send a key of the setting `wanted`."""
 
     def __init__(self, *, sent: bool, wanted: str = "server.api_keys") -> None:
         super().__init__(
@@ -26,7 +26,7 @@ class WrongKey(AccessDenied):
 
 
 class AdminDisabled(AccessDenied):
-    """The daemon can be reached by other machines, and there is no key for its admin API."""
+    """The admin API has no key, and other machines can reach the daemon."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -36,7 +36,7 @@ class AdminDisabled(AccessDenied):
 
 
 class ForeignHost(AccessDenied):
-    """The request was made to a name that is none of the daemon's: so do web pages that rebind their own name."""
+    """The `Host` header is not a name of the daemon, as in a DNS rebinding attack by a web page."""
 
     def __init__(self, host: str) -> None:
         super().__init__(f"Host {host!r} is not a name of this daemon; to allow it, add it to server.allowed_hosts")
@@ -67,7 +67,7 @@ class HeadTooLarge(AccessDenied):
 
 
 class NotHttp(AccessDenied):
-    """What was sent cannot be read as HTTP/1."""
+    """The data received is not HTTP/1."""
 
     def __init__(self) -> None:
         super().__init__("this cannot be read as HTTP/1.1; the daemon itself speaks http, not https")
@@ -95,14 +95,14 @@ class BodyTimeout(AccessDenied):
 
 
 class TooManyConnections(AccessDenied):
-    """All connections that the limit of open files leaves room for are being answered."""
+    """All connections that the open-file limit allows are busy."""
 
     def __init__(self) -> None:
         super().__init__("too many connections; retry later")
 
 
 class AmbiguousHeaders(AccessDenied):
-    """A header that has one value by its definition was sent twice, or `Host` not at all."""
+    """A single-valued header was sent twice, or `Host` is missing."""
 
 
 class CompressedBody(AccessDenied):
@@ -120,7 +120,7 @@ class TooManyValues(AccessDenied):
 
 
 class NotJson(AccessDenied):
-    """The request's body is a form."""
+    """The request body is a form, not JSON."""
 
     def __init__(self) -> None:
         super().__init__("the request's body is a form; send JSON, with Content-Type: application/json")

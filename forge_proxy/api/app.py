@@ -1,4 +1,4 @@
-"""The ASGI application: which path leads where."""
+"""The ASGI application: routes, middleware and error handlers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from forge_proxy.engine.memory import MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Backend
 from forge_proxy.wire.clients.chat_completions.errors import encode_error
 
-_TOLD_TO_PAGES = (
+_EXPOSED_HEADERS = (
     "retry-after",
     "x-forge-attempts",
     "x-forge-compacted",
@@ -46,13 +46,13 @@ _TOLD_TO_PAGES = (
     "x-forge-tokens-spent",
     "x-request-id",
 )
-"""What a page of an allowed origin can read of an answer's headers, beside those that any page can."""
+"""Response headers exposed to web pages of an allowed origin, besides those that CORS exposes to any page."""
 
-_SHOWN_PATH = 200
+_MAX_PATH_CHARS = 200
 _OTHER_APIS = ("/v1/messages", "/v1/responses", "/v1/completions", "/v1/embeddings", "/api/chat", "/api/generate")
-"""Routes of other APIs, and of OpenAI's, that clients look for and that the daemon does not serve."""
-_NEAR = 0.75
-"""How alike two paths are, of 1, for one to be a mistyped form of the other."""
+"""Routes of other APIs and of OpenAI's that clients try and that the daemon does not serve."""
+_MIN_SIMILARITY = 0.75
+"""Minimum similarity (0 to 1) of two paths for one to be treated as a typo of the other."""
 
 
 def create_app(
@@ -64,19 +64,19 @@ def create_app(
     door: KeyRing | None = None,
     memory: MemoryBudget | None = None,
 ) -> FastAPI:
-    """The application over one engine and its backend, with an admin API where there are parts for it.
+    """Create the application for one engine and its backend; with an admin API if `admin` is passed.
 
-    Raises `ServerConfigError` where the keys cannot be read.
+    Raises `ServerConfigError` if the keys cannot be read.
     """
-    held = policy if isinstance(policy, LiveValue) else LiveValue(policy)
+    policies = policy if isinstance(policy, LiveValue) else LiveValue(policy)
     memory = memory or MemoryBudget(memory_limit(config.memory_mb, None))
     app = FastAPI(title="forge-proxy", docs_url=None, redoc_url=None, openapi_url=None)
     chat, models, health = (
-        ChatCompletions(engine, held, config, memory),
+        ChatCompletions(engine, policies, config, memory),
         ModelList(engine.models, engine.budgets),
         HealthChecks(backend),
     )
-    # Plain routes: the bodies are read in `wire`, so FastAPI's own reading of parameters would only cost time.
+    # Plain routes: `wire` decodes the bodies, so FastAPI's parameter parsing would only cost time.
     hot: dict[str, Endpoint] = {"/v1/chat/completions": chat.create, "/chat/completions": chat.create}
     for path, endpoint in hot.items():
         app.add_route(path, endpoint, methods=["POST"])
@@ -94,25 +94,25 @@ def create_app(
     app.add_exception_handler(ForgeError, _forge_error)
     app.add_exception_handler(RequestValidationError, _wrong_field)
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Exception, _own_error)
+    app.add_exception_handler(Exception, _internal_error)
     app.add_middleware(FastPath, endpoints=hot)
     app.add_middleware(LogRejections)
-    _put_door_before(app, config, door or KeyRing(config), memory)
+    _add_request_checks(app, config, door or KeyRing(config), memory)
     return app
 
 
-def _put_door_before(app: FastAPI, config: ServerConfig, door: KeyRing, memory: MemoryBudget) -> None:
-    """What every request passes, on every route: the last one added is the first one met."""
+def _add_request_checks(app: FastAPI, config: ServerConfig, door: KeyRing, memory: MemoryBudget) -> None:
+    """Add the checks that every request passes. The middleware that is added last runs first."""
     app.add_middleware(LimitBody, limit=int(config.max_body_mb * 1024 * 1024), memory=memory)
     app.add_middleware(RequireKey, door=door)
-    if config.allowed_origins:  # before the keys: a browser asks whether it may ask, and sends no key with that
+    if config.allowed_origins:  # before the key check: CORS preflight requests carry no key
         app.add_middleware(
             CORSMiddleware,
             allow_origins=config.allowed_origins,
-            allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),  # all that a route takes
+            allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),  # every method that a route accepts
             allow_headers=("*",),
             allow_private_network=True,
-            expose_headers=_TOLD_TO_PAGES,
+            expose_headers=_EXPOSED_HEADERS,
         )
     app.add_middleware(CheckOrigin, names=HostNames(config))
 
@@ -123,22 +123,22 @@ async def _forge_error(request: Request, exc: Exception) -> Response:
 
 
 async def _wrong_field(request: Request, exc: Exception) -> Response:
-    assert isinstance(exc, RequestValidationError)  # noqa: S101  # it is registered for that
-    if isinstance(exc.body, bytes) and exc.body:  # it was not read: by its header it is no JSON
+    assert isinstance(exc, RequestValidationError)  # noqa: S101  # registered for this type only
+    if isinstance(exc.body, bytes) and exc.body:  # not parsed: its Content-Type is not JSON
         return await _forge_error(request, InvalidRequest("body", "send JSON with Content-Type: application/json"))
     return await _forge_error(request, wrong_field(list(exc.errors()), exc.body))
 
 
 async def _http_error(request: Request, exc: Exception) -> Response:
-    """No such path, or not this method."""
+    """Respond to an unknown path or method."""
     status = exc.status_code if isinstance(exc, HTTPException) else 500
-    path = request.scope["path"][:_SHOWN_PATH]
+    path = request.scope["path"][:_MAX_PATH_CHARS]
     message = f"{request.method} {path}: {exc.detail if isinstance(exc, HTTPException) else exc}"
     if status == 404:
         message += _nearest_route(request, path)
     kept: Mapping[str, str] = exc.headers if isinstance(exc, HTTPException) and exc.headers else {}
     headers = {**{name.lower(): value for name, value in kept.items()}, "x-request-id": request_id_of(request)}
-    if status == 405:  # by the framework's word for it, only the first route of a path counts
+    if status == 405:  # the framework's Allow header lists only the first route of a path
         methods = sorted(_methods_of(request))
         headers["allow"] = ", ".join(methods)
         message += f"; use {' or '.join(methods)}" if methods else ""
@@ -146,23 +146,23 @@ async def _http_error(request: Request, exc: Exception) -> Response:
 
 
 def _nearest_route(request: Request, path: str) -> str:
-    """The end of a sentence: the route that was meant, by its spelling."""
+    """Return a hint to append to the message: the route with the most similar spelling."""
     routes: list[Route] = [route for route in request.app.routes if isinstance(route, Route)]
     if path.rstrip("/").endswith(_OTHER_APIS):
         return "; the daemon does not serve this API, use /v1/chat/completions"
-    near = get_close_matches(path, dict.fromkeys(route.path for route in routes), n=1, cutoff=_NEAR)
+    near = get_close_matches(path, dict.fromkeys(route.path for route in routes), n=1, cutoff=_MIN_SIMILARITY)
     return f"; did you mean {near[0]}?" if near else "; GET / lists the routes"
 
 
 def _methods_of(request: Request) -> set[str]:
-    """The methods that some route of the request's path takes."""
+    """Return the methods that the routes of the request's path accept."""
     routes: list[Route] = [route for route in request.app.routes if isinstance(route, Route)]
     fitting = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
     return {method for route in fitting for method in route.methods or ()}
 
 
-async def _own_error(request: Request, exc: Exception) -> Response:
-    """Answer a fault of the daemon. The server logs it with its traceback; the client gets no details."""
+async def _internal_error(request: Request, exc: Exception) -> Response:
+    """Respond to an error of the daemon. The server logs it with its traceback; the client gets no details."""
     if isinstance(exc, MemoryError):
         error, request_id = OutOfMemory("the request"), request_id_of(request)
         log_refused(error, request_id, request.scope)

@@ -1,4 +1,4 @@
-"""The callers' keys, and the middleware that asks for one. No key ever reaches a log, an answer or the backend."""
+"""API keys and the middleware that requires one. No key ever reaches a log, a response or the backend."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from forge_proxy.api.errors import refuse
 from forge_proxy.api.origins import is_private
 
 OPEN_PATHS = frozenset({"/", "/health", "/healthz", "/readyz", "/docs", "/openapi.json"})
-"""What load balancers and container engines ask without a key, and what browsers show. Everything else needs one."""
+"""Paths that need no key: load balancers and container engines probe them, and browsers show them."""
 
 _HEADERS = frozenset({b"authorization", b"x-api-key"})
 
 
 class KeySet:
-    """The keys that callers may use, kept as hashes of one length: comparing tells nothing about their lengths."""
+    """A set of accepted keys, stored as hashes of equal length so that comparing does not reveal key lengths."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         self._hashes = tuple({_hash(key.encode()) for key in keys})
@@ -31,23 +31,23 @@ class KeySet:
         return len(self._hashes)
 
     def open_for(self, given: bytes) -> bool:
-        """Whether what a caller sent is one of them, in a time that does not tell which or how nearly."""
+        """Return whether the key is accepted. The time taken does not reveal which key matches or how closely."""
         hashed = _hash(given)
-        return sum(compare_digest(hashed, one) for one in self._hashes) > 0  # each one is looked at
+        return sum(compare_digest(hashed, one) for one in self._hashes) > 0  # no early exit: constant time
 
 
 def read_keys(config: ServerConfig) -> KeySet:
-    """The callers' keys from the settings and from the file they name. Raises `ServerConfigError`."""
+    """Read the API keys from the settings and from `server.api_keys_file`. Raises `ServerConfigError`."""
     return _read("server.api_keys_file", config.api_keys, config.api_keys_file)
 
 
 def read_admin_keys(config: ServerConfig) -> KeySet:
-    """Those of the admin API. Raises `ServerConfigError`."""
+    """Read the keys of the admin API. Raises `ServerConfigError`."""
     return _read("server.admin_keys_file", config.admin_keys, config.admin_keys_file)
 
 
-def _read(setting: str, said: Iterable[SecretStr], file: Path | None) -> KeySet:
-    keys = [key.get_secret_value() for key in said]
+def _read(setting: str, configured: Iterable[SecretStr], file: Path | None) -> KeySet:
+    keys = [key.get_secret_value() for key in configured]
     if file is None:
         return KeySet(keys)
     try:
@@ -67,19 +67,19 @@ def _read(setting: str, said: Iterable[SecretStr], file: Path | None) -> KeySet:
 
 
 class KeyRing:
-    """Which keys open what. Replaced as a whole by `renew`, while requests come in."""
+    """The accepted keys of each group of routes. `renew` replaces them atomically while requests arrive."""
 
     def __init__(self, config: ServerConfig) -> None:
         self.renew(config)
 
     def renew(self, config: ServerConfig) -> None:
-        """Go by these settings from now on. Raises `ServerConfigError`, and then by those before."""
+        """Apply new settings. Raises `ServerConfigError` and then keeps the previous ones."""
         api, admin = read_keys(config), read_admin_keys(config)
         self._api, self._admin = api, admin
         self._admin_open = config.allow_public_without_keys or is_private(config.host)
 
     def refusal(self, path: str, sent: list[bytes]) -> AccessDenied | None:
-        """Why a request that sent these keys is not let in; None where it is."""
+        """Return the error for a request that sent these keys; None if it is allowed."""
         if path in OPEN_PATHS:
             return None
         keys, wanted = self._api, "server.api_keys"
@@ -94,14 +94,14 @@ class KeyRing:
 
 
 class RequireKey:
-    """Pure ASGI middleware: without one of the keys that the door wants there is a 401."""
+    """Pure ASGI middleware that responds with 401 if no accepted key was sent, or 403 if the admin API is disabled."""
 
     def __init__(self, app: ASGIApp, door: KeyRing) -> None:
         self._app = app
         self._door = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or turn it away before its body is read."""
+        """Pass the request on, or reject it before its body is read."""
         sent = [key for name, value in scope["headers"] if name in _HEADERS and (key := _key_in(name, value))]
         refusal = self._door.refusal(scope["path"], sent)
         if refusal is None:

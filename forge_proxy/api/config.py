@@ -1,4 +1,4 @@
-"""The `server` section of the configuration: who may ask, and how callers are answered."""
+"""The `server` section of the configuration: who may send requests, limits, and how responses are streamed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _ORIGIN = re.compile(r"null|[a-z][a-z0-9+.-]*://[^\s/*?#@]*")
 
 
 class ServerConfigError(ForgeError):
-    """The settings of the server contradict each other, or cannot be used here."""
+    """The server settings contradict each other or cannot be used on this machine."""
 
 
 def check_key(key: str) -> str:
-    """The key, if a header can carry it. Raises `ValueError`, whose message does not hold it."""
+    """Return the key if a header can carry it. Raises `ValueError`, whose message does not contain the key."""
     if not _KEY.fullmatch(key):
         raise ValueError("a key is made of visible ASCII characters, without quotes, commas and spaces")
     return key
@@ -45,66 +45,65 @@ def _check_origin(origin: str) -> str:
 
 
 def _split(value: object) -> object:
-    """What the environment says: a list is written with commas there, and an empty variable is an empty list."""
+    """Split a list from an environment variable at commas and spaces; an empty variable is an empty list."""
     return [part for part in re.split(r"[,\s]+", value) if part] if isinstance(value, str) else value
 
 
 class ServerConfig(BaseModel):
-    """Where the daemon listens, whom it answers, how much it takes and how it streams."""
+    """The listening address, access control, request limits and streaming."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: str = Field(
         default="127.0.0.1",
         min_length=1,
-        description="Address to listen on. One that other machines reach is refused as long as there are no keys.",
+        description="Address to listen on. An address that other machines can reach requires API keys.",
     )
-    port: int = Field(default=8081, ge=0, le=65535, description="Port to listen on; 0 takes a free one and says which.")
+    port: int = Field(default=8081, ge=0, le=65535, description="Port to listen on; 0 picks a free port and logs it.")
     api_keys: Annotated[
         tuple[Annotated[SecretStr, AfterValidator(_check_secret)], ...], NoDecode, BeforeValidator(_split)
-    ] = Field(default=(), description="Keys of which a caller has to send one. None: nobody needs a key.")
+    ] = Field(default=(), description="API keys; clients must send one of them. Default: no key required.")
     api_keys_file: Path | None = Field(
-        default=None, description="File with more of them, one a line; lines that begin with # are comments."
+        default=None, description="File with more API keys, one per line; lines that begin with # are comments."
     )
     admin_keys: Annotated[
         tuple[Annotated[SecretStr, AfterValidator(_check_secret)], ...], NoDecode, BeforeValidator(_split)
     ] = Field(
         default=(),
-        description="Keys of the admin API, which the others then do not open. None: the callers' keys do, and where"
-        " other machines reach the daemon the admin API is closed.",
+        description="Keys of the admin API; `api_keys` are then not accepted there. Default: `api_keys` are accepted,"
+        " but the admin API is disabled if other machines can reach the daemon.",
     )
-    admin_keys_file: Path | None = Field(default=None, description="File with more of these, one a line.")
+    admin_keys_file: Path | None = Field(default=None, description="File with more admin keys, one per line.")
     allow_public_without_keys: bool = Field(
         default=False,
-        description="Listen where other machines reach it though there are no keys: something else keeps them out.",
+        description="Allow a publicly reachable address without API keys, if something else restricts access.",
     )
     allowed_hosts: Annotated[
         tuple[Annotated[str, AfterValidator(_check_host)], ...], NoDecode, BeforeValidator(_split)
-    ] = Field(default=(), description="Names, besides localhost and addresses, under which callers reach the daemon.")
+    ] = Field(
+        default=(), description="Host names, besides localhost and IP addresses, under which clients reach the daemon."
+    )
     allowed_origins: Annotated[
         tuple[Annotated[str, AfterValidator(_check_origin)], ...], NoDecode, BeforeValidator(_split)
     ] = Field(default=(), description="Origins of web pages that may use the daemon from a browser.")
     max_body_mb: float = Field(
-        default=64, gt=0, description="Largest body of a request, in megabytes of 1,048,576 bytes. Images are in it."
+        default=64, gt=0, description="Largest request body, images included, in megabytes of 1,048,576 bytes."
     )
     max_header_kb: int = Field(
-        default=256, ge=8, description="Largest head of a request, its line and headers, in kilobytes of 1,024 bytes."
+        default=256, ge=8, description="Largest request line and headers together, in kilobytes of 1,024 bytes."
     )
     memory_mb: int | None = Field(
         default=None,
         ge=16,
-        description="Megabytes that request bodies, buffered responses and slow readers may hold together; bodies"
-        " beyond that wait."
-        " Default: a quarter of the machine's memory, at most 2048.",
+        description="Megabytes that request bodies, buffered responses and unread output may use together; further"
+        " bodies wait. Default: a quarter of the machine's memory, at most 2048.",
     )
     header_timeout_seconds: float = Field(
-        default=10, gt=0, description="How long a request's line and headers may take to arrive."
+        default=10, gt=0, description="Timeout for a complete request line and headers."
     )
-    body_timeout_seconds: float = Field(
-        default=30, gt=0, description="How long nothing of a request's body may arrive."
-    )
+    body_timeout_seconds: float = Field(default=30, gt=0, description="Longest pause while a request body arrives.")
     send_timeout_seconds: float = Field(
-        default=60, gt=0, description="How long a client may read nothing of a response before it is disconnected."
+        default=60, gt=0, description="How long a client may stop reading a response before it is disconnected."
     )
     first_event_seconds: float = Field(
         default=10,
@@ -116,12 +115,12 @@ class ServerConfig(BaseModel):
         default=15,
         gt=0,
         le=100,
-        description="How long a stream may be silent before an empty chunk is sent. Clients give up after 120 s.",
+        description="How long a stream may be silent before an empty chunk is sent. Clients time out after 120 s.",
     )
     stream_errors: Literal["abort", "event"] = Field(
         default="abort",
-        description="A fault after the first byte: cut the connection without [DONE], or send an error event.",
+        description="On an error after the first byte: close the connection without [DONE], or send an error event.",
     )
     drain_seconds: int = Field(
-        default=20, ge=0, description="How long answers may still take when the daemon is told to stop."
+        default=20, ge=0, description="How long running requests may take to finish when the daemon shuts down."
     )

@@ -1,5 +1,5 @@
-"""Which client connections may stay open: closes those that keep the daemon waiting, and the oldest idle ones when file
-descriptors run short. `protocol.py` reports what a connection waits for; nothing here reads or parses.
+"""Limits on client connections: closes those that exceed a timeout, and the oldest idle ones when file descriptors
+run short. `protocol.py` reports what a connection waits for; nothing here reads or parses.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _CLOSED_AT_ONCE = 16
 
 
 class WaitingFor(IntEnum):
-    """What a connection waits for; those that come first are closed first."""
+    """What a connection waits for. Connections with lower values are closed first."""
 
     REFUSED = 0
-    """To be closed: a refusal was sent."""
+    """To be closed: an error response was sent."""
     NEXT_REQUEST = 1
     FIRST_BYTE = 2
     HEAD = 3
@@ -49,7 +49,7 @@ class Connection(Protocol):
         ...
 
     def refuse(self, error: AccessDenied) -> None:
-        """Answer with an error, if that can still be done, and close."""
+        """Respond with an error if that is still possible, and close."""
         ...
 
     def abort(self) -> None:
@@ -77,7 +77,7 @@ def raise_descriptor_limit() -> None:
 
 
 def connection_limit() -> int:
-    """How many client connections the limit of open files leaves room for, each with one to the model server."""
+    """Return how many client connections the open-file limit allows, each with one connection to the model server."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else max(8, (soft - _RESERVED_DESCRIPTORS) // 2)
 

@@ -1,4 +1,4 @@
-"""From a fault to an HTTP answer: the one table. Nothing else in the project knows which status an error has."""
+"""Map errors to HTTP responses. This is the only module that knows which status an error has."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _LOG = logging.getLogger("forge_proxy.api")
 
 
 class ErrorResponse(NamedTuple):
-    """An error as a caller gets it."""
+    """An error as it is sent to the client."""
 
     status: int
     body: JsonObject
@@ -121,7 +121,7 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
 
 
 def render(error: ForgeError) -> ErrorResponse:
-    """Status, body and headers of an error, in the OpenAI shape."""
+    """Return the status, body and headers of an error, in OpenAI's format."""
     if isinstance(error, BackendError):
         return _backend_error(error)
     status, kind, code = next(_TABLE[cls] for cls in type(error).__mro__ if cls in _TABLE)
@@ -133,31 +133,33 @@ def render(error: ForgeError) -> ErrorResponse:
 def _headers_for(error: ForgeError) -> Mapping[str, str]:
     if isinstance(error, Overloaded | BackendLost | BackendNotReady | ModelNotLoaded | MemoryFull | StoreUnavailable):
         return {"retry-after": str(error.seconds)}
-    if isinstance(error, BackendDown):  # until somebody does something about it
+    if isinstance(error, BackendDown):  # the server stays down until its operator acts
         return {"x-should-retry": "false"}
     if isinstance(error, ToolChoiceUnsatisfied | ToolCallInvalid | EmptyAnswer):
-        # The model was asked again already; openai's SDKs would start it all over, twice, but for this header.
+        # The daemon has already retried; without this header, OpenAI's SDKs would repeat the whole request twice.
         return {"x-forge-attempts": str(error.attempts), "x-should-retry": "false"}
     return {}
 
 
 _PASSED_ON = frozenset({400, 413, 422, 429})
-"""Statuses below 500 that are about the request, or that its client acts on. The others are about us, or the server."""
+"""Statuses below 500 that concern the request or that the client can act on. The others concern the daemon or
+the model server.
+"""
 _AUTH = frozenset({401, 402, 403, 407})
-"""The server refuses our key: to a client, a 401 would be about its own key, which it would then ask its user for."""
+"""The server rejects the daemon's key. A client would read a 401 as a rejection of its own key and prompt its user."""
 _INSTEAD = {408: 504, 409: 503, 425: 503}
-"""What a client should try again later, with a status that does not blame its request; 502 for what is not here."""
+"""Statuses for errors that a client should retry later; they do not blame its request. 502 if not listed."""
 
 
 def _backend_error(error: BackendError) -> ErrorResponse:
-    """The model server's own words, and its status if that is about the request; its shape made that of OpenAI."""
+    """Render the model server's message in OpenAI's format; keep its status if that concerns the request."""
     if isinstance(error, ContextOverflow):
         return _overflow(error)
     if isinstance(error, ToolsRejected):
-        return _refused_tools(error)
+        return _tools_rejected(error)
     inner = error.body.get("error") if is_object(error.body) else None
-    said = inner if is_object(inner) else {}
-    kind, code, param = said.get("type"), said.get("code"), said.get("param")
+    details = inner if is_object(inner) else {}
+    kind, code, param = details.get("type"), details.get("code"), details.get("param")
     status = _status_of(error)
     if status != error.status:
         return _blamed_on_server(error, status)
@@ -174,7 +176,7 @@ def _backend_error(error: BackendError) -> ErrorResponse:
 
 
 def _status_of(error: BackendError) -> int:
-    """The status for the client of a request that the server answered with an error."""
+    """Return the status that the client receives if the model server responded with an error."""
     if error.status >= 500 or error.status in _PASSED_ON or (error.status == 404 and error.is_about_model):
         return error.status
     return _INSTEAD.get(error.status, 502)
@@ -196,7 +198,7 @@ def _model_missing(error: BackendError) -> str:
 
 
 def _overflow(error: ContextOverflow) -> ErrorResponse:
-    """The status, code and sentence on which clients compact, and the server's own words behind them."""
+    """Render the status, code and sentence that make clients compact, followed by the model server's message."""
     sentence = error.words
     if error.tokens is not None and error.window is not None and "maximum context length is" not in sentence:
         sentence = (
@@ -208,19 +210,19 @@ def _overflow(error: ContextOverflow) -> ErrorResponse:
     )
 
 
-def _refused_tools(error: ToolsRejected) -> ErrorResponse:
+def _tools_rejected(error: ToolsRejected) -> ErrorResponse:
     if error.place is None:
-        who, what, param = f"the {error.offered} tools together", "offer fewer or simpler ones", "tools"
+        subject, remedy, param = f"the {error.offered} tools together", "offer fewer or simpler ones", "tools"
     else:
-        who, what = f"the tool {error.tool!r}", "simplify its parameters or leave it out"
+        subject, remedy = f"the tool {error.tool!r}", "simplify its parameters or leave it out"
         param = f"tools[{error.place}].function.parameters"
-    sentence = f"{who} cannot be used with this model server, not even with simplified schemas; {what}. It says: "
+    sentence = f"{subject} cannot be used with this model server, not even with simplified schemas; {remedy}. It says: "
     kind, code = "invalid_request_error", "invalid_function_parameters"
     return ErrorResponse(400, encode_error(sentence + error.words, kind, code, param), {})
 
 
 def error_response(error: ForgeError, headers: Mapping[str, str]) -> JSONResponse:
-    """The answer to a request that ended in `error`."""
+    """Return the response to a request that ended in `error`."""
     rendered = render(error)
     return JSONResponse(rendered.body, rendered.status, {**rendered.headers, **headers})
 
@@ -228,13 +230,13 @@ def error_response(error: ForgeError, headers: Mapping[str, str]) -> JSONRespons
 async def refuse(
     error: ForgeError, scope: Scope, receive: Receive, send: Send, headers: Mapping[str, str] | None = None
 ) -> None:
-    """Turn a request away at the door, and say so in the log."""
+    """Reject a request before it reaches the application, and log it."""
     request_id = request_id_of(Request(scope))
     log_refused(error, request_id, scope)
     await error_response(error, {**(headers or {}), "x-request-id": request_id})(scope, receive, send)
 
 
 def log_refused(error: ForgeError, request_id: str, scope: Scope) -> None:
-    """Log one line about a request that gets an error in place of an answer."""
-    said = {"event": "refused", "request_id": request_id, "path": scope["path"], "error": error.summary}
-    _LOG.warning("refused %s: %s", said["path"], said["error"], extra={"said": said})
+    """Log one line about a rejected request."""
+    fields = {"event": "refused", "request_id": request_id, "path": scope["path"], "error": error.summary}
+    _LOG.warning("refused %s: %s", fields["path"], fields["error"], extra={"said": fields})

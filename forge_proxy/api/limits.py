@@ -1,4 +1,4 @@
-"""How much of a request's body is taken, and when. The head is limited where it is parsed, in `api/protocol.py`."""
+"""Limits on request bodies: size, values and memory. `api/protocol.py` limits the head while parsing it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.memory import MemoryBudget, MemoryFull
 
 _COPIES = 3
-"""A body is held as it was sent, parsed, and as it is sent on; never more than two of these at a time."""
+"""Memory of a request, in body sizes: the received, parsed and forwarded forms, at most two of them at a time."""
 _WIDE_COPIES = 6
-"""Of a body with characters beyond ASCII: one such character in a string may cost four bytes for all of its others."""
+"""The same for bodies with non-ASCII characters: one of them may make each character of a string take four bytes."""
 
 
 class LimitBody:
-    """Pure ASGI middleware: a body that says it is too large is a 413 at once, one that turns out so when it does.
+    """Pure ASGI middleware that responds with 413 to bodies over `limit` bytes, by Content-Length or while reading.
 
-    Of either no more than `limit` bytes are kept. What the client still sends is read and dropped by the HTTP server,
-    so that the client comes to read the answer. While the memory is full, bodies are not read; small ones go first.
+    It keeps at most `limit` bytes. The HTTP server reads and drops what the client still sends, so that the client
+    reads the response. While the memory budget is exhausted, bodies are not read; small ones go first.
     """
 
     def __init__(self, app: ASGIApp, limit: int, memory: MemoryBudget) -> None:
@@ -30,7 +30,7 @@ class LimitBody:
         self._memory = memory
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, its body counted for as long as the request is under way."""
+        """Pass the request on, with memory reserved for its body until it ends."""
         length, is_chunked = 0, False
         for name, value in scope["headers"]:
             if name == b"content-length":
@@ -55,7 +55,7 @@ class LimitBody:
             self._memory.release(size)
 
     async def _take_large(self, length: int, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the whole body before the application is called, which gets it in one piece."""
+        """Read the whole body, then call the application with it as one message."""
         body = _LargeBody(self._memory, self._limit)
         try:
             try:
@@ -76,7 +76,7 @@ class LimitBody:
 
 
 class _LargeBody:
-    """A body that is being read, and what is reserved for it."""
+    """A body that is being read, and its memory reservation."""
 
     def __init__(self, memory: MemoryBudget, limit: int) -> None:
         self._memory = memory
@@ -84,12 +84,12 @@ class _LargeBody:
         self._reserved = 0
 
     async def read(self, length: int, receive: Receive) -> Message:
-        """All of it as one message. `length` is 0 if it is not known before.
+        """Read the body as one message. `length` is 0 if it is not known in advance.
 
         Raises `BodyTooLarge`, `TooManyValues`, `MemoryFull`, `TooLargeForMemory` or `ClientDisconnect`.
         """
         await self._reserve(_COPIES * (length or LARGE))
-        # Filled as it comes: to join 60 MB at its end would hold the event loop up.
+        # Filled incrementally: joining 60 MB at the end would block the event loop.
         body = bytearray()
         while True:
             message = await receive()
@@ -101,7 +101,7 @@ class _LargeBody:
             if size > self._limit:
                 raise BodyTooLarge(self._limit)
             if not length and size > LARGE and self._reserved == _COPIES * LARGE:
-                await self._reserve(_COPIES * (self._limit - LARGE))  # it may be as large as any
+                await self._reserve(_COPIES * (self._limit - LARGE))  # the body may grow to the limit
             if not message.get("more_body", False):
                 break
         if size > LARGE:
@@ -111,7 +111,7 @@ class _LargeBody:
         return {"type": "http.request", "body": body, "more_body": False}
 
     def release(self) -> None:
-        """Return all that is reserved."""
+        """Release the reserved memory."""
         self._memory.release(self._reserved)
         self._reserved = 0
 

@@ -1,5 +1,5 @@
-"""uvicorn's HTTP/1.1 connection with five things put right: limits on heads and on the time they take, errors in our
-shape, no lost bodies, and writes that leave together.
+"""uvicorn's HTTP/1.1 connection with five additions: limits on the size and the duration of heads, errors in OpenAI's
+format, no lost bodies after an upgrade offer, and coalesced writes.
 
 Its parser, httptools, buffers a head of any length, and skips the body of a request that offers an upgrade. Java's own
 client offers one to HTTP/2 with every first request. Tried with uvicorn 0.38, 0.46 and 0.54.
@@ -22,15 +22,15 @@ from forge_proxy.api.identity import new_request_id
 from forge_proxy.api.write_buffer import CoalescingTransport
 
 _LINGER_SECONDS = 2.0
-"""How long what a refused client still sends is read and dropped; closing at once would take the answer from it."""
+"""How long to read and drop data after a rejection; an immediate close would discard the response at the client."""
 _MAX_HEADERS = 100
-"""As other servers have it. Each costs a hundred bytes and more, however short it is."""
+"""A limit common in other servers. Each header costs at least a hundred bytes of memory, however short."""
 _MAX_PIPELINED = 1000
 """Requests that may wait for the answers to those before them on the same connection."""
 
 
 def http_protocol(supervisor: ConnectionSupervisor) -> type[HttpToolsProtocol]:
-    """The connection class of a server: uvicorn makes the connections itself."""
+    """Create the connection class of a server; uvicorn instantiates it."""
 
     class Limited(HttpConnection):
         pass
@@ -53,7 +53,7 @@ class HttpConnection(HttpToolsProtocol):
     """When the head began that is being read, or when something was last read."""
     _refused = False
     _buffered = 0
-    """Bytes of responses that are counted in the account of memory."""
+    """Bytes of responses that are charged to the memory budget."""
     _delivered = 0
     """Bytes that the client had taken when something was last delivered to it."""
     _stalled_since: float | None = None
@@ -74,12 +74,12 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """More is buffered than a client that reads needs: nothing more is written for now."""
+        """Pause writing: the write buffer is above its high-water mark."""
         super().pause_writing()
         self._count_buffered(self._corked.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        """The client has read most of it."""
+        """Resume writing: the client has read most of the buffer."""
         super().resume_writing()
         self._count_buffered(self._corked.get_write_buffer_size())
 
@@ -150,7 +150,7 @@ class HttpConnection(HttpToolsProtocol):
             self._since = now
             return WaitingFor.READER, stalled_since
         is_answering = self._is_answering() and self._reads is not WaitingFor.BODY
-        if is_answering or self.flow.read_paused:  # then the client waits for us
+        if is_answering or self.flow.read_paused:  # the client waits for the daemon
             self._since = now
         return (WaitingFor.RESPONSE if is_answering else self._reads), self._since
 
@@ -199,7 +199,7 @@ class HttpConnection(HttpToolsProtocol):
         return b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, b"".join(lines))
 
     def refuse(self, error: AccessDenied) -> None:
-        """Answer without the application, and take nothing more."""
+        """Respond with an error without calling the application, and accept no more data."""
         if self._refused:
             return
         self._refused = True

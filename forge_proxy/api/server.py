@@ -24,11 +24,11 @@ from forge_proxy.engine.memory import MemoryBudget
 
 
 class CannotListen(ForgeError):
-    """The address to listen on cannot be had."""
+    """The daemon cannot listen on the configured address."""
 
 
 class PortTaken(CannotListen):
-    """Another program listens there: `owner`, if it is a forge-proxy, which the command `stop` stops, if it may."""
+    """Another program uses the port. `owner` names it if it is a forge-proxy; `stop` is the command that stops it."""
 
     def __init__(self, host: str, port: int, owner: str = "", stop: str = "") -> None:
         by = f" by {owner}" if owner else ""
@@ -37,7 +37,7 @@ class PortTaken(CannotListen):
 
 
 class HttpServer(uvicorn.Server):
-    """The HTTP server around an application. When told to stop it accepts no more, then waits for what is under way."""
+    """The HTTP server around an application. On shutdown it accepts no more, then waits for running requests."""
 
     def __init__(self, app: FastAPI, config: ServerConfig, memory: MemoryBudget | None = None) -> None:
         limits = ConnectionLimits(
@@ -62,7 +62,7 @@ class HttpServer(uvicorn.Server):
         )
 
     async def on_tick(self, counter: int) -> bool:
-        """uvicorn calls this ten times a second."""
+        """Close overdue connections once a second; uvicorn calls this ten times a second."""
         if counter % 10 == 0:
             connections = cast("Collection[Connection]", self.server_state.connections)
             self._supervisor.close_overdue(connections, asyncio.get_running_loop().time())
@@ -70,14 +70,14 @@ class HttpServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Signals are the daemon's: uvicorn would raise them again at its end, before the backend is stopped."""
+        """Leave signals to the daemon: uvicorn would raise them again on exit, before the backend is stopped."""
         yield
 
 
 def listen(config: ServerConfig) -> socket.socket:
-    """A listening socket, taken before anything else is started.
+    """Open the listening socket; the daemon does this before it starts anything else.
 
-    Raises `CannotListen`, or `ServerConfigError` where other machines would reach a daemon that wants no keys.
+    Raises `CannotListen`, or `ServerConfigError` if other machines could reach a daemon that requires no keys.
     """
     host, port = config.host, config.port
     family, kind, place = resolve_address(config)
@@ -96,14 +96,14 @@ def listen(config: ServerConfig) -> socket.socket:
 
 
 def resolve_address(config: ServerConfig) -> tuple[socket.AddressFamily, socket.SocketKind, Any]:
-    """What to listen on. Raises as `listen`."""
+    """Resolve the address to listen on. Raises the same errors as `listen`."""
     host, port = config.host, config.port
     keys = read_keys(config)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as exc:
         raise CannotListen(f"cannot listen on {host}:{port}: {exc.strerror or exc}") from exc
-    # A name that means both: what clients are told to use is 127.0.0.1.
+    # A name may resolve to IPv6 and IPv4: prefer IPv4, since clients are configured with 127.0.0.1.
     family, kind, _, _, place = min(found, key=lambda one: one[0] != socket.AF_INET)
     if not (keys or config.allow_public_without_keys or is_loopback(str(place[0]))):
         raise ServerConfigError(
@@ -115,17 +115,17 @@ def resolve_address(config: ServerConfig) -> tuple[socket.AddressFamily, socket.
 
 
 def is_open_to_all(config: ServerConfig, listener: socket.socket) -> bool:
-    """Whether other machines reach the listener, and need no key."""
+    """Return whether other machines can reach the listener without a key."""
     return not (is_loopback(listener.getsockname()[0]) or read_keys(config))
 
 
 def address(host: str, port: int) -> str:
-    """The base URL that a client is given."""
+    """Return the base URL for clients."""
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
 
 
 async def leads_to(url: str, listener: socket.socket) -> bool:
-    """Whether `url` is the listener's own: a request would then make another one, and that one another."""
+    """Return whether `url` leads to the listener itself; requests to it would loop forever."""
     parts = urlsplit(url)
     host, port = listener.getsockname()[:2]
     if (parts.port or (443 if parts.scheme == "https" else 80)) != port:

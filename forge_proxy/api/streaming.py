@@ -1,5 +1,5 @@
-"""A streamed answer as an ASGI response: headers with the first event that is sent, or after the time that clients
-wait; an error before that has its status. Keep-alives while the line is silent, no clean end after a fault.
+"""Send a streamed response over ASGI. The headers leave with the first event, or after `server.first_event_seconds`;
+an error before that has its own status. Keep-alives fill silences; after an error, the stream has no clean end.
 """
 
 from __future__ import annotations
@@ -29,18 +29,20 @@ from forge_proxy.wire.clients.chat_completions.response import DONE, ChunkWriter
 
 
 def head_of(chunk: Chunk | None, request: ChatRequest, request_id: str) -> JsonObject:
-    """The id, time and model of an answer: the backend's, and ours for what it leaves out."""
-    given: JsonObject = chunk.head if chunk else {}
-    ours: JsonObject = {
-        "id": given.get("id") or f"chatcmpl-{request_id}",
-        "created": given.get("created") or int(time.time()),
-        "model": given.get("model") or request.model or "",
+    """Return the id, time and model of a response: the backend's, or the daemon's for those that are missing."""
+    from_backend: JsonObject = chunk.head if chunk else {}
+    head: JsonObject = {
+        "id": from_backend.get("id") or f"chatcmpl-{request_id}",
+        "created": from_backend.get("created") or int(time.time()),
+        "model": from_backend.get("model") or request.model or "",
     }
-    return {**ours, "system_fingerprint": given["system_fingerprint"]} if "system_fingerprint" in given else ours
+    if "system_fingerprint" in from_backend:
+        head = {**head, "system_fingerprint": from_backend["system_fingerprint"]}
+    return head
 
 
 class StreamingAnswer(Response):
-    """Sends an engine's answer as server-sent events."""
+    """An engine's response, sent as server-sent events."""
 
     def __init__(
         self,
@@ -56,24 +58,24 @@ class StreamingAnswer(Response):
         self._request = request
         self._request_id = request_id
         self._config = config
-        self._ours = headers
+        self._extra_headers = headers
         self._writer: ChunkWriter | None = None
         self._started = False
         self._sent_at = 0.0
         self._compacted: list[ContextCompacted] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the answer to its end, or to the caller's."""
+        """Stream the response until it ends or the client disconnects."""
         try:
             async with leaving_cancels(receive), self._kept_alive(send):
                 await self._run(send)
         except ForgeError as error:
             if not self._started:
                 self._started = True
-                await error_response(error, self._ours)(scope, receive, send)
+                await error_response(error, self._extra_headers)(scope, receive, send)
             elif self._config.stream_errors == "event":
                 await self._send(send, event(orjson.dumps(render(error).body)), more=False)
-            # Otherwise the response is left incomplete: the server then cuts the connection, and the client knows.
+            # Otherwise the response stays incomplete: the server closes the connection, so the client sees an error.
 
     async def _run(self, send: Send) -> None:
         async with aclosing(self._answer) as events:
@@ -81,25 +83,25 @@ class StreamingAnswer(Response):
                 if isinstance(item, Report):
                     await self._end(send, item)
                 elif isinstance(item, ContextCompacted):
-                    await self._tell_compacted(send, item)
+                    await self._report_compaction(send, item)
                 elif item.progress is not None:
-                    await self._tell(send, item)
+                    await self._report_progress(send, item)
                 elif data := self._write(item):
                     await self._send(send, data)
 
     def _write(self, chunk: Chunk) -> bytes:
         if self._writer is None:
             self._writer = ChunkWriter(head_of(chunk, self._request, self._request_id))
-        if chunk.as_sent is not None:  # passed on as it came; all there is to say of it can be said before it
+        if chunk.as_sent is not None:  # forwarded unchanged; its headers are known in advance
             if not self._started:
                 self.headers.update(outcome_headers(Report(Outcome.PASSTHROUGH)))
             return event(chunk.as_sent)
         return self._writer.write(chunk, usage=self._request.include_usage)
 
-    async def _tell(self, send: Send, chunk: Chunk) -> None:
-        """How far the prompt was read: as it came to a caller who asked for it, else as a comment once headers are out.
+    async def _report_progress(self, send: Send, chunk: Chunk) -> None:
+        """Report prompt progress: unchanged if the client requested it, else as a comment once the headers are sent.
 
-        A comment does not count as a sign of life: there are clients that time out on comments alone.
+        A comment does not replace a keep-alive: some clients time out on comments alone.
         """
         if self._request.body.get("return_progress") and chunk.as_sent is not None:
             await self._send(send, event(chunk.as_sent))
@@ -107,14 +109,14 @@ class StreamingAnswer(Response):
             data = comment(f"prefill {chunk.progress.processed}/{chunk.progress.total}")
             await send({"type": "http.response.body", "body": data, "more_body": True})
 
-    async def _tell_compacted(self, send: Send, compacted: ContextCompacted) -> None:
-        """In a header; as a comment where those are out already, as they are after a long wait for a slot."""
+    async def _report_compaction(self, send: Send, compacted: ContextCompacted) -> None:
+        """Report a compaction in a header, or in a comment if a long wait for a slot has already sent the headers."""
         self._compacted.append(compacted)
-        told = compacted_header(self._compacted)
+        header = compacted_header(self._compacted)
         if not self._started:
-            self.headers.update(told)
+            self.headers.update(header)
         else:
-            data = comment(" ".join(f"{name}={value}" for name, value in told.items()))
+            data = comment(" ".join(f"{name}={value}" for name, value in header.items()))
             await send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def _end(self, send: Send, report: Report) -> None:
@@ -136,7 +138,7 @@ class StreamingAnswer(Response):
 
     @asynccontextmanager
     async def _kept_alive(self, send: Send) -> AsyncGenerator[None]:
-        """While this is open the line is kept alive; most answers are over before that costs them a task."""
+        """Keep the connection alive inside the context. Most responses end before this starts a task."""
         tasks: list[asyncio.Task[None]] = []
         timer = asyncio.get_running_loop().call_later(
             self._config.first_event_seconds, lambda: tasks.append(asyncio.create_task(self._keep_alive(send)))
@@ -151,7 +153,7 @@ class StreamingAnswer(Response):
                     await task
 
     async def _keep_alive(self, send: Send) -> None:
-        """Headers now, as they are due, then an empty chunk whenever the line was silent for long."""
+        """Send the headers, then an empty chunk after each `keepalive_seconds` of silence."""
         if not self._started:
             await self._start(send)
         while True:

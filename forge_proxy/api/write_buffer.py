@@ -1,7 +1,7 @@
-"""A transport that sends together what is written at one time: an answer's head with its body, the end of a stream.
+"""A transport that coalesces writes: a response head with its body, the last pieces of a stream.
 
-uvicorn writes each piece by itself, and uvloop sends each at once: a system call that wakes the other side costs as
-much as all else that we do for a piece.
+uvicorn writes each piece separately and uvloop sends each immediately; the system call costs as much as all other work
+of the daemon for that piece.
 """
 
 from __future__ import annotations
@@ -13,49 +13,49 @@ import sys
 import termios
 
 _HEAD = b"HTTP/1."
-_MOST_HELD = 64 * 1024
-"""Bytes that are held at most: uvicorn's writers wait only once the transport has much to send."""
+_MAX_BUFFERED = 64 * 1024
+"""Maximum bytes to buffer: uvicorn applies back pressure only when the transport has much to send."""
 
 
 class CoalescingTransport(asyncio.Transport):
-    """Holds a head until more is written, and what is written within the same millisecond as the last; neither longer
-    than until the loop's next turn, which is before it waits for anything. A piece that comes by itself leaves at once.
+    """Buffers a response head until more is written, and writes within the same millisecond as the previous one; both
+    at most until the next turn of the event loop, before it polls. A single piece is sent immediately.
 
-    Everything else is the transport's own.
+    Everything else is delegated to the wrapped transport.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self._transport = transport
         self._loop = loop
-        self._held: list[bytes | bytearray | memoryview] = []
-        self._held_size: int = 0
-        self._holds_head: bool = False
+        self._pending: list[bytes | bytearray | memoryview] = []
+        self._pending_size: int = 0
+        self._is_head_pending: bool = False
         self._wrote_at: float = 0.0
         self._written = 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send this in its order. A body that looks like a head is none the worse for it."""
+        """Send data in order. A body that starts like a head is sent correctly, too."""
         size = len(data)
         self._written += size
-        now = self._loop.time()  # of uvloop: when this turn began, in milliseconds
-        if self._holds_head or size >= _MOST_HELD or self._held_size + size >= _MOST_HELD:
-            self._held.append(data)
+        now = self._loop.time()  # in uvloop, the start of this turn, with millisecond resolution
+        if self._is_head_pending or size >= _MAX_BUFFERED or self._pending_size + size >= _MAX_BUFFERED:
+            self._pending.append(data)
             self._send()
-        elif self._held:
-            self._held.append(data)
-            self._held_size += size
+        elif self._pending:
+            self._pending.append(data)
+            self._pending_size += size
         elif now == self._wrote_at or (isinstance(data, bytes) and data.startswith(_HEAD)):
-            self._holds_head = now != self._wrote_at
-            self._held.append(data)
-            self._held_size = size
+            self._is_head_pending = now != self._wrote_at
+            self._pending.append(data)
+            self._pending_size = size
             self._loop.call_soon(self._send)
         else:
             self._transport.write(data)
         self._wrote_at = now
 
     def close(self) -> None:
-        """Send what is held, then close."""
+        """Send the buffered data, then close."""
         self._send()
         self._transport.close()
 
@@ -82,7 +82,7 @@ class CoalescingTransport(asyncio.Transport):
 
     def get_write_buffer_size(self) -> int:
         """Bytes that were written and that the operating system has not accepted."""
-        return self._transport.get_write_buffer_size() + self._held_size
+        return self._transport.get_write_buffer_size() + self._pending_size
 
     def count_delivered(self) -> int:
         """Bytes that the client's system has acknowledged; if this system does not report those, that it has accepted.
@@ -92,9 +92,9 @@ class CoalescingTransport(asyncio.Transport):
         return self._written - self.get_write_buffer_size() - _count_unacknowledged(self.get_extra_info("socket"))
 
     def _send(self) -> None:
-        held, self._held, self._held_size, self._holds_head = self._held, [], 0, False
-        if held and not self._transport.is_closing():  # whoever it is for may have left since it was written
-            self._transport.write(held[0] if len(held) == 1 else b"".join(held))
+        pending, self._pending, self._pending_size, self._is_head_pending = self._pending, [], 0, False
+        if pending and not self._transport.is_closing():  # the client may have disconnected meanwhile
+            self._transport.write(pending[0] if len(pending) == 1 else b"".join(pending))
 
 
 def _count_unacknowledged(connection: object) -> int:

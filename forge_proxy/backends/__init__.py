@@ -1,1 +1,1 @@
-"""Model servers: HTTP and processes out. Each adapter only yields chunks; it judges nothing."""
+"""Adapters for model servers, over HTTP or as child processes. An adapter yields chunks and does not judge them."""

@@ -1,6 +1,6 @@
-"""The one small door to HTTP, so that the client library can be chosen by measuring (docs/decisions/0003).
+"""A small HTTP client interface, so that the library behind it can be chosen by measurement (docs/decisions/0003).
 
-`HttpClient` is what adapters ask for; `AioHttp` is it on aiohttp. Transport failures come out as our own errors.
+Adapters use `HttpClient`; `AioHttp` implements it on aiohttp. Transport failures become errors of `core.errors`.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from forge_proxy.engine.pacing import LoopTurns, Pace
 
 _MAX_ERROR_BODY = 1024 * 1024
 _MAX_BODY = 64 * 1024 * 1024
-"""Bytes of a body that is read as a whole: a list of models, not an answer."""
+"""Maximum bytes of a body that is read as a whole, such as a model list; completions are read in pieces."""
 _TRIES = 4
-"""How often a connection is tried while it is the event loop that is late."""
+"""Connection attempts if the event loop, not the server, causes the timeout."""
 _STEPS = 50
-"""Turns of the event loop that connecting may take: more than twice as many as it does."""
+"""Event loop turns allowed for connecting: more than twice what it takes."""
 _END_SECONDS = 0.02
 _READ_BUFFER = 64 * 1024
-"""Bytes of a body that wait to be read; while there are twice as many, the model server has to wait."""
+"""Read buffer in bytes; at twice as many, the client stops reading from the model server."""
 _COMPRESSED = "its answer is compressed in a way that cannot be read; it was asked to send it as it is"
 _parsed = lru_cache(URL)
 
 
 RequestBody: TypeAlias = bytes | Sequence[bytes]
-"""A body, whole or in pieces."""
+"""A request body, as a whole or in pieces."""
 
 
 class HttpResponse(Protocol):
-    """An answer whose status and headers have arrived. Header names are found however they are spelled."""
+    """A response whose status and headers have arrived. Header lookup is case-insensitive."""
 
     @property
     def status(self) -> int: ...
@@ -51,20 +51,20 @@ class HttpResponse(Protocol):
     def headers(self) -> Mapping[str, str]: ...
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """The body as it arrives. Raises `BackendBroke` or `BackendTimeout`."""
+        """Iterate over the body as it arrives. Raises `BackendBroke` or `BackendTimeout`."""
         ...
 
     async def read(self) -> bytes:
-        """The whole body. Raises as `pieces`."""
+        """Read the whole body. Raises the same errors as `pieces`."""
         ...
 
     async def finish(self) -> None:
-        """Let the end of a body arrive whose content is complete, so that the connection can be used again."""
+        """Read to the end of a body whose content is complete, so that the connection can be reused."""
         ...
 
 
 class HttpClient(Protocol):
-    """Sends requests. Leaving the context closes the connection of an answer that was not read to its end."""
+    """An HTTP client. Leaving the context of `open` closes the connection if the body was not read to its end."""
 
     def open(
         self,
@@ -75,7 +75,7 @@ class HttpClient(Protocol):
         headers: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> AbstractAsyncContextManager[HttpResponse]:
-        """Send and wait for the answer's head. `seconds` bounds the whole exchange.
+        """Send a request and wait for the response head. `seconds` bounds the whole exchange.
 
         Raises `BackendUnreachable`, `BackendTimeout` or `BackendBroke`.
         """
@@ -85,20 +85,20 @@ class HttpClient(Protocol):
 _CLOSED_MEANWHILE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 
 
-_made_anew: ContextVar[list[bool]] = ContextVar("_made_anew")
-"""Of the request that is being sent: filled when a connection is made for it, empty when a kept one is used."""
+_new_connections: ContextVar[list[bool]] = ContextVar("_new_connections")
+"""Non-empty if a new connection was opened for the current request; empty if a pooled one was reused."""
 
 
 def _new_socket(address: tuple[Any, ...]) -> socket.socket:
-    _made_anew.get([]).append(True)
+    _new_connections.get([]).append(True)
     return socket.socket(*address[:3])  # its family, kind and protocol
 
 
 def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
-    # A compressed stream would arrive in blocks rather than as it is written.
+    # A compressed stream would arrive in blocks instead of token by token.
     headers = {"Accept-Encoding": "identity"}
     # A cookie of one request would be sent with all later ones, of other clients too.
-    # aiohttp would unpack as soon as something comes, while others wait.
+    # aiohttp would decompress on arrival and block the event loop for other requests.
     return aiohttp.ClientSession(
         connector=connector,
         headers=headers,
@@ -109,7 +109,7 @@ def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
 
 
 class AioHttp:
-    """`HttpClient` on aiohttp. Made inside a running event loop; `close` it."""
+    """`HttpClient` on aiohttp. Create it inside a running event loop and `close` it."""
 
     def __init__(
         self,
@@ -124,15 +124,15 @@ class AioHttp:
         self._connect = connect_seconds
         self._silence = silence_seconds
         self._unbounded = self._timeout(None)
-        # llama.cpp closes an idle connection after 5 s: ours are let go before that.
-        self._kept = _session(
+        # llama.cpp closes idle connections after 5 s: close them earlier.
+        self._pooled = _session(
             aiohttp.TCPConnector(limit=0, keepalive_timeout=4, socket_factory=_new_socket, resolver=resolver)
         )
         self._fresh = _session(aiohttp.TCPConnector(limit=0, force_close=True, resolver=resolver))
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._kept.close()
+        await self._pooled.close()
         await self._fresh.close()
 
     def _timeout(self, seconds: float | None, more: float = 0) -> aiohttp.ClientTimeout:
@@ -153,9 +153,9 @@ class AioHttp:
     async def _send(
         self, method: str, url: str, body: RequestBody | None, headers: Mapping[str, str], seconds: float | None
     ) -> aiohttp.ClientResponse:
-        anew: list[bool] = []
-        _made_anew.set(anew)
-        ask = partial(
+        opened: list[bool] = []
+        _new_connections.set(opened)
+        send = partial(
             aiohttp.ClientSession.request,
             method=method,
             url=_parsed(url),
@@ -165,12 +165,12 @@ class AioHttp:
         )
         try:
             try:
-                return await self._connected(partial(ask, self._kept), seconds)
+                return await self._connected(partial(send, self._pooled), seconds)
             except _CLOSED_MEANWHILE:
-                if anew:
+                if opened:
                     raise
-                # A kept connection that the server closed just now: nothing was answered, so it is sent once more.
-                return await self._connected(partial(ask, self._fresh), seconds)
+                # The server closed a pooled connection before it responded: send the request again.
+                return await self._connected(partial(send, self._fresh), seconds)
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as exc:
             raise BackendUnreachable(url, _cause(exc, self._connect)) from exc
         except (aiohttp.ServerTimeoutError, TimeoutError) as exc:
@@ -179,13 +179,13 @@ class AioHttp:
             raise BackendBroke(url, _fault_of(exc) or "it closed the connection without an answer") from exc
 
     async def _connected(
-        self, ask: Callable[..., Awaitable[aiohttp.ClientResponse]], seconds: float | None
+        self, send: Callable[..., Awaitable[aiohttp.ClientResponse]], seconds: float | None
     ) -> aiohttp.ClientResponse:
-        """Send, and connect again if it was our own event loop that took too long for a connection in time."""
+        """Send the request; connect again if the daemon's own event loop caused the connection timeout."""
         timeout = self._unbounded if seconds is None else self._timeout(seconds)
         for tries_left in reversed(range(_TRIES)):
             try:
-                return await ask(timeout=timeout)
+                return await send(timeout=timeout)
             except aiohttp.ConnectionTimeoutError:
                 late = _STEPS * await _turn_seconds()
                 if late < self._connect or not tries_left:
@@ -195,7 +195,7 @@ class AioHttp:
 
 
 class _Pieces(aiohttp.Payload):
-    """A body in pieces, which is sent with its length. It may be sent again."""
+    """A request body in pieces, sent with its Content-Length. It can be sent more than once."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         super().__init__(pieces, content_type="application/json")
@@ -211,7 +211,7 @@ class _Pieces(aiohttp.Payload):
 
 
 class _Exchange(AbstractAsyncContextManager[HttpResponse]):
-    """One request and its answer: a class, as a generator takes longer, and this is done for each request."""
+    """One request and its response. A class because a generator-based context is slower, for every request."""
 
     def __init__(
         self, sending: Coroutine[None, None, aiohttp.ClientResponse], url: str, silence: float, turns: LoopTurns
@@ -232,11 +232,11 @@ class _Exchange(AbstractAsyncContextManager[HttpResponse]):
 
 
 class _Response:
-    """`HttpResponse` on aiohttp. Iterated over, it gives the pieces of its body, each when it is its turn: what is done
-    with a piece is done before the next one is asked for, so the turns bound the work on the whole response.
+    """`HttpResponse` on aiohttp. Iteration yields the pieces of the body, each in its turn of `LoopTurns`: the consumer
+    processes a piece before it requests the next one, so the turns bound the work on the whole response.
 
-    It looks out for silence itself: aiohttp sets a timer anew for each piece that comes, which takes longer than all
-    else that is done with one.
+    It has its own silence timer: aiohttp resets a timer for each piece, which costs more than all other work on a
+    piece.
     """
 
     def __init__(self, response: aiohttp.ClientResponse, url: str, silence: float, turns: LoopTurns) -> None:
@@ -252,12 +252,12 @@ class _Response:
         self._loop = asyncio.get_running_loop()
         self._waiting_since: float | None = None
         self._is_silent = False
-        self._timer = self._loop.call_later(silence, self._look)
+        self._timer = self._loop.call_later(silence, self._check_silence)
         if response.connection is not None and response.connection.protocol is not None:
             response.connection.protocol.read_timeout = None
 
     def close(self) -> None:
-        """Give the connection back, or close it where the body was not read to its end."""
+        """Return the connection to the pool, or close it if the body was not read to its end."""
         self._timer.cancel()
         self._response.close()
 
@@ -281,11 +281,11 @@ class _Response:
         return piece
 
     async def _read(self) -> bytes:
-        """What came since the last time, once something has."""
+        """Wait for data and return all that has arrived."""
         self._waiting_since = self._loop.time()
         try:
             piece = await self._content.readany()
-        except (aiohttp.ClientError, OSError) as exc:  # those of time among them
+        except (aiohttp.ClientError, OSError) as exc:  # includes timeouts
             if self._is_silent or isinstance(exc, TimeoutError):
                 raise BackendTimeout(self._url, self._silence) from exc
             raise BackendBroke(self._url, _fault_of(exc) or "the connection was closed in the middle") from exc
@@ -305,28 +305,28 @@ class _Response:
     async def finish(self) -> None:
         if self._content.is_eof():
             return
-        # Some servers keep the connection open after the last event; waiting for them would hold up our caller.
+        # Some servers keep the connection open after the last event; waiting for its end would delay the caller.
         with suppress(TimeoutError, aiohttp.ClientError, OSError):
             async with asyncio.timeout(_END_SECONDS):
                 while await self._content.readany():
                     pass
 
-    def _look(self) -> None:
-        """Close the connection after as long a silence as is allowed; before that, look again when it will be so long.
+    def _check_silence(self) -> None:
+        """Close the connection if the silence limit has passed; otherwise check again when it will have passed.
 
-        While nobody waits for a piece it is our caller who is slow.
+        While no read is pending, the caller is slow, not the server.
         """
         now = self._loop.time()
-        left = self._silence - (now - self._waiting_since if self._waiting_since is not None else 0)
-        if left > 0:
-            self._timer = self._loop.call_later(left, self._look)
+        remaining = self._silence - (now - self._waiting_since if self._waiting_since is not None else 0)
+        if remaining > 0:
+            self._timer = self._loop.call_later(remaining, self._check_silence)
             return
         self._is_silent = True
         self._response.close()
 
 
 async def _turn_seconds() -> float:
-    """How long the event loop takes for one turn at present."""
+    """Measure the current duration of one event loop turn, in seconds."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     for _ in range(2):
@@ -335,7 +335,7 @@ async def _turn_seconds() -> float:
 
 
 def _fault_of(exc: Exception) -> str | None:
-    """What is wrong with an answer; None if it only ended. Never quotes it: its words may be secret."""
+    """Describe a malformed response; None if it only ended early. Never quotes it: it may contain secrets."""
     words = str(exc)
     if isinstance(exc, aiohttp.ClientResponseError | ValueError) or "400, message" in words:
         return "what it sent is not HTTP, or its headers are too large"
@@ -351,12 +351,12 @@ def _cause(exc: Exception, seconds: float) -> str:
             return f"its certificate is not trusted: {fault.verify_message}; SSL_CERT_FILE names the file to trust"
         if fault.errno is None or isinstance(fault, socket.gaierror | ssl.SSLError):
             return (fault.strerror or str(fault)).lower()
-        return os.strerror(fault.errno).lower()  # the event loop's words are of its own calls: "connect call failed"
+        return os.strerror(fault.errno).lower()  # the event loop's message names its own calls: "connect call failed"
     return f"no connection within {seconds:g} s"
 
 
 async def read_capped(response: HttpResponse, limit: int = _MAX_ERROR_BODY) -> bytes:
-    """The beginning of a body: an error's words need no more."""
+    """Read at most `limit` bytes of a body: enough for an error message."""
     parts: list[bytes] = []
     size = 0
     async for piece in response.pieces():

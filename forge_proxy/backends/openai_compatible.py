@@ -29,12 +29,12 @@ from forge_proxy.wire.backends.openai.stream import ChatStreamReader
 from forge_proxy.wire.backends.responses import UnreadableAnswer
 from forge_proxy.wire.sse import MAX_RESPONSE, TooLarge
 
-_SHORT = 5.0
-"""Seconds for a question that needs no model: what models there are, whether it is well."""
+_QUICK_SECONDS = 5.0
+"""Timeout in seconds for requests that run no model: model list, health."""
 
 
 class OpenAICompatible:
-    """The adapter. `health_path`, below the root, tells whether it is ready; without one the models are asked."""
+    """`Backend` adapter for OpenAI-compatible servers. Without a `health_path`, `health` requests the model list."""
 
     def __init__(
         self,
@@ -67,15 +67,15 @@ class OpenAICompatible:
             reader = self._reader(call, response)
             async for piece in response.pieces():
                 for chunk in reader.feed(piece):
-                    yield _as_asked(chunk, call, reader)
+                    yield _match_streaming(chunk, call, reader)
                 self._check(reader)
                 if reader.done:
                     await response.finish()
                     return
             finished = reader.finished
             for chunk in reader.end():
-                yield _as_asked(chunk, call, reader)
-            if finished:  # what may have broken off behind that is the usage, or `[DONE]` itself
+                yield _match_streaming(chunk, call, reader)
+            if finished:  # after the finish reason, only usage or `[DONE]` can be missing
                 return
             self._check(reader)
             if not (reader.finished or reader.done):
@@ -100,12 +100,12 @@ class OpenAICompatible:
         return decode_models(await self._get(f"{self._base}/models"))
 
     async def slots(self) -> int | None:
-        """See `engine.ports.Backend`. Known of a llama-server; in router mode it has none of its own."""
+        """See `engine.ports.Backend`. Only llama-server reports them, and not in router mode."""
         slots = (await self._props()).get("total_slots")
         return slots if is_integer(slots) and slots > 0 else None
 
     async def context_window(self, model: str | None = None) -> int | None:
-        """See `engine.ports.Backend`. A llama-server's is that of a slot; others tell it in their list of models."""
+        """See `engine.ports.Backend`. llama-server reports it per slot, others in the model list."""
         settings = (await self._props()).get("default_generation_settings")
         window = settings.get("n_ctx") if is_object(settings) else None
         if is_integer(window) and window > 0:
@@ -113,22 +113,22 @@ class OpenAICompatible:
         return window_of(await self.models(), model)
 
     async def _props(self) -> JsonObject:
-        """What a llama-server tells of itself; nothing where there is no such route."""
+        """Return llama-server's `/props`; empty if the server has no such route."""
         try:
             props = await self._get(f"{self._root}/props")
         except BackendError as error:
-            if error.status == 503:  # loading, as llama-server says it: it will tell later
+            if error.status == 503:  # llama-server is loading and reports them later
                 raise
             return {}
         return props if is_object(props) else {}
 
     async def count_tokens(self, call: ModelCall) -> int | None:
-        """See `engine.ports.Backend`. A llama-server counts exactly, its template applied."""
+        """See `engine.ports.Backend`. llama-server counts exactly, with its chat template applied."""
         if not call.dialect.llama_cpp:
             return None
         body = await write_call(call, encode_call(call))
         url = f"{self._base}/chat/completions/input_tokens"
-        async with self._http.open("POST", url, body=body, headers=self._headers, seconds=_SHORT) as response:
+        async with self._http.open("POST", url, body=body, headers=self._headers, seconds=_QUICK_SECONDS) as response:
             if response.status != OK:
                 raise await self._error(response)
             counted = parsed(await response.read())
@@ -149,44 +149,44 @@ class OpenAICompatible:
         return Health("ok")
 
     async def _get(self, url: str) -> Json:
-        async with self._http.open("GET", url, headers=self._headers, seconds=_SHORT) as response:
+        async with self._http.open("GET", url, headers=self._headers, seconds=_QUICK_SECONDS) as response:
             if response.status != OK:
                 raise await self._error(response)
             return parsed(await response.read())
 
     def _check(self, reader: ChatStreamReader) -> None:
-        """Raises a `BackendFault` for what cannot be read, and for an end before anything has begun."""
+        """Raise a `BackendFault` if the response is unreadable or ended before it began."""
         if reader.fault is not None:
             raise self._unreadable(reader.fault) from reader.fault
         if reader.done and not reader.begun:
             raise BackendBroke(self.url, "the stream ended before an answer began")
 
     def _unreadable(self, fault: UnreadableAnswer | TooLarge) -> BackendFault:
-        """What it means that an answer cannot be read: the server's own error, or a fault of its answer."""
+        """Return the error for an unreadable response: the server's own error, or a malformed response."""
         if isinstance(fault, UnreadableAnswer) and fault.error is not None:
             return read_fault(self.url, _status_in(fault.error), fault.error, {}).inside_response()
         return unreadable(self.url, fault, self._max_response)
 
     async def _error(self, response: HttpResponse) -> BackendFault:
-        """What any other status than 200 means."""
+        """Return the error for a status other than 200."""
         if unexpected := unexpected_status(self.url, response.status, response.headers):
             return unexpected
         return read_fault(self.url, response.status, parsed(await read_capped(response)), kept_headers(response))
 
 
-def _as_asked(chunk: Chunk, call: ModelCall, reader: ChatStreamReader) -> Chunk:
-    """The chunk: a whole answer to a caller who wants a stream, or the other way round, is written anew."""
+def _match_streaming(chunk: Chunk, call: ModelCall, reader: ChatStreamReader) -> Chunk:
+    """Drop the verbatim form if the client requested a stream and the server sent one object, or vice versa."""
     return replace(chunk, as_sent=None) if chunk.as_sent is not None and reader.is_whole is call.stream else chunk
 
 
 def base_url(url: str) -> str:
-    """The URL that `/chat/completions` is put behind: a bare host gets `/v1`, another path is left as it is."""
+    """Return the base of `/chat/completions`: append `/v1` to a bare host, keep any other path."""
     parts = urlsplit(url.rstrip("/"))
     return urlunsplit((parts.scheme, parts.netloc, parts.path or "/v1", "", ""))
 
 
 def _status_in(body: Json) -> int:
-    """The status that an error inside a stream would have had."""
+    """Return the status for an error inside a stream: its `code`, or 502."""
     error = body.get("error") if is_object(body) else None
     code = error.get("code") if is_object(error) else None
     return code if is_integer(code) and 400 <= code < 600 else 502

@@ -1,4 +1,4 @@
-"""Which backend is used, and why: the one that is named, else one that is running, else the embedded test model."""
+"""Select the backend: the configured one, else a running server, else the embedded test model."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _URLS: dict[Kind, str] = {
 }
 
 
-_OURS: tuple[Kind, ...] = ("llama-server", "llamafile", "embedded")
+_MANAGED_KINDS: tuple[Kind, ...] = ("llama-server", "llamafile", "embedded")
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedBackend:
-    """The backend to use: a server at `url`, or one of ours to be started with `launch`. `because` is for the user."""
+    """The backend to use: a server at `url`, or a managed one to start with `launch`. Users see `because`."""
 
     kind: Kind
     because: str
     url: str | None = None
     launch: LaunchSpec | None = None
     specs: Mapping[str, LaunchSpec] = field(default_factory=dict[str, LaunchSpec])
-    """How each of several models is served by one of ours; `launch` is the first of them."""
+    """The launch specification of each model of a managed server; `launch` is the first of them."""
 
     @property
     def shown_url(self) -> str | None:
@@ -46,7 +46,7 @@ class SelectedBackend:
 
     @property
     def gguf(self) -> Path | None:
-        """The model file of a server of ours."""
+        """The model file of a managed server."""
         return self.launch.model if self.launch else None
 
 
@@ -56,7 +56,7 @@ _NO_MODELS: Mapping[str, ModelEntry] = {}
 async def choose(
     config: BackendConfig, http: HttpClient, models: Mapping[str, ModelEntry] = _NO_MODELS
 ) -> SelectedBackend:
-    """The backend that the settings mean. Raises `BackendChoiceError`."""
+    """Select the backend from the settings. Raises `BackendChoiceError`."""
     refuse_contradictions(config, models)
     if (catalog := catalog_of(models, config.model)) is not None:
         return await _with_models(config, models, catalog.first)
@@ -115,9 +115,9 @@ async def _at_url(config: BackendConfig, url: str, http: HttpClient) -> Selected
 
 
 def _refuse_other_kind(named: Kind, found: ServerKind | None, url: str) -> None:
-    """Raise `BackendChoiceError` if another kind of server answers than the one that is named."""
-    told_apart = ("llama-server", "ollama")
-    if named in told_apart and found in told_apart and found != named:
+    """Raise `BackendChoiceError` if the server at `url` is not of the configured kind."""
+    distinguishable = ("llama-server", "ollama")
+    if named in distinguishable and found in distinguishable and found != named:
         raise BackendChoiceError(
             f"backend.kind is {named}, but a server of kind {found} answers at {without_credentials(url)}; "
             f"use --backend {found}"
@@ -125,7 +125,7 @@ def _refuse_other_kind(named: Kind, found: ServerKind | None, url: str) -> None:
 
 
 def refuse_contradictions(config: BackendConfig, models: Mapping[str, ModelEntry] = _NO_MODELS) -> None:
-    """Raise `BackendChoiceError` where the settings exclude each other or lack something."""
+    """Raise `BackendChoiceError` if settings exclude each other or one is missing."""
     kind = config.kind
     refuse_wrong_models(config, models)
     is_file_named = config.gguf is not None or any(entry.gguf is not None for entry in models.values())
@@ -137,7 +137,7 @@ def refuse_contradictions(config: BackendConfig, models: Mapping[str, ModelEntry
         raise BackendChoiceError("backend.url holds a user name, and backend.api_key is set: only one can be sent")
     if kind == "embedded" and config.url is not None:
         raise BackendChoiceError("backend.url names a running server; remove it to use the embedded backend")
-    if config.gguf is not None and kind not in (None, *_OURS):
+    if config.gguf is not None and kind not in (None, *_MANAGED_KINDS):
         raise BackendChoiceError(f"backend.gguf is for a server that forge-proxy starts; {kind} has its own models")
     if not is_file_named and kind == "llamafile":
         raise BackendChoiceError("the llamafile backend needs --gguf: the model file to serve")

@@ -1,1 +1,1 @@
-"""The protocols: bytes and JSON to core types and back. Pure: nothing here waits or talks to anybody."""
+"""The wire protocols: convert bytes and JSON to core types and back. Pure: no I/O, no waiting."""

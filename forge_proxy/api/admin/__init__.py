@@ -1,1 +1,1 @@
-"""The admin API: what the daemon has learned and does, for its operator."""
+"""The admin API: state and control of the daemon, for its operator."""

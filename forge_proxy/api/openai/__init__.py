@@ -1,1 +1,1 @@
-"""The OpenAI dialect over HTTP."""
+"""The routes of the OpenAI-compatible API."""

@@ -1,16 +1,16 @@
-"""The routes whose bodies `wire` reads, as OpenAPI: for people and for tools that read such descriptions.
+"""OpenAPI description of the routes whose bodies `wire` decodes.
 
-Nothing is checked by it: unknown fields are passed on to the model server, and so are most of the known ones.
+The daemon does not validate requests against it: unknown fields and most known ones are passed to the model server.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-_ERROR_WORDS = {
+_ERROR_DESCRIPTIONS = {
     400: (
-        "The request is wrong (`param` names the field), or does not fit into the window: `context_length_exceeded`; "
-        "or sampling.defaults is on and nothing is known of the model: `unsupported_model`."
+        "The request is invalid (`param` names the field), or does not fit into the window: `context_length_exceeded`; "
+        "or sampling.defaults is on and the model is unknown: `unsupported_model`."
     ),
     401: "The key is missing or wrong: one of server.api_keys is needed.",
     403: "The request comes from a web page or for a host name that is not allowed.",
@@ -26,8 +26,8 @@ _ERROR_WORDS = {
         "of the model server about the request keep their status."
     ),
     503: (
-        "The daemon is stopping (`stopping`), or the model server is loading, restarting or down (`backend_loading`, "
-        "`backend_restarting`, `backend_down`), or the requested model could not be loaded "
+        "The daemon is shutting down (`stopping`), or the model server is loading, restarting or down "
+        "(`backend_loading`, `backend_restarting`, `backend_down`), or the requested model could not be loaded "
         "(`model_not_loaded`), or requests fill server.memory_mb (`memory_full`)."
     ),
     504: "The model server sent nothing for backend.silence_seconds.",
@@ -43,22 +43,22 @@ _OUTCOME = {
 }
 
 
-def _errors(*statuses: int, **words: str) -> dict[str, Any]:
+def _errors(*statuses: int, **others: str) -> dict[str, Any]:
     body = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}
-    told = {**{str(status): _ERROR_WORDS[status] for status in statuses}, **words}
-    return {status: {"description": description, "content": body} for status, description in told.items()}
+    descriptions = {**{str(status): _ERROR_DESCRIPTIONS[status] for status in statuses}, **others}
+    return {status: {"description": description, "content": body} for status, description in descriptions.items()}
 
 
 _OF_MODELS = _errors(401, 403, 504, **{
     "502": "The model server cannot be reached or failed.", "503": "The model server is loading or down.",
 })  # fmt: skip
 TOO_LARGE = _errors(413)
-"""Of every route that takes a body."""
+"""The error responses of every route that accepts a body."""
 
 
-def _answer(schema: str, words: str, **more: Any) -> dict[str, Any]:
+def _answer(schema: str, description: str, **more: Any) -> dict[str, Any]:
     body = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}, **more}
-    return {"description": words, "content": body}
+    return {"description": description, "content": body}
 
 
 def _object(description: str, required: list[str], /, **properties: Any) -> dict[str, Any]:
@@ -103,7 +103,7 @@ SCHEMAS: dict[str, Any] = {
         thinking_blocks=_list("Signed reasoning of an Anthropic model; send it back to keep it.", _object("One.", [])),
     ),
     "ChatCompletionRequest": _object(
-        "A chat completion request as OpenAI has it. Fields that are not listed are passed on to the model server.",
+        "An OpenAI chat completion request. Fields that are not listed are passed on to the model server.",
         ["messages"],
         model=_text("The name of the model; if only one is served, any name works."),
         messages={"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/ChatMessage"}},
@@ -124,7 +124,7 @@ SCHEMAS: dict[str, Any] = {
         temperature={"type": "number"}, top_p={"type": "number"}, seed={"type": "integer"},
         stop={"type": ["string", "array", "null"]},
         return_progress={
-            "type": "boolean", "description": "Whether a llama-server streams its progress in reading the prompt.",
+            "type": "boolean", "description": "Whether llama-server streams its prompt processing progress.",
         },
         response_format=_object("text, json_object or json_schema.", []),
     ),
@@ -171,7 +171,7 @@ _CHAT: dict[str, Any] = {
         {"name": "x-forge-guardrails", "in": "header", "required": False, "schema": {"type": "string"},
          "description": "`off`, `on`, or a list of respond, rescue, validate, retry, loops."},
         {"name": "x-request-id", "in": "header", "required": False, "schema": {"type": "string"},
-         "description": "The client's own id, which responses and logs then have."},
+         "description": "The client's own request id; it appears in the response and the logs."},
     ],
     "requestBody": {
         "required": True,

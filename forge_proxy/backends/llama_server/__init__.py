@@ -1,1 +1,1 @@
-"""llama.cpp's HTTP server: found running, or embedded in a child process of ours."""
+"""llama.cpp's HTTP server: already running, or managed by the daemon as a child process."""

@@ -13,11 +13,11 @@ from forge_proxy.backends.llama_server.manager import ServerManager
 from forge_proxy.core.chat import ModelCall, ModelCard
 from forge_proxy.core.errors import BackendFault, BackendNotReady
 
-_COME_AGAIN = 5
+_RETRY_SECONDS = 5
 
 
 class CatalogLlama(ManagedLlama):
-    """A `Backend`. Of models that are not loaded it remembers what they told when they were; nothing is loaded here."""
+    """`Backend` adapter for several models. Keeps the last known cards of unloaded models; it does not load models."""
 
     def __init__(self, manager: ServerManager, specs: Mapping[str, LaunchSpec]) -> None:
         super().__init__(manager)
@@ -25,16 +25,16 @@ class CatalogLlama(ManagedLlama):
         self._cards: dict[str, ModelCard] = {}
 
     async def models(self) -> Sequence[ModelCard]:
-        """See `engine.ports.Backend`. All of the catalog, at once also while one is being loaded."""
+        """See `engine.ports.Backend`. Returns the whole catalog, without waiting for a model that is loading."""
         run = self._manager.current
         if run is not None:
-            with suppress(BackendFault):  # it may be ending just now: then it is remembered like the others
+            with suppress(BackendFault):  # it may be exiting: then its last known card is used
                 run.models = await run.server.models()
         self._remember()
         return [self._card(name) for name in self._specs]
 
     async def context_window(self, model: str | None = None) -> int | None:
-        """See `engine.ports.Backend`. That of a model that is not loaded is remembered, else as it is configured."""
+        """See `engine.ports.Backend`. Returns the last known or configured one of an unloaded model."""
         self._remember()
         name = model or self._manager.status().spec.alias
         run = self._manager.current
@@ -43,10 +43,10 @@ class CatalogLlama(ManagedLlama):
         return self._card(name).window
 
     def _refuse_other(self, run: ServerInstance, call: ModelCall) -> None:
-        # Asked anew after its server was exchanged, which happens where it took longer than an exchange may wait.
-        asked = call.model or call.request.model
-        if asked != run.spec.alias:
-            raise BackendNotReady(self.url, f"{run.spec.alias} is served now, not {asked}", _COME_AGAIN)
+        # A request that is retried after a switch: it ran for longer than the drain time.
+        requested = call.model or call.request.model
+        if requested != run.spec.alias:
+            raise BackendNotReady(self.url, f"{run.spec.alias} is served now, not {requested}", _RETRY_SECONDS)
 
     def _remember(self) -> None:
         latest = self._manager.latest

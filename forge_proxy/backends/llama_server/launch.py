@@ -1,7 +1,7 @@
-"""From what shall run to how it is started: the flags and the environment of a llama.cpp server. Pure.
+"""Build the command line and environment of a managed llama.cpp server. Pure.
 
-The flags are those of llama-server; a llamafile and the embedded llama.cpp (`embedded_child.py`) take the same ones,
-but for what is said below.
+The flags are those of llama-server; a llamafile and the embedded llama.cpp (`embedded_child.py`) accept the same
+flags, with the exceptions below.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CacheType: TypeAlias = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4
 CACHE_TYPES: tuple[str, ...] = get_args(CacheType)
 
 _SETTINGS = "backend.llama_server"
-_OURS: dict[str, tuple[str, ...]] = {
+_RESERVED_FLAGS: dict[str, tuple[str, ...]] = {
     "set backend.gguf": (
         "-m", "--model", "-mu", "--model-url", "-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-dr", "--docker-repo",
         "--models-dir", "--models-preset", "--models-max", "--models-autoload", "--no-models-autoload",
@@ -39,18 +39,18 @@ _OURS: dict[str, tuple[str, ...]] = {
     "its errors are explained by its log": ("--log-disable",),
     "forge-proxy starts it as a server": ("--server", "--nobrowser", "--cli", "--chat"),
 }  # fmt: skip
-_OWNER = {flag: instead for instead, flags in _OURS.items() for flag in flags}
+_INSTEAD_OF_FLAG = {flag: instead for instead, flags in _RESERVED_FLAGS.items() for flag in flags}
 _FIRST_WITHOUT_BROWSER = (0, 10)
-"""The llamafile that opens no browser any more and refuses `--nobrowser`; it is a current llama-server otherwise."""
+"""The first llamafile that opens no browser and rejects `--nobrowser`; otherwise it is a current llama-server."""
 
 
 class FlagRefused(ValueError):
-    """A flag among the extra ones that forge-proxy sets itself. The message names it and what to do."""
+    """An extra flag that forge-proxy sets itself. The message names the flag and the setting to use."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerProgram:
-    """A program that serves. `command` is what it is started with, before its flags; `version` that of a llamafile."""
+    """A server program. `command` is its command line before the flags; `version` is set for llamafiles."""
 
     kind: ProgramKind
     command: tuple[str, ...]
@@ -59,9 +59,9 @@ class ServerProgram:
 
 @dataclass(frozen=True, slots=True)
 class LaunchSpec:
-    """What shall run. Two that are equal are the same server. None leaves a thing to llama.cpp.
+    """The configuration of a server to start. Equal specs describe the same server; None means llama.cpp's default.
 
-    `context` is of each slot, in tokens. Port 0 is any that is free. Raises `FlagRefused`.
+    `context` is per slot, in tokens. Port 0 picks a free port. Raises `FlagRefused`.
     """
 
     program: ServerProgram
@@ -76,23 +76,23 @@ class LaunchSpec:
     port: int = 0
     extra: tuple[str, ...] = ()
     max_response: int = field(default=MAX_RESPONSE, compare=False)
-    """Bytes that may be held of one of its responses."""
+    """Bytes of one response that may be buffered."""
 
     def __post_init__(self) -> None:
         refuse_our_flags(self.extra)
 
 
 def refuse_our_flags(extra: Sequence[str]) -> None:
-    """Raise `FlagRefused` for a flag that is ours to set."""
+    """Raise `FlagRefused` for a flag that forge-proxy sets itself."""
     for word in extra:
-        # llama.cpp takes an underscore for a dash in a long flag.
+        # llama.cpp treats underscores as dashes in long flags.
         flag = word.replace("_", "-") if word.startswith("--") else word
-        if instead := _OWNER.get(flag.partition("=")[0]):
+        if instead := _INSTEAD_OF_FLAG.get(flag.partition("=")[0]):
             raise FlagRefused(f"{word.partition('=')[0]} is set by forge-proxy: {instead}")
 
 
 def arguments(spec: LaunchSpec, port: int) -> tuple[str, ...]:
-    """The whole command line, for a port that is known by now."""
+    """Return the whole command line, with the actual port."""
     # llama.cpp divides `-c` between the slots.
     context = None if spec.context is None else spec.context * (spec.slots or 1)
     valued: dict[str, object] = {
@@ -112,10 +112,10 @@ def arguments(spec: LaunchSpec, port: int) -> tuple[str, ...]:
 
 
 def environment(inherited: Mapping[str, str], key: str) -> dict[str, str]:
-    """The server's environment: the daemon's without our settings, some of which are secrets, and with its key.
+    """Return the server's environment: the daemon's without `FORGE_PROXY_*` (which may be secrets), plus the API key.
 
-    The key is not among the flags, since those are shown to everybody on the machine. A llamafile before 0.10 does not
-    read it and wants none.
+    The key is not a flag because every user of the machine can read those. A llamafile before 0.10 ignores it and
+    requires none.
     """
     kept = {name: value for name, value in inherited.items() if not name.upper().startswith("FORGE_PROXY_")}
     return {**kept, "LLAMA_API_KEY": key}
@@ -124,6 +124,6 @@ def environment(inherited: Mapping[str, str], key: str) -> dict[str, str]:
 def _mode(program: ServerProgram) -> tuple[str, ...]:
     if program.kind != "llamafile":
         return ("--jinja",)
-    if program.version and program.version < _FIRST_WITHOUT_BROWSER:  # nor does it know --jinja
+    if program.version and program.version < _FIRST_WITHOUT_BROWSER:  # --jinja is unknown too
         return ("--server", "--nobrowser")
     return ("--server", "--jinja")

@@ -1,4 +1,4 @@
-"""The `Backend` over a managed llama.cpp server: requests wait for it, and are told when it dies on them."""
+"""The `Backend` over a managed llama.cpp server: requests wait until it is ready and fail if it dies."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from forge_proxy.core.errors import BackendError, BackendFault, BackendLost, Bac
 from forge_proxy.core.health import Health
 from forge_proxy.core.stream import Chunk
 
-_COME_AGAIN = 2
-"""Seconds until a server that died is likely to run again."""
+_RETRY_SECONDS = 2
+"""Retry-After in seconds: a server that died has usually restarted by then."""
 
 
 class ManagedLlama:
-    """A `Backend`. Whoever made the manager starts and closes it."""
+    """`Backend` adapter for a managed server. The creator of the manager starts and closes it."""
 
     def __init__(self, manager: ServerManager) -> None:
         self._manager = manager
@@ -43,7 +43,7 @@ class ManagedLlama:
             run.answered = True
 
     async def models(self) -> Sequence[ModelCard]:
-        """See `engine.ports.Backend`. Those of a server that is asleep are remembered: this does not wake it."""
+        """See `engine.ports.Backend`. Returns the last known ones of a sleeping server, without waking it."""
         while True:
             if self._manager.status().state == "asleep" and (latest := self._manager.latest):
                 return latest.models
@@ -64,20 +64,20 @@ class ManagedLlama:
         if spec.slots is not None:
             return spec.slots
         if latest is None or latest.spec != spec:
-            raise BackendNotReady(self.url, self._manager.status().state, _COME_AGAIN)
+            raise BackendNotReady(self.url, self._manager.status().state, _RETRY_SECONDS)
         return latest.slots
 
     async def context_window(self, model: str | None = None) -> int | None:
-        """See `engine.ports.Backend`. That of one that is asleep is remembered, as its models are.
+        """See `engine.ports.Backend`. Returns the last known one of a sleeping server, without waking it.
 
-        Does not wait for one that is coming: who looks at the daemon meanwhile wants to know how far it is.
+        Does not wait for a loading server, so that the status page can show its progress.
         """
         status, latest, run = self._manager.status(), self._manager.latest, self._manager.current
         if run is not None:
             return await run.server.context_window(model)
         if status.state == "asleep" and latest:
             return window_of(latest.models, model)
-        raise BackendNotReady(self.url, status.state, _COME_AGAIN)
+        raise BackendNotReady(self.url, status.state, _RETRY_SECONDS)
 
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`."""
@@ -86,11 +86,11 @@ class ManagedLlama:
             return await run.server.count_tokens(call)
 
     async def health(self) -> Health:
-        """See `engine.ports.Backend`. Neither wakes it nor counts as use; asleep is well, since a request wakes it."""
+        """See `engine.ports.Backend`. Does not wake the server or count as use. Asleep is ok: a request wakes it."""
         status, run = self._manager.status(), self._manager.current
         if run is not None:
             return await run.server.health()
-        if status.state in COMING or status.state == "ready":  # of one that has just died
+        if status.state in COMING or status.state == "ready":  # "ready" without an instance: it has just died
             return Health("loading", str(status.progress or status.last_error or status.state))
         if status.state == "asleep":
             return Health("ok", "asleep; the next request wakes it")
@@ -99,15 +99,15 @@ class ManagedLlama:
         return Health("down", status.last_error or status.state)
 
     def _refuse_other(self, run: ServerInstance, call: ModelCall) -> None:
-        """Raise `BackendNotReady` where this server cannot answer this call: there is but one model here."""
+        """Raise `BackendNotReady` if this server cannot answer the call. No-op: this backend has one model."""
 
 
 async def _raise_if_lost(run: ServerInstance, fault: BackendFault) -> None:
-    """Raise `BackendLost` where a fault is that the server has ended, or is being stopped."""
+    """Raise `BackendLost` if the cause of the fault is that the server exited or is being stopped."""
     if isinstance(fault, BackendError):
         if fault.status < 500 or not (run.halting or run.process.has_ended):
             return
     elif not await run.is_over(silent=isinstance(fault, BackendTimeout)):
         return
     cause = "it was stopped" if run.halting else run.process.end_in_words(loading=False)
-    raise BackendLost(fault.url, cause, _COME_AGAIN) from fault
+    raise BackendLost(fault.url, cause, _RETRY_SECONDS) from fault

@@ -1,5 +1,5 @@
-"""The task that owns the process of one managed server, and does one thing after the other: it carries out orders, and
-between them watches over the server, starts one again that died, and ends one that nobody uses.
+"""The task that owns the process of one managed server. It executes commands one after the other and, between them,
+watches the server, restarts it after a crash and unloads it when idle.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FOREVER = float("inf")
 
 
 class Supervisor:
-    """Of one server. `close` it at the end, in the loop in which it was used."""
+    """The supervisor of one server process. Call `close` in the event loop in which it was used."""
 
     def __init__(self, board: ServerState, config: LlamaServerConfig, http: HttpClient, clock: Clock) -> None:
         self._board = board
@@ -35,40 +35,40 @@ class Supervisor:
         self._clock = clock
         self.log = LogTail()
         self.run: ServerInstance | None = None
-        """The server that runs; it may have ended a moment ago."""
+        """The running server; it may have just exited."""
         self.latest: ServerInstance | None = None
-        """The server that was ready last; it may have ended."""
+        """The server that was ready last; it may have exited."""
         self._proven: LaunchSpec | None = None
-        """The last one that became ready: a switch that fails goes back to it."""
+        """The last specification that became ready: a failed switch returns to it."""
         self._crashes = CrashCounter()
         self._uses = 0
         self._used_at = clock.now()
-        self._orders: deque[Command] = deque()
-        self._stirred = asyncio.Event()
-        """An order has come, or the server is in use no more: the owner looks."""
+        self._commands: deque[Command] = deque()
+        self._wake_up = asyncio.Event()
+        """Wakes the task: a command was submitted, or the last user of the server finished."""
         self._task: asyncio.Task[None] | None = None
 
     @property
     def is_ordered(self) -> bool:
-        """Whether something is going to be done."""
-        return bool(self._orders)
+        """Whether commands are queued."""
+        return bool(self._commands)
 
     def submit(self, verb: Verb, spec: LaunchSpec, drain: float) -> Command:
-        """Have it done after what was ordered before. Raises `BackendDown` once this is closed."""
+        """Queue a command. Raises `BackendDown` once the supervisor is closed."""
         if self._task is None:
-            self._task = asyncio.create_task(self._own())
+            self._task = asyncio.create_task(self._supervise())
         elif self._task.done():
             raise BackendDown(self._board.name, "forge-proxy is stopping")
         done: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
-        done.add_done_callback(_look_at)
-        order = Command(verb, spec, drain, done)
-        self._orders.append(order)
-        self._stirred.set()
-        return order
+        done.add_done_callback(_retrieve_exception)
+        command = Command(verb, spec, drain, done)
+        self._commands.append(command)
+        self._wake_up.set()
+        return command
 
     @contextmanager
     def in_use(self) -> Generator[None]:
-        """In here the server is in use: it is not unloaded, and not stopped without some patience."""
+        """Mark the server as in use: it is not unloaded, and a stop waits for the drain time."""
         self._uses += 1
         try:
             yield
@@ -76,62 +76,62 @@ class Supervisor:
             self._uses -= 1
             self._used_at = self._clock.now()
             if self._uses == 0:
-                self._stirred.set()
+                self._wake_up.set()
 
     async def close(self) -> None:
-        """End the server, and this. Requests should have ended."""
+        """Stop the server and the supervisor. Requests should have ended."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
             if not self._task.cancelled():
                 self._task.result()
 
-    async def _own(self) -> None:
-        order: Command | None = None
+    async def _supervise(self) -> None:
+        command: Command | None = None
         try:
             while True:
-                order = await self._next()
+                command = await self._next()
                 try:
-                    done = await self._obey(order)
+                    done = await self._execute(command)
                 except ForgeError as error:
-                    order.done.set_exception(error)
+                    command.done.set_exception(error)
                 else:
-                    order.done.set_result(done)
+                    command.done.set_result(done)
         finally:
-            if order is not None:
-                self._orders.appendleft(order)
+            if command is not None:
+                self._commands.appendleft(command)
             await self._end_run()
             self._board.turn("stopped")
-            for left in self._orders:
-                if not left.done.done():
-                    left.done.set_exception(BackendDown(self._board.name, "forge-proxy is stopping"))
+            for pending in self._commands:
+                if not pending.done.done():
+                    pending.done.set_exception(BackendDown(self._board.name, "forge-proxy is stopping"))
 
     async def _next(self) -> Command:
-        """The next order. Until it comes the server is watched."""
-        while not self._orders:
-            self._stirred.clear()
+        """Wait for the next command and watch the server meanwhile."""
+        while not self._commands:
+            self._wake_up.clear()
             if self.run is None:
-                await self._stirred.wait()
+                await self._wake_up.wait()
             elif self.run.process.has_ended:
                 await self._recover(self.run.process.end_in_words(loading=False))
-            elif (left := self._seconds_awake()) <= 0:
+            elif (remaining := self._seconds_awake()) <= 0:
                 await self._end_run()
                 self._board.turn("asleep")
             else:
-                await _first(self._stirred.wait(), self.run.process.ended(), seconds=left)
-        return self._orders.popleft()
+                await _first(self._wake_up.wait(), self.run.process.ended(), seconds=remaining)
+        return self._commands.popleft()
 
     def _seconds_awake(self) -> float:
-        """How long the server stays if nobody uses it; infinite while somebody does."""
+        """Return the seconds until the idle server is unloaded; infinite while it is in use."""
         idle = self._config.idle_unload_seconds
         if idle is None or self._uses:
             return _FOREVER
         return self._used_at + idle - self._clock.now()
 
-    async def _obey(self, order: Command) -> Done:
-        match order.verb:
+    async def _execute(self, command: Command) -> Done:
+        match command.verb:
             case "ensure":
-                return await self._exchange(order.spec, order.drain)
+                return await self._switch(command.spec, command.drain)
             case "start":
                 if self.run is not None:
                     return "reused"
@@ -142,17 +142,17 @@ class Supervisor:
                     await self._recover(None)
                 return "started"
             case "stop":
-                await self._halt(order.drain)
+                await self._halt(command.drain)
                 self._board.turn("stopped")
                 return "stopped"
             case "restart":
-                await self._halt(order.drain)
+                await self._halt(command.drain)
                 await self._start(self._board.status.spec)
                 return "started"
             case _:
-                assert_never(order.verb)
+                assert_never(command.verb)
 
-    async def _exchange(self, spec: LaunchSpec, drain: float) -> Done:
+    async def _switch(self, spec: LaunchSpec, drain: float) -> Done:
         if self.run is not None and spec == self._board.status.spec:
             return "reused"
         await asyncio.to_thread(check, spec)
@@ -178,22 +178,22 @@ class Supervisor:
         return "switched" if ran else "started"
 
     async def _start(self, spec: LaunchSpec, *, undone: bool = False) -> None:
-        """Start it because somebody said so: what fails is told, and not tried again.
+        """Start the server on command. Raises on failure, without a retry.
 
-        A failure that is going to be `undone` is none of the server's states: those who wait do so still.
+        If the failure will be `undone`, the state does not become failed, and waiting requests keep waiting.
         """
         self._crashes = CrashCounter()
         self._board.turn("starting", spec=spec)
         try:
-            await self._unless_overruled(self._bring_up(spec))
+            await self._run_unless_superseded(self._bring_up(spec))
         except CannotStart as fault:
             self._board.turn("starting" if undone else "failed", error=str(fault))
             raise
 
     async def _recover(self, why: str | None) -> None:
-        """Start it because it is needed: after a crash, or, without one, from its sleep. What fails is tried again."""
+        """Start the server after a crash (`why`) or from sleep (None). Retries on failure, up to the crash limit."""
         spec = self._board.status.spec
-        with suppress(Superseded):  # then the order that did so says what shall be
+        with suppress(Superseded):  # the superseding command decides what happens next
             while True:
                 if why is not None:
                     run = self.run
@@ -205,9 +205,9 @@ class Supervisor:
                         self._board.turn("crash-loop", error=error)
                         return
                     self._board.turn("starting", error=why, restarts=self._board.status.restarts + 1)
-                    await self._unless_overruled(asyncio.sleep(self._crashes.pause))
+                    await self._run_unless_superseded(asyncio.sleep(self._crashes.pause))
                 try:
-                    await self._unless_overruled(self._bring_up(spec))
+                    await self._run_unless_superseded(self._bring_up(spec))
                 except CannotStart as fault:
                     why = fault.why
                 else:
@@ -222,14 +222,14 @@ class Supervisor:
         self._board.turn("ready")
 
     async def _halt(self, drain: float) -> None:
-        """Stop the server, its requests given time to end: those that come meanwhile wait."""
+        """Stop the server after its requests end or `drain` seconds pass. New requests wait meanwhile."""
         if self.run is None:
             return
         self._board.turn("draining")
         until = self._clock.now() + drain
-        while self._uses and (left := until - self._clock.now()) > 0:
-            self._stirred.clear()
-            await _first(self._stirred.wait(), self.run.process.ended(), seconds=left)
+        while self._uses and (remaining := until - self._clock.now()) > 0:
+            self._wake_up.clear()
+            await _first(self._wake_up.wait(), self.run.process.ended(), seconds=remaining)
             if self.run.process.has_ended:
                 break
         await self._end_run()
@@ -240,37 +240,37 @@ class Supervisor:
             run.halting = not run.process.has_ended
             await run.process.stop(self._config.stop_seconds)
 
-    async def _unless_overruled(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it, unless an order comes that wants something else. Raises `Superseded`, and what the work does."""
+    async def _run_unless_superseded(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` unless a command supersedes it. Raises `Superseded`, and what `work` raises."""
         doing = asyncio.create_task(work)
         try:
             while not doing.done():
-                if any(self._overrules(order) for order in self._orders):
+                if any(self._supersedes(command) for command in self._commands):
                     raise Superseded(self._board.name, f"{self._board.name} was stopped before it was ready")
-                self._stirred.clear()
-                await _first(self._stirred.wait(), asyncio.wait([doing]), seconds=_FOREVER)
+                self._wake_up.clear()
+                await _first(self._wake_up.wait(), asyncio.wait([doing]), seconds=_FOREVER)
             doing.result()
         finally:
             doing.cancel()
             await asyncio.wait([doing])
             if not doing.cancelled():
-                doing.exception()  # looked at: what undoes it is told, not how it ended
+                doing.exception()  # retrieved so that asyncio does not log it: the caller gets `Superseded`
 
-    def _overrules(self, order: Command) -> bool:
-        """Whether an order undoes what is being done, which is to start the server of the status."""
-        match order.verb:
+    def _supersedes(self, command: Command) -> bool:
+        """Return whether a command supersedes the start of the server that `status` names."""
+        match command.verb:
             case "stop" | "restart":
                 return True
             case "ensure":
-                return order.spec != self._board.status.spec
+                return command.spec != self._board.status.spec
             case "start" | "wake":
                 return False
             case _:
-                assert_never(order.verb)
+                assert_never(command.verb)
 
 
 async def _first(*waits: Coroutine[Any, Any, Any], seconds: float) -> None:
-    """Wait until one of them is through, or for so long. Those that are not are cancelled."""
+    """Wait until one coroutine finishes or `seconds` pass, then cancel the others."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         timeout = None if seconds == _FOREVER else seconds
@@ -280,7 +280,7 @@ async def _first(*waits: Coroutine[Any, Any, Any], seconds: float) -> None:
             task.cancel()
 
 
-def _look_at(done: asyncio.Future[Done]) -> None:
-    """Nobody may be waiting any more who would: asyncio complains of an exception that nobody looked at."""
+def _retrieve_exception(done: asyncio.Future[Done]) -> None:
+    """Retrieve the exception: the waiter may be gone, and asyncio logs exceptions that are never retrieved."""
     if not done.cancelled():
         done.exception()

@@ -1,1 +1,1 @@
-"""What model servers speak: encodes a `ModelCall`, decodes the response to chunks. One folder for each API."""
+"""Model server protocols: encodes a `ModelCall`, decodes the response to chunks. One folder per API."""

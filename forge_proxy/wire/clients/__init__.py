@@ -1,1 +1,1 @@
-"""What clients speak: requests are decoded to core types, responses encoded from them. One folder for each API."""
+"""Client protocols: decodes requests to core types, encodes responses from them. One folder per API."""
