@@ -1,6 +1,6 @@
-"""forge-proxy: an OpenAI-compatible daemon that makes a self-hosted model's tool calling dependable.
+"""forge-proxy: an OpenAI-compatible daemon that makes tool calling with self-hosted models reliable.
 
-What Python programs use of it is here by name, and imported when it is first asked for: commands need little of it.
+This module exports the public Python API. Names are imported on first access, because most commands need few of them.
 """
 
 from importlib import import_module
@@ -216,16 +216,16 @@ _NAMES = {
     "api.config": "ServerConfigError",
     "api.server": "CannotListen PortTaken",
     "backends.config": "BackendChoiceError",
-    "backends.llama_server.orders": "Overruled SwitchFailed",
-    "backends.llama_server.run": "CannotStart",
+    "backends.llama_server.commands": "Superseded SwitchFailed",
+    "backends.llama_server.instance": "CannotStart",
     "core.budget": "Budget BudgetMode",
     "core.chat": "ToolSpec",
     "core.compaction": "CompactStrategy NoCompact SlidingWindowCompact TieredCompact",
     "core.errors": "BackendBroke BackendDown BackendError BackendFault BackendLost BackendNotReady BackendTimeout"
     " BackendUnreachable BudgetResolutionError BudgetUnchanged ContextBudgetExceeded ContextOverflow"
     " EmptyAnswer ForgeError GuardrailsBroken InvalidRequest LimitTooLarge ModelNotLoaded OutOfMemory"
-    " Overloaded Refused ResponseTooDeep ResponseTooLarge UnexpectedStatus"
-    " ThinkingNotSupportedError ToolCallInvalid ToolChoiceUnsatisfied ToolsRefused UnknownModel"
+    " Overloaded RequestFormatRejected ResponseTooDeep ResponseTooLarge UnexpectedStatus"
+    " ThinkingNotSupportedError ToolCallInvalid ToolChoiceUnsatisfied ToolsRejected UnknownModel"
     " UnreadCall",
     "core.jsontypes": "Json",
     "core.messages": "Message MessageFormat MessageMeta MessageRole MessageType ToolCall ToolCallInfo",
@@ -240,25 +240,26 @@ _NAMES = {
     "daemon.setup": "ReadyBackend setup_backend",
     "engine.memory": "MemoryFull TooLargeForMemory",
     "settings": "Settings SettingsError",
-    "workflows.client": "ChunkType LLMClient LLMResponse StreamChunk TextResponse",
-    "workflows.components": "ErrorTracker Nudge ResponseValidator StepCheck StepEnforcer StepTracker ValidationResult",
+    "workflows.sdk.client": "ChunkType LLMClient LLMResponse StreamChunk TextResponse",
+    "workflows.sdk.guardrail_components": "ErrorTracker Nudge ResponseValidator StepCheck StepEnforcer StepTracker"
+    " ValidationResult",
     "workflows.context": "CompactEvent ContextManager",
-    "workflows.engine_client": "EngineClient",
-    "workflows.guardrails": "Checked Guardrails",
-    "workflows.respond": "respond_tool",
+    "workflows.sdk.engine_client": "EngineClient",
+    "workflows.sdk.guardrails": "CheckedResponse Guardrails",
+    "workflows.sdk.respond": "respond_tool",
     "workflows.runner": "WorkflowRunner",
-    "workflows.slot_worker": "SlotWorker WorkerStopped",
+    "workflows.sdk.slot_worker": "SlotWorker WorkerStopped",
 }
-"""The names above, by the module that has them."""
-_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+"""Exported names by the module that defines them."""
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_MODULES})
