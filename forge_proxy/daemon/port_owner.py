@@ -25,7 +25,7 @@ def find_daemon(host: str, port: int, running: Sequence[RunningDaemon]) -> str:
     own = next((daemon for daemon in running if daemon.port == port), None)
     if version is None and own is None:  # a daemon that is starting does not answer yet
         return ""
-    pid = f" (pid {own.pid})" if own else ", started by another user"
+    pid = f" (pid {own.pid})" if own else ", not started by this user"
     return f"forge-proxy {version or (own.version if own else '')}{pid}"
 
 

@@ -64,7 +64,7 @@ def test_it_needs_no_event_loop_and_can_be_started_again() -> None:
     for _ in range(2):
         with proxy:
             assert asked(proxy) == "get_weather"
-        with pytest.raises(RuntimeError, match="does not run"):
+        with pytest.raises(RuntimeError, match="is not running"):
             _ = proxy.url
 
 
