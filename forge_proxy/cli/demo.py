@@ -90,7 +90,7 @@ def run_demo() -> None:
     raw = sum(is_right(case.raw) for case in tried)
     guarded = sum(is_right(case.guarded) for case in tried)
     for line in (
-        f"\nEach request was sent {_TRIES} times each way; the table shows a try in which the raw model failed, if any.",
+        f"\nEach request was sent {_TRIES} times each way; the table shows a try in which the raw model failed.",
         "The two columns are independent tries; 'rescued' names the format that the guarded call was parsed from.",
         f"\nvalid tool calls in {len(tried)} requests: raw {raw}, guarded {guarded}\n",
         "Now with your own model and client:",
