@@ -160,10 +160,10 @@ async def test_an_answer_is_an_outcome_at_once(answer: web.Response, outcome: To
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (answers({"degrees": 3}), 'or {"unresolved": "…"}, and is an object with degrees'),
+        (answers({"degrees": 3}), 'or {"unresolved": "…"}, but is an object with degrees'),
         (answers({"output": 1, "error": "x"}), "an object with error, output"),
         (answers({"error": 5}), "an object with error"),
-        (answers([1]), "and is of type array"),
+        (answers([1]), "but is of type array"),
         (web.Response(body=b'{"output": 1', content_type="application/json"), "is not valid JSON"),
         (web.Response(body=b'{"output": NaN}', content_type="application/json"), "is not valid JSON"),
         (web.Response(body=b'{"output": 1e999}', content_type="application/json"), "is not valid JSON"),
