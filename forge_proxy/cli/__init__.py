@@ -1,4 +1,4 @@
-"""The command line: serve, demo, check, rescue, and the commands that ask a running daemon."""
+"""The command line: serve, demo, check, rescue, evals, and the commands that query a running daemon."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """The entry point of the `forge-proxy` command. Its imports take most of a second, so they happen in here."""
+    """The entry point of the `forge-proxy` command. Imports are local, because they take most of a second."""
     _open_standard_streams()
     handler = signal.getsignal(signal.SIGINT)
     try:
         if handler is signal.default_int_handler:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to clean up yet: end without a traceback
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing to clean up yet: exit without a traceback
         from forge_proxy.cli.app import run_app
 
         signal.signal(signal.SIGINT, handler)
@@ -25,12 +25,12 @@ def main() -> None:
 
 
 def _open_standard_streams() -> None:
-    """Replace standard streams that are closed; the next socket would get their number and the log its bytes."""
+    """Open closed standard streams; otherwise the next socket gets their descriptor and receives log output."""
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor, which is this one
         if getattr(sys, name) is None:
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115  # kept open
 

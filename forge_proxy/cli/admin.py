@@ -1,5 +1,6 @@
-"""The commands that look at a running daemon and change it: twins of the admin API, without sampling and text answers.
-Runs have their own (`cli/runs.py`).
+"""Commands that show and change a running daemon, one per admin API route except sampling and text answers.
+
+The commands for runs are in `cli/runs.py`.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ Url = Annotated[str, typer.Option("--url", envvar="FORGE_PROXY_URL", help="Addre
 Key = Annotated[
     str | None, typer.Option("--key", envvar="FORGE_PROXY_KEY", show_envvar=True, help="One of server.admin_keys.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the daemon's answer as JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the daemon's response as JSON.")]
 
-# Of a command inside a group: what is not said there is said to the group, or by a variable.
+# Options of a subcommand; if omitted, the options of its group or their environment variables apply.
 OwnUrl = Annotated[str | None, typer.Option("--url", help="Address of the daemon.")]
 OwnKey = Annotated[str | None, typer.Option("--key", help="One of server.admin_keys.")]
 
-_WORDS: dict[str, Any] = {"on": True, "true": True, "off": False, "false": False}
+_BOOLEANS: dict[str, Any] = {"on": True, "true": True, "off": False, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
 class CommandOptions:
-    """How a group's commands were asked."""
+    """Options that apply to all commands of a group."""
 
     url: str
     key: str | None
@@ -39,12 +40,12 @@ class CommandOptions:
 
     @property
     def remote(self) -> AdminClient:
-        """The daemon that is meant."""
+        """The client of the daemon."""
         return AdminClient(self.url, self.key)
 
 
 def add_admin_commands(app: typer.Typer) -> None:
-    """Add them to the command line."""
+    """Add the commands to the command line."""
     app.command()(status)
     app.command()(models)
     app.command()(reload)
@@ -54,20 +55,20 @@ def add_admin_commands(app: typer.Typer) -> None:
 
 def status(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> None:
     """Show a running daemon: backend, budget, queue, guardrails, hardware."""
-    said = AdminClient(url, key).admin("GET", "status")
+    response = AdminClient(url, key).admin("GET", "status")
     if json:
-        show(said, as_json=True)
+        show(response, as_json=True)
     else:
-        show_rows(status_rows(said))
+        show_rows(status_rows(response))
 
 
 def models(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> None:
     """List the models of a running daemon, each with its budget."""
-    said = AdminClient(url, key).admin("GET", "models")
+    response = AdminClient(url, key).admin("GET", "models")
     if json:
-        show(said, as_json=True)
+        show(response, as_json=True)
     else:
-        show_rows([(model["id"], budget_words(model["budget"])) for model in said["data"]])
+        show_rows([(model["id"], budget_words(model["budget"])) for model in response["data"]])
 
 
 def reload(url: Url = DEFAULT_URL, key: Key = None, json: AsJson = False) -> None:
@@ -102,8 +103,8 @@ def _show_it(  # pyright: ignore[reportUnusedFunction]
 ) -> None:
     """Show the current values; the default command."""
     assert context.parent is not None  # noqa: S101  # it is in a group
-    asked = asked_of(context, url, key, json)
-    show(asked.remote.admin("GET", str(context.parent.info_name)), as_json=asked.as_json)
+    options = asked_of(context, url, key, json)
+    show(options.remote.admin("GET", str(context.parent.info_name)), as_json=options.as_json)
 
 
 @budget.command("set")
@@ -119,10 +120,10 @@ def set_budget(
     json: AsJson = False,
 ) -> None:
     """Switch to another budget; running requests finish with the old one."""
-    asked = asked_of(context, url, key, json)
+    options = asked_of(context, url, key, json)
     change = {"mode": mode, "tokens": tokens, "overflow": overflow}
     body = {name: value for name, value in change.items() if value is not None}
-    show(asked.remote.admin("PUT", "budget", body), as_json=asked.as_json)
+    show(options.remote.admin("PUT", "budget", body), as_json=options.as_json)
 
 
 @backend.command()
@@ -164,12 +165,12 @@ def logs(
     json: AsJson = False,
 ) -> None:
     """Show the latest log lines of the model server."""
-    asked = asked_of(context, url, key, json)
-    said = asked.remote.admin("GET", "backend/logs", lines=lines)
-    if asked.as_json:
-        show(said, as_json=True)
+    options = asked_of(context, url, key, json)
+    response = options.remote.admin("GET", "backend/logs", lines=lines)
+    if options.as_json:
+        show(response, as_json=True)
     else:
-        print("\n".join(said["lines"]))
+        print("\n".join(response["lines"]))
 
 
 @guardrails.command("set")
@@ -181,15 +182,15 @@ def set_guardrails(
     json: AsJson = False,
 ) -> None:
     """Change guardrails, from the next request on."""
-    asked = asked_of(context, url, key, json)
+    options = asked_of(context, url, key, json)
     body: dict[str, Any] = {}
-    for name, word in map(_change, changes):
-        value = _WORDS.get(word, word)
+    for name, word in map(_parse_change, changes):
+        value = _BOOLEANS.get(word, word)
         if name in SWITCHES:
             body.setdefault("enabled", {})[name] = value
         else:
             body[name] = value
-    show(asked.remote.admin("PATCH", "guardrails", body), as_json=asked.as_json)
+    show(options.remote.admin("PATCH", "guardrails", body), as_json=options.as_json)
 
 
 @compaction.command("set")
@@ -201,9 +202,12 @@ def set_compaction(
     json: AsJson = False,
 ) -> None:
     """Change the compaction, from the next request on."""
-    asked = asked_of(context, url, key, json)
-    policy = asked.remote.admin("GET", "compaction")["policy"]
-    show(asked.remote.admin("PUT", "compaction", {**policy, **dict(map(_change, changes))}), as_json=asked.as_json)
+    options = asked_of(context, url, key, json)
+    policy = options.remote.admin("GET", "compaction")["policy"]
+    show(
+        options.remote.admin("PUT", "compaction", {**policy, **dict(map(_parse_change, changes))}),
+        as_json=options.as_json,
+    )
 
 
 @compaction.command()
@@ -220,17 +224,17 @@ def preview(
     json: AsJson = False,
 ) -> None:
     """Show what each phase of compaction would remove from a history, and why."""
-    asked = asked_of(context, url, key, json)
+    options = asked_of(context, url, key, json)
     body = preview_body(file.read(), budget_tokens)
-    said = asked.remote.admin("POST", "compaction/preview", body)
-    if asked.as_json:
-        show(said, as_json=True)
+    response = options.remote.admin("POST", "compaction/preview", body)
+    if options.as_json:
+        show(response, as_json=True)
     else:
-        show_rows(preview_rows(said))
+        show_rows(preview_rows(response))
 
 
 def preview_body(text: str, budget_tokens: int | None) -> dict[str, Any]:
-    """The body that asks for a preview: what of a recorded request matters to it. Raises `typer.BadParameter`."""
+    """Build the request body of a compaction preview from a recorded request. Raises `typer.BadParameter`."""
     try:
         recorded: Json = loads(text)
     except ValueError as exc:
@@ -242,18 +246,18 @@ def preview_body(text: str, budget_tokens: int | None) -> dict[str, Any]:
     return body if budget_tokens is None else {**body, "budget_tokens": budget_tokens}
 
 
-def _change(said: str) -> tuple[str, str]:
-    name, given, word = said.partition("=")
-    if not given:
-        raise typer.BadParameter(f"{said}: expected NAME=VALUE")
-    return name, word
+def _parse_change(change: str) -> tuple[str, str]:
+    name, separator, value = change.partition("=")
+    if not separator:
+        raise typer.BadParameter(f"{change}: expected NAME=VALUE")
+    return name, value
 
 
 def asked_of(context: typer.Context, url: str | None, key: str | None, as_json: bool) -> CommandOptions:
-    """How a command inside a group was asked, with what was said to the group."""
+    """Return the options of a subcommand; omitted ones are taken from its group."""
     group: CommandOptions = context.obj
     return CommandOptions(url or group.url, key or group.key, as_json or group.as_json)
 
 
-def _do(asked: CommandOptions, what: str, body: dict[str, Any] | None = None) -> None:
-    show(asked.remote.admin("POST", f"backend/{what}", body), as_json=asked.as_json)
+def _do(options: CommandOptions, what: str, body: dict[str, Any] | None = None) -> None:
+    show(options.remote.admin("POST", f"backend/{what}", body), as_json=options.as_json)

@@ -1,4 +1,6 @@
-"""The commands and their options. An expected fault is one clear line on stderr and an exit code, never a traceback."""
+"""The commands and their options. An expected error is printed as one line on stderr with an exit code, without a
+traceback.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +45,14 @@ MISCONFIGURED = 2
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Makes a self-hosted model's tool calling dependable.",
+    help="Makes tool calling with self-hosted models reliable.",
 )
 
 SelfTest = Annotated[
     bool | None,
     typer.Option(
         "--self-test/--no-self-test",
-        help="Ask the model a few short questions: which way it calls tools, and so on. Done where --model names one.",
+        help="Test how the model calls tools, with a few short requests. Default: on if --model is given.",
     ),
 ]
 
@@ -79,15 +81,15 @@ def serve(
     """Run the daemon."""
     hangup = prepare_hangup()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the daemon handles it: there is nothing to clean up yet
-    from forge_proxy import daemon  # the help text needs no web server
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the daemon handles it: nothing to clean up yet
+    from forge_proxy import daemon  # local import: --help does not need the web server
 
     file = settings_file(config)
-    said = said_by(host, port, backend, backend_url, gguf, model, llama_server, ctx)
+    overrides = said_by(host, port, backend, backend_url, gguf, model, llama_server, ctx)
     try:
-        daemon.run(lambda: read_settings(file, said), hangup, file)
+        daemon.run(lambda: read_settings(file, overrides), hangup, file)
     except BackendChoiceError as error:
-        if set_by_file(file, said, "backend"):
+        if set_by_file(file, overrides, "backend"):
             raise SettingsError(f"{file}: {error}") from error
         raise
 
@@ -97,7 +99,7 @@ app.command()(stop)
 
 @app.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def start() -> None:
-    """A word that other daemons have for it."""
+    """Report the correct command name; other daemons use `start`."""
     raise InputError("no such command: start; run the daemon with `forge-proxy serve`")
 
 
@@ -110,7 +112,7 @@ app.command()(connect)
 
 @app.command()
 def demo() -> None:
-    """Raw and guarded conversations with the embedded test model, side by side."""
+    """Compare raw and guarded conversations with the embedded test model."""
     from forge_proxy.cli.demo import run_demo
 
     run_demo()
@@ -122,25 +124,25 @@ def check(
     backend_url: BackendUrl = None, gguf: Gguf = None, model: Model = None, llama_server: LlamaServer = None,
     ctx: Context = None, self_test: SelfTest = None,
 ) -> None:  # fmt: skip
-    """Read the settings, probe the backend, say what would be used. Exit code 0 if it would answer."""
+    """Check the settings and the backend, and show what serve would use. Exit code 0 if it is ready."""
     from forge_proxy.cli.check import run_check
 
-    said = said_by(host, port, backend, backend_url, gguf, model, llama_server, ctx)
+    overrides = said_by(host, port, backend, backend_url, gguf, model, llama_server, ctx)
     tests = model is not None if self_test is None else self_test
-    if not run_check(read_settings(settings_file(config), said), self_test=tests):
+    if not run_check(read_settings(settings_file(config), overrides), self_test=tests):
         raise typer.Exit(FAILED)
 
 
 @app.command()
 def rescue(
-    file: Annotated[Path | None, typer.Argument(help="What the model wrote; stdin where it is left out.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="The model's output. Default: stdin.")] = None,
     tools: Annotated[
-        Path | None, typer.Option("--tools", help="Needed: JSON file with the tools offered, or a recorded request.")
+        Path | None, typer.Option("--tools", help="Required: JSON file with the offered tools, or a recorded request.")
     ] = None,
-    finish: Annotated[Finish, typer.Option("--finish", help="'length': the answer was cut by a token limit.")] = "stop",
+    finish: Annotated[Finish, typer.Option("--finish", help="'length': a token limit cut off the response.")] = "stop",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Say which tool calls stand in a text that a model wrote, and why others do not. Exit code 1 for a bad call."""
+    """Show the tool calls in a model's output, and why others are not recognized. Exit code 1 for an invalid call."""
     from forge_proxy.cli.rescue.command import run_rescue
 
     if not run_rescue(file, tools, finish, json=json):
@@ -154,7 +156,7 @@ def version() -> None:
 
 
 def run_app() -> None:
-    """Run the command that the process was started with."""
+    """Run the command line of this process."""
     try:
         app()
     except (SettingsError, BackendChoiceError, ServerConfigError, InputError) as exc:

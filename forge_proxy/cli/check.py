@@ -1,4 +1,4 @@
-"""`forge-proxy check`: what the settings mean here and now, for people and for scripts."""
+"""`forge-proxy check`: tests the settings and the backend, for people and for scripts."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from forge_proxy.settings.usable import refuse_unusable
 
 
 def run_check(settings: Settings, *, self_test: bool = False) -> bool:
-    """Print what was found and what would be used; whether the daemon would start and answer."""
-    rows, good = asyncio.run(_look(settings, self_test=self_test))
+    """Print the settings and the backend in use. Returns whether the daemon would start and answer."""
+    rows, good = asyncio.run(_collect(settings, self_test=self_test))
     console = Console(highlight=False)
-    for name, value in rows:  # one line each, as it is: the values hold other programs' words, brackets included
+    for name, value in rows:  # no rich markup: the values contain text of other programs, including brackets
         console.print(Text.assemble((f"{name:<12}", "bold"), " ".join(value.split())), soft_wrap=True)
     return good
 
 
-async def _look(settings: Settings, *, self_test: bool) -> tuple[list[tuple[str, str]], bool]:
+async def _collect(settings: Settings, *, self_test: bool) -> tuple[list[tuple[str, str]], bool]:
     guardrails = settings.guardrails
     off = [name for name, on in guardrails.enabled.model_dump(by_alias=True).items() if not on]
     rows = [("guardrails", "all on" if not off else f"off: {', '.join(off)}")]
@@ -42,7 +42,7 @@ async def _look(settings: Settings, *, self_test: bool) -> tuple[list[tuple[str,
     where, free = _try_address(settings)
     rows.insert(0, ("listen", where))
     try:
-        async with daemon.assemble(settings, _unheard) as parts:
+        async with daemon.assemble(settings, _ignore_event) as parts:
             await parts.load()
             rows.append(("backend", f"{parts.choice.kind} at {parts.backend.url}"))
             rows.append(("because", parts.choice.because))
@@ -54,7 +54,7 @@ async def _look(settings: Settings, *, self_test: bool) -> tuple[list[tuple[str,
                 rows.append(("window", small))
             good = health.status == "ok" and answers and free
             if self_test and good:
-                rows += _on_card(await parts.engine.test(await parts.engine.models.usual()))
+                rows += _self_test_rows(await parts.engine.test(await parts.engine.models.usual()))
             rows.append(("result", "ready" if good else "not ready"))
             return rows, good
     except ForgeError as error:
@@ -64,12 +64,13 @@ async def _look(settings: Settings, *, self_test: bool) -> tuple[list[tuple[str,
 
 
 async def _list_models(backend: Backend) -> tuple[str, bool, list[int | None]]:
-    """The models in words, whether a request would be let in (a server need not list its models for that), and the
-    models' windows.
+    """Return a description of the models, whether the backend would accept requests, and the models' context windows.
+
+    A backend that does not list its models may still accept requests, unless it rejects the key.
     """
     try:
         cards = await backend.models()
-        return ", ".join(map(_in_words, cards)) or "none", True, [card.window for card in cards]
+        return ", ".join(map(_describe_model, cards)) or "none", True, [card.window for card in cards]
     except BackendError as error:
         return f"not known: {error}", error.status not in (401, 403), []
     except BackendFault as fault:
@@ -87,25 +88,25 @@ def _try_address(settings: Settings) -> tuple[str, bool]:
     return f"{address(server.host, server.port)}, free; clients need {wanted}", True
 
 
-def _on_card(card: CapabilityCard) -> list[tuple[str, str]]:
-    """What a self-test found."""
+def _self_test_rows(card: CapabilityCard) -> list[tuple[str, str]]:
+    """Return the rows of a self-test result."""
     found = {
         "valid call": card.calls,
         "tool_choice required": card.required,
         "parallel calls": card.parallel,
         "prefix cache": card.prefix_cache,
     }
-    told = ", ".join(f"{name} {_WORDS[value]}" for name, value in found.items())
+    results = ", ".join(f"{name} {_WORDS[value]}" for name, value in found.items())
     markup = f", written as {card.markup}" if card.markup else ""
-    return [("self-test", f"{card.model}: {told}"), ("tools", f"{card.tools}: {card.because}{markup}")]
+    return [("self-test", f"{card.model}: {results}"), ("tools", f"{card.tools}: {card.because}{markup}")]
 
 
 _WORDS = {True: "yes", False: "no", None: "not known"}
 
 
-def _in_words(card: ModelCard) -> str:
+def _describe_model(card: ModelCard) -> str:
     return f"{card.id} ({card.window} tokens)" if card.window else card.id
 
 
-def _unheard(_: Event) -> None:
-    """Nobody listens to what a check does."""
+def _ignore_event(_: Event) -> None:
+    """Ignore engine events."""

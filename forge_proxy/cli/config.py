@@ -1,4 +1,4 @@
-"""`forge-proxy config`: what the settings come to, what there is to set, and whether a file can be used."""
+"""`forge-proxy config`: shows the effective settings and their schema, and checks a settings file."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ config = typer.Typer(name="config", no_args_is_help=True, help="The settings: sh
 @config.command("show")
 def show_settings(
     file: ConfigFile = None,
-    live: Annotated[bool, typer.Option("--live", help="Those of the running daemon, changes included.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Show the settings of the running daemon, including changes.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     url: Url = DEFAULT_URL,
     key: Key = None,
 ) -> None:
-    """All settings as file and environment make them, secrets masked."""
+    """Show all settings from file and environment, with secrets masked."""
     from forge_proxy.settings.masking import masked
 
     settings = AdminClient(url, key).admin("GET", "config") if live else dict(masked(load(settings_file(file), {})))
@@ -38,15 +40,15 @@ def show_settings(
 
 @config.command()
 def schema() -> None:
-    """The JSON Schema of the settings file, for editors."""
+    """Print the JSON Schema of the settings file, for editors."""
     print(render_schema(), end="")
 
 
 @config.command()
 def check(file: ConfigFile = None) -> None:
-    """Check the settings as `serve` does; each fault on a line of its own, and exit code 2."""
-    from forge_proxy.settings.usable import refuse_unusable  # the help text needs no web server
+    """Check the settings as `serve` does. Prints one line per fault; exit code 2 if there is any."""
+    from forge_proxy.settings.usable import refuse_unusable  # local import: --help does not need the web server
 
     found = settings_file(file)
     refuse_unusable(load(found, {}))
-    print(f"{found or 'the environment'}: the settings can be used")
+    print(f"{found or 'the environment'}: the settings are valid")

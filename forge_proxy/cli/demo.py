@@ -1,4 +1,4 @@
-"""`forge-proxy demo`: the same requests to the embedded test model, raw and guarded, side by side."""
+"""`forge-proxy demo`: sends the same requests to the embedded test model, raw and guarded, and compares them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from forge_proxy.settings import Settings
 from forge_proxy.telemetry.config import LogConfig
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 
-# The test model understands only requests of this kind: an action in words, and its arguments by name.
+# The test model understands only requests of this form: an action, and its arguments by name.
 REQUESTS = (
     "Please get the weather with city Paris and days 3.",
     "send a email with email bob@acme.com and subject lunch",
@@ -39,7 +39,7 @@ REQUESTS = (
     "Now book a hotel with city Lisbon and days 2.",
 )
 _TRIES = 4
-"""How often each request is made: at temperature 1 a small model is right or wrong by chance."""
+"""How often each request is sent: at temperature 1 a small model is right or wrong by chance."""
 
 
 def _tool(name: str, about: str, **params: str) -> Json:
@@ -66,7 +66,7 @@ RESULTS = {
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """One conversation, made both ways with the same seed. `ends_with` is what the guarded model says at the end."""
+    """One conversation, raw and guarded with the same seed. `ends_with` is the guarded model's last message."""
 
     said: str
     raw: Reply | None
@@ -90,8 +90,8 @@ def run_demo() -> None:
     raw = sum(is_right(case.raw) for case in tried)
     guarded = sum(is_right(case.guarded) for case in tried)
     for line in (
-        f"\nEach request was made {_TRIES} times each way; shown is one where the raw model went wrong, if it did.",
-        "Both columns are tries of their own; 'rescued' names the form that the guarded call was read from.",
+        f"\nEach request was sent {_TRIES} times each way; the table shows a try in which the raw model failed.",
+        "The two columns are independent tries; 'rescued' names the format that the guarded call was parsed from.",
         f"\nvalid tool calls in {len(tried)} requests: raw {raw}, guarded {guarded}\n",
         "Now with your own model and client:",
         "  1. forge-proxy serve --backend-url http://127.0.0.1:8080",
@@ -101,7 +101,7 @@ def run_demo() -> None:
 
 
 def is_right(reply: Reply | None) -> bool:
-    """Whether a reply is a call that a harness could run: of an offered tool, with arguments its schema allows."""
+    """Return whether all calls of a reply name an offered tool and match its schema."""
     return reply is not None and bool(reply.calls) and all(_is_valid(call) for call in reply.calls)
 
 
@@ -112,7 +112,7 @@ def _is_valid(call: ToolCall) -> bool:
 
 
 async def _try_all() -> list[DemoResult]:
-    # Made here in full: what the environment says is meant for the user's own daemon.
+    # Built without the environment, which configures the user's own daemon.
     settings = Settings.model_construct(
         server=ServerConfig(),
         backend=BackendConfig(kind="embedded"),
@@ -121,7 +121,7 @@ async def _try_all() -> list[DemoResult]:
         guardrails=GuardPolicy(text_answers="nudge"),
         log=LogConfig(),
     )
-    async with daemon.assemble(settings, _unheard) as parts:
+    async with daemon.assemble(settings, _ignore_event) as parts:
         await parts.load()
         return [tried async for tried in _try_each(parts.engine, settings.guardrails)]
 
@@ -141,7 +141,7 @@ async def _try_each(engine: Engine, policy: GuardPolicy) -> AsyncIterator[DemoRe
 
 
 async def _ask(engine: Engine, body: JsonObject, policy: GuardPolicy) -> tuple[Reply | None, Report | None]:
-    """The reply and what it took; no reply where the request ended in an error."""
+    """Return the reply and its report, or None for both if the request fails."""
     builder = CompletionBuilder()
     report = None
     try:
@@ -163,7 +163,7 @@ def _body(said: str, seed: int) -> dict[str, Json]:
 
 
 def _with_result(body: JsonObject, said: str, call: ToolCall) -> JsonObject:
-    """The conversation after the tool has run."""
+    """Return the conversation after the tool has been executed."""
     function: Json = {"name": call.tool, "arguments": call.arguments}
     messages: list[Json] = [
         {"role": "user", "content": said},
@@ -178,7 +178,7 @@ def _with_result(body: JsonObject, said: str, call: ToolCall) -> JsonObject:
 
 
 def _worth_showing(tried: list[DemoResult]) -> list[DemoResult]:
-    """For each request one try: the first where the raw model went wrong, else the first."""
+    """Select one try per request: the first in which the raw model is wrong, else the first."""
     shown: list[DemoResult] = []
     for said in REQUESTS:
         cases = [case for case in tried if case.said == said]
@@ -189,21 +189,21 @@ def _worth_showing(tried: list[DemoResult]) -> list[DemoResult]:
 def _verdict(reply: Reply | None) -> str:
     if reply is None:
         return "[red]✗[/] an error"
-    said = "; ".join(f"{call.tool} {call.arguments}" for call in reply.calls)
-    if not said:
-        said = (
+    summary = "; ".join(f"{call.tool} {call.arguments}" for call in reply.calls)
+    if not summary:
+        summary = (
             f"text: {reply.text.strip()[:160]}"
             if reply.text
-            else f"thinking only: {(reply.reasoning or '').strip()[:160]}"
+            else f"reasoning only: {(reply.reasoning or '').strip()[:160]}"
         )
-    return f"{'[green]✓[/]' if is_right(reply) else '[red]✗[/]'} {escape(said)}"
+    return f"{'[green]✓[/]' if is_right(reply) else '[red]✗[/]'} {escape(summary)}"
 
 
 def _done(report: Report) -> str:
-    steps = [f"asked again: {fault.value.replace('_', ' ')}" for fault in report.faults]
+    steps = [f"retried: {fault.value.replace('_', ' ')}" for fault in report.faults]
     steps += [f"{mark.kind.value}: {mark.detail.partition(' at ')[0]}" for mark in report.marks]
     return escape("\n".join(steps)) or "nothing"
 
 
-def _unheard(_: Event) -> None:
-    """The demo shows the report itself."""
+def _ignore_event(_: Event) -> None:
+    """Ignore engine events: the demo prints the report itself."""

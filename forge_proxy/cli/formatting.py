@@ -1,4 +1,4 @@
-"""What the daemon says, for people: a line a fact. `--json` prints it as it came."""
+"""Formats admin API responses for people, one line per value. `--json` prints them unchanged."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from rich.text import Text
 _JsonDict = dict[str, Any]
 
 
-def show(said: _JsonDict, *, as_json: bool) -> None:
-    """Print an answer: as JSON, or each value under its dotted name."""
+def show(response: _JsonDict, *, as_json: bool) -> None:
+    """Print a response as JSON, or each value with its dotted name."""
     if as_json:
-        print(json.dumps(said, indent=2))
+        print(json.dumps(response, indent=2))
     else:
-        show_rows(list(_flat(said)))
+        show_rows(list(_flat(response)))
 
 
 def show_rows(rows: list[tuple[str, str]]) -> None:
     """Print names and values in two columns."""
     console = Console(highlight=False)
     width = max((len(name) for name, _ in rows), default=0) + 2
-    for name, value in rows:  # as they are: the values hold other programs' words, brackets included
+    for name, value in rows:  # no rich markup: the values contain text of other programs, including brackets
         console.print(Text.assemble((f"{name:<{width}}", "bold"), value), soft_wrap=True)
 
 
-def status_rows(said: _JsonDict) -> list[tuple[str, str]]:
-    """The facts that matter of `/admin/v1/status`."""
-    backend, queue, hardware = said["backend"], said["queue"], said["hardware"]
+def status_rows(response: _JsonDict) -> list[tuple[str, str]]:
+    """Return the rows of `/admin/v1/status`."""
+    backend, queue, hardware = response["backend"], response["queue"], response["hardware"]
     health, server = backend["health"], backend["server"]
-    off = [name for name, on in said["guardrails"]["enabled"].items() if not on]
+    off = [name for name, on in response["guardrails"]["enabled"].items() if not on]
     gpus = [f"{gpu['name']} ({gpu['vram_mb'] or '?'} MiB)" for gpu in hardware["gpus"]]
     cores = f"{hardware['cores']} cores"
     rows = [
-        ("daemon", f"forge-proxy {said['version']}, up {_duration(said['uptime_seconds'])}"),
+        ("daemon", f"forge-proxy {response['version']}, up {_duration(response['uptime_seconds'])}"),
         ("backend", _place(backend)),
         ("because", backend["because"]),
         ("health", f"{health['status']} {health['detail']}".strip()),
@@ -45,43 +45,48 @@ def status_rows(said: _JsonDict) -> list[tuple[str, str]]:
         rows.append(("server", f"{server['state']}, model {server['model'] or 'none'} {server['detail']}".strip()))
     return [
         *rows,
-        ("budget", budget_words(said["budget"])),
+        ("budget", budget_words(response["budget"])),
         ("queue", _queue_words(queue)),
-        ("memory", f"{said['memory']['used_mb']:g} of {said['memory']['limit_mb']:g} MB of bodies and responses"),
+        (
+            "memory",
+            f"{response['memory']['used_mb']:g} of {response['memory']['limit_mb']:g} MB of bodies and responses",
+        ),
         ("guardrails", "all on" if not off else f"off: {', '.join(off)}"),
         ("hardware", "; ".join((", ".join(gpus) or "no graphics card", f"{hardware['ram_mb']} MiB RAM", cores))),
     ]
 
 
 def budget_words(budget: _JsonDict) -> str:
-    """A budget on one line."""
+    """Describe a budget on one line."""
     tokens = "no bound" if budget["tokens"] is None else f"{budget['tokens']} tokens"
     return f"{budget['mode']}: {tokens} ({budget['because']})"
 
 
-def preview_rows(said: _JsonDict) -> list[tuple[str, str]]:
-    """What `/admin/v1/compaction/preview` says: a line a phase, then one for each message that would be cut."""
-    counted = "" if said["exact"] else "about "
-    rows = [("as it is", f"{counted}{said['tokens']} tokens, the budget is {said['budget_tokens']}")]
-    for phase in said["phases"]:
-        cut = f"messages cut: {len(phase['cuts'])}, {counted}{phase['tokens']} tokens left"
+def preview_rows(response: _JsonDict) -> list[tuple[str, str]]:
+    """Return the rows of `/admin/v1/compaction/preview`: one per phase, then one per message that would be cut."""
+    counted = "" if response["exact"] else "about "
+    rows = [("as it is", f"{counted}{response['tokens']} tokens, the budget is {response['budget_tokens']}")]
+    for phase in response["phases"]:
+        cut = f"messages cut: {len(phase['cuts'])}, {counted}{phase['tokens']} tokens remain"
         rows.append((f"phase {phase['phase']}", cut if phase["fits"] else f"{cut}: still over the budget"))
-    if said["used"] is None:
-        return [*rows, ("used", "none: nothing would be cut" if said["fits"] else "none: it would be refused")]
-    rows.append(("used", f"phase {said['used']}" + ("" if said["fits"] else ", and it would be refused even so")))
-    used = next(phase for phase in said["phases"] if phase["phase"] == said["used"])
+    if response["used"] is None:
+        return [*rows, ("used", "none: nothing would be cut" if response["fits"] else "none: it would be refused")]
+    rows.append(
+        ("used", f"phase {response['used']}" + ("" if response["fits"] else ", and it would be refused even so"))
+    )
+    used = next(phase for phase in response["phases"] if phase["phase"] == response["used"])
     cuts = [(f"message {cut['message']}", f"{cut['type']} {cut['what']}: {cut['why']}") for cut in used["cuts"]]
     return [*rows, *cuts]
 
 
 def _queue_words(queue: _JsonDict) -> str:
     words = f"{queue['running']} running, {queue['waiting']} waiting, slots {queue['slots'] or 'not bounded'}"
-    return f"{words}; paused: who comes waits for the model server" if queue["paused"] else words
+    return f"{words}; paused: new requests wait for the model server" if queue["paused"] else words
 
 
 def _place(backend: _JsonDict) -> str:
     kind, url = backend["kind"], backend["url"]
-    return f"{kind} at {url}" if "://" in url else kind  # one of ours has no address while it does not run
+    return f"{kind} at {url}" if "://" in url else kind  # a managed server has no address while it is stopped
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Options that several commands have, and what they set."""
+"""Options shared by several commands, and the settings that they override."""
 
 from __future__ import annotations
 
@@ -53,22 +53,22 @@ Context = Annotated[
 ]
 Model = Annotated[
     str | None,
-    typer.Option("--model", help="The model for names that the server does not know; alone, an Ollama model."),
+    typer.Option("--model", help="Model for names that the server does not know; on its own, an Ollama model."),
 ]
 
 
 def settings_file(named: Path | None) -> Path | None:
-    """The settings file that counts: the named one, or the one that is found."""
+    """Return the settings file to read: the given one, or the one that is found."""
     return find_file(named, os.environ)
 
 
-def read_settings(file: Path | None, said: dict[str, Any]) -> Settings:
-    """`load`, which refuses an option that means nothing to the backend that the file names. Raises like `said_by`."""
-    settings = load(file, said)
-    if "context" in said.get("backend", {}).get("llama_server", {}) and settings.backend.url is not None:
+def read_settings(file: Path | None, overrides: dict[str, Any]) -> Settings:
+    """Load the settings, and reject --ctx if the file sets backend.url. Raises like `load` and `said_by`."""
+    settings = load(file, overrides)
+    if "context" in overrides.get("backend", {}).get("llama_server", {}) and settings.backend.url is not None:
         raise BackendChoiceError(
-            "--ctx is for a llama.cpp server that forge-proxy starts, and the file names a running one, "
-            "which has its window: backend.url"
+            "--ctx is for a llama.cpp server that forge-proxy starts, but the file sets backend.url, "
+            "a running server whose window is fixed"
         )
     return settings
 
@@ -83,7 +83,7 @@ def said_by(
     llama_server: Path | None = None,
     context: int | None = None,
 ) -> dict[str, Any]:
-    """What the options set: one that names a backend replaces what the file says of that, and adds nothing to it."""
+    """Return the settings that the options override. An option that selects a backend replaces the file's selection."""
     server = {"host": host, "port": port}
     backend: dict[str, Any] = {"kind": kind, "url": url, "gguf": gguf, "model": model}
     if any(value is not None for value in (kind, url, gguf)):
@@ -93,13 +93,13 @@ def said_by(
         backend = {"model": model} if model is not None else {}
     if context is not None and (url is not None or kind in ("openai", "ollama", "anthropic")):
         raise BackendChoiceError(
-            "--ctx is for a llama.cpp server that forge-proxy starts (--gguf); one that runs already has its window"
+            "--ctx is for a llama.cpp server that forge-proxy starts (--gguf); the window of a running server is fixed"
         )
-    ours = {"binary": llama_server, "context": context}
-    if started := {key: value for key, value in ours.items() if value is not None}:
-        backend["llama_server"] = started
-    said: dict[str, Any] = {
+    managed = {"binary": llama_server, "context": context}
+    if launch := {key: value for key, value in managed.items() if value is not None}:
+        backend["llama_server"] = launch
+    overrides: dict[str, Any] = {
         "server": {key: value for key, value in server.items() if value is not None},
         "backend": backend,
     }
-    return {section: values for section, values in said.items() if values}
+    return {section: values for section, values in overrides.items() if values}

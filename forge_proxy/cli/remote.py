@@ -1,4 +1,4 @@
-"""The running daemon, asked over HTTP by the commands that look at it or change it."""
+"""HTTP client of the commands that show or change a running daemon."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from forge_proxy.core.errors import ForgeError
 DEFAULT_URL = "http://127.0.0.1:8081"
 _SYSTEM_ERROR = re.compile(r"\[Errno -?\d+\] (.+)")
 _NO_TLS = ("WRONG_VERSION_NUMBER", "record layer failure")
-"""What OpenSSL says of a server that answers in plain text."""
+"""OpenSSL error texts for a server that speaks plain HTTP."""
 _CONNECT_SECONDS = 10.0
 _SECONDS = 600.0
-"""Switching a budget may load a model anew, which takes minutes."""
-_SILENCE = 120.0
-"""Seconds: longer than a stream of events is ever silent (`server.keepalive_seconds`)."""
-_PATIENCE = 60.0
-"""Seconds for which a daemon may be away whose events are read."""
-_AGAIN_AFTER = 1.0
+"""Switching a budget may reload a model, which takes minutes."""
+_SILENCE_SECONDS = 120.0
+"""Seconds: longer than the keepalive interval of an event stream (`server.keepalive_seconds`)."""
+_MAX_AWAY_SECONDS = 60.0
+"""Seconds for which an event stream waits for a daemon that is unreachable."""
+_RECONNECT_SECONDS = 1.0
 _MAY_BE_ANOTHER = (401, 403, 404, 405, 501)
-"""What servers answer to a route that they do not have, or to a key that is not theirs."""
+"""Statuses that other servers return for an unknown route or key."""
 
 
 class NoDaemon(ForgeError):
-    """No daemon answers, or what answers is none."""
+    """No daemon answers, or another server does."""
 
 
 class DaemonError(ForgeError):
-    """The daemon's own words for what it does not do."""
+    """The daemon rejected the request; the message is the daemon's."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentEvent:
-    """One event that the daemon sent."""
+    """An event of the daemon."""
 
     id: int
     type: str
@@ -47,14 +47,14 @@ class SentEvent:
 
 
 class AdminClient:
-    """One daemon at a URL, with or without `/v1`. `key` is an admin key, or a caller's for what callers may ask."""
+    """Client of the daemon at a URL, with or without `/v1`. `key` is an admin key, or an API key for client routes."""
 
     def __init__(self, url: str, key: str | None) -> None:
         self.root = url.rstrip("/").removesuffix("/v1")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
     def admin(self, method: str, path: str, body: dict[str, Any] | None = None, **query: Any) -> dict[str, Any]:
-        """Ask the admin API. Raises `NoDaemon` or `DaemonError`."""
+        """Send a request to the admin API. Raises `NoDaemon` or `DaemonError`."""
         return self.ask(method, f"/admin/v1/{path}", body, query)
 
     def ask(
@@ -65,32 +65,35 @@ class AdminClient:
         query: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Ask any route. Raises like `admin`."""
-        import httpx  # the help text needs no HTTP
+        """Send a request to any route. Raises like `admin`."""
+        import httpx  # local import: --help does not need HTTP
 
         timeout, headers = httpx.Timeout(_SECONDS, connect=_CONNECT_SECONDS), {**self._headers, **(headers or {})}
         try:
-            answer = httpx.request(method, self.root + path, json=body, params=query, headers=headers, timeout=timeout)
-            said: Any = answer.json()
+            response = httpx.request(
+                method, self.root + path, json=body, params=query, headers=headers, timeout=timeout
+            )
+            content: Any = response.json()
         except (httpx.TransportError, httpx.InvalidURL) as exc:
             raise self._no_daemon(exc) from exc
         except ValueError as exc:
             raise self._other_server() or self._no_admin_api() from exc
-        if answer.is_success and isinstance(said, dict):
-            return said  # pyright: ignore[reportUnknownVariableType]
-        raise self._refusal(said, answer.status_code)
+        if response.is_success and isinstance(content, dict):
+            return content  # pyright: ignore[reportUnknownVariableType]
+        raise self._refusal(content, response.status_code)
 
     def events(self, path: str, is_last: Callable[[SentEvent], bool]) -> Generator[SentEvent]:
-        """The server-sent events of a route of the admin API up to the last one, through restarts of the daemon. Raises
-        like `admin`.
+        """Yield the server-sent events of an admin API route until the last one, reconnecting if the daemon restarts.
+
+        Raises like `admin`.
         """
         import httpx
 
         event, away_since = None, math.inf
-        timeout = httpx.Timeout(_SILENCE, connect=_CONNECT_SECONDS)
+        timeout = httpx.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS)
         while event is None or not is_last(event):
             headers = {**self._headers, "Last-Event-ID": str(event.id if event else 0)}
-            failed: Exception = NoDaemon("it ended the stream")
+            failed: Exception = NoDaemon("the daemon closed the stream")
             try:
                 with httpx.stream("GET", f"{self.root}/admin/v1/{path}", headers=headers, timeout=timeout) as answer:
                     if not answer.is_success:
@@ -101,19 +104,19 @@ class AdminClient:
                         yield event
             except (httpx.TransportError, httpx.InvalidURL) as exc:
                 failed = exc
-            if event is None or time.monotonic() > away_since + _PATIENCE:
+            if event is None or time.monotonic() > away_since + _MAX_AWAY_SECONDS:
                 raise self._no_daemon(failed) from failed
             if not is_last(event):
                 away_since = min(away_since, time.monotonic())
-                time.sleep(_AGAIN_AFTER)
+                time.sleep(_RECONNECT_SECONDS)
 
-    def _refusal(self, said: Any, status: int) -> ForgeError:
-        """The daemon's refusal, unless some other server does not know the route or the key."""
+    def _refusal(self, content: Any, status: int) -> ForgeError:
+        """Return the error for a failed request: the daemon's, or that another server answered."""
         other = self._other_server() if status in _MAY_BE_ANOTHER else None
-        return other or DaemonError(_words(said, status))
+        return other or DaemonError(_error_message(content, status))
 
     def _other_server(self) -> NoDaemon | None:
-        """Says which server it is that answers; None for a forge-proxy."""
+        """Return an error that names the server that answers, or None if it is a forge-proxy."""
         from forge_proxy.backends.http import AioHttp
         from forge_proxy.backends.probe import identify
 
@@ -129,30 +132,30 @@ class AdminClient:
             return None
         what = {"llama-server": "a llama-server", "ollama": "an Ollama"}.get(str(kind), "some other server")
         return NoDaemon(
-            f"what answers at {self.root} is {what}, not a forge-proxy; give the address of the daemon with --url or "
+            f"the server at {self.root} is {what}, not a forge-proxy; set the daemon's address with --url or "
             "FORGE_PROXY_URL"
         )
 
     def _no_admin_api(self) -> NoDaemon:
-        return NoDaemon(f"what answers at {self.root} is no forge-proxy with an admin API")
+        return NoDaemon(f"the server at {self.root} is not a forge-proxy with an admin API")
 
     def _no_daemon(self, exc: Exception) -> NoDaemon:
         return NoDaemon(
-            f"no daemon answers at {self.root} ({_describe(exc)}); start one with `forge-proxy serve`, or give its "
+            f"no daemon answers at {self.root} ({_describe(exc)}); start one with `forge-proxy serve`, or set its "
             "address with --url or FORGE_PROXY_URL"
         )
 
 
 def read_events(lines: Iterable[str]) -> Generator[SentEvent]:
-    """Server-sent events of the daemon's, which have one line of data each."""
-    said: dict[str, str] = {}
+    """Parse the daemon's server-sent events, which have one data line each."""
+    fields: dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition(": ")
-        if name:  # a comment has none
-            said[name] = value
-        elif not line and "data" in said:
-            yield SentEvent(int(said["id"]), said["event"], json.loads(said["data"]))
-            said = {}
+        if name:  # empty for a comment
+            fields[name] = value
+        elif not line and "data" in fields:
+            yield SentEvent(int(fields["id"]), fields["event"], json.loads(fields["data"]))
+            fields = {}
 
 
 def _json_of(text: str) -> Any:
@@ -163,20 +166,21 @@ def _json_of(text: str) -> Any:
 
 
 def _describe(exc: Exception) -> str:
-    """Why a request got no answer, without the number of the system's error."""
-    said = str(exc) or type(exc).__name__
-    if any(sign in said for sign in _NO_TLS):
+    """Describe a transport error, without the errno prefix."""
+    message = str(exc) or type(exc).__name__
+    if any(sign in message for sign in _NO_TLS):
         return "the server there does not speak https"
-    if "missing an 'http://'" in said:
+    if "missing an 'http://'" in message:
         return "expected a URL such as http://127.0.0.1:8081"
-    return said[:1].lower() + said[1:] if not (found := _SYSTEM_ERROR.fullmatch(said)) else found[1].lower()
+    found = _SYSTEM_ERROR.fullmatch(message)
+    return found[1].lower() if found else message[:1].lower() + message[1:]
 
 
-def _words(said: Any, status: int) -> str:
-    error = said.get("error") if isinstance(said, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+def _error_message(content: Any, status: int) -> str:
+    error = content.get("error") if isinstance(content, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if isinstance(error, dict) and "message" in error:
         message = str(error["message"])  # pyright: ignore[reportUnknownArgumentType]
         if status == 401:
-            message += "; give it with --key or FORGE_PROXY_KEY"
+            message += "; set it with --key or FORGE_PROXY_KEY"
         return message
     return f"the daemon answered {status}"

@@ -1,4 +1,4 @@
-"""What the `runs` commands send: submissions and outputs, read from files, stdin and arguments."""
+"""Reads the input of the `runs` commands, submissions and outputs, from files, stdin and arguments."""
 
 from __future__ import annotations
 
@@ -14,29 +14,32 @@ Outcome = Literal["output", "error", "unresolved"]
 
 
 class NotASubmission(ForgeError):
-    """What is to be submitted cannot be read."""
+    """The input of a `runs` command is invalid."""
 
 
 def read_submission_file(file: Path) -> dict[str, Any]:
-    """The JSON object of a file; `-` is stdin. Raises `NotASubmission`."""
-    name, said = _read(file)
-    if not isinstance(said, dict):
+    """Read the JSON object of a file; `-` is stdin. Raises `NotASubmission`."""
+    name, content = _read(file)
+    if not isinstance(content, dict):
         raise NotASubmission(f"{name}: expected an object with workflow and user_message")
-    return said  # pyright: ignore[reportUnknownVariableType]
+    return content  # pyright: ignore[reportUnknownVariableType]
 
 
 def read_outputs_file(file: Path) -> list[dict[str, Any]]:
-    """The outputs of a file, which holds `{"outputs": […]}` or the list alone. Raises `NotASubmission`."""
-    name, said = _read(file)
-    if isinstance(said, dict):
-        said = cast("dict[str, Any]", said).get("outputs")
-    if not isinstance(said, list):
+    """Read the outputs of a file, which contains `{"outputs": […]}` or only the list. Raises `NotASubmission`."""
+    name, content = _read(file)
+    if isinstance(content, dict):
+        content = cast("dict[str, Any]", content).get("outputs")
+    if not isinstance(content, list):
         raise NotASubmission(f'{name}: expected {{"outputs": [{{"tool_call_id": …, "output": …}}]}}')
-    return said  # pyright: ignore[reportUnknownVariableType]
+    return content  # pyright: ignore[reportUnknownVariableType]
 
 
 def parse_outputs(words: Iterable[str], outcome: Outcome) -> list[dict[str, Any]]:
-    """Outputs written as CALL=VALUE: a value is sent as JSON if it is that, else as text. Raises `NotASubmission`."""
+    """Parse outputs given as CALL=VALUE. A value is sent as JSON if it is valid JSON, else as text.
+
+    Raises `NotASubmission`.
+    """
     outputs: list[dict[str, Any]] = []
     for word in words:
         call, separator, value = word.partition("=")
@@ -57,10 +60,10 @@ def _read(file: Path) -> tuple[str, Any]:
     name = "stdin" if str(file) == "-" else str(file)
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-        said: Any = DECODER.decode(text)
-        write(said).encode()  # JSON can hold halves of characters, which no request can
+        content: Any = DECODER.decode(text)
+        write(content).encode()  # JSON may contain lone surrogates, which UTF-8 cannot encode
     except OSError as exc:
         raise NotASubmission(f"{name}: {exc.strerror or exc}") from exc
     except (ValueError, RecursionError) as exc:
         raise NotASubmission(f"{name}: not JSON: {exc}") from exc
-    return name, said
+    return name, content

@@ -1,4 +1,4 @@
-"""A run and its events as text for people. Pure, but for the time zone."""
+"""Formats a run and its events as text for people. Pure, except for the time zone."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from forge_proxy.cli.remote import SentEvent
 
-_SHOWN = 200
-"""Characters of a message that are shown of it; `--json` shows all."""
+_MAX_CHARS = 200
+"""Maximum number of characters shown of a message; `--json` prints all."""
 
 
 def run_rows(run: dict[str, Any]) -> list[tuple[str, str]]:
-    """The facts of `/admin/v1/runs/{id}`, without the messages."""
+    """Return the rows of `/admin/v1/runs/{id}`, without the messages."""
     ends = "; it ends when its tool has" if run["cancel_requested"] and not run["result"] else ""
     rows = [
         ("id", run["id"]),
@@ -35,7 +35,7 @@ def run_rows(run: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def describe_event(event: SentEvent) -> str:
-    """An event on one line; the calls that a run waits for have a line each."""
+    """Describe an event on one line, plus one line for each call that the run waits for."""
     data = event.data
     match event.type:
         case "status":
@@ -54,20 +54,20 @@ def describe_event(event: SentEvent) -> str:
 
 
 def describe_call(call: dict[str, Any]) -> str:
-    """A call with its id, which an output has to name."""
+    """Describe a call with its id, which an output must name."""
     return f"{call['function']['name']}({_shorten(call['function']['arguments'])}) [{call['id']}]"
 
 
 def describe_result(result: Any) -> str:
-    """Text as it is, anything else as JSON."""
+    """Return text unchanged and any other value as JSON."""
     return result if isinstance(result, str) else json.dumps(result, indent=2, ensure_ascii=False)
 
 
 def describe_time(seconds: float) -> str:
-    """Seconds since 1970 as local time."""
+    """Format Unix time in seconds as local time."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def _shorten(text: str) -> str:
     words = " ".join(text.split())
-    return words if len(words) <= _SHOWN else f"{words[:_SHOWN]}…"
+    return words if len(words) <= _MAX_CHARS else f"{words[:_MAX_CHARS]}…"

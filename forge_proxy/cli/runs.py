@@ -1,4 +1,4 @@
-"""`forge-proxy runs`: workflows that a running daemon drives."""
+"""`forge-proxy runs`: workflows that a running daemon executes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RunId = Annotated[str, typer.Argument(metavar="ID", help="The run, as 'runs subm
 
 
 class RunDidNotComplete(ForgeError):
-    """The run that was watched came to another end."""
+    """The watched run failed or was cancelled."""
 
 
 @runs.callback(invoke_without_command=True)
@@ -56,17 +56,17 @@ def submit(
     json: AsJson = False,
 ) -> None:
     """Submit a run and print its id; it continues whether or not it is watched."""
-    asked = asked_of(context, url, key, json)
+    options = asked_of(context, url, key, json)
     if once is not None and not re.fullmatch("[!-~]([ -~]{0,198}[!-~])?", once):
-        raise NotASubmission("--once: expected up to 200 characters of ASCII, without space around them")
+        raise NotASubmission("--once: expected up to 200 characters of ASCII, without leading or trailing spaces")
     headers = {"Idempotency-Key": once} if once is not None else {}
-    run = asked.remote.ask("POST", "/admin/v1/runs", read_submission_file(file), headers=headers)
+    run = options.remote.ask("POST", "/admin/v1/runs", read_submission_file(file), headers=headers)
     if not follow:
-        show(run, as_json=True) if asked.as_json else print(run["id"])
+        show(run, as_json=True) if options.as_json else print(run["id"])
         return
-    if not asked.as_json:
+    if not options.as_json:
         print(run["id"])
-    _watch(asked, run["id"])
+    _watch(options, run["id"])
 
 
 @runs.command()
@@ -78,9 +78,9 @@ def watch(context: typer.Context, run_id: RunId, url: OwnUrl = None, key: OwnKey
 @runs.command()
 def cancel(context: typer.Context, run_id: RunId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
     """Cancel a run; a tool that is being executed finishes first."""
-    asked = asked_of(context, url, key, json)
-    run = asked.remote.admin("POST", f"{_path(run_id)}/cancel")
-    if asked.as_json:
+    options = asked_of(context, url, key, json)
+    run = options.remote.admin("POST", f"{_path(run_id)}/cancel")
+    if options.as_json:
         show(run, as_json=True)
     else:
         print(run["status"] if run["status"] == "cancelled" else f"{run['status']}; it ends when its tool has")
@@ -91,9 +91,9 @@ def show_run(
     context: typer.Context, run_id: RunId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False
 ) -> None:
     """Show a run: its status, its steps, the calls it waits for, its result or error; --json has the messages too."""
-    asked = asked_of(context, url, key, json)
-    run = asked.remote.admin("GET", _path(run_id))
-    if asked.as_json:
+    options = asked_of(context, url, key, json)
+    run = options.remote.admin("GET", _path(run_id))
+    if options.as_json:
         show(run, as_json=True)
     else:
         show_rows(run_rows(run))
@@ -102,9 +102,9 @@ def show_run(
 @runs.command()
 def delete(context: typer.Context, run_id: RunId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
     """Delete a run that has ended, with its messages and events."""
-    asked = asked_of(context, url, key, json)
-    deleted = asked.remote.admin("DELETE", _path(run_id))
-    if asked.as_json:
+    options = asked_of(context, url, key, json)
+    deleted = options.remote.admin("DELETE", _path(run_id))
+    if options.as_json:
         show(deleted, as_json=True)
     else:
         print(f"deleted {deleted['id']}")
@@ -124,7 +124,9 @@ def outputs(
     ] = None,
     unresolved: Annotated[
         list[str] | None,
-        typer.Option("--unresolved", metavar="CALL=WHY", help="The tool found nothing, which is no error. Repeatable."),
+        typer.Option(
+            "--unresolved", metavar="CALL=WHY", help="The tool found nothing, which is not an error. Repeatable."
+        ),
     ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", help='JSON: {"outputs": [{"tool_call_id": …, "output": …}]}; - is stdin.')
@@ -134,7 +136,7 @@ def outputs(
     json: AsJson = False,
 ) -> None:
     """Send the outputs of calls that a run waits for; after the last one it continues."""
-    asked = asked_of(context, url, key, json)
+    options = asked_of(context, url, key, json)
     sent = [
         *parse_outputs(values or (), "output"),
         *parse_outputs(error or (), "error"),
@@ -143,8 +145,8 @@ def outputs(
     ]
     if not sent:
         raise NotASubmission("name at least one output, as CALL=VALUE or with --file; 'runs show ID' lists the calls")
-    run = asked.remote.admin("POST", f"{_path(run_id)}/tool_outputs", {"outputs": sent})
-    if asked.as_json:
+    run = options.remote.admin("POST", f"{_path(run_id)}/tool_outputs", {"outputs": sent})
+    if options.as_json:
         show(run, as_json=True)
     else:
         print(run["status"], *(f"\nwaits for {describe_call(call)}" for call in run["required_action"]), sep="")
@@ -163,39 +165,40 @@ def list_runs(
     _list(asked_of(context, url, key, json), limit, status)
 
 
-def _list(asked: CommandOptions, limit: int, status: str | None) -> None:
+def _list(options: CommandOptions, limit: int, status: str | None) -> None:
     query: dict[str, Any] = {"limit": limit, **({"status": status} if status else {})}
-    said = asked.remote.admin("GET", "runs", None, **query)
-    if asked.as_json:
-        show(said, as_json=True)
+    response = options.remote.admin("GET", "runs", None, **query)
+    if options.as_json:
+        show(response, as_json=True)
         return
-    if not said["data"]:
+    if not response["data"]:
         print(f"no runs with status {status}" if status else "no runs", file=sys.stderr)
     rows = [
-        (run["id"], f"{run['status']:<16}{describe_time(run['created_at'])}  {run['workflow']}") for run in said["data"]
+        (run["id"], f"{run['status']:<16}{describe_time(run['created_at'])}  {run['workflow']}")
+        for run in response["data"]
     ]
     show_rows(rows)
 
 
-def _watch(asked: CommandOptions, run_id: str) -> None:
-    for event in asked.remote.events(f"{_path(run_id)}/events", _ends):
-        print(jsonlib.dumps(asdict(event)) if asked.as_json else describe_event(event), flush=True)
+def _watch(options: CommandOptions, run_id: str) -> None:
+    for event in options.remote.events(f"{_path(run_id)}/events", _ends):
+        print(jsonlib.dumps(asdict(event)) if options.as_json else describe_event(event), flush=True)
         if event.type == "status" and event.data["status"] == "requires_action":
-            _tell_what_it_waits_for(asked, run_id)
-    run = asked.remote.admin("GET", _path(run_id))
+            _print_required_action(options, run_id)
+    run = options.remote.admin("GET", _path(run_id))
     if run["status"] != "completed":
         raise RunDidNotComplete(run["error"]["message"] if run["error"] else f"the run is {run['status']}")
-    if not asked.as_json:
+    if not options.as_json:
         print(describe_result(run["result"]["result"]))
 
 
-def _tell_what_it_waits_for(asked: CommandOptions, run_id: str) -> None:
-    """Say whose turn it is, unless that is past: events are shown from the beginning."""
+def _print_required_action(options: CommandOptions, run_id: str) -> None:
+    """Print which outputs the run waits for, unless the event is outdated: events are replayed from the beginning."""
     path = _path(run_id)
-    if calls := asked.remote.admin("GET", path)["required_action"]:
+    if calls := options.remote.admin("GET", path)["required_action"]:
         waits = ", ".join(f"{call['function']['name']} [{call['id']}]" for call in calls)
         send = f"'forge-proxy runs outputs {run_id} CALL=VALUE …'"
-        route = f"POST {asked.url.rstrip('/')}/admin/v1/{path}/tool_outputs"
+        route = f"POST {options.url.rstrip('/')}/admin/v1/{path}/tool_outputs"
         text = f"forge-proxy: the run waits for the outputs of {waits}; send them with {send} or {route}"
         print(text, file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""`forge-proxy stop`: ends a daemon that this user runs, and waits until its process has ended."""
+"""`forge-proxy stop`: stops a daemon of this user, and waits until its process has ended."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from forge_proxy.backends.capability_cache import state_folder
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.telemetry.running_daemons import RunningDaemon, is_running, running_daemons
 
-_LOOK_AGAIN_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 
 
 class CannotStop(ForgeError):
-    """There is no daemon to stop, there are several, or it does not end."""
+    """No daemon runs, several run, or the daemon does not end."""
 
 
 def stop(
@@ -28,7 +28,7 @@ def stop(
         float, typer.Option("--timeout", help="Seconds to wait until it has ended.", min=0, max=3600)
     ] = 60,
 ) -> None:
-    """Stop a daemon that this user runs on this machine. Responses that are running may end first."""
+    """Stop a daemon of this user on this machine, after its running responses have finished."""
     daemon = _choose(running_daemons(state_folder(os.environ)), port)
     print(f"stopping forge-proxy {daemon.version} on port {daemon.port} (pid {daemon.pid})")
     _signal(daemon)
@@ -38,12 +38,12 @@ def stop(
             raise CannotStop(
                 f"the daemon (pid {daemon.pid}) has not ended after {seconds:g} s; end it with: kill -9 {daemon.pid}"
             )
-        time.sleep(_LOOK_AGAIN_SECONDS)
+        time.sleep(_POLL_SECONDS)
     print("stopped")
 
 
 def _choose(running: Sequence[RunningDaemon], port: int | None) -> RunningDaemon:
-    """The daemon that is meant. Raises `CannotStop`."""
+    """Select the daemon to stop. Raises `CannotStop`."""
     found = [daemon for daemon in running if port in (None, daemon.port)]
     if len(found) == 1:
         return found[0]
@@ -59,14 +59,14 @@ def _choose(running: Sequence[RunningDaemon], port: int | None) -> RunningDaemon
 
 
 def _signal(daemon: RunningDaemon) -> None:
-    """Send SIGTERM to that very process: its id may be another one's by now. Raises `CannotStop`."""
+    """Send SIGTERM to exactly this process; its id may have been reused. Raises `CannotStop`."""
     try:
         if sys.platform != "linux":
             os.kill(daemon.pid, signal.SIGTERM)
             return
         descriptor = os.pidfd_open(daemon.pid)
         try:
-            if is_running(daemon):  # so the descriptor is of the process that holds the lock
+            if is_running(daemon):  # then the descriptor refers to the process that holds the lock
                 signal.pidfd_send_signal(descriptor, signal.SIGTERM)
         finally:
             os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The daemon as a whole: built over a socket, and run until it is told to end, by a process or within a program."""
+"""The complete daemon over a listening socket, as its own process or embedded in a program."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from forge_proxy.workflows.runs.service import Runs
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A daemon that is built, and answers once it is run."""
+    """A daemon that is fully built; `run` makes it answer requests."""
 
     parts: EngineAssembly
     server: HttpServer
@@ -47,40 +47,40 @@ class Daemon:
 
     @property
     def url(self) -> str:
-        """Its base URL, with `/v1`."""
+        """The base URL, with `/v1`."""
         return address(*self.listener.getsockname()[:2])
 
     def tell_address(self) -> None:
-        """Say where it listens."""
+        """Log the address that it listens on."""
         self.log.info("listening", url=self.url)
         if is_open_to_all(self.live.now.server, self.listener):
-            self.log.warning("no keys", note="anyone who reaches it may use it: server.allow_public_without_keys")
+            self.log.warning("no keys", note="anyone who can reach it can use it: server.allow_public_without_keys")
 
     def end(self, signum: int) -> None:
-        """Have `run` end, once answers under way have; at once when told so again by an interrupt."""
-        self.runs.leave()  # who watches one is not waited for: it may go on for hours
+        """Make `run` return once running responses have finished, or immediately at a second interrupt."""
+        self.runs.leave()  # shutdown does not wait for clients that watch a run: it may last for hours
         self.server.handle_exit(signum, None)
 
     async def run(self, loaded: Callable[[], None] = lambda: None, *, resumes: bool = True) -> None:
-        """Answer until it is told to end, while the model is being loaded: health says so, requests wait.
+        """Answer requests until `end` is called. While the model loads, requests wait and health reports it.
 
-        `loaded` is called when that is done. Raises what it fails with. With `resumes` runs are gone on with that an
-        earlier daemon has left.
+        Calls `loaded` once the model is loaded. Raises the error if loading fails. With `resumes`, unfinished runs of
+        an earlier daemon are resumed.
         """
-        beside = [asyncio.create_task(self._tell_hardware())]
+        background = [asyncio.create_task(self._log_hardware())]
         if resumes:
-            beside.append(asyncio.create_task(resume(self.runs, self.live.now, self.log)))
+            background.append(asyncio.create_task(resume(self.runs, self.live.now, self.log)))
         loading = asyncio.create_task(self._load(loaded))
         try:
             await self.server.serve(sockets=[self.listener])
         finally:
-            for task in (*beside, loading):
+            for task in (*background, loading):
                 task.cancel()
         with suppress(asyncio.CancelledError):
             await loading
 
     async def _load(self, loaded: Callable[[], None]) -> None:
-        """Load the model, and do what has to wait for it. Ends the server where that fails, and raises with what."""
+        """Load the model, then do what depends on it. If loading fails, stop the server and raise the error."""
         try:
             await self.parts.load()
         except ForgeError:
@@ -97,14 +97,14 @@ class Daemon:
             await self._self_test()
 
     async def _settle(self) -> None:
-        """Find out the budget, which is logged with its reason, and give the model server the window for it."""
+        """Resolve the context budget, which is logged with its reason, and resize the model server's window to it."""
         try:
             await self.parts.engine.budgets.settle()
         except BackendFault as fault:
-            self.log.warning("the budget could not be had", error=fault.summary)
+            self.log.warning("could not determine the context budget", error=fault.summary)
 
     async def _self_test(self) -> None:
-        """Test the model that answers by default, and say what was found."""
+        """Test the default model and log the result."""
         engine = self.parts.engine
         try:
             card = await engine.test(await engine.models.usual())
@@ -113,7 +113,7 @@ class Daemon:
         else:
             self.log.info("self-test", **card.as_json())
 
-    async def _tell_hardware(self) -> None:
+    async def _log_hardware(self) -> None:
         found = await self.parts.machine.profile()
         gpus = [f"{gpu.name}, {gpu.vram_mb or '?'} MiB" for gpu in found.gpus]
         self.log.info("hardware", gpus=gpus, ram_mb=found.ram_mb, cores=found.cores, because=found.because)
@@ -123,14 +123,14 @@ class Daemon:
 async def build(
     settings: Settings, listener: socket.socket, read: Callable[[], Settings], log: FilteringBoundLogger
 ) -> AsyncGenerator[Daemon]:
-    """The daemon on a socket that listens already. `read` reads the settings again. Raises `BackendChoiceError`."""
+    """Build the daemon over a listening socket. `read` reloads the settings. Raises `BackendChoiceError`."""
     observe = in_next_turn(logs.LogObserver(log))
     memory = MemoryBudget(memory_limit(settings.server.memory_mb, find_ram_mb(Path("/"))))
     async with assemble(settings, observe, memory) as parts, build_runs(settings, parts.engine, observe) as runs:
         url = parts.choice.url
         if url is not None and await leads_to(url, listener):
             raise BackendChoiceError(
-                f"backend.url {parts.choice.shown_url} is where this daemon itself listens; name the model server or "
+                f"backend.url {parts.choice.shown_url} is this daemon itself; set it to the model server, or choose "
                 "another --port"
             )
         tell_choice(parts.choice, settings, log)
@@ -142,12 +142,12 @@ async def build(
 
 
 def tell_choice(choice: SelectedBackend, settings: Settings, log: FilteringBoundLogger) -> None:
-    """Say which backend is used, and why."""
+    """Log the backend that is used, and why."""
     model_file = str(choice.gguf) if choice.gguf else None
     listed = {"models": list(settings.models)} if settings.models else {}
     log.info("backend", kind=choice.kind, url=choice.shown_url, model_file=model_file, because=choice.because, **listed)
     if choice.gguf == TINY_MODEL:
-        log.warning("test model", note="it understands a few phrases: for trying the daemon, not for work")
+        log.warning("test model", note="understands only a few phrases: for trying out the daemon, not for real work")
 
 
 def _admin_parts(
@@ -170,7 +170,7 @@ def _admin_parts(
 
 
 def in_next_turn(observe: Observer) -> Observer:
-    """Tell it what happened once the answer has left that it is about."""
+    """Wrap an observer so that it runs in the next event loop iteration, after the response has been sent."""
 
     def later(event: Event, /) -> None:
         asyncio.get_running_loop().call_soon(observe, event)

@@ -1,4 +1,4 @@
-"""A llama.cpp server of ours that serves one of several models at a time."""
+"""A managed llama.cpp server that serves one of several models at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Fit: TypeAlias = Callable[[str, Callable[[int | None], Awaitable[object]]], Awai
 
 
 class CatalogServer(ManagedServerControl):
-    """`BackendControl` and `Resizer`. Whatever it does, the admission hears which model is served then."""
+    """`BackendControl` and `Resizer`. Reports the served model to `Admission` after each change."""
 
     def __init__(
         self,
@@ -40,7 +40,10 @@ class CatalogServer(ManagedServerControl):
         self._is_stopped = False
 
     async def load(self, model: str) -> None:
-        """Serve this model, inside of an exchange. Raises `BackendFault`, with the one before served on if possible."""
+        """Serve this model; call it within a switch. On failure, keep serving the previous model if possible.
+
+        Raises `BackendFault`.
+        """
         if self._is_stopped:
             kind = self._specs[model].program.kind
             raise BackendDown(kind, describe_stopped(kind))
@@ -51,25 +54,25 @@ class CatalogServer(ManagedServerControl):
 
     async def start(self) -> None:
         """See `api.admin.ports.BackendControl`."""
-        self._begin_anew()
+        self._reset()
         await super().start()
 
     async def stop(self) -> None:
-        """See `api.admin.ports.BackendControl`. No model is loaded then, whichever is asked for."""
+        """See `api.admin.ports.BackendControl`. Until it is started again, no request loads a model."""
         self._is_stopped = True
         await super().stop()
 
     async def restart(self) -> None:
         """See `api.admin.ports.BackendControl`."""
-        self._begin_anew()
+        self._reset()
         await super().restart()
 
     async def use(self, model: str) -> None:
-        """See `api.admin.ports.BackendControl`. Requests for others have it swapped again."""
+        """See `api.admin.ports.BackendControl`. Requests for other models swap it again."""
         name = self._catalog.known(model)
         if name is None:
             raise UnknownModel(model, self._catalog.names)
-        self._begin_anew()
+        self._reset()
         await self._exchange(lambda: self.load(name))
 
     def served(self) -> Sequence[str | None]:
@@ -92,19 +95,19 @@ class CatalogServer(ManagedServerControl):
         await self._manager.ensure(replace(spec, context=spec.context if tokens is None else tokens), drain_seconds=0)
 
     async def _exchange(self, work: Callable[[], Awaitable[object]]) -> None:
-        async def and_tell() -> None:
+        async def work_and_report() -> None:
             try:
                 await work()
             finally:
                 self._admission.serves(self._loaded())
 
-        await super()._exchange(and_tell)
+        await super()._exchange(work_and_report)
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._is_stopped = False
         self._admission.forgive()
 
     def _loaded(self) -> str | None:
-        """The model that runs, or would if it were woken, recovered or started; None after a load that failed."""
+        """Return the current model, including one that sleeps, recovers or is stopped; None after a failed load."""
         now = self._manager.status()
         return None if now.state == "failed" else now.spec.alias

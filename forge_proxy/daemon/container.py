@@ -1,4 +1,4 @@
-"""Builds a backend and the engine over it, as the settings say, and stops them in the other order."""
+"""Builds the backend and the engine from the settings, and stops them in reverse order."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EngineAssembly:
-    """A backend and the engine over it, and why it is this backend. One of ours has still to be loaded."""
+    """A backend, the engine over it, and the reason for this backend. A managed backend still has to be loaded."""
 
     choice: SelectedBackend
     backend: Backend
@@ -57,13 +57,13 @@ class EngineAssembly:
     machine: MachineHardware
     admission: Admission
     switching: BackendSwitcher
-    """Exchanges what is behind the engine while requests come and go."""
+    """Switches the backend's model while requests are served."""
     manager: ServerManager | None = None
     control: ManagedServerControl | None = None
-    """Of a server that is ours, as is the manager."""
+    """Set for a managed server only, like `manager`."""
 
     async def load(self) -> None:
-        """Load the model, where that is ours to do; requests wait in line. Raises `CannotStart`."""
+        """Load the model of a managed server; requests are queued meanwhile. Raises `CannotStart`."""
         control, first = self.control, self.choice.launch
         if isinstance(control, CatalogServer) and first is not None:
             await self.switching.switch(lambda: control.load(first.alias), drain_seconds=0)
@@ -76,8 +76,9 @@ class EngineAssembly:
 async def assemble(
     settings: Settings, observe: Observer, memory: MemoryBudget | None = None
 ) -> AsyncGenerator[EngineAssembly]:
-    """Choose a backend, build the engine over it, and stop both at the end. Raises `BackendChoiceError`
-    or `GuardrailsBroken`.
+    """Select a backend, build the engine over it, and stop both at the end.
+
+    Raises `BackendChoiceError` or `GuardrailsBroken`.
     """
     check_guardrails()
     config = settings.backend
@@ -92,11 +93,11 @@ async def assemble(
             closing.push_async_callback(manager.close)
         ollamas = _ollamas(choice, settings, http, observe) if choice.kind == "ollama" else {}
         backend = _backend(choice, settings, http, manager, ollamas, closing)
-        workshop, machine = ProcessPool(), MachineHardware()
-        closing.push_async_callback(workshop.close)
+        process_pool, machine = ProcessPool(), MachineHardware()
+        closing.push_async_callback(process_pool.close)
         closing.push_async_callback(machine.close)
-        thorough: ThoroughReader = workshop
-        # A llama-server takes no object as tool_choice: it becomes auto, with no more than a line in its own log.
+        thorough: ThoroughReader = process_pool
+        # llama-server rejects an object as tool_choice: it falls back to auto and only writes a line to its own log.
         llama = choice.launch is not None or choice.kind == "llama-server"
         slots = 1 if llama and config.llama_cpp.slot_id is not None else config.slots
         schedule = ModelSchedule(config.llama_server.swap_after_seconds) if choice.specs else None
@@ -104,7 +105,7 @@ async def assemble(
         dialect = Dialect(config.reasoning, config.tools, choice_in_words=llama, llama_cpp=llama)
         if llama:
             dialect = replace(dialect, defaults=config.llama_cpp.fields, thinks=config.llama_cpp.thinks)
-        switching = BackendSwitcher(admission, lambda: engine.models.forget())  # there is one by then
+        switching = BackendSwitcher(admission, lambda: engine.models.forget())  # `engine` is assigned before any switch
         catalog = catalog_of(settings.models, config.model)
         control = _control(
             settings, choice, manager, catalog, admission, switching, lambda name, start: budgets.load(name, start)
@@ -141,7 +142,7 @@ def _backend(
     ollamas: dict[str, OllamaEntry],
     closing: AsyncExitStack,
 ) -> Backend:
-    """The adapter for what was chosen."""
+    """Return the adapter of the selected backend."""
     if manager is not None:
         return CatalogLlama(manager, choice.specs) if choice.specs else ManagedLlama(manager)
     if choice.kind == "anthropic":
@@ -166,7 +167,7 @@ def _control(
     switching: BackendSwitcher,
     fit: Fit,
 ) -> ManagedServerControl | None:
-    """What starts, stops and exchanges a server of ours."""
+    """Return the control of a managed server, or None if the server is not managed."""
     drain = settings.backend.llama_server.drain_seconds
     if manager is None:
         return None
@@ -176,7 +177,7 @@ def _control(
 
 
 def _windows(ollamas: dict[str, OllamaEntry], switching: BackendSwitcher, settings: Settings) -> Resizer:
-    """What gives the models of an Ollama their windows."""
+    """Return the resizer of the context windows of Ollama models."""
     drain = settings.backend.llama_server.drain_seconds
     windows = {name: OllamaWindow(one.ollama, switching, drain, one.model) for name, one in ollamas.items()}
     return OllamaWindows(windows) if settings.models else windows[""]
@@ -189,13 +190,13 @@ def _key(config: BackendConfig) -> str | None:
 def _ollamas(
     choice: SelectedBackend, settings: Settings, http: HttpClient, observe: Observer
 ) -> dict[str, OllamaEntry]:
-    """An adapter for each model of the catalog; without one a single one, under no name."""
+    """Return one adapter per model of the catalog; without a catalog, a single one under the name ""."""
     config = settings.backend
 
     def adapter(context: int | None) -> Ollama:
-        terms = config.ollama if context is None else config.ollama.model_copy(update={"num_ctx": context})
-        key, most = _key(config), config.max_response
-        return Ollama(choice.url or "", http, terms, observe, api_key=key, max_response=most)
+        options = config.ollama if context is None else config.ollama.model_copy(update={"num_ctx": context})
+        key, max_response = _key(config), config.max_response
+        return Ollama(choice.url or "", http, options, observe, api_key=key, max_response=max_response)
 
     listed = {
         name: OllamaEntry(entry.ollama or name, adapter(entry.context)) for name, entry in settings.models.items()
@@ -214,7 +215,7 @@ def _own_sampling(settings: Settings) -> dict[str, SamplingOverride]:
 
 
 def _messages_api(choice: SelectedBackend, config: BackendConfig) -> AnthropicMessages:
-    from forge_proxy.backends.anthropic import AnthropicMessages  # more than a second, which only its users shall wait
+    from forge_proxy.backends.anthropic import AnthropicMessages  # slow import, over a second
 
     return AnthropicMessages(
         choice.url or "",

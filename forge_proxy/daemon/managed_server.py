@@ -1,4 +1,4 @@
-"""A llama.cpp server of ours, as the admin API and the budgets want to have it."""
+"""Adapts a managed llama.cpp server to the ports of the admin API and the context budgets."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from forge_proxy.engine.backend_switching import BackendSwitcher
 
 
 class ManagedServerControl:
-    """`BackendControl` and `Resizer`. Answers under way get `drain_seconds` to end; who comes meanwhile waits."""
+    """`BackendControl` and `Resizer`. Running responses get `drain_seconds` to finish; new requests wait meanwhile."""
 
     def __init__(self, manager: ServerManager, switching: BackendSwitcher, drain_seconds: float) -> None:
         self._manager = manager
         self._switching = switching
         self._drain = drain_seconds
-        self._usual = manager.status().spec.context
+        self._default_context = manager.status().spec.context
 
     def status(self) -> ServerStatusReport:
         """See `api.admin.ports.BackendControl`."""
@@ -31,7 +31,7 @@ class ManagedServerControl:
         await self._exchange(self._manager.start)
 
     async def stop(self) -> None:
-        """See `api.admin.ports.BackendControl`. Requests that come later are refused, until it is started again."""
+        """See `api.admin.ports.BackendControl`. Later requests are refused until it is started again."""
         await self._exchange(lambda: self._manager.stop(drain_seconds=0))
 
     async def restart(self) -> None:
@@ -53,17 +53,17 @@ class ManagedServerControl:
         return (None,)
 
     async def resize(self, tokens: int | None, model: str | None = None) -> None:
-        """See `engine.ports.Resizer`. Does not start what was stopped."""
+        """See `engine.ports.Resizer`. Does not start a stopped server."""
 
         async def ensure() -> None:
             self._refuse_where_stopped()
-            context = self._usual if tokens is None else tokens
+            context = self._default_context if tokens is None else tokens
             await self._manager.ensure(replace(self._manager.status().spec, context=context), drain_seconds=0)
 
         await self._exchange(ensure)
 
     def _refuse_where_stopped(self) -> None:
-        """Somebody wants it stopped. Raises `BackendDown`."""
+        """Raise `BackendDown` if an administrator has stopped the server."""
         now = self._manager.status()
         if now.state == "stopped":
             kind = now.spec.program.kind

@@ -1,4 +1,4 @@
-"""What a Python program says of a backend, by the names of arguments, as settings."""
+"""Converts the keyword arguments of the Python API to settings."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from forge_proxy.settings import Settings, SettingsError, given
 
 
 class BackendOptions(TypedDict, total=False):
-    """Which model server, and how it is used. What is left out is as the settings or their defaults have it."""
+    """The model server and how it is used. Omitted options keep the value of the settings or their default."""
 
     backend: Kind
-    """Its kind; found out where a model, a file or a URL is named without it."""
+    """Its kind; detected from the model, file or URL if omitted."""
     model: str
-    """The model's name; alone, a model of the Ollama on this machine."""
+    """The model's name; on its own, a model of the local Ollama."""
     gguf_path: str | PathLike[str]
-    """A model file, for a llama.cpp server that is started here."""
+    """A model file for a managed llama.cpp server."""
     url: str
-    """Base URL of a server that runs already."""
+    """Base URL of a running server."""
     api_key: str
-    """The server's own key."""
+    """The server's API key."""
     mode: ToolMode
-    """How the model is told of tools."""
+    """How tools are presented to the model."""
     think: bool
-    """Whether the model thinks. For llama.cpp and Ollama."""
+    """Whether the model produces reasoning. For llama.cpp and Ollama."""
     recommended_sampling: bool
-    """Whether to sample as the model's makers recommend."""
+    """Whether to use the sampling parameters that the model's publisher recommends."""
     budget_mode: BudgetMode
     manual_tokens: int
-    """With `BudgetMode.MANUAL`: the tokens of prompt and answer together."""
+    """With `BudgetMode.MANUAL`: the tokens of prompt and response together."""
     slot_id: int
-    """The slot of a llama-server that takes all requests."""
+    """The llama-server slot that all requests use."""
     ctx_override: int
-    """Tokens of each slot, of a server that is started here; like the following."""
+    """Context tokens per slot. This option and the following ones are for a managed server."""
     n_slots: int
     cache_type_k: CacheType
     cache_type_v: CacheType
     extra_flags: Sequence[str]
-    """More flags for it, each word an item."""
+    """Additional command-line flags, one item per argument."""
 
 
-_PLACES: Mapping[str, tuple[str, ...]] = {
+_SETTINGS: Mapping[str, tuple[str, ...]] = {
     "backend": ("backend.kind",),
     "model": ("backend.model",),
     "gguf_path": ("backend.gguf",),
@@ -67,9 +67,9 @@ _PLACES: Mapping[str, tuple[str, ...]] = {
     "host": ("server.host",),
     "port": ("server.port",),
 }
-"""The settings that each argument is."""
-_OF_OUR_SERVER = ("ctx_override", "n_slots", "cache_type_k", "cache_type_v", "extra_flags")
-_AS_SETTING: Mapping[str, Callable[[Any], object]] = {
+"""The settings that each argument sets."""
+_MANAGED_ONLY = ("ctx_override", "n_slots", "cache_type_k", "cache_type_v", "extra_flags")
+_CONVERTERS: Mapping[str, Callable[[Any], object]] = {
     "think": lambda on: "on" if on else "off",
     "recommended_sampling": lambda on: "on" if on else "off",
     "extra_flags": list,
@@ -77,25 +77,25 @@ _AS_SETTING: Mapping[str, Callable[[Any], object]] = {
 
 
 class ProxyOptions(BackendOptions, total=False):
-    """The backend's, and where to listen."""
+    """Backend options, and the address to listen on."""
 
     host: str
     port: int
-    """0 takes a free one."""
+    """0 selects a free port."""
 
 
 def settings_of(options: Mapping[str, Any], under: Settings | None, known: type[BackendOptions]) -> Settings:
-    """The settings that arguments say, over those `under` them; the environment is not read.
+    """Return the settings `under`, overridden by the arguments. The environment is not read.
 
-    Raises `TypeError` for an argument that there is not, `SettingsError` for a value.
+    Raises `TypeError` for an unknown argument and `SettingsError` for an invalid value.
     """
     values: dict[str, Any] = under.model_dump(by_alias=True, exclude_unset=True) if under else {}
     for name, value in options.items():
         if name not in known.__annotations__:
             raise TypeError(f"no argument {name!r}; available: {', '.join(known.__annotations__)}")
         if value is not None:
-            for place in _PLACES[name]:
-                _put(values, place.split("."), _AS_SETTING.get(name, lambda same: same)(value))
+            for path in _SETTINGS[name]:
+                _put(values, path.split("."), _CONVERTERS.get(name, lambda same: same)(value))
     try:
         return given(values)
     except SettingsError as error:
@@ -103,20 +103,22 @@ def settings_of(options: Mapping[str, Any], under: Settings | None, known: type[
 
 
 def refuse_unheard(options: Mapping[str, Any], choice: SelectedBackend) -> None:
-    """Raise `BackendChoiceError` for an argument that means nothing to the backend that was chosen."""
-    for name in _OF_OUR_SERVER:
+    """Raise `BackendChoiceError` for an argument that the selected backend does not support."""
+    for name in _MANAGED_ONLY:
         if choice.launch is None and options.get(name) is not None:
             raise BackendChoiceError(
-                f"{name} is for a llama.cpp server that is started here, and the {choice.kind} at {choice.shown_url} "
-                "is not"
+                f"{name} is for a llama.cpp server that forge-proxy starts; the {choice.kind} at {choice.shown_url} "
+                "is already running"
             )
     if choice.launch is None and choice.kind != "llama-server" and options.get("slot_id") is not None:
-        raise BackendChoiceError(f"slot_id is for a llama.cpp server; {choice.kind} has no slots that can be chosen")
+        raise BackendChoiceError(f"slot_id is for a llama.cpp server; {choice.kind} has no selectable slots")
     if choice.launch is not None and options.get("api_key") is not None:
-        raise BackendChoiceError("api_key is for a server that runs already; one that is started here has a new one")
+        raise BackendChoiceError(
+            "api_key is for a running server; a server that forge-proxy starts gets a generated key"
+        )
     if choice.kind in ("openai", "anthropic") and options.get("think") is not None:
         raise BackendChoiceError(
-            f"think is for llama.cpp and Ollama; what {choice.kind} has for it goes into each request, as "
+            f"think is for llama.cpp and Ollama; for {choice.kind}, set reasoning options in each request, such as "
             '{"reasoning_effort": "low"}'
         )
 
@@ -129,7 +131,7 @@ def _put(values: dict[str, Any], path: Sequence[str], value: object) -> None:
 
 
 def _by_argument(line: str) -> str:
-    """What is wrong with a setting, told of the argument that it came from."""
-    place, _, fault = line.partition(": ")
-    name = next((name for name, places in _PLACES.items() if place in places), place)
+    """Replace the setting's name in an error message by the name of the argument that set it."""
+    setting, _, fault = line.partition(": ")
+    name = next((name for name, paths in _SETTINGS.items() if setting in paths), setting)
     return f"{name}: {fault}"

@@ -1,4 +1,4 @@
-"""Finds out whether the program that has a port is a forge-proxy, for the message of a daemon that cannot have it."""
+"""Detects whether a forge-proxy already uses a port, for the "port is already in use" message."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
 
 
 def stop_command(port: int, running: Sequence[RunningDaemon]) -> str:
-    """The command that stops the forge-proxy on a port; empty if this user does not run it."""
+    """Return the command that stops the forge-proxy on a port, or "" if it is not this user's."""
     if not any(daemon.port == port for daemon in running):
         return ""
     return "forge-proxy stop" if len(running) == 1 else f"forge-proxy stop --port {port}"
 
 
 def find_daemon(host: str, port: int, running: Sequence[RunningDaemon]) -> str:
-    """Describe the forge-proxy at an address, with its process id if this user runs it; empty if there is none."""
+    """Describe the forge-proxy at an address, with its process id if it is this user's; "" if there is none."""
     version = _version(_ANY_HOST.get(host, host), port)
-    mine = next((daemon for daemon in running if daemon.port == port), None)
-    if version is None and mine is None:  # one that is just starting does not answer yet
+    own = next((daemon for daemon in running if daemon.port == port), None)
+    if version is None and own is None:  # a daemon that is starting does not answer yet
         return ""
-    pid = f" (pid {mine.pid})" if mine else ", which this user has not started"
-    return f"forge-proxy {version or (mine.version if mine else '')}{pid}"
+    pid = f" (pid {own.pid})" if own else ", not started by this user"
+    return f"forge-proxy {version or (own.version if own else '')}{pid}"
 
 
 def _version(host: str, port: int) -> str | None:

@@ -1,4 +1,4 @@
-"""The daemon inside of another program: in a thread of its own, so that neither of the two holds the other up."""
+"""The daemon embedded in a Python program, in its own thread so that neither blocks the other."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from forge_proxy.telemetry import logs
 
 
 class ProxyServer:
-    """`forge-proxy serve` without a process of its own.
+    """`forge-proxy serve` within the current process.
 
-    Use it with `async with` or `with`, or call `start` and `stop`. There may be several. It installs no signal handlers
-    and sets up no logging: what it has to say goes to the standard logger `forge_proxy`. `options` go over `settings`;
-    the environment is not read. Runs that were left unfinished are gone on with where `settings` name a `store`. Raises
-    `SettingsError` or `BackendChoiceError`.
+    Use it with `async with` or `with`, or call `start` and `stop`. A program may run several. It installs no signal
+    handlers and does not configure logging; it logs to the standard logger `forge_proxy`. `options` override
+    `settings`; the environment is not read. Unfinished runs are resumed if `settings` set `store.url`.
+
+    Raises `SettingsError` or `BackendChoiceError`.
     """
 
     def __init__(self, settings: Settings | None = None, **options: Unpack[ProxyOptions]) -> None:
@@ -38,28 +39,28 @@ class ProxyServer:
 
     @property
     def url(self) -> str:
-        """What clients are pointed at, with `/v1`. Raises `RuntimeError` while it does not run."""
+        """The base URL for clients, with `/v1`. Raises `RuntimeError` if the server is not running."""
         if self._running is None:
-            raise RuntimeError("the proxy server does not run: start() it, or enter it with `with`")
+            raise RuntimeError("the proxy server is not running: call start() or use it in a with statement")
         return self._running.url
 
     async def start(self) -> None:
-        """Listen, and load the model where that is ours to do; returns once both are done.
+        """Listen, and load the model of a managed server. Returns once both are done.
 
         Raises `CannotListen`, `ServerConfigError`, `BackendChoiceError`, `CannotStart` or another `BackendFault`, and
-        `RuntimeError` where it runs already.
+        `RuntimeError` if it is already running.
         """
         running = self._begin()
         try:
             await asyncio.shield(asyncio.wrap_future(running.started))
-        except BaseException:  # whoever waits for it has left, or it has failed
+        except BaseException:  # the waiting task was cancelled, or the start failed
             await self.stop()
             raise
 
     async def stop(self) -> None:
-        """End it, with all it has started, once answers under way have ended, or `server.drain_seconds` have passed.
+        """Stop it and everything it started, once running responses have finished or after `server.drain_seconds`.
 
-        Does nothing where it does not run.
+        Does nothing if it is not running.
         """
         running, self._running = self._running, None
         if running is not None:
@@ -92,7 +93,7 @@ class ProxyServer:
 
     def _begin(self) -> _Running:
         if self._running is not None:
-            raise RuntimeError("the proxy server runs already")
+            raise RuntimeError("the proxy server is already running")
         self._running = _Running(self.settings, self._options, listen(self.settings.server))
         return self._running
 
@@ -106,25 +107,25 @@ class _Running:
         self._listener = listener
         self._ending = threading.Lock()
         self._is_to_end = False
-        self._tell_to_end: Callable[[], object] | None = None
+        self._stop: Callable[[], object] | None = None
         self.url = ""
         self.started: Future[None] = Future()
-        # A program that ends without a word to us shall not wait for this; what was started ends with the process.
+        # A daemon thread: a program that exits without `stop` does not wait for it. Child processes end with it.
         self._thread = threading.Thread(target=self._run, name="forge-proxy", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """End it, and wait until it has ended."""
+        """Stop it, and wait until its thread has ended."""
         with self._ending:
             self._is_to_end = True
-            tell = self._tell_to_end
-        if tell is not None:
-            with suppress(RuntimeError):  # its loop has ended meanwhile
-                tell()
+            stop = self._stop
+        if stop is not None:
+            with suppress(RuntimeError):  # its event loop has closed meanwhile
+                stop()
         self._thread.join()
 
     def _run(self) -> None:
-        # Not uvloop: to hear of the ends of processes that sets a signal handler, which is not ours to do here.
+        # Not uvloop: it sets a SIGCHLD handler, which belongs to the embedding program.
         with self._listener, asyncio.Runner() as runner:
             try:
                 runner.run(self._serve())
@@ -132,29 +133,29 @@ class _Running:
                 pass
             except BaseException as error:
                 if self.started.done():
-                    logging.getLogger("forge_proxy").exception("the proxy server has failed")
+                    logging.getLogger("forge_proxy").exception("the proxy server failed")
                 else:
                     self.started.set_exception(error)
-        self.started.cancel()  # where it was stopped before it had started
+        self.started.cancel()  # if it was stopped before it had started
 
     async def _serve(self) -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None  # noqa: S101  # a coroutine runs in a task
-        self._ends_by(lambda: loop.call_soon_threadsafe(task.cancel))
+        self._end_with(lambda: loop.call_soon_threadsafe(task.cancel))
         log = logs.inside_another_program()
         async with build(self._settings, self._listener, lambda: self._settings, log) as daemon:
             refuse_unheard(self._options, daemon.parts.choice)
             self.url = daemon.url
             daemon.tell_address()
-            self._ends_by(lambda: loop.call_soon_threadsafe(daemon.end, signal.SIGTERM))
-            # The usual store is that of this user's daemon, whose runs are none of this program's.
+            self._end_with(lambda: loop.call_soon_threadsafe(daemon.end, signal.SIGTERM))
+            # The default store belongs to this user's daemon; its runs are not this program's.
             resumes = self._settings.store.url is not None
             await daemon.run(lambda: self.started.set_result(None), resumes=resumes)
 
-    def _ends_by(self, tell: Callable[[], object]) -> None:
-        """From now on this is how it is told to end; at once where it is to end already."""
+    def _end_with(self, stop: Callable[[], object]) -> None:
+        """Set the function that `end` calls. Calls it at once if `end` was already called."""
         with self._ending:
-            self._tell_to_end = tell
-            late = self._is_to_end
-        if late:
-            tell()
+            self._stop = stop
+            is_late = self._is_to_end
+        if is_late:
+            stop()

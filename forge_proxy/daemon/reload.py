@@ -1,4 +1,4 @@
-"""The settings that hold, and reading them again while requests are answered (`/admin/v1/reload`, SIGHUP)."""
+"""The effective settings, and their reload while requests are served (`/admin/v1/reload`, SIGHUP)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _LIVE = ("guardrails.", "budget.", "compaction.", "sampling.", *(f"server.{name}
 
 
 class LiveSettings:
-    """`EvalConfiguration`, and the one writer of what it changes. `read` reads file, environment and command line."""
+    """`api.admin.ports.Configuration`: the only writer of reloadable settings.
+
+    `read` loads file, environment and command line.
+    """
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class LiveSettings:
 
     @property
     def now(self) -> Settings:
-        """Those that hold, with what was changed since the start."""
+        """The effective settings, including changes since the start."""
         live = {
             "guardrails": self._guardrails.now,
             "budget": self._budgets.wish,
@@ -61,29 +64,29 @@ class LiveSettings:
         return masked(self.now)
 
     async def reload(self) -> ReloadResult:
-        """See `api.admin.ports.Configuration`. What was changed by the admin API goes back to what is written."""
+        """See `api.admin.ports.Configuration`. Changes made by the admin API are discarded."""
         async with self._one_at_a_time:
             before = self.now
             try:
-                written = await asyncio.to_thread(self._read)
-                server = _with_keys_of(written.server, before.server)
+                loaded = await asyncio.to_thread(self._read)
+                server = _with_keys_of(loaded.server, before.server)
                 await asyncio.to_thread(KeyRing, server)
             except (SettingsError, ServerConfigError) as exc:
                 raise WrongSettings(str(exc)) from exc
-            if written.budget != before.budget:
-                await self._budgets.switch(written.budget)
-            self._guardrails.now = written.guardrails
-            self._fitting.policy = written.compaction
-            self._sampling.policy = written.sampling
+            if loaded.budget != before.budget:
+                await self._budgets.switch(loaded.budget)
+            self._guardrails.now = loaded.guardrails
+            self._fitting.policy = loaded.compaction
+            self._sampling.policy = loaded.sampling
             self._door.renew(server)
             self._started_with = self._started_with.model_copy(update={"server": server})
-            changed = list(_changed(before.model_dump(), written.model_dump()))
+            changed = list(_changed(before.model_dump(), loaded.model_dump()))
         applied = tuple(name for name in changed if name.startswith(_LIVE))
         return ReloadResult(applied, tuple(name for name in changed if not name.startswith(_LIVE)))
 
 
 class SettingsReloader:
-    """SIGHUP: the settings are read again, one time after the other, and the log says what came of it."""
+    """Reloads the settings on SIGHUP, one reload at a time, and logs the result."""
 
     def __init__(self, live: LiveSettings, systemd: Systemd) -> None:
         self._live = live
@@ -91,7 +94,7 @@ class SettingsReloader:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def request(self) -> None:
-        """Called by the event loop. One that waits already reads what is written by then, so there is one at most."""
+        """Request a reload; called by the event loop. At most one waits: it will read the latest file anyway."""
         if len(self._tasks) > 1:
             return
         task = asyncio.create_task(self._reload())
@@ -99,7 +102,7 @@ class SettingsReloader:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Stop what is under way."""
+        """Cancel running reloads."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -114,22 +117,22 @@ class SettingsReloader:
         else:
             log.info("reloaded", applied=done.applied, needs_restart=done.needs_restart)
         finally:
-            self._systemd.ready("the settings were read again")
+            self._systemd.ready("settings reloaded")
 
 
-def _with_keys_of(written: ServerConfig, held: ServerConfig) -> ServerConfig:
-    """What holds of the server, with the keys that are written now. Raises `ServerConfigError`."""
-    server = held.model_copy(update={name: getattr(written, name) for name in _KEYS})
+def _with_keys_of(loaded: ServerConfig, current: ServerConfig) -> ServerConfig:
+    """Return the current server settings with the API keys of the loaded ones. Raises `ServerConfigError`."""
+    server = current.model_copy(update={name: getattr(loaded, name) for name in _KEYS})
     if not (read_keys(server) or server.allow_public_without_keys or is_private(server.host)):
         raise ServerConfigError(
-            f"server.host {server.host} is reached by other machines, and there would be no server.api_keys any more"
+            f"server.host {server.host} is reachable from other machines, and the new settings have no server.api_keys"
         )
     return server
 
 
 def _changed(before: dict[str, Any], after: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """The dotted names of settings that differ."""
-    for name in {**before, **after}:  # of what is named by the user, as models are, there may be more or fewer
+    """Yield the dotted names of settings that differ."""
+    for name in {**before, **after}:  # keys that the user chooses, such as models, may be added or removed
         old, value = before.get(name), after.get(name)
         if isinstance(value, dict) and isinstance(old, dict):
             yield from _changed(old, value, f"{prefix}{name}.")  # pyright: ignore[reportUnknownArgumentType]

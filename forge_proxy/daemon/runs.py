@@ -1,4 +1,4 @@
-"""Builds what runs need: a store that is opened when it is needed, and what executes their tools."""
+"""Builds the run service: a store that is opened on first use, and the tool executors."""
 
 from __future__ import annotations
 
@@ -39,62 +39,62 @@ from forge_proxy.workflows.runs.service import Runs
 from forge_proxy.workflows.tools import Executor
 
 _EXECUTION: TypeAdapter[ByHttp | ByMcp] = TypeAdapter(Execution)
-_WAYS = ("http", "mcp")
-_AGAIN_AFTER = 2.0
-"""Seconds after which a store is tried again that another daemon has: one that is being stopped, perhaps."""
-_WAITS = (2.0, 5.0, 15.0, 60.0)
-"""The same of one that cannot be used: its database comes up later than we do, or never. The last again and again."""
-_LONGEST_SILENCE = 3600.0
-"""Seconds. Of a tool; each has its own bound below that."""
+_KINDS = ("http", "mcp")
+_LOCKED_RETRY_SECONDS = 2.0
+"""Seconds between attempts to open a store that another daemon has locked; that daemon may be shutting down."""
+_RETRY_SECONDS = (2.0, 5.0, 15.0, 60.0)
+"""Seconds between attempts to open an unavailable store, whose database may start later. The last value repeats."""
+_MAX_SILENCE_SECONDS = 3600.0
+"""Seconds. Upper limit for all tools; each tool has its own timeout below it."""
 
 
 @asynccontextmanager
 async def build_runs(settings: Settings, engine: Engine, observe: Observer) -> AsyncGenerator[Runs]:
-    """The runs of a daemon, which are stopped where they are in the end."""
+    """Build the run service of a daemon. At the end, runs stop at their current step."""
     url = _url(settings)
 
     async def open_store() -> RunStore:
-        # SQLAlchemy and Alembic take most of a second to load, which neither the start nor a request shall wait for.
-        opening = await asyncio.to_thread(import_module, "forge_proxy.store.database")
-        return await opening.open_store(url)
+        # In a thread: importing SQLAlchemy and Alembic takes most of a second.
+        database = await asyncio.to_thread(import_module, "forge_proxy.store.database")
+        return await database.open_store(url)
 
-    def stranded(run_id: str, error: Exception) -> None:
+    def report_stranded(run_id: str, error: Exception) -> None:
         if isinstance(error, ForgeError):
             observe(RunNotResumable(run_id, error.summary))
         else:
-            observe(RunNotResumable(run_id, "an error inside forge-proxy", error))
+            observe(RunNotResumable(run_id, "internal error in forge-proxy", error))
 
     async with AsyncExitStack() as closing:
         http = AioHttp(
             connect_seconds=settings.backend.connect_seconds,
-            silence_seconds=_LONGEST_SILENCE,
+            silence_seconds=_MAX_SILENCE_SECONDS,
             resolver=CheckedResolver(settings.tools.callbacks.allow),
         )
         closing.push_async_callback(http.close)
-        toolbox = await closing.enter_async_context(ToolExecutors(settings.tools, http, SystemClock(), observe))
-        means = ExecutionDeps(engine, LocalTools(ToolServers(toolbox)), stranded)
-        runs = Runs(open_store, means, settings.runs.max_running, time.time, lambda run: observe(_moved(run)))
+        executors = await closing.enter_async_context(ToolExecutors(settings.tools, http, SystemClock(), observe))
+        deps = ExecutionDeps(engine, LocalTools(ToolServers(executors)), report_stranded)
+        runs = Runs(open_store, deps, settings.runs.max_running, time.time, lambda run: observe(_status_event(run)))
         closing.push_async_callback(runs.close)
         yield runs
 
 
 async def resume(runs: Runs, settings: Settings, log: FilteringBoundLogger) -> None:
-    """Go on with what an earlier daemon left unfinished, where there is a store; wait for one that cannot be used yet.
+    """Resume the unfinished runs of an earlier daemon. If the store is unavailable, keep trying to open it.
 
-    Otherwise the store is opened by the first request that needs it.
+    Does nothing if the SQLite file does not exist; the first request that needs the store creates it.
     """
     file = sqlite_file(_url(settings))
     if file is not None and not await asyncio.to_thread(file.exists):
         return None
-    told, waits = "", chain(_WAITS, repeat(_WAITS[-1]))
+    reported, waits = "", chain(_RETRY_SECONDS, repeat(_RETRY_SECONDS[-1]))
     while True:
         try:
             return await runs.resume()
         except StoreUnavailable as error:
-            if error.summary != told:
-                told = error.summary
-                log.warning("no runs", error=told, note="it is tried again until it can be used")
-            seconds = _AGAIN_AFTER if isinstance(error, StoreInUse) else next(waits)
+            if error.summary != reported:
+                reported = error.summary
+                log.warning("no runs", error=reported, note="retried until the store is available")
+            seconds = _LOCKED_RETRY_SECONDS if isinstance(error, StoreInUse) else next(waits)
         await asyncio.sleep(seconds)
 
 
@@ -102,7 +102,7 @@ def _url(settings: Settings) -> str:
     return settings.store.url_in(state_folder(os.environ))
 
 
-def _moved(run: StoredRun) -> RunStatusChanged:
+def _status_event(run: StoredRun) -> RunStatusChanged:
     outcome = read_outcome(run.outcome) if run.outcome is not None else None
     return RunStatusChanged(run.id, run.status, outcome.type if isinstance(outcome, RunError) else None)
 
@@ -115,8 +115,8 @@ class ToolServers:
 
     async def declare(self, tool: ToolDeclaration, at: str) -> ToolSpec:
         """See the port."""
-        if tool.execute.get("by") not in _WAYS:
-            raise InvalidRequest(f"{at}.execute.by", f"expected one of {', '.join((*OWN, *_WAYS))}")
+        if tool.execute.get("by") not in _KINDS:
+            raise InvalidRequest(f"{at}.execute.by", f"expected one of {', '.join((*OWN, *_KINDS))}")
         try:
             how = _EXECUTION.validate_python(dict(tool.execute))
         except ValidationError as exc:

@@ -39,9 +39,9 @@ async def serve(
     hangup: Hangup = "reload",
     file: Path | None = None,
 ) -> None:
-    """Run the daemon as this process, until a signal ends it. `hangup` is what SIGHUP does, `file` what `read` reads.
+    """Run the daemon until a signal ends it. `hangup` is the action of SIGHUP; `file` is the file that `read` loads.
 
-    Raises as `build`, before anything is logged.
+    Raises like `build`, before anything is logged.
     """
     log: FilteringBoundLogger = structlog.get_logger()
     async with build(settings, listener, read, log) as daemon:
@@ -52,20 +52,20 @@ async def serve(
         def stop(signum: int) -> None:
             if not daemon.server.should_exit:
                 systemd.stopping()
-                log.info("stopping", answers_may_take=settings.server.drain_seconds, note="stop again to cut them off")
+                log.info("stopping", answers_may_take=settings.server.drain_seconds, note="stop again to abort them")
             daemon.end(signum)
 
         for signum in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(signum, stop, signum)
         if hangup == "reload":
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloads.request)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # those from before this wait since the start
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # delivers signals blocked since the start
         elif hangup == "stop":
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, stop, signal.SIGTERM)
         daemon.tell_address()
         systemd.ready(f"listening at {daemon.url}")
-        watchdog = asyncio.create_task(_give_signs_of_life(systemd))
-        _spare_the_collector()
+        watchdog = asyncio.create_task(_ping_watchdog(systemd))
+        _tune_garbage_collector()
         try:
             await daemon.run()
         finally:
@@ -74,26 +74,26 @@ async def serve(
         log.info("stopped")
 
 
-def _spare_the_collector() -> None:
+def _tune_garbage_collector() -> None:
     gc.collect()
-    gc.set_threshold(20_000, 20, 20)  # a parsed request alone is thousands of objects, and none of them is in a cycle
-    gc.freeze()  # what there is now stays: the collector need not look at it again
+    gc.set_threshold(20_000, 20, 20)  # a parsed request has thousands of objects, none of them in a cycle
+    gc.freeze()  # existing objects are permanent: exclude them from collection
 
 
-async def _give_signs_of_life(systemd: Systemd) -> None:
-    """As long as the event loop turns, which is what a watchdog is to find out."""
+async def _ping_watchdog(systemd: Systemd) -> None:
+    """Ping the watchdog from the event loop, so that a blocked loop triggers it."""
     while systemd.watchdog_seconds is not None:
         systemd.alive()
         await asyncio.sleep(systemd.watchdog_seconds)
 
 
 def run(read: Callable[[], Settings], hangup: Hangup = "reload", file: Path | None = None) -> None:
-    """Run the daemon in this process, until a signal ends it. `file` is what `read` reads, for the log.
+    """Run the daemon in this process until a signal ends it. `file` is the file that `read` loads, for the log.
 
-    Raises as `read`, `refuse_unusable`, `open_listener` and `assemble`.
+    Raises like `read`, `refuse_unusable`, `open_listener` and `assemble`.
     """
     settings = read()
-    refuse_unusable(settings)  # before anything is taken or started
+    refuse_unusable(settings)  # before the port is bound or a process started
     state = state_folder(os.environ)
     raise_descriptor_limit()
     listener = open_listener(settings.server, state)
@@ -101,7 +101,7 @@ def run(read: Callable[[], Settings], hangup: Hangup = "reload", file: Path | No
     async def main() -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  # a coroutine runs in a task
-        # While a backend is being looked for; `serve` then has its own way to stop.
+        # Until the backend is selected; `serve` then installs its own handlers.
         for signum in (*STOP_SIGNALS, *([signal.SIGHUP] if hangup == "stop" else [])):
             asyncio.get_running_loop().add_signal_handler(signum, task.cancel)
         with registered(state, listener.getsockname()[1]):
@@ -110,11 +110,13 @@ def run(read: Callable[[], Settings], hangup: Hangup = "reload", file: Path | No
     with closing(logs.configure(settings.log)), listener, suppress(asyncio.CancelledError):
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(main())
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the loop's end set Python's handler, which prints a traceback
+        signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        )  # closing the loop restores Python's handler, which prints a traceback
 
 
 def open_listener(server: ServerConfig, state: Path) -> socket.socket:
-    """`listen`; if the port is taken, the error says whether a forge-proxy has it."""
+    """Call `listen`; if the port is in use, the error reports whether a forge-proxy uses it."""
     try:
         return listen(server)
     except PortTaken as error:

@@ -1,4 +1,6 @@
-"""A backend for a Python program in one call: started or reached, with its budget, a client, and a context manager."""
+"""Sets up a backend for a Python program in one call: starts or connects it, and returns client, budget and context
+manager.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,18 @@ from forge_proxy.workflows.sdk.engine_client import EngineClient
 
 @dataclass(frozen=True, slots=True)
 class ReadyBackend:
-    """A backend whose model is loaded, and what a workflow needs of it."""
+    """A backend with a loaded model, and what a workflow needs to use it."""
 
     client: EngineClient
     context: ContextManager
-    """For one conversation at a time; others are made with `budget.tokens`."""
+    """For one conversation at a time; create others with `budget.tokens`."""
     budget: Budget
     server: ManagedServerControl | None
-    """The model server, where it was started here: to be looked at, restarted, stopped."""
+    """Control of the model server (status, restart, stop) if it is managed, else None."""
     kind: Kind
     url: str
     because: str
-    """Why it is this backend."""
+    """Why this backend was selected."""
 
 
 @asynccontextmanager
@@ -49,31 +51,31 @@ async def setup_backend(
     on_compact: Callable[[CompactEvent], None] | None = None,
     **options: Unpack[BackendOptions],
 ) -> AsyncGenerator[ReadyBackend]:
-    """A backend with its model loaded, and its end at the end of the block.
+    """Set up a backend with its model loaded; it is stopped at the end of the block.
 
-    `options` go over `settings`; the environment is not read. `request_options` go with each request, as `temperature`
-    does. The `strategy` shortens the conversation once it is over `compact_threshold` of the budget; left out, both are
-    as `settings.compaction` has them. What is chosen and found goes to the standard logger `forge_proxy`.
+    `options` override `settings`; the environment is not read. `request_options`, such as `temperature`, are sent with
+    each request. `strategy` compacts the conversation once it exceeds `compact_threshold` of the budget; both default
+    to `settings.compaction`. The selected backend and its properties are logged to the standard logger `forge_proxy`.
 
-    Raises `SettingsError` or `BackendChoiceError` for options, `CannotStart` or another `BackendFault` where there is
-    no server, `BudgetResolutionError` where nothing says how much context there is, `UnsupportedModelError` where no
-    sampling is recommended for the model.
+    Raises `SettingsError` or `BackendChoiceError` for invalid options, `CannotStart` or another `BackendFault` if the
+    server is unavailable, `BudgetResolutionError` if the context window is unknown, and `UnsupportedModelError` if no
+    sampling parameters are recommended for the model.
     """
-    chosen = settings_of(options, settings, BackendOptions)
+    resolved = settings_of(options, settings, BackendOptions)
     log = logs.inside_another_program()
-    async with assemble(chosen, in_next_turn(logs.LogObserver(log))) as parts:
+    async with assemble(resolved, in_next_turn(logs.LogObserver(log))) as parts:
         refuse_unheard(options, parts.choice)
-        tell_choice(parts.choice, chosen, log)
-        model = chosen.backend.model
+        tell_choice(parts.choice, resolved, log)
+        model = resolved.backend.model
         await _load(parts, model)
-        # What is wrong with that is raised now, and not by each request.
+        # Raises now if no sampling parameters are known, instead of in each request.
         parts.engine.sampling.values_for(parts.engine.models.served_as(model))
         budget, tokens = await _budget(parts, model)
-        shortens = strategy or chosen.compaction.plans or NoCompact()
-        threshold = chosen.compaction.threshold if compact_threshold is None else compact_threshold
+        compaction = strategy or resolved.compaction.plans or NoCompact()
+        threshold = resolved.compaction.threshold if compact_threshold is None else compact_threshold
         yield ReadyBackend(
             EngineClient(parts.engine, model, request_options),
-            ContextManager(shortens, tokens, threshold, on_compact),
+            ContextManager(compaction, tokens, threshold, on_compact),
             budget,
             parts.control,
             parts.choice.kind,
@@ -83,24 +85,24 @@ async def setup_backend(
 
 
 async def _load(parts: EngineAssembly, model: str | None) -> None:
-    """Have the model loaded, with the window that the budget wants. Raises `BackendFault`."""
+    """Load the model with the context window that the budget requires. Raises `BackendFault`."""
     await parts.load()
-    await parts.engine.models.name_for(model)  # asks the server, so one that is not there is noticed
+    await parts.engine.models.name_for(model)  # queries the server, so an unreachable one is detected
     await parts.engine.budgets.settle()
     if isinstance(parts.backend, Ollama) and model is not None:
-        await parts.backend.load(model)  # once, with its window: which is known only then where Ollama chooses it
+        await parts.backend.load(model)  # if Ollama chooses the window, it is known only after loading
         await parts.engine.budgets.settle()
 
 
 async def _budget(parts: EngineAssembly, model: str | None) -> tuple[Budget, int]:
-    """The budget, and its tokens. Raises `BudgetResolutionError`."""
+    """Return the budget and its tokens. Raises `BudgetResolutionError`."""
     budget = await parts.engine.budgets.of(model)
     if budget.tokens is not None:
         return budget, budget.tokens
     try:
         await parts.backend.context_window(model)
     except BackendFault as fault:
-        if isinstance(fault, BackendError) and fault.status in (401, 403):  # then a budget would not help
+        if isinstance(fault, BackendError) and fault.status in (401, 403):  # setting a budget would not help
             raise
         raise BudgetResolutionError(parts.backend.url, fault) from fault
     raise BudgetResolutionError(parts.backend.url)

@@ -1,1 +1,1 @@
-"""Measures what a model makes of workflows, with guardrails and without: scenarios, runs, scores, reports."""
+"""Evaluates models on workflows with and without guardrails: scenarios, runs, scores, reports."""

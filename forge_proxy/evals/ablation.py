@@ -1,4 +1,4 @@
-"""Presets that switch single guardrails off: the difference to `reforged` is what that guardrail is worth."""
+"""Ablation presets that switch off single guardrails. The difference to `reforged` is that guardrail's effect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forge_proxy.core.guardrails import Switches
 from forge_proxy.core.workflow.definition import Workflow
 
 Surface: TypeAlias = Literal["runner", "proxy"]
-"""What is measured: our own loop, or a harness' loop before the proxy."""
+"""What is measured: the built-in agent loop, or an external client's loop through the proxy."""
 SURFACES: tuple[Surface, ...] = get_args(Surface)
 _BOTH = frozenset(SURFACES)
 _RUNNER: frozenset[Surface] = frozenset({"runner"})
@@ -20,17 +20,17 @@ _PROXY: frozenset[Surface] = frozenset({"proxy"})
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """Which guardrails are left. `description` says what is off; `surfaces` are those where that changes anything."""
+    """The enabled guardrails. `description` names what is off; `surfaces` are the affected surfaces."""
 
     name: str
     description: str
     rescue: bool = True
     validates: bool = True
-    """Whether calls are checked and mended before they reach a tool."""
+    """Whether calls are validated and repaired before they reach a tool."""
     loops: bool = True
     max_retries: int = 3
     steps: bool = True
-    """Whether required steps and prerequisites are insisted on."""
+    """Whether required steps and prerequisites are enforced."""
     max_tool_errors: int = 2
     compaction: bool = True
     respond: bool = True
@@ -38,24 +38,24 @@ class Ablation:
 
     @property
     def switches(self) -> Switches:
-        """The guardrails of a single answer."""
-        said = {
+        """The guardrails of a single response."""
+        switches = {
             "respond": self.respond,
             "rescue": self.rescue,
             "validate": self.validates,
             "retry": self.max_retries > 0,
             "loops": self.loops,
         }
-        return Switches.model_validate(said)
+        return Switches.model_validate(switches)
 
     @property
     def header(self) -> str:
-        """The value of `x-forge-guardrails` that says so."""
+        """The value of the header `x-forge-guardrails`."""
         on = [name for name, is_on in self.switches.model_dump(by_alias=True).items() if is_on]
         return ",".join(on) or "off"
 
     def applied(self, workflow: Workflow) -> Workflow:
-        """The workflow as the runner is given it."""
+        """Return the workflow, without steps and prerequisites if they are off."""
         if self.steps:
             return workflow
         tools = {name: replace(tool, prerequisites=()) for name, tool in workflow.tools.items()}
@@ -90,9 +90,9 @@ PRESETS: Mapping[str, Ablation] = {one.name: one for one in _ALL}
 
 
 def chosen_presets(names: Iterable[str], surfaces: Sequence[Surface]) -> Sequence[tuple[Surface, Ablation]]:
-    """The presets of these names, on each surface on which they change anything; `all` are all of them.
+    """Return the named presets with each surface that they affect; `all` selects all presets.
 
-    Raises `InvalidRequest` for a name that is none, or that changes nothing on any of the surfaces.
+    Raises `InvalidRequest` for an unknown name, or for a preset that affects none of the surfaces.
     """
     found: list[tuple[Surface, Ablation]] = []
     for name in names:
@@ -112,7 +112,7 @@ def chosen_presets(names: Iterable[str], surfaces: Sequence[Surface]) -> Sequenc
 
 
 def chosen_surfaces(names: Iterable[str]) -> Sequence[Surface]:
-    """The surfaces of these names. Raises `InvalidRequest` for one that is none."""
+    """Return the named surfaces. Raises `InvalidRequest` for an unknown name."""
     found: list[Surface] = []
     for name in names:
         match name:

@@ -1,4 +1,4 @@
-"""What the runs of one series, or of one scenario in it, come to."""
+"""Metrics of the runs of a series or of one of its scenarios."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forge_proxy.evals.record import RunRecord
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a million tokens cost, read and written, in whatever money."""
+    """The price of a million input and output tokens, in any currency."""
 
     read: float
     written: float
@@ -32,14 +32,14 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """`efficiency` and `wasted` are those of runs that came to an end, the other averages those of all runs."""
+    """Metrics of some runs. `efficiency` and `wasted` average completed runs; other averages include all runs."""
 
     score: Rate
-    """Right ones among all."""
+    """Correct runs among all runs."""
     accuracy: Rate
-    """Right ones among those that came to an end."""
+    """Correct runs among completed runs."""
     completeness: Rate
-    """Those that came to an end among all."""
+    """Completed runs among all runs."""
     efficiency: float | None
     """Answers that were needed for each one that was made: 1 is perfect. A run that needed fewer counts as 1."""
     wasted: float | None
@@ -50,7 +50,7 @@ class Metrics:
     prerequisite_nudges: float | None
     tool_errors: float | None
     compacted: Rate
-    """Runs whose history was shortened."""
+    """Runs whose history was compacted."""
     input_tokens: float | None
     output_tokens: float | None
 
@@ -62,7 +62,7 @@ class Metrics:
 
 
 def measure(records: Sequence[RunRecord]) -> Metrics:
-    """The metrics of these runs."""
+    """Compute the metrics of runs."""
     ended = [one for one in records if one.completeness]
     correct = sum(one.correct for one in records)
     return Metrics(

@@ -1,4 +1,4 @@
-"""How sure a rate is, and whether two differ. Pure, with the standard library alone."""
+"""Confidence intervals of rates and tests of their difference. Pure; standard library only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Z = 1.959964
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """From `low` to `high`, which the true value is inside of with 95 % confidence."""
+    """A 95 % confidence interval from `low` to `high`."""
 
     low: float
     high: float

@@ -1,4 +1,4 @@
-"""What is kept of a run: a line of the results file."""
+"""The record of a run: one line of the results file."""
 
 from __future__ import annotations
 
@@ -15,57 +15,59 @@ Strategy: TypeAlias = Literal["tiered", "sliding", "none"]
 
 
 class EvalConfiguration(BaseModel):
-    """All that makes one series of runs what it is. Two series with equal values are the same one."""
+    """The parameters of a series of runs. Series with equal parameters are the same series."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str
     backend: str
-    """Its kind, as `embedded`."""
+    """The backend's kind, such as `embedded`."""
     mode: str = "auto"
-    """How the model is told of tools: `native`, `prompt` or `auto`."""
+    """How tools are presented to the model: `native`, `prompt` or `auto`."""
     surface: Surface = "runner"
     ablation: str = "reforged"
     stream: bool = False
     think: bool | None = None
-    """None leaves it to the model."""
+    """Whether the model produces reasoning; None for the model's default."""
     tool_choice: Literal["auto", "any"] = "auto"
-    """`any`: the model server is told with each request that a call is wanted."""
+    """`any`: each request requires a tool call."""
     temperature: float | None = None
     seed: int = 0
-    """Of run 0; each run after it has the next one."""
+    """Seed of run 0; run n uses seed + n."""
     max_tokens: int | None = None
     strategy: Strategy = "tiered"
     budget_tokens: int | None = None
-    """In place of the scenarios' own; None leaves them theirs."""
+    """Overrides the scenarios' budgets; None keeps them."""
     context: int | None = None
-    """What the model server was told to give the model (`--ctx`), which histories have to fit in."""
+    """The context window in tokens that the model server was started with (`--ctx`)."""
 
     @property
     def label(self) -> str:
-        """The model and how it is asked, in a few words. `labels_of` tells more where that leaves two alike."""
+        """A short description of model and options. `labels_of` adds fields if two descriptions are equal."""
         return self.label_with(())
 
     def label_with(self, fields: Iterable[str]) -> str:
-        """The label, with the values of some fields of `_TOLD` that are set."""
+        """The label, with the values of some fields of `_OPTIONAL_PARTS` that are set."""
         think = {True: "thinking", False: "not thinking", None: ""}[self.think]
         mode = self.mode if self.mode != "auto" else ""
         choice = "any" if self.tool_choice == "any" else ""
         stream = "streamed" if self.stream else ""
-        values = [(_TOLD[name], getattr(self, name)) for name in fields]
-        more = [told.format(value) for told, value in values if value is not None]
+        values = [(_OPTIONAL_PARTS[name], getattr(self, name)) for name in fields]
+        more = [template.format(value) for template, value in values if value is not None]
         beside = [part for part in (mode, think, choice, stream, *more) if part]
-        # A name comes from a model server: a line break in it would tear tables.
+        # The name comes from a model server: a line break in it would break tables.
         name = "".join(letter if letter.isprintable() else "�" for letter in self.model)
         return f"{name} ({', '.join(beside)})" if beside else name
 
     @property
     def key(self) -> str:
-        """Ten characters that are equal for equal configurations, also where one is from before a field was added."""
+        """A 10-character hash of the configuration. Fields with default values do not change it, so that records remain
+        valid when fields are added.
+        """
         return hashlib.sha256(self.model_dump_json(exclude_defaults=True).encode()).hexdigest()[:10]
 
 
-_TOLD: Mapping[str, str] = {
+_OPTIONAL_PARTS: Mapping[str, str] = {
     "backend": "on {}",
     "temperature": "temperature {:g}",
     "seed": "seed {}",
@@ -74,27 +76,27 @@ _TOLD: Mapping[str, str] = {
     "budget_tokens": "budget {}",
     "context": "context {}",
 }
-"""How the fields are told that a label leaves out."""
+"""Formats of the fields that a label omits by default."""
 
 
 def labels_of(configs: Iterable[EvalConfiguration]) -> Mapping[str, str]:
-    """A label for each configuration, by its key: where several have the same, with all in which these differ."""
+    """Return labels by configuration key. Equal labels get all fields in which the configurations differ."""
     alike: dict[str, list[EvalConfiguration]] = {}
     for config in configs:
         alike.setdefault(config.label, []).append(config)
     labels: dict[str, str] = {}
     for group in alike.values():
-        fields = [name for name in _TOLD if len({getattr(config, name) for config in group}) > 1]
+        fields = [name for name in _OPTIONAL_PARTS if len({getattr(config, name) for config in group}) > 1]
         labels |= {config.key: config.label_with(fields) for config in group}
     return labels
 
 
 RunKey: TypeAlias = tuple[str, str, int]
-"""Configuration, scenario and number of a run: there is one record of it."""
+"""Configuration key, scenario and run number, which identify a record."""
 
 
 class RunRecord(BaseModel):
-    """One run. `iterations` are the model's answers; tokens are None where the model server does not count them."""
+    """One run. `iterations` counts the model's responses; tokens are None if the model server does not report usage."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -103,15 +105,15 @@ class RunRecord(BaseModel):
     tags: tuple[str, ...] = ()
     run: int
     planned: int
-    """Runs that this series was to have, as it was said when this one was made."""
+    """The planned number of runs in the series when this run was executed."""
     seed: int
     completeness: bool
-    """Whether the run came to its terminal tool."""
+    """Whether the run called its terminal tool."""
     accuracy: bool | None
-    """Whether the arguments of that call were right; None for a run that came to none."""
+    """Whether the arguments of that call were correct; None if there was no such call."""
     wrong: str | None = None
     error: str | None = None
-    """What ended it, for a run that came to no terminal tool."""
+    """The error that ended a run without a terminal call."""
     detail: str | None = None
     iterations: int
     ideal: int
@@ -125,22 +127,22 @@ class RunRecord(BaseModel):
     input_tokens: int | None = None
     output_tokens: int | None = None
     version: str = ""
-    """Of forge-proxy."""
+    """The version of forge-proxy."""
     terminal: str | None = None
     args: dict[str, Json] = Field(default_factory=dict)
-    """The call that ended it."""
+    """Arguments of the terminal call."""
 
     @property
     def key(self) -> RunKey:
-        """Which run it is."""
+        """The key that identifies the run."""
         return self.config.key, self.scenario, self.run
 
     @property
     def correct(self) -> bool:
-        """Whether it came to its terminal tool with the right arguments."""
+        """Whether the run called its terminal tool with correct arguments."""
         return self.completeness and bool(self.accuracy)
 
     @property
     def wasted(self) -> int:
-        """Answers beyond those that were needed."""
+        """Number of responses beyond the ideal."""
         return max(0, self.iterations - self.ideal)

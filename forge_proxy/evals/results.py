@@ -21,7 +21,7 @@ _BEGINNING = b'{"config":{"model":'
 
 
 class ResultsError(ForgeError):
-    """A results file cannot be read or written; the message says which and where."""
+    """A results file cannot be read or written. The message names the file and the position."""
 
     @property
     def summary(self) -> str:
@@ -106,7 +106,7 @@ class ResultsFile:
             raise ResultsError(f"{self.path}: {exc.strerror or exc}") from exc
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         if self._is_new and os.fstat(self._file.fileno()).st_size == 0:
             self.path.resolve().unlink(missing_ok=True)
         with suppress(OSError):  # a record that `add` could not write is tried once more, and was told of then

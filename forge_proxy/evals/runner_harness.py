@@ -1,4 +1,4 @@
-"""Makes runs through our own loop, `WorkflowRunner`."""
+"""Executes runs with the built-in agent loop, `WorkflowRunner`."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from forge_proxy.workflows.sdk.client import LLMClient, StreamChunk
 from forge_proxy.workflows.tools import CallableTools
 
 _KEEP_RECENT = 2
-"""Iterations that no strategy shortens, as in the seeds."""
-_OF_AN_ANSWER = (ToolCallError, ToolExecutionError, StepEnforcementError, PrerequisiteError)
-"""Errors that a run ends in because of the model's latest answer, which the state before does not count yet."""
+"""Number of recent iterations that no compaction strategy changes, as in the seed projects."""
+_RESPONSE_ERRORS = (ToolCallError, ToolExecutionError, StepEnforcementError, PrerequisiteError)
+"""Errors caused by the model's latest response, which the last state does not count yet."""
 
 
 class RunnerHarness:
-    """`Harness` over a client. `window` is the context that the model has where neither scenario nor user says one."""
+    """`Harness` over a client. `window` is the context in tokens if neither the scenario nor the user sets a budget."""
 
     def __init__(self, client: Engine | LLMClient, model: str | None = None, window: int | None = None) -> None:
         self._client = client
@@ -40,7 +40,7 @@ class RunnerHarness:
         self._window = window
 
     async def play(self, job: PlannedRun, world: ScenarioState, tally: RunCounter) -> RunOutcome:
-        """Make the run."""
+        """Execute the run."""
         preset, config = job.preset, job.config
         workflow = preset.applied(world.workflow)
         runner = WorkflowRunner(
@@ -67,10 +67,10 @@ class RunnerHarness:
         except ForgeError as error:
             if isinstance(error, BackendBroke) or is_no_result(error):
                 raise
-            tally.iterations = state.iteration + isinstance(error, _OF_AN_ANSWER)
+            tally.iterations = state.iteration + isinstance(error, _RESPONSE_ERRORS)
             return RunOutcome(error=type(error).__name__, detail=str(error))
         if state.ended is None:
-            raise TypeError(f"{job.scenario.name}: a tool without a callable cannot be part of a scenario")
+            raise TypeError(f"{job.scenario.name}: every tool of a scenario needs a callable")
         return RunOutcome(state.ended.tool, state.ended.args)
 
 
@@ -82,11 +82,11 @@ def _count(tally: RunCounter, before: RunState, after: RunState) -> None:
 
 
 async def _pass_over(_: StreamChunk) -> None:
-    """Nobody watches."""
+    """Ignore stream chunks."""
 
 
 class _CountedTools(CallableTools):
-    """Counts what fails."""
+    """Counts failed tool calls."""
 
     def __init__(self, workflow: Workflow, tally: RunCounter) -> None:
         super().__init__(workflow)
@@ -100,7 +100,7 @@ class _CountedTools(CallableTools):
 
 
 def strategy_of(name: Strategy) -> CompactStrategy:
-    """The strategy of that name."""
+    """Return the compaction strategy of a name."""
     match name:
         case "tiered":
             return TieredCompact(_KEEP_RECENT)
@@ -111,29 +111,29 @@ def strategy_of(name: Strategy) -> CompactStrategy:
 
 
 class _AlwaysEstimating(ContextManager):
-    """Goes by estimates alone, so that histories are shortened at the same places whatever model reads them."""
+    """Uses only token estimates, so that compaction happens at the same points for every model."""
 
     def observe_usage(self, messages: Sequence[Message], prompt_tokens: int, beside: int = 0) -> None:
-        """Nothing comes of it."""
+        """Ignore the usage."""
 
     async def maybe_compact_counted(
         self, messages: Sequence[Message], count: Count, step_index: int = 0, step_hint: str = "", beside: int = 0
     ) -> tuple[Message, ...]:
-        """Nothing is counted."""
+        """Compact by estimates; do not count tokens."""
         return self.maybe_compact(messages, step_index, step_hint, beside)
 
 
 def _memory(job: PlannedRun, window: int | None, tally: RunCounter) -> ContextManager | None:
-    """What keeps a run within its budget: the user's, else the scenario's, which is in estimated tokens, else what the
-    model has.
+    """Return the context manager for the run's budget: the user's, else the scenario's (in estimated tokens), else the
+    model's window.
     """
 
     def note(event: CompactEvent) -> None:
         tally.compactions.append(event.phase_reached)
 
     strategy = strategy_of(job.config.strategy if job.preset.compaction else "none")
-    said, own = job.config.budget_tokens, job.scenario.budget_tokens
-    if said is None and own is not None:
+    configured, own = job.config.budget_tokens, job.scenario.budget_tokens
+    if configured is None and own is not None:
         return _AlwaysEstimating(strategy, own, on_compact=note)
-    budget = said or window
+    budget = configured or window
     return None if budget is None else ContextManager(strategy, budget, on_compact=note)

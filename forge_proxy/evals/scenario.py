@@ -1,4 +1,4 @@
-"""What a scenario is: a task with tools whose results are known, and what has to come out of it."""
+"""Scenario types: a task with deterministic tools and a check of the result."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from forge_proxy.core.workflow.definition import Workflow
 
 @dataclass(frozen=True, slots=True)
 class ScenarioState:
-    """A fresh copy of what a scenario is about, for one run: nothing that one run does is seen by another."""
+    """The state of a scenario for one run. Runs do not share state."""
 
     user_message: str
     workflow: Workflow
     validate: Callable[[str, JsonObject], str | None]
-    """What is wrong with the terminal call, given its tool and arguments; None where nothing is."""
+    """Returns what is wrong with the terminal call, given its tool and arguments, or None if it is correct."""
     ideal: tuple[ToolCall, ...] = ()
-    """The calls of a model that makes no mistake, one an answer, the terminal one last."""
+    """The calls of a model without mistakes, one per response, the terminal call last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A task. `ideal_iterations` is the number of answers that a model needs which makes no mistake."""
+    """A task. `ideal_iterations` is the number of responses that a model without mistakes needs."""
 
     name: str
     description: str
     tags: frozenset[str]
     ideal_iterations: int
     build: Callable[[int], ScenarioState]
-    """The world of the run with that number, from 0: the same for the same number. Some scenarios differ by it in
-    their data, so that many runs are not one prompt; the ideal number of iterations is that of all of them."""
+    """Builds the state of a run from its number, starting at 0; deterministic. Some scenarios vary their data by run,
+    so that prompts differ; `ideal_iterations` is the same for all runs."""
     budget_tokens: int | None = None
-    """The context the run has to make do with; None for all that the backend has."""
+    """The context budget of the run in tokens; None for the backend's whole window."""
     max_iterations: int = 15
     quick: bool = False
-    """Whether it is one of those that the tiny model understands."""
+    """Whether the embedded test model can solve it."""

@@ -1,4 +1,4 @@
-"""A run of a scenario, whatever it is made through: its terms, what came of it, and the record that is made of that."""
+"""A single run of a scenario, independent of the harness: its parameters, its outcome and its record."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from forge_proxy.evals.ablation import Ablation
 from forge_proxy.evals.record import EvalConfiguration, RunRecord
 from forge_proxy.evals.scenario import Scenario, ScenarioState
 
-_OF_THE_SERVER = frozenset({401, 403, 404, 429, 502, 503, 529})
-"""HTTP statuses that say nothing of how a model does: no key, no such model, busy."""
+_SERVER_STATUSES = frozenset({401, 403, 404, 429, 502, 503, 529})
+"""HTTP statuses that do not measure the model: missing key, unknown model, busy."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """One run that is to be made. `planned` is how many its series has."""
+    """A run to execute. `planned` is the number of runs in its series."""
 
     config: EvalConfiguration
     preset: Ablation
@@ -39,25 +39,25 @@ class PlannedRun:
 
     @property
     def seed(self) -> int:
-        """The same for the same run in every configuration, so that runs can be compared in pairs."""
+        """The seed: equal for the same run number in every configuration, so that runs can be compared in pairs."""
         return self.config.seed + self.run
 
     @property
     def options(self) -> JsonObject:
-        """The fields of its requests."""
+        """The request fields that the configuration sets."""
         config = self.config
-        said: dict[str, Json] = {
+        fields: dict[str, Json] = {
             "seed": self.seed,
             "temperature": config.temperature,
             "max_tokens": config.max_tokens,
             "tool_choice": "required" if config.tool_choice == "any" else None,
         }
-        return {name: value for name, value in said.items() if value is not None}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 @dataclass(slots=True)
 class RunCounter:
-    """Counts while a run is made."""
+    """Counters of a run in progress."""
 
     iterations: int = 0
     retry_nudges: int = 0
@@ -69,7 +69,7 @@ class RunCounter:
     output_tokens: int | None = None
 
     def spend(self, usage: JsonObject) -> None:
-        """Add the tokens of one answer, as the model server counts them."""
+        """Add the token usage of one response, as counted by the model server."""
         if is_integer(tokens := usage.get("prompt_tokens")):
             self.input_tokens = (self.input_tokens or 0) + tokens
         if is_integer(tokens := usage.get("completion_tokens")):
@@ -78,7 +78,7 @@ class RunCounter:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a run ended: with the call of a terminal `tool`, or with an `error`, in one word and in more."""
+    """The end of a run: the call of a terminal `tool`, or an `error` (class name) with its `detail` (message)."""
 
     tool: str | None = None
     args: JsonObject = field(default_factory=no_fields)
@@ -87,35 +87,33 @@ class RunOutcome:
 
 
 class Harness(Protocol):
-    """Something to make runs through."""
+    """Executes runs."""
 
     async def play(self, job: PlannedRun, world: ScenarioState, tally: RunCounter) -> RunOutcome:
-        """Make the run. Raises what has to do with the model server and not with the model (`is_no_result`), and
-        `BackendBroke`.
-        """
+        """Execute the run. Raises errors of the model server (`is_no_result`) and `BackendBroke`."""
         ...
 
 
 def is_no_result(error: ForgeError) -> bool:
-    """Whether a fault says nothing of the model: then the run is not counted, and may be made later."""
+    """Return whether an error is the model server's, not the model's. Such runs are not counted and may be repeated."""
     gone = (BackendUnreachable, BackendDown, BackendLost, BackendNotReady, ModelNotLoaded, Overloaded)
-    return isinstance(error, gone) or (isinstance(error, BackendError) and error.status in _OF_THE_SERVER)
+    return isinstance(error, gone) or (isinstance(error, BackendError) and error.status in _SERVER_STATUSES)
 
 
 async def make_run(job: PlannedRun, stage: Harness) -> RunRecord:
-    """Make one run, and judge it. One that breaks off is made anew, once. Raises what is no result."""
+    """Execute and score a run. If the backend connection breaks, repeat it once. Raises `is_no_result` errors."""
     world, tally = job.scenario.build(job.run), RunCounter()
-    began = time.monotonic()
+    started_at = time.monotonic()
     try:
-        played = await stage.play(job, world, tally)
-    except BackendBroke:  # the server is gone, which asking again will show, or it cannot cope with this very run
+        outcome = await stage.play(job, world, tally)
+    except BackendBroke:  # repeating shows whether the server is down or fails on this particular run
         world, tally = job.scenario.build(job.run), RunCounter()
         try:
-            played = await stage.play(job, world, tally)
+            outcome = await stage.play(job, world, tally)
         except BackendBroke as error:
-            played = RunOutcome(error="BackendBroke", detail=str(error))
-    seconds = time.monotonic() - began
-    wrong = world.validate(played.tool, played.args) if played.tool else None
+            outcome = RunOutcome(error="BackendBroke", detail=str(error))
+    seconds = time.monotonic() - started_at
+    wrong = world.validate(outcome.tool, outcome.args) if outcome.tool else None
     return RunRecord(
         config=job.config,
         scenario=job.scenario.name,
@@ -123,11 +121,11 @@ async def make_run(job: PlannedRun, stage: Harness) -> RunRecord:
         run=job.run,
         planned=job.planned,
         seed=job.seed,
-        completeness=played.tool is not None,
-        accuracy=None if played.tool is None else wrong is None,
+        completeness=outcome.tool is not None,
+        accuracy=None if outcome.tool is None else wrong is None,
         wrong=wrong,
-        error=played.error,
-        detail=played.detail,
+        error=outcome.error,
+        detail=outcome.detail,
         iterations=tally.iterations,
         ideal=job.scenario.ideal_iterations,
         seconds=round(seconds, 4),
@@ -139,6 +137,6 @@ async def make_run(job: PlannedRun, stage: Harness) -> RunRecord:
         input_tokens=tally.input_tokens,
         output_tokens=tally.output_tokens,
         version=__version__,
-        terminal=played.tool,
-        args=dict(played.args),
+        terminal=outcome.tool,
+        args=dict(outcome.args),
     )

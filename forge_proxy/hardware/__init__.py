@@ -1,1 +1,1 @@
-"""Finds out what the machine has: graphics cards and their memory, RAM, cores. Sizes models; never needed to run."""
+"""Detects graphics cards and their memory, RAM and cores. Used to size models; the daemon runs without it."""

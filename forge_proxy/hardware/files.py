@@ -1,4 +1,4 @@
-"""What files tell: AMD's cards in sysfs, the memory that a container may use, the machine's own. Blocks; small."""
+"""Reads AMD cards and memory limits from sysfs. Blocking; the files are small."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _AMD = "0x1002"
 
 
 def find_amd_cards(root: Path) -> tuple[Gpu, ...]:
-    """AMD's cards by the files of their driver; without one of theirs, none. `root` is `/`, but in tests."""
+    """Return the AMD cards that the amdgpu driver lists in sysfs. `root` is `/`, except in tests."""
     cards: list[Gpu] = []
     for card in sorted((root / "sys/class/drm").glob("card[0-9]*")):
         device = card / "device"
@@ -24,7 +24,7 @@ def find_amd_cards(root: Path) -> tuple[Gpu, ...]:
 
 
 def find_ram_mb(root: Path) -> int | None:
-    """MiB of RAM that this process may use: the machine's, or less in a container."""
+    """Return the RAM in MiB that this process may use: the machine's, or the container's limit if lower."""
     try:
         own = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MIB
     except (ValueError, OSError):
@@ -35,16 +35,16 @@ def find_ram_mb(root: Path) -> int | None:
 
 
 def count_cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on macOS
+    except AttributeError:  # macOS lacks it
         return os.cpu_count() or 1
 
 
 def _size(file: Path) -> int | None:
-    said = _read(file)
-    return int(said) // _MIB if said and said.isascii() and said.isdigit() else None
+    text = _read(file)
+    return int(text) // _MIB if text and text.isascii() and text.isdigit() else None
 
 
 def _read(file: Path) -> str | None:

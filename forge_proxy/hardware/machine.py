@@ -1,4 +1,4 @@
-"""`MachineHardware` runs the probes one after the other, once, off the event loop and with a time limit."""
+"""Runs the hardware probes once, one after another, off the event loop and with a time limit."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from forge_proxy.hardware.files import count_cores, find_amd_cards, find_ram_mb
 from forge_proxy.hardware.nvidia import ProbeFailed, ask_nvidia_smi, ask_nvml
 
 _SECONDS = 10.0
-"""For each probe: the first nvidia-smi after a boot may need several while the driver wakes up."""
+"""Time limit of each probe. The first nvidia-smi after a boot takes several seconds while the driver initializes."""
 _FOR_METAL = 0.75
-"""The share of an Apple's memory that its graphics may use unless it is set otherwise."""
+"""Default share of an Apple machine's memory that its GPU may use."""
 
 _NVIDIA: tuple[tuple[Literal["nvidia-smi", "nvml"], Callable[[int | None, float], Awaitable[tuple[Gpu, ...]]]], ...] = (
     ("nvidia-smi", ask_nvidia_smi),
@@ -24,7 +24,7 @@ _NVIDIA: tuple[tuple[Literal["nvidia-smi", "nvml"], Callable[[int | None, float]
 
 
 class MachineHardware:
-    """`HardwareSource` of the machine that this runs on."""
+    """`HardwareSource` of the local machine."""
 
     def __init__(self, root: Path = Path("/"), system: str | None = None, seconds: float = _SECONDS) -> None:
         self._root = root
@@ -39,7 +39,7 @@ class MachineHardware:
         return await asyncio.shield(self._finding)
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Cancel a running detection."""
         if self._finding is not None:
             self._finding.cancel()
             await asyncio.gather(self._finding, return_exceptions=True)

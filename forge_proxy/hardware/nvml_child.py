@@ -1,4 +1,4 @@
-"""Asks NVML for its cards and prints them as `nvidia-smi` does. Run as `python -m`: a driver may hang."""
+"""Prints the cards of NVML in the format of `nvidia-smi`. Runs as `python -m`, because a driver may hang."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _MIB = 1024 * 1024
 
 
 def main() -> None:
-    """Print `name, total, free` for each card. Ends with a message and code 1 where that cannot be told."""
-    nvml: Any = importlib.import_module("pynvml")  # optional, and without types
+    """Print `name, total, free` for each card. Exits with a message and code 1 if NVML fails."""
+    nvml: Any = importlib.import_module("pynvml")  # optional and untyped
     try:
         nvml.nvmlInit()
         for index in range(nvml.nvmlDeviceGetCount()):
@@ -20,7 +20,7 @@ def main() -> None:
             try:
                 memory = nvml.nvmlDeviceGetMemoryInfo(card)
                 sizes = f"{memory.total // _MIB}, {memory.free // _MIB}"
-            except nvml.NVMLError:  # chips that share the machine's RAM have no such figure
+            except nvml.NVMLError:  # chips that share the machine's RAM do not report it
                 sizes = "[N/A], [N/A]"
             sys.stdout.write(f"{name if isinstance(name, str) else name.decode()}, {sizes}\n")
     except nvml.NVMLError as fault:

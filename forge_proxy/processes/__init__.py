@@ -1,1 +1,1 @@
-"""Starts programs so that nothing of them outlives the daemon."""
+"""Starts programs so that no process of theirs outlives the daemon."""

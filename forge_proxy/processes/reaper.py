@@ -1,14 +1,15 @@
-"""Stands between the daemon and a server that it started, so that nothing of the server outlives the daemon.
+"""Parent process of a server that the daemon starts; it ensures that no process of the server outlives the daemon.
 
-Run as a program by its path, with `python -I -S`: it imports nothing but a little of the standard library. Its
-arguments are the daemon's pid, the lifeline (`stdin`, or the number of a descriptor) and the server's command line.
+Runs as a program by its path, with `python -I -S`, and imports only a few standard library modules. Its arguments are
+the daemon's pid, the lifeline (`stdin`, or the number of a descriptor) and the server's command line.
 
-When the lifeline ends, which kill -9 of the daemon brings about as well, it kills the server and all that the server
-has started, on Linux also processes that have left the group and the session. When the server ends it kills what is
-left and ends the same way, by the same signal or with the same code.
+When the lifeline closes, which also happens after kill -9 of the daemon, the reaper kills the server and all its
+descendants; on Linux this includes processes that have left the process group and the session. When the server ends,
+the reaper kills remaining descendants and ends in the same way, by the same signal or with the same exit code.
 
-With `stdin` the server has none, and its stdout is its stderr; the launcher prints one JSON line on its own stdout:
-`{"pid": …}`, or `{"error": …}`. With a descriptor, stdin and stdout are the server's, and an error is a line on stderr.
+With `stdin`, the server's stdin is /dev/null and its stdout goes to stderr; the reaper prints one JSON line on its own
+stdout: `{"pid": …}` or `{"error": …}`. With a descriptor, stdin and stdout belong to the server, and an error is
+printed on stderr.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ _LINUX = sys.platform == "linux"
 
 
 def main() -> None:
-    """Start the server, wait for its end or the daemon's."""
+    """Start the server, and wait until it or the daemon ends."""
     daemon, lifeline, *command = sys.argv[1:]
     owns_stdio = lifeline == "stdin"
-    # What the daemon sends is meant for the server, and goes to the whole group. Not ignored: that is inherited.
+    # The daemon signals the whole process group; SIGTERM is meant for the server. Not SIG_IGN, which is inherited.
     signal.signal(signal.SIGTERM, _leave_it_to_the_server)
     if _LINUX:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    failed, fails = os.pipe()  # closed by a server that has been started
+    failed, fails = os.pipe()  # close-on-exec: EOF means that the server has started
     if not owns_stdio:
         os.set_inheritable(int(lifeline), False)
     server = os.fork()
@@ -47,7 +48,7 @@ def main() -> None:
     os.close(fails)
     error = os.read(failed, 1000)
     if owns_stdio:
-        _say({"error": error.decode()} if error else {"pid": server})
+        _report({"error": error.decode()} if error else {"pid": server})
     else:
         _leave_stdio_to_the_server(error)
     watched = 0 if owns_stdio else int(lifeline)
@@ -62,7 +63,7 @@ def _leave_it_to_the_server(_: int, __: object) -> None:
 
 
 def _leave_stdio_to_the_server(error: bytes) -> None:
-    """Whoever waits for the end of its stdin or stdout waits for the server alone."""
+    """Close stdin and stdout, so that their other ends see EOF when the server ends."""
     if error:
         os.write(2, error + b"\n")
     os.close(0)
@@ -70,9 +71,9 @@ def _leave_stdio_to_the_server(error: bytes) -> None:
 
 
 def _become(command: list[str], fails: int, *, has_stdio: bool) -> None:
-    """In the child: the server itself."""
+    """Replace the forked child with the server."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if _LINUX:  # should somebody kill the launcher, the server dies too
+    if _LINUX:  # if the reaper is killed, the server dies too
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if not has_stdio:
         nothing = os.open(os.devnull, os.O_RDWR)
@@ -86,7 +87,7 @@ def _become(command: list[str], fails: int, *, has_stdio: bool) -> None:
 
 
 def _end_with(daemon: int, lifeline: int) -> None:
-    """Kill everything when the daemon is gone, or closes the pipe to have it so."""
+    """Kill everything when the daemon ends or closes the lifeline."""
     while os.getppid() == daemon and os.read(lifeline, 1000):
         pass
     _kill_all()
@@ -95,20 +96,20 @@ def _end_with(daemon: int, lifeline: int) -> None:
 
 
 def _wait_for(server: int) -> int:
-    while True:  # orphans of the server's are ours as well
+    while True:  # the reaper also inherits the server's orphans
         pid, status = os.wait()
         if pid == server:
             return status
 
 
 def _kill_all() -> None:
-    """Kill the descendants, again and again: one that is killed may just have started another."""
+    """Kill all descendants repeatedly: a process may start another one just before it is killed."""
     while found := [pid for pid in _descendants() if not _is_dead(pid)]:
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(_DYING_SECONDS)
-    if not _LINUX:  # there is no list of them, and this process is in the group itself
+    if not _LINUX:  # descendants cannot be listed, and this process belongs to the group
         os.killpg(0, signal.SIGTERM)
 
 
@@ -116,7 +117,7 @@ def _descendants() -> list[int]:
     if not _LINUX:
         return []
     found = [os.getpid()]
-    for pid in found:  # grows meanwhile
+    for pid in found:  # grows during the iteration
         with suppress(OSError):
             for task in Path(f"/proc/{pid}/task").iterdir():
                 found += [int(child) for child in task.joinpath("children").read_text().split()]
@@ -124,7 +125,7 @@ def _descendants() -> list[int]:
 
 
 def _is_dead(pid: int) -> bool:
-    """Whether it only waits for its parent to notice."""
+    """Return whether a process is a zombie or has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -134,16 +135,16 @@ def _is_dead(pid: int) -> bool:
 def _end_like(status: int) -> None:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the server has dumped its core already, if it does
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # only the server should dump core
         if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     os._exit(os.waitstatus_to_exitcode(status))
 
 
-def _say(said: dict[str, object]) -> None:
-    with suppress(OSError):  # a daemon that is gone already; `_end_with` finds out
-        os.write(1, json.dumps(said).encode() + b"\n")
+def _report(status: dict[str, object]) -> None:
+    with suppress(OSError):  # the daemon has ended; `_end_with` detects it
+        os.write(1, json.dumps(status).encode() + b"\n")
 
 
 if __name__ == "__main__":

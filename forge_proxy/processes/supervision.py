@@ -1,4 +1,4 @@
-"""The command line that starts a program through the launcher. Imports nothing that starts a process."""
+"""Builds the command line that starts a program under the reaper. Does not import modules that start processes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _REAPER = Path(__file__).with_name("reaper.py")
 
 
 def supervised(command: Sequence[str], lifeline: int | None = None) -> list[str]:
-    """The command line of the launcher for a program.
+    """Return the command line that runs a program under the reaper.
 
-    The launcher kills the program and all its descendants when its lifeline ends. Without a number that is its stdin,
-    and it reports the program's pid on stdout. With the number of a descriptor that the launcher inherits, stdin and
-    stdout are the program's own.
+    The reaper kills the program and all its descendants when its lifeline closes. If `lifeline` is None, the lifeline
+    is the reaper's stdin, and the reaper reports the program's pid on stdout. If it is the number of a descriptor that
+    the reaper inherits, stdin and stdout belong to the program.
     """
     end = "stdin" if lifeline is None else str(lifeline)
     return [sys.executable, "-I", "-S", str(_REAPER), str(os.getpid()), end, *command]

@@ -1,7 +1,7 @@
-"""All settings as one tree, made of the small sections that each package defines for itself.
+"""The complete settings tree, composed of the sections that each package defines.
 
-CLI over environment (`FORGE_PROXY_SERVER__PORT=9000`) over the YAML file over defaults. Unknown names are refused with
-a suggestion, in the file and in the environment. No message shows a value that may be secret.
+Precedence: command line, environment (`FORGE_PROXY_SERVER__PORT=9000`), YAML file, defaults. Unknown names in the file
+or in the environment are rejected with a suggestion. Error messages never contain a value that may be secret.
 """
 
 from __future__ import annotations
@@ -41,16 +41,27 @@ from forge_proxy.workflows.runs.config import RunsConfig
 
 PREFIX = "FORGE_PROXY_"
 _NESTED = "__"
-_OF_COMMANDS = {f"{PREFIX}URL", f"{PREFIX}KEY", VARIABLE}
-"""Variables that tell commands where a daemon or the file is: no settings of one."""
-_SHOWN_TYPES = ("literal_error", "int_", "float_", "bool_", "finite_number", "greater_than", "less_than", "multiple_of")
-"""Errors of numbers, switches and fixed words, which are not secret. Of any other only the setting is named."""
-_SHOWN = re.compile(r"-?\d{1,9}(?:\.\d{1,9})?|[A-Za-z_-]{1,12}")
-"""What of these is shown: a number or a short word, but no key that got into the wrong line."""
+_COMMAND_VARIABLES = {f"{PREFIX}URL", f"{PREFIX}KEY", VARIABLE}
+"""Variables that CLI commands read to locate a daemon or the settings file. They are not settings."""
+_QUOTABLE_TYPES = (
+    "literal_error",
+    "int_",
+    "float_",
+    "bool_",
+    "finite_number",
+    "greater_than",
+    "less_than",
+    "multiple_of",
+)
+"""Pydantic error types for numbers, switches and literals, whose input is never secret. All other errors name only the
+setting.
+"""
+_QUOTABLE = re.compile(r"-?\d{1,9}(?:\.\d{1,9})?|[A-Za-z_-]{1,12}")
+"""Input that such an error may quote: a number or a short word, but not an API key set in the wrong place."""
 
 
 _NO_SECTION = "expected a section with settings in it"
-_NOTHING: Mapping[str, str] = {}
+_NO_VARIABLES: Mapping[str, str] = {}
 
 
 class Settings(BaseSettings):
@@ -67,35 +78,39 @@ class Settings(BaseSettings):
 
     server: ServerConfig = Field(default_factory=ServerConfig)
     backend: BackendConfig = Field(default_factory=BackendConfig)
-    models: Models = Field(default_factory=dict, description="Several models, by name; with none it is the backend's.")
+    models: Models = Field(default_factory=dict, description="Models by name. If empty, the backend's own model.")
     budget: BudgetPolicy = Field(default_factory=BudgetPolicy)
     compaction: CompactionPolicy = Field(default_factory=CompactionPolicy)
     sampling: SamplingPolicy = Field(default_factory=SamplingPolicy)
     guardrails: GuardPolicy = Field(default_factory=GuardPolicy)
     runs: RunsConfig = Field(default_factory=RunsConfig)
     store: StoreConfig = Field(default_factory=StoreConfig)
-    tools: ToolSettings = Field(default_factory=ToolSettings, description="What executes the tools of runs.")
+    tools: ToolSettings = Field(default_factory=ToolSettings, description="How the tools of runs are executed.")
     log: LogConfig = Field(default_factory=LogConfig)
 
 
-def load(file: Path | None, said: Mapping[str, Any]) -> Settings:
-    """The settings from a YAML file, the environment and the command line (`said`, nested). Raises `SettingsError`."""
+def load(file: Path | None, overrides: Mapping[str, Any]) -> Settings:
+    """Load the settings from a YAML file, the environment and the command line (`overrides`, a nested mapping).
+
+    Raises `SettingsError`.
+    """
     read = read_file(file) if file else SettingsFile(Path(), {})
     if faults := [f"{file}: {path}: {_NO_SECTION}" for path in _values_for_sections(read.sections)]:
         raise SettingsError("\n".join(faults))
     _refuse_unknown_variables()
-    return _build(said, read)
+    return _build(overrides, read)
 
 
 def given(values: Mapping[str, Any]) -> Settings:
-    """The settings of these values (nested), and defaults: neither a file nor the environment is read. Raises
-    `SettingsError`.
+    """Build settings from nested values and defaults, without reading a file or the environment.
+
+    Raises `SettingsError`.
     """
     return _build(values)
 
 
 def _build(values: Mapping[str, Any], file: SettingsFile | None = None) -> Settings:
-    """The settings of these values over the environment and the file, or alone without one."""
+    """Build the settings: `values` over environment and file or, without a file, from `values` only."""
     sections: Mapping[str, Any] = file.sections if file else {}
 
     class Sourced(Settings):
@@ -115,23 +130,25 @@ def _build(values: Mapping[str, Any], file: SettingsFile | None = None) -> Setti
     try:
         return Sourced(**dict(values))
     except ValidationError as exc:
-        faults = [(error["loc"], _in_words(error, file.expanded if file else _NOTHING)) for error in exc.errors()]
+        faults = [
+            (error["loc"], _describe_error(error, file.expanded if file else _NO_VARIABLES)) for error in exc.errors()
+        ]
         raise SettingsError(
             "\n".join(
                 f"{file.path}: {fault}" if file and _set_by(sections, values, at) else fault for at, fault in faults
             )
         ) from exc
-    except ValueError as exc:  # a variable that has to be JSON, and is none
-        raise SettingsError("\n".join(_not_json()) or str(exc)) from exc
+    except ValueError as exc:  # an environment variable that must be JSON and is not
+        raise SettingsError("\n".join(_json_variable_faults()) or str(exc)) from exc
 
 
-def set_by_file(file: Path | None, said: Mapping[str, Any], section: str) -> bool:
-    """Whether it is the file alone that sets anything in a section."""
-    return file is not None and _set_by(read_file(file).sections, said, (section,))
+def set_by_file(file: Path | None, overrides: Mapping[str, Any], section: str) -> bool:
+    """Return whether the file sets a section and neither the command line nor the environment does."""
+    return file is not None and _set_by(read_file(file).sections, overrides, (section,))
 
 
 def names(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
-    """Every setting as a dotted path, sections included."""
+    """Return the dotted paths of all settings, including sections."""
     return [path for path, _ in _fields(model, prefix)]
 
 
@@ -143,12 +160,12 @@ def _fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Fie
             yield from _fields(field.annotation, f"{path}.")
 
 
-def _values_for_sections(written: Mapping[str, Any]) -> Iterator[str]:
-    """The sections for which a file has a plain value, which an option or a variable of that section would replace."""
+def _values_for_sections(sections: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the sections that a file sets to a scalar, which an option or variable of the section would replace."""
     for path, field in _fields(Settings):
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             *outer, name = path.split(".")
-            inside = _inside(written, outer)
+            inside = _inside(sections, outer)
             if isinstance(inside, Mapping) and not isinstance(inside.get(name) or {}, Mapping):  # pyright: ignore[reportUnknownMemberType]
                 yield path
 
@@ -159,39 +176,37 @@ def _inside(values: object, at: Sequence[str]) -> object:
     return values  # pyright: ignore[reportUnknownVariableType]
 
 
-def _not_json() -> Iterator[str]:
-    """What is wrong with the variables that have to be JSON: those of sections, of objects, and of lists that are not
-    written with commas.
-    """
+def _json_variable_faults() -> Iterator[str]:
+    """Yield a message for each invalid JSON variable: sections, objects, and lists without comma syntax."""
     for name, field in _fields(Settings):
         variable, kind = _variable(name), field.annotation
         is_section = isinstance(kind, type) and issubclass(kind, BaseModel)
         is_list = get_origin(kind) is list
         if not (is_section or is_list or get_origin(kind) is dict) or NoDecode in field.metadata:
             continue
-        said = next((value for key, value in os.environ.items() if key.upper() == variable), None)
+        text = next((value for key, value in os.environ.items() if key.upper() == variable), None)
         try:
-            loads(said or "{}")
+            loads(text or "{}")
         except ValueError:
-            wanted = 'a JSON list, such as ["--mlock"]' if is_list else "a JSON object"
-            yield f"{variable}: expected {wanted}{', or a variable for each setting' if is_section else ''}"
+            expected = 'a JSON list, such as ["--mlock"]' if is_list else "a JSON object"
+            yield f"{variable}: expected {expected}{', or a variable for each setting' if is_section else ''}"
 
 
-def _set_by(written: Mapping[str, Any], said: Mapping[str, Any], at: Sequence[str | int]) -> bool:
-    """Whether what stands at a path comes from the file: it is `written` there, and nothing goes before it."""
-    if not _holds(written, at) or _holds(said, at):
+def _set_by(sections: Mapping[str, Any], overrides: Mapping[str, Any], at: Sequence[str | int]) -> bool:
+    """Return whether the value at a path comes from the file: the file sets it and no other source overrides it."""
+    if not _contains(sections, at) or _contains(overrides, at):
         return False
     variable = _variable(".".join(map(str, at)))
-    given = [name.upper() for name in os.environ if name.upper().startswith(PREFIX)]
-    return not any(_covers(name, variable) or _covers(variable, name) for name in given)
+    variables = [name.upper() for name in os.environ if name.upper().startswith(PREFIX)]
+    return not any(_covers(name, variable) or _covers(variable, name) for name in variables)
 
 
 def _covers(outer: str, inner: str) -> bool:
     return inner == outer or inner.startswith(outer + _NESTED)
 
 
-def _holds(values: object, at: Sequence[str | int]) -> bool:
-    """Whether nested values hold something at a path, as far down as they are nested."""
+def _contains(values: object, at: Sequence[str | int]) -> bool:
+    """Return whether nested values contain the path, or a scalar at one of its parents."""
     for key in at:
         if not isinstance(values, Mapping):
             return True
@@ -202,7 +217,7 @@ def _holds(values: object, at: Sequence[str | int]) -> bool:
 
 
 def _refuse_unknown_variables() -> None:
-    known = {_variable(name) for name in names()} | _OF_COMMANDS
+    known = {_variable(name) for name in names()} | _COMMAND_VARIABLES
     unknown = [name for name in os.environ if name.startswith(PREFIX) and name.upper() not in known]
     if unknown:
         raise SettingsError(
@@ -214,7 +229,7 @@ def _variable(name: str) -> str:
     return PREFIX + name.replace(".", _NESTED).upper()
 
 
-def _in_words(error: Any, expanded: Mapping[str, str] = _NOTHING) -> str:  # pydantic's own shape of an error
+def _describe_error(error: Any, expanded: Mapping[str, str] = _NO_VARIABLES) -> str:  # `Any`: pydantic's ErrorDetails
     path = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         return f"{path}: no such setting{_suggestion(path, names())}"
@@ -225,13 +240,13 @@ def _in_words(error: Any, expanded: Mapping[str, str] = _NOTHING) -> str:  # pyd
         fault = f"{path}: expected on or off"
     if path in expanded:
         return f"{fault} (the value of ${{env.{expanded[path]}}})"
-    is_shown = error["type"].startswith(_SHOWN_TYPES) and _SHOWN.fullmatch(str(error["input"]))
+    is_shown = error["type"].startswith(_QUOTABLE_TYPES) and _QUOTABLE.fullmatch(str(error["input"]))
     return f"{fault} (got {error['input']!r})" if is_shown else fault
 
 
 def _suggestion(name: str, known: list[str] | set[str]) -> str:
     last = name.removeprefix(PREFIX).lower().rpartition(".")[2]
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.95)  # before another section's setting of that name
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.95)  # preferred to the same name in another section
     close = close or [one for one in known if one.lower().replace(_NESTED, ".").rpartition(".")[2] == last]
     close = close or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else ""

@@ -1,4 +1,4 @@
-"""The error of settings that cannot be used."""
+"""The settings error."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from forge_proxy.core.errors import ForgeError
 
 
 class SettingsError(ForgeError):
-    """The settings cannot be used; the message names the setting and says what to do, a line for each fault."""
+    """The settings are invalid. The message has one line per fault, naming the setting and the remedy."""

@@ -1,6 +1,6 @@
-"""Reads a settings file: finds it, parses it as YAML, expands `${env.NAME}`. No message quotes a line of it.
+"""Finds a settings file, parses it as YAML and expands `${env.NAME}`. Error messages never quote lines of the file.
 
-A file is refused if it is larger than a settings file can be, if it sets a key twice, or if its aliases multiply it.
+Files are rejected if they are larger than 1 MB, set a key twice, or expand by aliases to more than 100,000 values.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import yaml
 from forge_proxy.settings.errors import SettingsError
 
 VARIABLE = "FORGE_PROXY_CONFIG"
-"""Names the settings file if the command line does not."""
+"""Environment variable with the path of the settings file, used if the command line sets none."""
 _MAX_BYTES = 1024 * 1024
 _MAX_VALUES = 100_000
 _MAX_DEPTH = 50
 _REFERENCE = re.compile(r"\$(\$?)\{([^}]*)\}")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-_SHOWN = re.compile(r"""['"](?:<[a-z ]+>|\\?[^\w\s])['"]""")
-"""What a YAML error may quote: a kind of token, or a single character that is no letter."""
+_QUOTABLE = re.compile(r"""['"](?:<[a-z ]+>|\\?[^\w\s])['"]""")
+"""Text that a YAML error may quote: a token type, or a single punctuation character."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """A settings file: its sections, and the environment variables that were expanded, by the path of the value."""
+    """A settings file: its sections, and the names of expanded environment variables by the path of the value."""
 
     path: Path
     sections: Mapping[str, Any]
@@ -37,30 +37,30 @@ class SettingsFile:
 
 
 def find_file(named: Path | None, environment: Mapping[str, str]) -> Path | None:
-    """The file to read: the one that is named, else that of `FORGE_PROXY_CONFIG`, else `forge-proxy/config.yaml` in
-    `$XDG_CONFIG_HOME` (~/.config), if it is there.
+    """Return the file to read: `named`, else `FORGE_PROXY_CONFIG`, else `forge-proxy/config.yaml` in
+    `$XDG_CONFIG_HOME` (default `~/.config`) if it exists.
     """
     if named is not None:
         return named
-    if told := environment.get(VARIABLE):
-        return Path(told)
+    if path := environment.get(VARIABLE):
+        return Path(path)
     folder = environment.get("XDG_CONFIG_HOME", "")
     try:
         usual = (Path(folder) if folder.startswith("/") else Path.home() / ".config") / "forge-proxy" / "config.yaml"
         return usual if usual.is_file() else None
-    except (OSError, RuntimeError):  # there is no home, or it cannot be looked into
+    except (OSError, RuntimeError):  # no home directory, or no permission to read it
         return None
 
 
 def read_file(path: Path, environment: Mapping[str, str] = os.environ) -> SettingsFile:
     """Read a file. Raises `SettingsError`."""
-    written = _parse(path, _read_text(path))
-    if written is None:
+    parsed = _parse(path, _read_text(path))
+    if parsed is None:
         return SettingsFile(path, {})
-    if not isinstance(written, dict):
+    if not isinstance(parsed, dict):
         raise SettingsError(f"{path}: expected sections such as 'server:' and 'backend:'")
     expansion = _Expansion(path, environment)
-    sections = expansion.expand(written, ())
+    sections = expansion.expand(parsed, ())
     if expansion.faults:
         raise SettingsError("\n".join(f"{path}: {fault}" for fault in expansion.faults))
     return SettingsFile(
@@ -89,49 +89,49 @@ def _read_text(path: Path) -> str:
 
 def _parse(path: Path, text: str) -> object:
     try:
-        return yaml.load(text, _Loader)  # noqa: S506  # a safe one
+        return yaml.load(text, _Loader)  # noqa: S506  # a subclass of SafeLoader
     except yaml.YAMLError as exc:
         mark = getattr(exc, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise SettingsError(f"{path}: {where}{_describe(exc)}") from None  # its text quotes the lines
+        raise SettingsError(f"{path}: {where}{_describe(exc)}") from None  # str(exc) quotes lines of the file
     except RecursionError:
         raise SettingsError(f"{path}: nested too deeply") from None
-    except ValueError:  # a date or a number that there is not
-        raise SettingsError(f"{path}: not YAML: a value looks like a date or number and is none; quote it") from None
+    except ValueError:  # an impossible date or number
+        raise SettingsError(f"{path}: not YAML: a value looks like a date or number but is invalid; quote it") from None
 
 
 def _describe(error: yaml.YAMLError) -> str:
-    """What is wrong, without words of the file."""
-    if isinstance(error, _SetTwice):
+    """Describe a YAML error without quoting the file."""
+    if isinstance(error, _DuplicateKey):
         return str(error.problem)
     problem = str(getattr(error, "problem", None) or "a character that is not allowed")
     if r"'\t'" in problem:
         return "not YAML: a tab; indent with spaces"
-    shown = _QUOTED.sub(lambda quoted: quoted[0] if _SHOWN.fullmatch(quoted[0]) else "...", problem)
+    shown = _QUOTED.sub(lambda quoted: quoted[0] if _QUOTABLE.fullmatch(quoted[0]) else "...", problem)
     return f"not YAML: {shown}"
 
 
-class _SetTwice(yaml.MarkedYAMLError):
-    """A key that stands twice in one mapping: YAML forbids it, and PyYAML takes the last."""
+class _DuplicateKey(yaml.MarkedYAMLError):
+    """A duplicate key in one mapping. YAML forbids it; PyYAML keeps the last value."""
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, which refuses duplicate keys."""
+    """PyYAML's safe loader that rejects duplicate keys."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Refuse a mapping that sets a key twice."""
+        """Raise an error if a mapping sets a key twice."""
         node = super().compose_mapping_node(anchor)
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and not key.tag.endswith(":merge"):
                 if key.value in seen:
-                    raise _SetTwice(problem=f"{key.value} is set twice", problem_mark=key.start_mark)
+                    raise _DuplicateKey(problem=f"{key.value} is set twice", problem_mark=key.start_mark)
                 seen.add(key.value)
         return node
 
 
 class _Expansion:
-    """Expands `${env.NAME}` in the values of a file, with a bound on their number: an alias costs nothing to write."""
+    """Expands `${env.NAME}` in the values of a file. The number of values is limited, because aliases multiply them."""
 
     def __init__(self, path: Path, environment: Mapping[str, str]) -> None:
         self._path = path
@@ -141,7 +141,10 @@ class _Expansion:
         self.expanded: dict[str, str] = {}
 
     def expand(self, value: Any, at: tuple[str, ...]) -> Any:
-        """The value with its references replaced; what is wrong with them goes to `faults`. Raises `SettingsError`."""
+        """Return the value with its references replaced, and add invalid references to `faults`.
+
+        Raises `SettingsError` if there are too many values or they are nested too deeply.
+        """
         self._left -= 1
         if self._left < 0 or len(at) > _MAX_DEPTH:
             raise SettingsError(
@@ -163,7 +166,7 @@ class _Expansion:
             shown = inner if re.fullmatch(r"[A-Za-z_]\w*", inner) else "NAME"
             self.faults.append(
                 f"{at}: ${{{shown}}} is not expanded here; write ${{env.{shown}}} for the environment variable, or "
-                f"$${{{shown}}} for the characters themselves"
+                f"$${{{shown}}} for the literal text"
             )
             return ""
         name = inner.removeprefix("env.")

@@ -1,4 +1,4 @@
-"""The settings as they are shown: without keys, passwords in URLs, and what follows a flag such as `--api-key`."""
+"""Masks secrets in settings: API keys, passwords in URLs, and the values of flags such as `--api-key`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from forge_proxy.settings import Settings
 
 _MASK = "**********"
 _SECRET_FLAG = re.compile(r"-.*(?:key|token|secret|passw|auth|credential|header)", re.IGNORECASE)
-_WORDS_OF_PROGRAMS = ("extra", "args")
+_ARGUMENT_LISTS = ("extra", "args")
 
 
 def masked(settings: Settings) -> JsonObject:
-    """The settings as JSON, without the secrets in them."""
+    """Return the settings as JSON with secrets masked."""
     shown = _mask(settings.model_dump(mode="json", by_alias=True))
-    assert is_object(shown)  # noqa: S101  # as it was
+    assert is_object(shown)  # noqa: S101  # `_mask` keeps objects
     return shown
 
 
 def without_secrets(url: str) -> str:
-    """A URL without user name, password and the values of its query."""
+    """Return a URL without user name, password and query values."""
     try:
         parts = urlsplit(url)
         query = re.sub(r"=[^&]*", f"={_MASK}", parts.query)
@@ -36,12 +36,12 @@ def _mask(value: Json, name: str = "") -> Json:
         return {key: _mask(inner, key) for key, inner in value.items()}
     if is_list(value):
         words = [_mask(inner) for inner in value]
-        return _mask_words(words) if name in _WORDS_OF_PROGRAMS else words
+        return _mask_words(words) if name in _ARGUMENT_LISTS else words
     return without_secrets(value) if isinstance(value, str) and "://" in value else value
 
 
 def _mask_words(words: Sequence[Json]) -> list[Json]:
-    """A program's arguments, without those that follow the flag of a secret, or a `=` in it."""
+    """Mask the values of secret flags in a program's arguments, as `--flag value` or `--flag=value`."""
     masked: list[Json] = []
     hides_next = False
     for word in words:

@@ -1,4 +1,4 @@
-"""Refuses settings with which no daemon starts. `serve`, `check` and `config check` all ask here."""
+"""Rejects settings that prevent the daemon from starting. Used by `serve`, `check` and `config check`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from forge_proxy.store.config import POSTGRES
 
 
 def refuse_unusable(settings: Settings) -> None:
-    """Raise an error if a daemon with these settings would not start: `BackendChoiceError`, `ServerConfigError`,
-    `CannotListen` or `SettingsError`.
+    """Raise an error if a daemon cannot start with these settings.
+
+    Raises `BackendChoiceError`, `ServerConfigError`, `CannotListen` or `SettingsError`.
     """
     refuse_contradictions(settings.backend, settings.models)
     refuse_missing_program(settings.backend, settings.models)
     resolve_address(settings.server)
-    KeyRing(settings.server)  # reads the files of keys
+    KeyRing(settings.server)  # reads the key files
     if (settings.store.url or "").startswith(POSTGRES) and find_spec("asyncpg") is None:
         raise SettingsError("store.url: PostgreSQL needs a driver: pip install 'forge-proxy[postgres]'")

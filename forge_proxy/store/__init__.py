@@ -1,1 +1,1 @@
-"""Where runs are stored: SQLite by default, PostgreSQL by URL. Its modules but `config` load SQLAlchemy."""
+"""Storage of runs: SQLite by default, PostgreSQL by URL. All modules except `config` import SQLAlchemy."""

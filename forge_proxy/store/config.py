@@ -19,9 +19,9 @@ def _check_url(url: str | None) -> str | None:
     if scheme not in (SQLITE, POSTGRES):
         raise ValueError(f"expected {SQLITE}:////folder/runs.db or {POSTGRES}://user:password@host/database")
     if scheme == SQLITE and sqlite_file(url) is None:
-        raise ValueError(f"a file is needed, which a restart finds again, as {SQLITE}:////folder/runs.db")
+        raise ValueError(f"expected a file that persists across restarts: {SQLITE}:////folder/runs.db")
     if scheme == POSTGRES and not urlsplit(url).path.strip("/"):
-        raise ValueError(f"the database is missing, as {POSTGRES}://user:password@host/database")
+        raise ValueError(f"the database name is missing: {POSTGRES}://user:password@host/database")
     return url
 
 
@@ -37,12 +37,12 @@ class StoreConfig(BaseModel):
     )
 
     def url_in(self, folder: Path) -> str:
-        """The URL; where none is set, that of a file in the folder."""
+        """Return the URL; if none is set, the URL of runs.db in the folder."""
         return self.url or f"{SQLITE}:///{folder / 'runs.db'}"
 
 
 def sqlite_file(url: str) -> Path | None:
-    """The file of an SQLite URL; None where it is no such, or names none."""
+    """Return the file of an SQLite URL, or None if it is another kind of URL or names no file."""
     scheme, _, rest = url.partition("://")
     path = unquote(rest.partition("?")[0].partition("/")[2])
     return Path(path) if scheme == SQLITE and path and path != ":memory:" else None

@@ -1,8 +1,8 @@
-"""Connections to the database, and that no other daemon has any.
+"""Database connections, and the lock that gives one daemon exclusive use of the database.
 
-All writing goes through one connection. On PostgreSQL that one holds an advisory lock, so a daemon that has lost it can
-write nothing any more; on SQLite a lock of the operating system is held on a file beside the database. Both end with
-the process, however it ends: there is nothing to expire, and no clock to trust (docs/decisions/0022).
+All writes use one connection. On PostgreSQL this connection holds an advisory lock, so a daemon that loses it can no
+longer write. On SQLite the operating system locks a file next to the database. Both locks end with the process,
+however it ends, so they need no expiry and no clock (docs/decisions/0022).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from forge_proxy.store.config import sqlite_file
 from forge_proxy.workflows.runs.errors import StoreInUse, StoreUnavailable
 
-_LOCK = 0x666F7267
-"""Of PostgreSQL's advisory locks, which are numbers, the one that is ours: "forg"."""
+_LOCK_KEY = 0x666F7267
+"""Key of the PostgreSQL advisory lock: "forg" in ASCII."""
 _BUSY_SECONDS = 5.0
-"""How long SQLite waits for other programs that look into its file."""
+"""How long SQLite waits for other programs that have the file locked."""
 _QUEUE_SECONDS = 10.0
-"""How long a request waits for a connection: while another program holds the file, each before it waits in its turn."""
+"""How long a request waits for a connection. While another program locks the file, requests wait one after another."""
 _CONNECT_SECONDS = 10.0
-"""How long a PostgreSQL may take to let us in: requests wait for it."""
+"""Time limit for connecting to PostgreSQL; requests wait meanwhile."""
 _READERS = 4
 _LOG = logging.getLogger(__name__)
 
 
 class DatabaseConnections:
-    """The one connection that writes, and those that read."""
+    """The one writing connection, and the reading connections."""
 
     def __init__(self, url: str) -> None:
         self._file = sqlite_file(url)
@@ -43,31 +43,31 @@ class DatabaseConnections:
         else:
             self.writer, self.readers = _postgres(url, 1), _postgres(url, _READERS)
             event.listen(self.writer.sync_engine, "connect", _lock_postgres)
-        self._held = -1
+        self._lock = -1
         self._identities: dict[Path, tuple[int, int]] = {}
         self._is_reported = False
 
     def take(self) -> None:
-        """Hold the lock of a file. Raises `StoreInUse` or `OSError`."""
+        """Lock an SQLite database. Raises `StoreInUse` or `OSError`."""
         if self._file is None:
             return
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside = Path(f"{self._file}.lock")
-        held = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock_file = Path(f"{self._file}.lock")
+        lock = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
-            os.close(held)
+            os.close(lock)
             raise StoreInUse(str(self._file)) from exc
-        self._held = held
-        os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # prompts are nobody else's
-        self._identities = {path: _identity(path) for path in (self._file, beside)}
+        self._lock = lock
+        os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # 0600: prompts are private
+        self._identities = {path: _identity(path) for path in (self._file, lock_file)}
 
     def check(self) -> None:
-        """Raise `StoreUnavailable` if a file is not the one that was opened.
+        """Raise `StoreUnavailable` if a file was deleted or replaced since it was opened.
 
-        A deleted file can be written for as long as it is open, and is gone with the daemon. A new one is not made in
-        its place: runs that were there would be missing from it.
+        A deleted file stays writable while it is open, and its contents are lost when the daemon stops. No new file is
+        created in its place, because the existing runs would be missing from it.
         """
         for path, identity in self._identities.items():
             try:
@@ -84,12 +84,12 @@ class DatabaseConnections:
         self._is_reported = False
 
     async def close(self) -> None:
-        """Close all of them, and let the lock go."""
+        """Close all connections and release the lock."""
         await self.writer.dispose()
         await self.readers.dispose()
-        if self._held >= 0:
-            os.close(self._held)
-            self._held = -1
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
 
 def _identity(path: Path) -> tuple[int, int]:
@@ -98,9 +98,9 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _postgres(url: str, size: int) -> AsyncEngine:
-    connecting = {"timeout": _CONNECT_SECONDS}
+    connect_args = {"timeout": _CONNECT_SECONDS}
     return create_async_engine(
-        url, pool_size=size, max_overflow=0, pool_timeout=_QUEUE_SECONDS, pool_pre_ping=True, connect_args=connecting
+        url, pool_size=size, max_overflow=0, pool_timeout=_QUEUE_SECONDS, pool_pre_ping=True, connect_args=connect_args
     )
 
 
@@ -110,29 +110,29 @@ def _sqlite(url: str, begin: str, size: int) -> AsyncEngine:
     )
 
     @event.listens_for(engine.sync_engine, "connect")
-    def connected(connection: DBAPIConnection, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
-        connection.isolation_level = None  # transactions begin where we say, or changes of tables would be outside
+    def configure(connection: DBAPIConnection, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        connection.isolation_level = None  # explicit BEGIN: the driver would run schema changes outside the transaction
         cursor = connection.cursor()
-        # FULL: after a power failure as well, no tool is executed twice whose result was stored. A killed daemon needs
-        # nothing of the kind, since what was written is the operating system's by then; it costs a step one fsync.
+        # synchronous=FULL: a tool whose result was stored is not executed twice, even after a power failure. It costs
+        # one fsync per step. A killed daemon would not need it: the operating system already has the written data.
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
     @event.listens_for(engine.sync_engine, "begin")
-    def begun(connection: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+    def begin_transaction(connection: Any) -> None:  # pyright: ignore[reportUnusedFunction]
         connection.exec_driver_sql(begin)
 
     return engine
 
 
 def _lock_postgres(connection: DBAPIConnection, _: Any) -> None:
-    """Whenever the writing connection is made, at the start or after it was lost."""
+    """Take the advisory lock whenever the writing connection is opened, at the start or after it was lost."""
     cursor = connection.cursor()
-    cursor.execute(f"SELECT pg_try_advisory_lock({_LOCK})")
-    (mine,) = cursor.fetchone() or (False,)
+    cursor.execute(f"SELECT pg_try_advisory_lock({_LOCK_KEY})")
+    (is_locked,) = cursor.fetchone() or (False,)
     cursor.close()
     connection.commit()
-    if not mine:
+    if not is_locked:
         connection.close()
         raise StoreInUse("this database")

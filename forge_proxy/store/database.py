@@ -1,4 +1,4 @@
-"""Opens the store: takes it, brings its tables up to date."""
+"""Opens the store: locks the database and migrates its tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from forge_proxy.workflows.runs.errors import StoreUnavailable
 
 
 async def open_store(url: str) -> StoredRuns:
-    """The runs that are stored there; the database is made where there is none. Raises `StoreUnavailable`."""
+    """Open the database at a URL, creating it if needed. Raises `StoreUnavailable`."""
     try:
         databases = DatabaseConnections(url)
     except (SQLAlchemyError, ImportError) as exc:
@@ -28,15 +28,15 @@ async def open_store(url: str) -> StoredRuns:
     except BaseException as exc:
         await databases.close()
         if isinstance(exc, CommandError):
-            raise StoreUnavailable(f"a newer forge-proxy wrote it, or it is another program's ({exc})") from exc
+            raise StoreUnavailable(f"a newer forge-proxy or another program wrote the database ({exc})") from exc
         if isinstance(exc, SQLAlchemyError | OSError):
-            raise StoreUnavailable(f"{words_of(exc)}; store.url says where it is") from exc
+            raise StoreUnavailable(f"{words_of(exc)}; check store.url") from exc
         raise
     return StoredRuns(databases)
 
 
 def migrate(connection: Connection, to: str = "head") -> None:
-    """Make the changes that are missing in these tables."""
+    """Apply the pending migrations up to revision `to`."""
     config = Config()
     config.set_main_option("script_location", "forge_proxy.store:migrations")
     config.set_main_option("path_separator", "os")

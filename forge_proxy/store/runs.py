@@ -1,4 +1,4 @@
-"""`RunStore` in a database."""
+"""`RunStore` over SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class StoredRuns:
         except IntegrityError:
             if claim is None:
                 raise
-            return await self._claimed(claim)
+            return await self._get_claimed(claim)
         return run
 
-    async def _claimed(self, claim: IdempotencyClaim) -> StoredRun:
+    async def _get_claimed(self, claim: IdempotencyClaim) -> StoredRun:
         async with self._read() as connection:
             found = await connection.execute(select(*_ALL, RUNS.c.claim_digest).where(RUNS.c.claim_key == claim.key))
             row = found.one()
@@ -58,47 +58,47 @@ class StoredRuns:
 
     async def list(self, *, before: str | None, limit: int, status: RunStatus | None) -> Sequence[RunHead]:
         """See the port."""
-        asked = select(*_HEAD).order_by(RUNS.c.id.desc()).limit(limit)
+        query = select(*_HEAD).order_by(RUNS.c.id.desc()).limit(limit)
         if before is not None:
-            asked = asked.where(RUNS.c.id < before)
+            query = query.where(RUNS.c.id < before)
         if status is not None:
-            asked = asked.where(RUNS.c.status == status)
+            query = query.where(RUNS.c.status == status)
         async with self._read() as connection:
-            return [RunHead(*row) for row in await connection.execute(asked)]
+            return [RunHead(*row) for row in await connection.execute(query)]
 
     async def unfinished(self) -> Sequence[RunHead]:
         """See the port."""
-        asked = select(*_HEAD).where(RUNS.c.status.not_in(FINISHED)).order_by(RUNS.c.id)
+        query = select(*_HEAD).where(RUNS.c.status.not_in(FINISHED)).order_by(RUNS.c.id)
         async with self._read() as connection:
-            return [RunHead(*row) for row in await connection.execute(asked)]
+            return [RunHead(*row) for row in await connection.execute(query)]
 
     async def save(self, run: StoredRun, since: int, events: Sequence[RunEvent]) -> None:
         """See the port."""
         changed = {name: value for name, value in asdict(run).items() if name not in ("id", "created_at", "submission")}
         async with self._write() as connection:
-            done = await connection.execute(
+            result = await connection.execute(
                 update(RUNS).where(RUNS.c.id == run.id, RUNS.c.last_event == since).values(**changed)
             )
-            if done.rowcount == 1:
+            if result.rowcount == 1:
                 await connection.execute(insert(EVENTS), _rows(run.id, events))
                 return
         stored = await self.head(run.id)
         if stored.last_event != run.last_event:
-            raise RunConflict(f"the run {run.id} was changed by somebody else")
+            raise RunConflict(f"the run {run.id} was changed by another writer")
 
     async def events(self, run_id: str, *, after: int, limit: int) -> Sequence[RunEvent]:
         """See the port."""
         columns = [EVENTS.c[field.name] for field in fields(RunEvent)]
-        asked = select(*columns).where(EVENTS.c.run_id == run_id, EVENTS.c.id > after)
+        query = select(*columns).where(EVENTS.c.run_id == run_id, EVENTS.c.id > after)
         async with self._read() as connection:
-            return [RunEvent(*row) for row in await connection.execute(asked.order_by(EVENTS.c.id).limit(limit))]
+            return [RunEvent(*row) for row in await connection.execute(query.order_by(EVENTS.c.id).limit(limit))]
 
     async def delete(self, run_id: str) -> None:
         """See the port."""
         _check_id(run_id)
         async with self._write() as connection:
-            done = await connection.execute(delete(RUNS).where(RUNS.c.id == run_id))
-        if done.rowcount == 0:
+            result = await connection.execute(delete(RUNS).where(RUNS.c.id == run_id))
+        if result.rowcount == 0:
             raise RunNotFound(run_id)
 
     async def close(self) -> None:
@@ -128,7 +128,7 @@ class StoredRuns:
 
 @asynccontextmanager
 async def _transaction(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
-    """Raises `StoreUnavailable`, but leaves what contradicts itself an `IntegrityError`."""
+    """Run a transaction. Raises `StoreUnavailable`, or `IntegrityError` if a constraint is violated."""
     try:
         async with engine.begin() as connection:
             yield connection
@@ -139,13 +139,13 @@ async def _transaction(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
 
 
 def words_of(error: Exception) -> str:
-    """What went wrong, without statements and their values: those are prompts."""
+    """Describe a database error without SQL statements and their parameters, which contain prompts."""
     cause = getattr(error, "orig", None) or error
-    return f"{type(cause).__name__}: {str(cause).splitlines()[0] if str(cause) else 'no reason given'}"
+    return f"{type(cause).__name__}: {str(cause).splitlines()[0] if str(cause) else 'no message'}"
 
 
 def _check_id(run_id: str) -> None:
-    """Raise `RunNotFound` for what no run is called: PostgreSQL takes no NUL, and calls that an error of its own."""
+    """Raise `RunNotFound` for an unprintable id: PostgreSQL rejects NUL with an error of its own."""
     if not run_id.isprintable():
         raise RunNotFound(run_id)
 

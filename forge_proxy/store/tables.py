@@ -1,4 +1,4 @@
-"""The tables, as plain as they can be: what is no column to search by is JSON text."""
+"""Table definitions. Values that no query filters by are stored as JSON text."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Listeners to what the engine tells: logs now, metrics and traces later."""
+"""Observers of engine events (logging), and integration with the service manager."""

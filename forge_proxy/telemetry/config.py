@@ -8,12 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class LogConfig(BaseModel):
-    """What is logged and how. Prompts, answers and keys never are."""
+    """What is logged and in which format. Prompts, responses and keys are never logged."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The least level that is written."
+        default="info", description="Minimum level that is written."
     )
     format: Literal["auto", "json", "console"] = Field(
         default="auto", description="auto: console on a terminal, JSON lines elsewhere."

@@ -1,4 +1,4 @@
-"""What SIGHUP means to this process: it depends on who started it."""
+"""Decides what SIGHUP does to this process, depending on how it was started."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ Hangup: TypeAlias = Literal["reload", "stop", "ignore"]
 
 
 def prepare_hangup() -> Hangup:
-    """Decide what SIGHUP does, and block it if it means reload: before the daemon handles it, it would end the process.
+    """Decide what SIGHUP does, and block it if it means reload: until the daemon handles it, it would end the process.
 
-    It stops a daemon that was started in a terminal, so that it does not outlive it. It is ignored under nohup.
+    SIGHUP stops a daemon that was started in a terminal, so that the daemon does not outlive the terminal. Under nohup
+    it is ignored.
     """
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         return "ignore"
@@ -23,7 +24,7 @@ def prepare_hangup() -> Hangup:
 
 
 def _has_terminal() -> bool:
-    """Whether this process has a controlling terminal, whose end sends it a SIGHUP."""
+    """Return whether this process has a controlling terminal, which sends SIGHUP when it closes."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:

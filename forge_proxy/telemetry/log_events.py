@@ -1,4 +1,4 @@
-"""What the log says of each event: a word, its fields, how grave it is. Never a text of a prompt or an answer."""
+"""Converts engine events to log lines: event name, fields, level. Log lines never contain prompt or response text."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from forge_proxy.engine.events import (
 )
 
 Level: TypeAlias = Literal["info", "warning", "error"]
-_BAD = ("failed", "crash-loop")
-_ROOM = 4000
-"""Characters of a line for what was done to the calls."""
+_FAILURE_STATES = ("failed", "crash-loop")
+_MAX_DONE_CHARS = 4000
+"""Maximum length in characters of the interventions in a log line."""
 _End: TypeAlias = RequestAnswered | RequestFailed | RequestAbandoned
 _Run: TypeAlias = RunStatusChanged | RunNotResumable | ToolServerFailed
 _Request: TypeAlias = (
@@ -61,7 +61,7 @@ class LogLine:
 
 
 def line_of(event: Event) -> LogLine:
-    """The line for what happened."""
+    """Return the log line of an event."""
     if isinstance(event, _Server):
         return _of_server(event)
     if isinstance(event, _End):
@@ -72,48 +72,48 @@ def line_of(event: Event) -> LogLine:
 
 
 def _of_server(event: _Server) -> LogLine:
-    """About the model server and its models."""
+    """Return the log line of a model server event."""
     match event:
         case SlotsDetected(slots):
             return LogLine("backend slots", {"slots": slots, "told": slots is not None})
         case BudgetResolved(model, budget):
-            chosen = {"mode": budget.mode.value, "tokens": budget.tokens, "because": budget.because}
-            return LogLine("budget", {"model": model, **chosen})
+            resolved = {"mode": budget.mode.value, "tokens": budget.tokens, "because": budget.because}
+            return LogLine("budget", {"model": model, **resolved})
         case SamplingRecommended(model, family, source):
-            note = "sampling.defaults: on would use what its makers recommend"
+            note = "set sampling.defaults: on to use the recommended sampling parameters of this model"
             return LogLine("sampling", {"model": model, "family": family, "source": source, "note": note})
         case ServerStateChanged(server, state, detail):
-            told = {"server": server, "state": state, **({"detail": detail} if detail else {})}
-            return LogLine("model server", told, "warning" if state in _BAD else "info")
+            fields = {"server": server, "state": state, **({"detail": detail} if detail else {})}
+            return LogLine("model server", fields, "warning" if state in _FAILURE_STATES else "info")
         case RequestRewritten(model, changes):
             return LogLine("the model server wants requests written differently", {"model": model, "changes": changes})
-        case FieldsOmitted(fields):
-            return LogLine("fields that the model server has no place for", {"fields": fields})
+        case FieldsOmitted(omitted):
+            return LogLine("fields that the model server has no place for", {"fields": omitted})
         case ModelSwapped(model, before, seconds):
             return LogLine("model swapped", {"model": model, "before": before, "seconds": round(seconds, 3)})
         case ModelFailed(model, why, seconds):
-            told = {"model": model, "error": why, "refused_seconds": round(seconds)}
-            return LogLine("model not loaded", told, "warning")
+            fields = {"model": model, "error": why, "refused_seconds": round(seconds)}
+            return LogLine("model not loaded", fields, "warning")
         case _:
             assert_never(event)
 
 
 def _of_request(event: _Request) -> LogLine:
-    """About a request that is under way."""
+    """Return the log line of an event of a running request."""
     match event:
         case ToolsUnvalidated(request_id, tools):
             return LogLine("schemas that cannot be used", {"request_id": request_id, "tools": tools}, "warning")
         case PromptTruncated(model, read, least):
-            note = "the model server dropped the beginning of a prompt; a newer version would have refused it"
-            told = {"model": model, "tokens_read": read, "tokens_at_least": least, "note": note}
-            return LogLine("prompt cut", told, "warning")
+            note = "the model server dropped the beginning of a prompt; newer versions reject such prompts"
+            fields = {"model": model, "tokens_read": read, "tokens_at_least": least, "note": note}
+            return LogLine("prompt cut", fields, "warning")
         case ContextCompacted(request_id, model, phase, cut, before, after, exact):
             what = {"request_id": request_id, "model": model, "phase": phase, "messages": cut}
             return LogLine("compacted", {**what, "tokens_before": before, "tokens_after": after, "exact": exact})
         case AttemptRetried(request_id, attempt, fault, tool, reason):
-            told = {"request_id": request_id, "attempt": attempt, "fault": fault.value}
-            known = {"tool": tool, "reason": reason}
-            return LogLine("retried", {**told, **{name: text for name, text in known.items() if text}})
+            fields = {"request_id": request_id, "attempt": attempt, "fault": fault.value}
+            details = {"tool": tool, "reason": reason}
+            return LogLine("retried", {**fields, **{name: text for name, text in details.items() if text}})
         case LostResponseRetried(request_id, error):
             return LogLine("retried", {"request_id": request_id, "fault": "response_lost", "reason": error}, "warning")
         case LoopDetected(request_id, attempt, loop, cut):
@@ -124,20 +124,20 @@ def _of_request(event: _Request) -> LogLine:
 
 
 def _of_end(event: _End) -> LogLine:
-    """About the end of a request."""
+    """Return the log line of the end of a request."""
     times = {"seconds": round(event.seconds, 3), "queued_ms": round(1e3 * event.queued)}
     match event:
         case RequestAnswered(request_id, model, report):
-            told = {
+            fields = {
                 "request_id": request_id,
                 "model": model,
                 "outcome": report.outcome.value,
                 "attempts": report.attempts,
                 "faults": [fault.value for fault in report.faults],
-                "done": as_fits(report.done, _ROOM),
+                "done": as_fits(report.done, _MAX_DONE_CHARS),
                 "tokens": report.tokens,
             }
-            return LogLine("answered", {**told, **times})
+            return LogLine("answered", {**fields, **times})
         case RequestFailed(request_id, model, error):
             return LogLine("failed", {"request_id": request_id, "model": model, "error": error, **times}, "warning")
         case RequestAbandoned(request_id):
@@ -147,14 +147,14 @@ def _of_end(event: _End) -> LogLine:
 
 
 def _of_run(event: _Run) -> LogLine:
-    """About a run, and what executes its tools."""
+    """Return the log line of a run or of one of its tool servers."""
     match event:
         case RunStatusChanged(run_id, status, error):
             return LogLine("run", {"run_id": run_id, "status": status, **({"error": error} if error else {})})
         case RunNotResumable(run_id, error, fault):
             return LogLine("run stranded", {"run_id": run_id, "error": error, "exc_info": fault}, "error")
         case ToolServerFailed(server, tool, key, why):
-            told = {"server": server, "tool": tool, "key": key, "error": why}
-            return LogLine("tool server failed", told, "warning")
+            fields = {"server": server, "tool": tool, "key": key, "error": why}
+            return LogLine("tool server failed", fields, "warning")
         case _:
             assert_never(event)

@@ -1,8 +1,8 @@
-"""Writes log lines so that a pipe without a reader never blocks the event loop.
+"""Writes log lines without ever blocking the event loop on a pipe that nobody reads.
 
-A line that the reader takes at once is written at once: to wake a thread for each line costs as much as to answer a
-small request. Any other waits for a thread of its own. Lines that wait are bounded in bytes. Lines above the bound, and
-lines that cannot be written, are dropped; their number is logged once a line can be written again.
+Lines that can be written without blocking are written at once: waking a thread per line costs as much as answering a
+small request. Other lines are queued for a writer thread. The queue is limited in bytes. Lines that exceed the limit or
+cannot be written are dropped, and their number is logged as soon as a line can be written again.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable
 
 LIMIT = 4 * 1024 * 1024
-"""Bytes of lines that wait: some 15,000 requests."""
+"""Maximum bytes of queued lines: about 15,000 requests."""
 _CLOSE_SECONDS = 2.0
 
 
 class LogWriter:
-    """The queue and its thread. `describe_dropped` renders the line that reports how many lines were dropped."""
+    """The queue and its writer thread. `describe_dropped` renders the line that reports the number of dropped lines."""
 
     def __init__(self, descriptor: int, describe_dropped: Callable[[int], bytes], limit: int = LIMIT) -> None:
         self._descriptor = descriptor
@@ -32,13 +32,13 @@ class LogWriter:
         self._changed = threading.Condition()
         self._is_writing = False
         self.dropped = 0
-        """Lines that were dropped and not reported yet."""
+        """Number of dropped lines that have not been reported yet."""
         threading.Thread(target=self._run, name="log-writer", daemon=True).start()
 
     def write(self, line: bytes) -> None:
-        """Write, queue or drop a line. Returns at once; called by any thread."""
+        """Write, queue or drop a line. Never blocks; thread-safe."""
         with self._changed:
-            if not (self._waiting or self._is_writing or self.dropped) and self._takes_at_once(line):
+            if not (self._waiting or self._is_writing or self.dropped) and self._can_write_now(line):
                 line = self._write_now(line)
                 if not line:
                     return
@@ -50,19 +50,19 @@ class LogWriter:
             self._changed.notify_all()
 
     def close(self, seconds: float = _CLOSE_SECONDS) -> None:
-        """Wait until all lines are written, but no longer than this."""
+        """Wait until all lines are written, for at most `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: not (self._waiting or self._is_writing), seconds)
 
-    def _takes_at_once(self, line: bytes) -> bool:
-        """Whether writing this line cannot block: a pipe that is ready takes as much as it takes in one piece."""
+    def _can_write_now(self, line: bytes) -> bool:
+        """Return whether writing this line cannot block: a pipe that is ready accepts up to PIPE_BUF bytes at once."""
         return len(line) <= select.PIPE_BUF and [ready for _, ready in self._poll.poll(0)] == [select.POLLOUT]
 
     def _write_now(self, line: bytes) -> bytes:
-        """Write the line. Returns what is left of it; all of it if it cannot be written."""
+        """Write the line. Returns the unwritten rest, which is the whole line if writing fails."""
         try:
             return line[os.write(self._descriptor, line) :]
-        except OSError:  # the thread finds that out again, and counts it
+        except OSError:  # the thread gets the same error and counts it
             return line
 
     def _run(self) -> None:
@@ -73,7 +73,7 @@ class LogWriter:
                 self._is_writing = True
             is_written = self._write_all(line)
             with self._changed:
-                self._bytes -= len(line)  # not before it is written: it is held until then
+                self._bytes -= len(line)  # only now: the line used memory until it was written
                 self._is_writing = False
                 self.dropped += not is_written
                 dropped = self.dropped
@@ -83,7 +83,7 @@ class LogWriter:
                     self.dropped -= dropped
 
     def _write_all(self, line: bytes) -> bool:
-        """Whether the line is written; blocks for as long as the reader does not read."""
+        """Write the line and return whether it succeeded. Blocks while the reader does not read."""
         try:
             while line:
                 line = line[os.write(self._descriptor, line) :]

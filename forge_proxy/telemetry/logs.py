@@ -1,4 +1,4 @@
-"""Log lines: structlog to stderr, one line a request, uvicorn's own messages through the same door."""
+"""Logging setup: structlog to stderr, one line per request; messages of uvicorn and asyncio use the same output."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from forge_proxy.telemetry.config import LogConfig
 from forge_proxy.telemetry.log_events import line_of
 from forge_proxy.telemetry.log_writer import LogWriter
 
-_OURS = "forge_proxy"
+_LOGGER_NAME = "forge_proxy"
 
 
 def configure(config: LogConfig) -> LogWriter:
-    """Set up logging for the whole process. Closing what it returns writes the lines that still wait."""
+    """Set up logging for the whole process. Closing the returned writer flushes the queued lines."""
     console = config.format == "console" or (config.format == "auto" and sys.stderr.isatty())
-    # A traceback without local variables, which hold prompts and keys.
+    # Plain tracebacks: local variables contain prompts and keys.
     rendered = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     renderer = rendered if console else structlog.processors.JSONRenderer(_as_json)
     level = logging.getLevelNamesMapping()[config.level.upper()]
@@ -44,7 +44,7 @@ def configure(config: LogConfig) -> LogWriter:
         cache_logger_on_first_use=True,
     )
     handler = _ToStructlog()
-    for name in ("uvicorn.error", "asyncio", _OURS):
+    for name in ("uvicorn.error", "asyncio", _LOGGER_NAME):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(max(level, logging.WARNING))
@@ -52,7 +52,7 @@ def configure(config: LogConfig) -> LogWriter:
 
 
 def _dropped_line(processors: Sequence[Processor], dropped: int) -> bytes:
-    """The line that reports dropped lines, as the other lines are rendered."""
+    """Render the line that reports dropped lines, in the configured format."""
     line: Any = {"event": "log lines dropped", "count": dropped}
     for process in processors:
         line = process(None, "warning", line)
@@ -60,19 +60,19 @@ def _dropped_line(processors: Sequence[Processor], dropped: int) -> bytes:
 
 
 def inside_another_program() -> FilteringBoundLogger:
-    """A log by the standard logger `forge_proxy`, whose level and handlers are that program's to set."""
-    processors = [structlog.stdlib.filter_by_level, structlog.processors.format_exc_info, _in_words]
+    """Return a log over the standard logger `forge_proxy`. The embedding program sets its level and handlers."""
+    processors = [structlog.stdlib.filter_by_level, structlog.processors.format_exc_info, _as_text]
     wrapper = structlog.stdlib.BoundLogger
-    return structlog.wrap_logger(logging.getLogger(_OURS), processors, wrapper)  # pyright: ignore[reportReturnType]  # it has the same methods
+    return structlog.wrap_logger(logging.getLogger(_LOGGER_NAME), processors, wrapper)  # pyright: ignore[reportReturnType]  # it has the same methods as FilteringBoundLogger
 
 
-def _in_words(_: object, __: str, said: EventDict) -> str:
-    event = said.pop("event")
-    return " ".join([f"{event}:" if said else f"{event}", *(f"{name}={value}" for name, value in said.items())])
+def _as_text(_: object, __: str, fields: EventDict) -> str:
+    event = fields.pop("event")
+    return " ".join([f"{event}:" if fields else f"{event}", *(f"{name}={value}" for name, value in fields.items())])
 
 
 class _Stderr(io.RawIOBase):
-    """Standard error as structlog writes to it: lines are handed to the writer's thread."""
+    """File object for structlog that passes lines to a `LogWriter`."""
 
     def __init__(self, writer: LogWriter) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class _Stderr(io.RawIOBase):
 
 
 def _as_json(fields: EventDict, default: Callable[[Any], Any] = repr) -> bytes:
-    """A line as JSON, also if it holds what orjson does not write, such as integers of more than 64 bits."""
+    """Render a line as JSON, including values that orjson rejects, such as integers of more than 64 bits."""
     try:
         return orjson.dumps(fields, default)
     except TypeError:
@@ -97,7 +97,7 @@ def _as_bytes(_: object, __: str, line: Any) -> bytes:
 
 
 class LogObserver:
-    """Writes a line for what the engine tells. Holds no text of a prompt or an answer."""
+    """Logs a line for each engine event. Lines never contain prompt or response text."""
 
     def __init__(self, log: FilteringBoundLogger | None = None) -> None:
         self._log: FilteringBoundLogger = log or structlog.get_logger()
@@ -115,9 +115,9 @@ class LogObserver:
 
 
 class _ToStructlog(logging.Handler):
-    """Takes what libraries log in the standard way."""
+    """Forwards records of the standard `logging` module to structlog."""
 
-    # An answer whose backend broke off is cut on purpose (DESIGN §5); `failed` has been logged for it.
+    # A response is aborted on purpose if its backend connection breaks (DESIGN §5); `failed` has been logged.
     _EXPECTED = "ASGI callable returned without completing response."
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -125,13 +125,13 @@ class _ToStructlog(logging.Handler):
         if message == self._EXPECTED or _is_lack_of_memory(record):
             return
         log: FilteringBoundLogger = structlog.get_logger()
-        if said := getattr(record, "said", None):  # our own, by a part that does not know the log
-            log.log(record.levelno, **said)
+        if fields := getattr(record, "said", None):  # from a forge-proxy module that does not import structlog
+            log.log(record.levelno, **fields)
         else:
             log.log(record.levelno, message, logger=record.name, exc_info=record.exc_info)
 
 
 def _is_lack_of_memory(record: logging.LogRecord) -> bool:
-    """Whether uvicorn reports a request for which there was no memory: `refused` has been logged for it."""
+    """Return whether uvicorn reports a request that ran out of memory: `refused` has been logged for it."""
     exc = record.exc_info[1] if record.exc_info else None
     return record.name == "uvicorn.error" and isinstance(exc, MemoryError)

@@ -1,8 +1,8 @@
-"""Which daemons of this user run: a file for each in the state folder, locked while its process lives.
+"""Registry of this user's running daemons: one file per daemon in the state folder, locked while the process lives.
 
-`forge-proxy stop` and the message about a taken port read them. Process ids are used again. The lock, which ends with
-the process however it ends, proves that the daemon lives. The time of its start proves that the id is its own here: a
-container may share the folder, and has other ids.
+`forge-proxy stop` and the "port is already in use" message read it. Process ids are reused, so a file alone proves
+nothing. The lock, which ends with the process however it ends, proves that the daemon is alive. The start time proves
+that the process id is valid here: a container that shares the folder has a different pid namespace.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FOLDER = "running"
 
 @dataclass(frozen=True, slots=True)
 class RunningDaemon:
-    """A daemon whose process lives."""
+    """A daemon whose process is alive."""
 
     pid: int
     port: int
@@ -34,7 +34,7 @@ class RunningDaemon:
 
 @contextmanager
 def registered(state: Path, port: int) -> Generator[None]:
-    """Register this process as a daemon on a port. If the folder cannot be written, the daemon runs unregistered."""
+    """Register this process as a daemon on a port. If the folder cannot be content, the daemon runs unregistered."""
     file = state / _FOLDER / f"{os.getpid()}.json"
     try:
         descriptor = _write(file, {**_own_process(), "port": port, "version": __version__})
@@ -50,7 +50,7 @@ def registered(state: Path, port: int) -> Generator[None]:
 
 
 def running_daemons(state: Path) -> Sequence[RunningDaemon]:
-    """The daemons of this user that run. Removes the files of those that were killed."""
+    """Return this user's running daemons, and remove the files of killed ones."""
     folder = state / _FOLDER
     try:
         files = sorted(folder.glob("*.json"))
@@ -60,16 +60,16 @@ def running_daemons(state: Path) -> Sequence[RunningDaemon]:
 
 
 def is_running(daemon: RunningDaemon) -> bool:
-    """Whether its process lives still."""
+    """Return whether the daemon's process is still alive."""
     return _read(daemon.file) is not None
 
 
 def _own_process() -> JsonObject:
-    return {"pid": os.getpid(), "started": _started(os.getpid())}
+    return {"pid": os.getpid(), "started": _start_time(os.getpid())}
 
 
-def _started(pid: int) -> str:
-    """When a process was started, in ticks since the machine was; empty if the system does not say."""
+def _start_time(pid: int) -> str:
+    """Return the start time of a process in clock ticks since boot, or "" if /proc does not provide it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -77,10 +77,10 @@ def _started(pid: int) -> str:
 
 
 def _write(file: Path, values: JsonObject) -> int:
-    """Write the file, and return the descriptor that holds its lock. Raises `OSError`."""
+    """Write the file and return the descriptor that holds its lock. Raises `OSError`."""
     file.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     file.parent.mkdir(mode=0o700, exist_ok=True)
-    unlocked = file.with_suffix(".new")  # renamed once it is locked: a reader removes files without a lock
+    unlocked = file.with_suffix(".new")  # renamed after locking: readers remove unlocked files
     descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -109,11 +109,11 @@ def _read(file: Path) -> RunningDaemon | None:
         os.close(descriptor)
 
 
-def _parse(file: Path, written: bytes) -> RunningDaemon | None:
+def _parse(file: Path, content: bytes) -> RunningDaemon | None:
     try:
-        values = orjson.loads(written)
+        values = orjson.loads(content)
         daemon = RunningDaemon(int(values["pid"]), int(values["port"]), str(values["version"]), file)
-        is_here = _started(daemon.pid) == values["started"]
+        is_here = _start_time(daemon.pid) == values["started"]
     except (ValueError, KeyError, TypeError):
         return None
     return daemon if is_here else None

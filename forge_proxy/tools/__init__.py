@@ -1,1 +1,1 @@
-"""Executes the tools of runs: by HTTP callbacks, and by MCP servers."""
+"""Executes the tools of runs by HTTP callbacks and MCP servers."""

@@ -1,7 +1,7 @@
-"""Which addresses are called: what a listed name resolves to is checked, and is what the connection is made to.
+"""Resolves listed host names and checks the addresses. Connections are made to exactly the checked addresses.
 
-A name is looked up once for each connection. So a name that resolves to something else a moment later, or that belongs
-to somebody who wants to reach a service of this machine or of its cloud, gets nowhere.
+Each connection resolves its name once. This prevents DNS rebinding, and names that resolve to a service of this machine
+or to a cloud metadata service.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ _METADATA = IPv6Address("fd00:ec2::254")
 
 
 class ForbiddenAddress(OSError):
-    """A name resolves to an address that is not called. The message says which."""
+    """A name resolves to a forbidden address. The message names it."""
 
 
 async def resolve(host: str, port: int, *, is_wide: bool) -> Sequence[str]:
-    """The addresses of a host, best first; an address is its own. `is_wide` is whether only an entry with a `*` lists
-    the host. Raises `OSError`, `ForbiddenAddress` if any of them is not called.
+    """Return the addresses of a host, best first; an address resolves to itself.
+
+    `is_wide` is true if only a wildcard entry lists the host. Raises `OSError`, and `ForbiddenAddress` if any address
+    is forbidden.
     """
     host = host.strip("[]")
     if is_address(host):
@@ -36,7 +38,7 @@ async def resolve(host: str, port: int, *, is_wide: bool) -> Sequence[str]:
 
 
 def is_address(host: str) -> bool:
-    """Whether a host is an address, in its usual form."""
+    """Return whether a host is an IP address in canonical form."""
     try:
         ip_address(host)
     except ValueError:
@@ -45,10 +47,10 @@ def is_address(host: str) -> bool:
 
 
 def why_forbidden(text: str, *, is_wide: bool) -> str | None:
-    """What is wrong with an address that a name resolves to; None if it may be called.
+    """Return why a name must not resolve to an address; None if it may.
 
-    Loopback and private addresses are honest for a name that the operator wrote out (`localhost`, a container's name).
-    For a name below a `*`, which the owner of the domain chose, loopback is not.
+    Loopback and private addresses are allowed for a name that the operator listed in full (`localhost`, a container's
+    name). For a wildcard name, which the domain's owner chooses, loopback is forbidden.
     """
     address = _inner(ip_address(text))
     if address.is_unspecified or str(address).startswith("0."):
@@ -63,7 +65,7 @@ def why_forbidden(text: str, *, is_wide: bool) -> str | None:
 
 
 def _inner(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address contains, if any."""
+    """Return the IPv4 address embedded in an IPv6 address, else the address itself."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:

@@ -1,4 +1,4 @@
-"""Executes a tool by a signed POST to somebody's HTTP server. docs/tools.md describes it for who writes one."""
+"""Executes tools by signed POST requests to HTTP servers. docs/tools.md documents the protocol for tool authors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from forge_proxy.tools.ports import Clock, HttpClient
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 60.0
-"""Seconds. A server that wants more left to it is not waited for: a run holds its place meanwhile."""
+"""Seconds. If a server asks for a longer pause, the call fails: the waiting run occupies one of `runs.max_running`."""
 
 
 class HttpCallback:
-    """Sends calls to the URLs that tools name, where the configuration lists their origins."""
+    """Sends calls to the URLs of tools whose origins the configuration lists."""
 
     def __init__(self, config: CallbackConfig, http: HttpClient, clock: Clock, observe: Observer) -> None:
         self._config = config
@@ -32,7 +32,7 @@ class HttpCallback:
         self._observe = observe
 
     def check(self, how: ByHttp) -> None:
-        """Raise `NotAllowed` for a URL that is not to be called."""
+        """Raise `NotAllowed` if the origin of the URL is not listed."""
         if not is_listed(how.url, self._config.allow):
             listed = ", ".join(self._config.allow) or "no origin at all"
             raise NotAllowed(
@@ -41,25 +41,25 @@ class HttpCallback:
             )
 
     async def execute(self, how: ByHttp, call: ToolCall, key: str, run_id: str) -> ToolOutcome:
-        """What came of a call. What may pass is tried again under the same key, before it is the tool's error."""
+        """Execute a call. Transient failures are retried with the same key before they become a tool error."""
         try:
             self.check(how)
         except NotAllowed as error:  # it was listed when the run was submitted
             return ToolOutcome.failed(str(error))
-        said = {"run_id": run_id, "tool": call.tool, "arguments": call.args() or {}, "call_id": call.id, "key": key}
-        body = write(said).encode()
+        request = {"run_id": run_id, "tool": call.tool, "arguments": call.args() or {}, "call_id": call.id, "key": key}
+        body = write(request).encode()
         tries = 1 + (self._config.retries if how.retries is None else how.retries)
         for attempt in range(tries):
-            came = await self._ask(how, call.tool, body, key)
-            if isinstance(came, ToolOutcome):
-                return came
-            pause = max(came.after or 0.0, _FIRST_PAUSE * 2**attempt)
+            result = await self._post(how, call.tool, body, key)
+            if isinstance(result, ToolOutcome):
+                return result
+            pause = max(result.after or 0.0, _FIRST_PAUSE * 2**attempt)
             if attempt + 1 == tries or pause > _LONGEST_PAUSE:
-                return ToolOutcome.failed(f"the tool's server failed: {came.why} (asked {_times(attempt + 1)})")
+                return ToolOutcome.failed(f"the tool's server failed: {result.why} (tried {_times(attempt + 1)})")
             await self._clock.sleep(pause)
         raise AssertionError("the last try returns")
 
-    async def _ask(self, how: ByHttp, tool: str, body: bytes, key: str) -> ToolOutcome | TransientFailure:
+    async def _post(self, how: ByHttp, tool: str, body: bytes, key: str) -> ToolOutcome | TransientFailure:
         seconds = how.timeout_seconds or self._config.timeout_seconds
         limit = 1024 * self._config.max_answer_kb
         headers = self._headers(body, key)
@@ -69,22 +69,22 @@ class HttpCallback:
                 async for piece in answer.pieces():
                     read += piece
                     if len(read) > limit:
-                        return ToolOutcome.failed(f"the tool's answer is larger than {self._config.max_answer_kb} KB")
+                        return ToolOutcome.failed(f"the tool's response is larger than {self._config.max_answer_kb} KB")
                 if answer.status != 200:
                     self._observe(ToolServerFailed(origin_of(how.url), tool, key, f"it answered {answer.status}"))
                 return read_answer(answer.status, answer.headers, bytes(read), self._clock.time())
         except BackendFault as fault:
-            why = _in_words(fault, seconds)
+            why = _describe(fault, seconds)
             self._observe(ToolServerFailed(origin_of(how.url), tool, key, why))
             return TransientFailure(why)
 
     def _headers(self, body: bytes, key: str) -> dict[str, str]:
-        """Made anew for each request: who checks a signature may refuse an old one."""
+        """Return the headers of one request; the signature is not reused, because servers may reject old timestamps."""
         timestamp = str(int(self._clock.time()))
         return {
             "Content-Type": "application/json",
             "User-Agent": "forge-proxy",
-            # One that is kept may be closed by the server just then, and the request would be sent a second time.
+            # The server may close a reused connection at any moment, and the request would be sent a second time.
             "Connection": "close",
             "Idempotency-Key": key,
             "X-Forge-Timestamp": timestamp,
@@ -94,13 +94,13 @@ class HttpCallback:
     def _sign(self, timestamp: str, body: bytes) -> str:
         secret = self._config.secret
         if secret is None:
-            raise AssertionError("nothing is listed without a secret")
+            raise AssertionError("the settings require a secret for callbacks")
         signed = timestamp.encode() + b"." + body
         return hmac.new(secret.get_secret_value().encode(), signed, hashlib.sha256).hexdigest()
 
 
-def _in_words(fault: BackendFault, seconds: float) -> str:
-    """Why there is no answer. The fault's own words speak of a model server."""
+def _describe(fault: BackendFault, seconds: float) -> str:
+    """Describe why there is no response. The fault's own message refers to a model server."""
     match fault:
         case BackendTimeout():
             return f"no answer within {seconds:g} s"

@@ -1,7 +1,7 @@
-"""The `tools` section of the configuration, and how a submitted workflow says what executes a tool.
+"""The `tools` section of the configuration, and the `execute` field of a submitted workflow's tools.
 
-Nothing may be called until the operator lists it: a run that somebody submits reaches no host of its own choice, and
-starts no program that the configuration does not name.
+Only hosts and programs that the operator lists are used: a submitted run cannot reach other hosts or start other
+programs.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pydantic_settings import NoDecode
 
 from forge_proxy.tools.origins import check_entry, check_url
 
-_LEAST_SECRET = 16
+_MIN_SECRET_CHARS = 16
 
 
 def _split(value: object) -> object:
-    """What the environment says: a list is written with commas there, and an empty variable is an empty list."""
+    """Split a list from an environment variable, which uses commas; an empty variable is an empty list."""
     return value.replace(",", " ").split() if isinstance(value, str) else value
 
 
@@ -30,13 +30,15 @@ Url: TypeAlias = Annotated[str, AfterValidator(check_url)]
 
 
 def _check_secret(secret: SecretStr | None) -> SecretStr | None:
-    if secret is not None and len(secret.get_secret_value()) < _LEAST_SECRET:
-        raise ValueError(f"a secret of at least {_LEAST_SECRET} characters, such as `openssl rand -hex 32` prints")
+    if secret is not None and len(secret.get_secret_value()) < _MIN_SECRET_CHARS:
+        raise ValueError(
+            f"expected a secret of at least {_MIN_SECRET_CHARS} characters; create one with `openssl rand -hex 32`"
+        )
     return secret
 
 
 class CallbackConfig(BaseModel):
-    """Tools that are executed by a POST to somebody's HTTP server."""
+    """Tools that are executed by a POST to an HTTP server."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,31 +48,32 @@ class CallbackConfig(BaseModel):
         " none.",
     )
     secret: Annotated[SecretStr | None, AfterValidator(_check_secret)] = Field(
-        default=None, description="What calls are signed with; the tools' server checks it. Needed for any callback."
+        default=None,
+        description="Key that signs calls, so that the tools' server can verify them. Required for callbacks.",
     )
     timeout_seconds: float = Field(
-        default=30, gt=0, le=3600, description="How long one request may take in all, where a tool does not say."
+        default=30, gt=0, le=3600, description="Total time limit of one request. Tools can override it."
     )
     retries: int = Field(
-        default=2, ge=0, le=10, description="How often a request that failed is sent again, where a tool does not say."
+        default=2, ge=0, le=10, description="How often a failed request is retried. Tools can override it."
     )
-    max_answer_kb: int = Field(default=1024, ge=1, description="Largest answer, in kilobytes of 1,024 bytes.")
+    max_answer_kb: int = Field(default=1024, ge=1, description="Maximum response size, in kilobytes of 1,024 bytes.")
 
     @model_validator(mode="after")
     def _is_signed(self) -> CallbackConfig:
         if self.allow and self.secret is None:
-            raise ValueError("allow needs a secret, which calls are signed with: set tools.callbacks.secret")
+            raise ValueError("allow requires a secret to sign calls: set tools.callbacks.secret")
         return self
 
 
 def _check_header(value: SecretStr) -> SecretStr:
     if not re.fullmatch(r"[!-~](?:[ -~]*[!-~])?", value.get_secret_value()):
-        raise ValueError("a header's value is made of visible ASCII characters and spaces between them")
+        raise ValueError("expected visible ASCII characters, without leading or trailing spaces")
     return value
 
 
 class McpServerConfig(BaseModel):
-    """One MCP server: a program that is started (`command`), or one that runs already (`url`)."""
+    """One MCP server: a program to start (`command`), or a running server (`url`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -80,21 +83,23 @@ class McpServerConfig(BaseModel):
     args: tuple[str, ...] = Field(default=(), description="Its arguments.")
     env: dict[str, SecretStr] = Field(
         default_factory=dict,
-        description="Its environment, besides HOME, LOGNAME, PATH, SHELL, TERM and USER, which are the daemon's.",
+        description="Its environment, in addition to HOME, LOGNAME, PATH, SHELL, TERM and USER of the daemon.",
     )
     cwd: Path | None = Field(default=None, description="Its working directory. Default: the daemon's.")
-    url: Url | None = Field(default=None, description="Or the URL of a running server (streamable HTTP).")
+    url: Url | None = Field(
+        default=None, description="URL of a running server (streamable HTTP), instead of `command`."
+    )
     headers: dict[
         Annotated[str, Field(pattern=r"^[!#-'*+.0-9A-Z^-z|~-]+$")], Annotated[SecretStr, AfterValidator(_check_header)]
-    ] = Field(default_factory=dict, description="Headers for it, such as Authorization: Bearer KEY.")
+    ] = Field(default_factory=dict, description="Headers sent to `url`, such as Authorization: Bearer KEY.")
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> McpServerConfig:
         if (self.command is None) == (self.url is None):
-            raise ValueError("say what the server is: command (a program to start) or url (a running one), one of them")
+            raise ValueError("set either command (a program to start) or url (a running server)")
         wrong = ("args", "env", "cwd") if self.command is None else ("headers",)
-        if given := [name for name in wrong if getattr(self, name)]:
-            raise ValueError(f"{given[0]} is for a server with {'a command' if self.command is None else 'a url'}")
+        if unusable := [name for name in wrong if getattr(self, name)]:
+            raise ValueError(f"{unusable[0]} is for a server with {'a command' if self.command is None else 'a url'}")
         return self
 
 
@@ -104,27 +109,27 @@ class McpConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     servers: dict[Annotated[str, Field(min_length=1)], McpServerConfig] = Field(
-        default_factory=dict, description="Servers, by the names under which workflows use them."
+        default_factory=dict, description="Servers by the names that workflows use."
     )
     allow: Origins = Field(
-        default=(), description="Origins of further servers, which a workflow may name by url. Default: none."
+        default=(), description="Origins of other servers that workflows may use by URL. Default: none."
     )
     connect_seconds: float = Field(
-        default=30, gt=0, le=600, description="How long a server may take to start and to greet."
+        default=30, gt=0, le=600, description="Time limit for starting a server and the MCP handshake."
     )
     timeout_seconds: float = Field(
-        default=60, gt=0, le=3600, description="How long one call may take, where a tool does not say."
+        default=60, gt=0, le=3600, description="Time limit of one call. Tools can override it."
     )
     max_answer_kb: int = Field(
         default=4096,
         ge=1,
-        description="Largest message of a server, in kilobytes of 1,024 bytes; also what it may send within a minute"
-        " without being asked. A server that sends more is ended and started again.",
+        description="Maximum size of a server's message, in kilobytes of 1,024 bytes, and of its unsolicited messages"
+        " within a minute. A server that sends more is restarted.",
     )
 
 
 class ToolSettings(BaseModel):
-    """What executes the tools of runs, and which hosts may be called for it."""
+    """How the tools of runs are executed, and which hosts may be called."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -133,29 +138,29 @@ class ToolSettings(BaseModel):
 
 
 class ByHttp(BaseModel):
-    """A tool that is executed by a POST to `url`, as docs/tools.md describes it."""
+    """A tool that is executed by a POST to `url`, as described in docs/tools.md."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: Literal["http"] = "http"
-    url: Url = Field(description="Where its calls go. The origin has to be among tools.callbacks.allow.")
+    url: Url = Field(description="URL that receives the calls. tools.callbacks.allow must list its origin.")
     timeout_seconds: float | None = Field(
-        default=None, gt=0, le=3600, description="How long one request may take in all. Default: the setting."
+        default=None, gt=0, le=3600, description="Total time limit of one request. Default: the setting."
     )
     retries: int | None = Field(
         default=None,
         ge=0,
         le=10,
-        description="How often a request that failed is sent again, with the same key. Default: the setting.",
+        description="How often a failed request is retried, with the same key. Default: the setting.",
     )
 
 
 class McpUrl(BaseModel):
-    """An MCP server that is no setting."""
+    """An MCP server that is not in the settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    url: Url = Field(description="Its endpoint (streamable HTTP). The origin has to be among tools.mcp.allow.")
+    url: Url = Field(description="Its endpoint (streamable HTTP). tools.mcp.allow must list its origin.")
 
 
 class ByMcp(BaseModel):
@@ -164,12 +169,14 @@ class ByMcp(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: Literal["mcp"] = "mcp"
-    server: str | McpUrl = Field(description="A name from tools.mcp.servers, or the URL of another one.")
-    tool: str | None = Field(default=None, min_length=1, description="Its name there. Default: the same.")
+    server: str | McpUrl = Field(description="A name from tools.mcp.servers, or the URL of another server.")
+    tool: str | None = Field(
+        default=None, min_length=1, description="The tool's name on the server. Default: the same name."
+    )
     timeout_seconds: float | None = Field(
-        default=None, gt=0, le=3600, description="How long a call may take. Default: the setting."
+        default=None, gt=0, le=3600, description="Time limit of one call. Default: the setting."
     )
 
 
 Execution: TypeAlias = Annotated[ByHttp | ByMcp, Field(discriminator="by")]
-"""What executes a tool of a workflow, other than its caller."""
+"""How the daemon executes a tool of a workflow; without it, the client executes the tool."""

@@ -1,4 +1,4 @@
-"""What goes wrong with a tool before it is called. What goes wrong in a call is told to the model instead."""
+"""Errors before a tool is called. Errors of a call are returned to the model instead."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from forge_proxy.core.errors import ForgeError
 
 
 class NotAllowed(ForgeError):
-    """The configuration does not let this be called. The message names the setting."""
+    """The configuration does not allow this host or server. The message names the setting."""
 
 
 class ToolServerUnusable(ForgeError):
-    """An MCP server cannot be started or reached, or speaks something else. `server` is its name or URL."""
+    """An MCP server cannot be started or reached, or does not speak MCP. `server` is its name or URL."""
 
     def __init__(self, server: str, why: str) -> None:
         super().__init__(f"the MCP server {server} cannot be used: {why}")
@@ -19,11 +19,11 @@ class ToolServerUnusable(ForgeError):
 
     @property
     def summary(self) -> str:
-        return f"the MCP server {self.server} cannot be used"  # its own last words may quote anything
+        return f"the MCP server {self.server} cannot be used"  # without `why`: stderr of a program may contain anything
 
 
 class SessionEnded(ForgeError):
-    """The session with an MCP server has ended. `received` is whether the server may have received the call before."""
+    """The session with an MCP server has ended. `received` is true if the server may have received the call."""
 
     def __init__(self, why: str, *, received: bool) -> None:
         super().__init__(why)

@@ -1,4 +1,4 @@
-"""Executes the tools of runs, each as its declaration says. The door of this package."""
+"""Executes the tools of runs as their declarations specify. The entry point of this package."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from forge_proxy.workflows.tools import Executor
 
 
 class ToolExecutors:
-    """What executes tools. Leaving its context ends the MCP sessions; executors made before fail from then on.
+    """Factory of tool executors. Leaving its context ends the MCP sessions; existing executors fail from then on.
 
-    `http` is not closed by it. Its connections have to be of their own: bounds for a model server are no bounds here.
+    It does not close `http`, which must be a client of its own: the limits for a model server do not fit tools.
     """
 
     def __init__(self, settings: ToolSettings, http: HttpClient, clock: Clock, observe: Observer) -> None:
@@ -46,11 +46,10 @@ class ToolExecutors:
         description: str | None = None,
         parameters: Schema | None = None,
     ) -> ToolSpec:
-        """A tool as the model is told of it, once it is sure that it may be executed as its declaration says.
+        """Check that a tool may be executed as declared, and return its specification for the model.
 
-        What a declaration leaves out of a tool of an MCP server is filled in from the server. None is for a tool that
-        its caller executes. `at` is the path of the declaration in the request. Raises `InvalidRequest`, or
-        `ToolServerUnusable`.
+        Omitted fields of an MCP tool are filled in from the server. `how` is None for a tool that the client executes.
+        `at` is the path of the declaration in the request. Raises `InvalidRequest` or `ToolServerUnusable`.
         """
         field = "url" if isinstance(how, ByHttp) else "server"
         try:
@@ -65,11 +64,11 @@ class ToolExecutors:
             raise InvalidRequest(f"{at}.execute.{field}", str(error)) from error
         if not isinstance(how, ByMcp):
             return ToolSpec(name, True if parameters is None else parameters, description or "")
-        there = {one.name: one for one in await self._servers.list_tools(how.server)}
-        found = there.get(how.tool or name)
+        available = {one.name: one for one in await self._servers.list_tools(how.server)}
+        found = available.get(how.tool or name)
         if found is None:
-            has = ", ".join(there) or "none"
-            raise InvalidRequest(f"{at}.execute.tool", f"the server has no tool {how.tool or name!r}; it has: {has}")
+            names = ", ".join(available) or "none"
+            raise InvalidRequest(f"{at}.execute.tool", f"the server has no tool {how.tool or name!r}; it has: {names}")
         return ToolSpec(
             name,
             found.parameters if parameters is None else parameters,
@@ -77,7 +76,7 @@ class ToolExecutors:
         )
 
     def executor(self, tools: Mapping[str, ByHttp | ByMcp], run_id: str) -> Executor:
-        """What executes the calls of one run. Tools that are not in `tools` are left to the caller."""
+        """Return the executor of one run. The client executes tools that are not in `tools`."""
         return _Executor(self._callbacks, self._servers, tools, run_id)
 
 

@@ -1,4 +1,4 @@
-"""What executing tools needs from outside, said by it. `backends.http.AioHttp` fits the first by its shape."""
+"""Protocols that tool execution depends on. `backends.http.AioHttp` implements `HttpClient`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forge_proxy.engine.clock import MonotonicClock
 
 
 class HttpResponse(Protocol):
-    """An answer whose status and headers have arrived. Header names are found however they are spelled."""
+    """A response whose status and headers have arrived. Header names are case-insensitive."""
 
     @property
     def status(self) -> int: ...
@@ -26,9 +26,7 @@ class HttpResponse(Protocol):
 
 
 class HttpClient(Protocol):
-    """Sends requests and follows no redirect. Leaving the context closes the connection of an answer that was not
-    read to its end.
-    """
+    """Sends requests without following redirects. Leaving the context closes the connection of an unread response."""
 
     def open(
         self,
@@ -39,28 +37,31 @@ class HttpClient(Protocol):
         headers: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> AbstractAsyncContextManager[HttpResponse]:
-        """Send and wait for the answer's head. `seconds` bounds the whole exchange. Raises `BackendFault`."""
+        """Send a request and wait for the response headers. `seconds` limits the whole exchange.
+
+        Raises `BackendFault`.
+        """
         ...
 
 
 class Clock(Protocol):
-    """Time, handed in so that tests need not wait for it."""
+    """Time, injected so that tests can simulate it."""
 
     def now(self) -> float:
-        """Seconds from some fixed moment."""
+        """Return monotonic time in seconds."""
         ...
 
     def time(self) -> float:
-        """Seconds since 1970."""
+        """Return Unix time in seconds."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait so long."""
+        """Wait for a number of seconds."""
         ...
 
 
 class SystemClock(MonotonicClock):
-    """`Clock` by the operating system and the event loop."""
+    """`Clock` of the operating system and the event loop."""
 
     def time(self) -> float:
         """See `Clock`."""

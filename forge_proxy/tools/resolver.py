@@ -1,4 +1,4 @@
-"""Looks up the hosts of callbacks for aiohttp: connections are made to addresses that were checked."""
+"""Resolver for aiohttp that returns only checked addresses of callback hosts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forge_proxy.tools.origins import host_of, plain
 
 
 class CheckedResolver(AbstractResolver):
-    """`aiohttp.abc.AbstractResolver` for these entries of an allow-list."""
+    """`aiohttp.abc.AbstractResolver` for the entries of an allow-list."""
 
     def __init__(self, allowed: Iterable[str]) -> None:
         self._plain = frozenset(host_of(entry) for entry in plain(allowed))
@@ -20,7 +20,7 @@ class CheckedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """See `AbstractResolver`. Raises `OSError`, `ForbiddenAddress` among them."""
+        """See `AbstractResolver`. Raises `OSError`, including `ForbiddenAddress`."""
         addresses = await resolve(host, port, is_wide=host.lower() not in self._plain)
         return [
             ResolveResult(

@@ -38,7 +38,7 @@ def test_the_status_of_a_llama_server_says_that_it_is_one() -> None:
         ended = command("status", "--url", url)
 
     assert ended.code == 1
-    assert ended.err.startswith(f"forge-proxy: what answers at {url} is a llama-server, not a forge-proxy; give the")
+    assert ended.err.startswith(f"forge-proxy: the server at {url} is a llama-server, not a forge-proxy; set the")
 
 
 def test_the_status_of_an_ollama_says_that_it_is_one() -> None:
@@ -46,7 +46,7 @@ def test_the_status_of_an_ollama_says_that_it_is_one() -> None:
         ended = command("status", "--url", f"{ollama.url}/v1")
 
     assert ended.code == 1
-    assert ended.err.startswith(f"forge-proxy: what answers at {ollama.url} is an Ollama, not a forge-proxy; give the")
+    assert ended.err.startswith(f"forge-proxy: the server at {ollama.url} is an Ollama, not a forge-proxy; set the")
 
 
 def test_an_address_at_which_no_daemon_answers_is_explained_without_numbers_of_the_system() -> None:
@@ -66,7 +66,7 @@ def test_any_other_server_is_said_not_to_be_a_daemon(words: tuple[str, ...]) -> 
         ended = command(*words, "--url", url)
 
     assert ended.code == 1
-    assert ended.err.startswith(f"forge-proxy: what answers at {url} is some other server, not a forge-proxy")
+    assert ended.err.startswith(f"forge-proxy: the server at {url} is some other server, not a forge-proxy")
 
 
 @pytest.mark.parametrize(

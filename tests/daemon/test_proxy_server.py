@@ -64,7 +64,7 @@ def test_it_needs_no_event_loop_and_can_be_started_again() -> None:
     for _ in range(2):
         with proxy:
             assert asked(proxy) == "get_weather"
-        with pytest.raises(RuntimeError, match="does not run"):
+        with pytest.raises(RuntimeError, match="is not running"):
             _ = proxy.url
 
 
@@ -149,7 +149,7 @@ async def test_who_stops_waiting_for_the_start_leaves_nothing_behind(tmp_path: P
 async def test_it_is_not_started_twice() -> None:
     with closed_port() as port:
         async with ProxyServer(url=f"http://127.0.0.1:{port}", port=0) as proxy:
-            with pytest.raises(RuntimeError, match="runs already"):
+            with pytest.raises(RuntimeError, match="already running"):
                 await proxy.start()
             assert proxy.url.startswith("http://127.0.0.1:")
 

@@ -25,7 +25,7 @@ from tests.fakes.said_client import SaidClient
 
 
 async def test_a_store_that_comes_up_later_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon_runs, "_WAITS", (0.0,))
+    monkeypatch.setattr(daemon_runs, "_RETRY_SECONDS", (0.0,))
     url, faults = f"sqlite+aiosqlite:///{tmp_path}/runs.db", ["starting up", "starting up", "no such role"]
     (tmp_path / "runs.db").touch()
 

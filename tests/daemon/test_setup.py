@@ -154,7 +154,7 @@ async def test_a_server_that_tells_no_window_needs_to_be_told_a_budget() -> None
         ({"backend": "openai"}, BackendChoiceError, "needs --backend-url"),
         ({"backend": "llama-server", "n_slots": 2}, BackendChoiceError, "^n_slots is for a llama.cpp server"),
         ({"backend": "ollama", "slot_id": 1}, BackendChoiceError, "^slot_id is for a llama.cpp server"),
-        ({"backend": "embedded", "api_key": "k"}, BackendChoiceError, "^api_key is for a server that runs already"),
+        ({"backend": "embedded", "api_key": "k"}, BackendChoiceError, "^api_key is for a running server"),
         ({"backend": "anthropic", "api_key": "k", "think": True}, BackendChoiceError, "^think is for"),
         ({"backend": "embedded", "recommended_sampling": True}, UnsupportedModelError, "tiny-tools"),
     ],

@@ -76,7 +76,7 @@ async def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         raw.execute("UPDATE alembic_version SET version_num = '9999'")
     raw.close()
 
-    with pytest.raises(StoreUnavailable, match="a newer forge-proxy wrote it"):
+    with pytest.raises(StoreUnavailable, match="a newer forge-proxy or another program wrote"):
         await open_store(url(file))
 
 
@@ -86,7 +86,7 @@ async def test_what_is_no_database_is_said(tmp_path: Path) -> None:
 
     with pytest.raises(StoreUnavailable, match="file is not a database"):
         await open_store(url(file))
-    with pytest.raises(StoreUnavailable, match=r"store\.url says where it is"):
+    with pytest.raises(StoreUnavailable, match=r"check store\.url"):
         await open_store(url(file / "below" / "runs.db"))
 
 
@@ -123,9 +123,9 @@ async def test_a_postgres_that_comes_back_is_written_to_by_the_one_who_takes_it_
     ("wrong", "said"),
     [
         ("mysql://x/y", "expected sqlite"),
-        ("sqlite+aiosqlite://", "a file is needed"),
-        ("sqlite+aiosqlite:///:memory:", "a file is needed"),
-        ("postgresql+asyncpg://user@host", "the database is missing"),
+        ("sqlite+aiosqlite://", "expected a file that persists"),
+        ("sqlite+aiosqlite:///:memory:", "expected a file that persists"),
+        ("postgresql+asyncpg://user@host", "the database name is missing"),
     ],
 )
 def test_a_wrong_url_is_refused_with_what_is_right(wrong: str, said: str) -> None:

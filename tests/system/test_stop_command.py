@@ -86,7 +86,7 @@ def test_a_taken_port_says_which_forge_proxy_has_it(server: Process, tmp_path: P
     hint = "stop it with `forge-proxy stop` or choose another with --port"
     said = f"forge-proxy: port {port} on 127.0.0.1 is already in use by forge-proxy {__version__}"
     assert (ended.code, ended.err) == (1, f"{said} (pid {process.pid}); {hint}\n")
-    not_ours = "which this user has not started; stop it or choose another with --port"
+    not_ours = "not started by this user; stop it or choose another with --port"
     assert of_another_user.err == f"{said}, {not_ours}\n"
 
 

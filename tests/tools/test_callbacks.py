@@ -160,24 +160,24 @@ async def test_an_answer_is_an_outcome_at_once(answer: web.Response, outcome: To
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (answers({"degrees": 3}), 'or {"unresolved": "…"}, and is an object with degrees'),
+        (answers({"degrees": 3}), 'or {"unresolved": "…"}, but is an object with degrees'),
         (answers({"output": 1, "error": "x"}), "an object with error, output"),
         (answers({"error": 5}), "an object with error"),
-        (answers([1]), "and is of type array"),
-        (web.Response(body=b'{"output": 1', content_type="application/json"), "is no valid JSON"),
-        (web.Response(body=b'{"output": NaN}', content_type="application/json"), "is no valid JSON"),
-        (web.Response(body=b'{"output": 1e999}', content_type="application/json"), "is no valid JSON"),
-        (web.Response(body=b'{"output": "\\ud83d"}', content_type="application/json"), "is no valid JSON"),
+        (answers([1]), "but is of type array"),
+        (web.Response(body=b'{"output": 1', content_type="application/json"), "is not valid JSON"),
+        (web.Response(body=b'{"output": NaN}', content_type="application/json"), "is not valid JSON"),
+        (web.Response(body=b'{"output": 1e999}', content_type="application/json"), "is not valid JSON"),
+        (web.Response(body=b'{"output": "\\ud83d"}', content_type="application/json"), "is not valid JSON"),
         (
             web.Response(body=b'{"output": ' + b"[" * 10_000 + b"]" * 10_000 + b"}", content_type="application/json"),
-            "is no valid JSON",
+            "is not valid JSON",
         ),
         (
             web.Response(body=b'{"output": ' + b"[" * 400 + b"]" * 400 + b"}", content_type="application/json"),
             "cannot be written as JSON",
         ),
         (web.Response(body=BOMB, headers={"Content-Encoding": "gzip", "Content-Type": "text/plain"}), "is larger than"),
-        (web.Response(body=b"\xff", content_type="text/plain"), "is no UTF-8 text"),
+        (web.Response(body=b"\xff", content_type="text/plain"), "is not UTF-8 text"),
         (web.Response(text="<p>sunny", content_type="text/html"), "answered with text/html"),
     ],
 )
@@ -202,7 +202,7 @@ async def test_retries_end_with_the_tools_error_and_each_failure_is_told_of() ->
 
     outcome = await tool.call(retries=2)
 
-    assert outcome == ToolOutcome.failed("the tool's server failed: it answered 503 (asked 3 times)")
+    assert outcome == ToolOutcome.failed("the tool's server failed: it answered 503 (tried 3 times)")
     assert [(event.tool, event.key, event.why) for event in tool.events if isinstance(event, ToolServerFailed)] == [
         ("weather", "run-7/0/0", "it answered 503")
     ] * 3
@@ -233,7 +233,7 @@ async def test_a_server_that_is_not_there_is_asked_again() -> None:
         outcome = await execute(f"http://127.0.0.1:{port}/", tool, f"http://127.0.0.1:{port}", retries=1)
 
     assert outcome.text.startswith("[ToolError] the tool's server failed: no connection: ")
-    assert outcome.text.endswith("(asked 2 times)")
+    assert outcome.text.endswith("(tried 2 times)")
     assert tool.time.slept == [0.5]
 
 
@@ -276,7 +276,7 @@ async def test_an_answer_that_drips_is_out_of_time_all_the_same() -> None:
 
     outcome = await Tool(drip).call(timeout_seconds=0.2, retries=0)
 
-    assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s (asked once)")
+    assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s (tried once)")
 
 
 async def test_a_redirect_is_not_followed() -> None:
@@ -311,7 +311,7 @@ async def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:
 
     outcome = await Tool(write_on).call(max_answer_kb=1)
 
-    assert outcome == ToolOutcome.failed("the tool's answer is larger than 1 KB")
+    assert outcome == ToolOutcome.failed("the tool's response is larger than 1 KB")
     assert written < 100_000_000
 
 

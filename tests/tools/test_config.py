@@ -25,13 +25,13 @@ def write(folder: Path, tools: dict[str, Any]) -> Path:
 @pytest.mark.parametrize(
     ("tools", "said"),
     [
-        ({"callbacks": {"allow": ["https://a.example"]}}, "tools.callbacks: allow needs a secret"),
-        ({"callbacks": {"secret": "hunter2"}}, "tools.callbacks.secret: a secret of at least 16 characters"),
+        ({"callbacks": {"allow": ["https://a.example"]}}, "tools.callbacks: allow requires a secret"),
+        ({"callbacks": {"secret": "hunter2"}}, "tools.callbacks.secret: expected a secret of at least 16 characters"),
         ({"callbacks": {"secret": SECRET, "allow": ["a.example"]}}, "tools.callbacks.allow.0: expected an origin"),
-        ({"mcp": {"servers": {"x": {}}}}, "tools.mcp.servers.x: say what the server is: command"),
+        ({"mcp": {"servers": {"x": {}}}}, "tools.mcp.servers.x: set either command"),
         ({"mcp": {"servers": {"x": {"url": "http://a", "args": ["b"]}}}}, "x: args is for a server with a command"),
         ({"mcp": {"servers": {"x": {"command": "a", "headers": {"b": SECRET}}}}}, "headers is for a server with a url"),
-        ({"mcp": {"servers": {"x": {"url": "http://a", "headers": {"b": f"{SECRET}\n"}}}}}, "x.headers.b: a header's"),
+        ({"mcp": {"servers": {"x": {"url": "http://a", "headers": {"b": f"{SECRET}\n"}}}}}, "x.headers.b: expected visible ASCII"),
         ({"mcp": {"servers": {"x": {"url": "http://a", "headers": SECRET}}}}, "tools.mcp.servers.x.headers: expected"),
         ({"mcp": {"servers": {"x": {"comand": SECRET}}}}, "tools.mcp.servers.x.comand: no such setting"),
     ],

@@ -126,7 +126,7 @@ async def test_a_result_that_is_no_json_is_the_error_of_that_call_alone(tool: st
 
         outcome = await called(servers, tool)
 
-        assert outcome.text == "[ToolError] the server's response is no valid JSON, or nested too deeply"
+        assert outcome.text == "[ToolError] the server's response is not valid JSON, or nested too deeply"
         assert (await called(servers, "pid")).text == before
 
 

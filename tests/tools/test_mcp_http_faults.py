@@ -134,7 +134,7 @@ async def test_a_server_that_hangs_is_greeted_again_once_it_answers() -> None:
         ("endless_json", "it sent a response of more than 256 KB"),
         ("endless_event", "256"),
         ("endless_events", "it sent a response of more than 256 KB"),
-        ("bomb", "it sent gzip, which it was not asked for"),
+        ("bomb", "it sent Content-Encoding gzip, which was not requested"),
         ("redirect", "/elsewhere not followed"),
         ("not_a_number", "no valid JSON"),
     ],

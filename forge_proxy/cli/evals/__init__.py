@@ -1,1 +1,1 @@
-"""`forge-proxy eval`: measures what a model makes of workflows, and what each guardrail is worth on it."""
+"""`forge-proxy eval`: evaluates a model on workflows, and the effect of each guardrail."""

@@ -144,4 +144,4 @@ def _is_a_model(file: Path) -> bool:
 
 
 def _unheard(_: Event) -> None:
-    """Nobody listens."""
+    """Ignore engine events."""

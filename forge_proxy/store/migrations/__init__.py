@@ -1,1 +1,1 @@
-"""How the tables came to be what they are, for Alembic. Run when a store is opened, never by hand."""
+"""Alembic migrations. They run when a store is opened, never by hand."""

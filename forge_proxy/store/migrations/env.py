@@ -1,4 +1,4 @@
-"""What Alembic runs: the changes that are missing, on the connection it was given, all of them or none."""
+"""Alembic environment: applies all pending migrations on the given connection in one transaction."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from alembic import context
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=context.config.attributes["metadata"],
-    transactional_ddl=True,  # on SQLite too: its connections begin transactions as they are told (`connections.py`)
+    transactional_ddl=True,  # on SQLite too: `connections.py` issues BEGIN explicitly
 )
 context.run_migrations()

@@ -1,1 +1,1 @@
-"""Tools of MCP servers. `session` and `connection` import the official package, on first use: a third of a second."""
+"""Tools of MCP servers. `session` and `connection` are imported on first use: the `mcp` package takes 0.3 s to load."""

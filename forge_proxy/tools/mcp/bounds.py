@@ -1,4 +1,4 @@
-"""How much an MCP server may send. No I/O, no clock."""
+"""Limits on the output of MCP servers. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _STRUCTURE = (b",", b"[", b"{")
 
 
 class TooMuchOutput(Exception):
-    """A server sent more than it may. The message says what."""
+    """A server exceeded an output limit. The message names the limit."""
 
 
 class NotificationLimit:
-    """What a server may send without being asked, such as notifications: `limit` bytes within a minute."""
+    """Limits unsolicited messages of a server, such as notifications, to `limit` bytes per minute."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -34,7 +34,7 @@ class NotificationLimit:
 def check_values(text: bytes) -> None:
     """Raise `TooMuchOutput` for JSON with so many values that parsing it would block the event loop.
 
-    A megabyte of text in one string is parsed in a millisecond, a megabyte of empty lists in a hundred.
+    A megabyte of text in one string parses in 1 ms, a megabyte of empty lists in 100 ms.
     """
     if len(text) < _CHECKED_FROM:
         return

@@ -1,4 +1,4 @@
-"""Connections to MCP servers by the official package: over HTTP, or to a program that is started."""
+"""Connections to MCP servers with the official `mcp` package: over HTTP, or to a program over stdio."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from forge_proxy.tools.mcp.program import McpProgram
 
 _INFO = Implementation(name="forge-proxy", version=__version__)
 
-# It logs what it cannot read, which may hold arguments and results; what is of interest comes as an exception.
+# The package logs messages that it cannot parse, which may contain arguments and results. Errors arrive as exceptions.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 logging.getLogger("mcp").propagate = False
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """Of one session."""
+    """Limits of one session."""
 
     connect_seconds: float
     size: int
-    """Bytes of one message of the server, and of what it sends within a minute without being asked."""
+    """Maximum bytes of one server message, and of unsolicited messages within a minute."""
     is_wide: bool = False
-    """Whether its host is listed only by an entry with a `*`."""
+    """Whether only a wildcard entry lists its host."""
 
 
 @asynccontextmanager
 async def over_http(
     config: McpServerConfig, bounds: SessionLimits, hear: Callable[[httpx2.Response], Awaitable[None]]
 ) -> AsyncGenerator[Client]:
-    """A client of the server at `url`. `hear` is told of each answer. Raises what the package raises, in groups."""
+    """Connect to the server at `url`. `hear` is called with each response. Raises exception groups of the package."""
     headers = {name: value.get_secret_value() for name, value in config.headers.items()}
-    # As all that we call: no proxy from the environment. An answer may take as long as the call may.
+    # trust_env=False: no proxy from the environment, as for all requests. The call's timeout limits the response.
     times, hooks = httpx2.Timeout(bounds.connect_seconds, read=None), {"response": [hear]}
     bounded = BoundedTransport(bounds.size, partial(resolve, is_wide=bounds.is_wide))
     async with httpx2.AsyncClient(
@@ -56,6 +56,6 @@ async def over_http(
 
 @asynccontextmanager
 async def over_stdio(program: McpProgram) -> AsyncGenerator[Client]:
-    """A client of the program, which is started, and ended in the end."""
+    """Start the program and connect to it; stop it at the end."""
     async with Client(program.running(), client_info=_INFO, cache=None) as client:
         yield client

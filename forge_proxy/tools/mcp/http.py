@@ -1,4 +1,4 @@
-"""HTTP for sessions with MCP servers, with bounds for what they send and where they are."""
+"""HTTP transport for MCP sessions that limits response sizes and checks addresses."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import httpx2
 from forge_proxy.tools.mcp.bounds import NotificationLimit, TooMuchOutput, check_values
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a host that may be called, by host and port. Raises `OSError`."""
+"""Returns the allowed addresses of a host and port. Raises `OSError`."""
 
 
 class ResponseTruncated(httpx2.StreamError, httpx2.SSEError):
-    """A response was cut. Of both kinds: the package reports either one as the error of that one call."""
+    """A response was truncated. Both base classes, because the package reports either as the error of a single call."""
 
     def __init__(self, why: str) -> None:
         Exception.__init__(self, why)
@@ -22,8 +22,8 @@ class ResponseTruncated(httpx2.StreamError, httpx2.SSEError):
 
 
 class BoundedTransport(httpx2.AsyncBaseTransport):
-    """Connects only to resolved addresses. Limits a response to `limit` bytes, and a stream of notifications to as many
-    within a minute.
+    """Connects only to addresses from `resolve`. Limits a response to `limit` bytes, and a notification stream to
+    `limit` bytes per minute.
     """
 
     def __init__(self, limit: int, resolve: Resolve) -> None:
@@ -38,7 +38,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         encoding = response.headers.get("Content-Encoding", "identity")
         if encoding.lower() != "identity":
             await response.aclose()
-            raise httpx2.DecodingError(f"it sent {encoding}, which it was not asked for", request=request)
+            raise httpx2.DecodingError(f"it sent Content-Encoding {encoding}, which was not requested", request=request)
         assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101  # of an asynchronous transport
         is_whole = response.headers.get("Content-Type", "").lower().startswith("application/json")
         response.stream = _BoundedStream(
@@ -51,7 +51,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
     async def _send(self, request: httpx2.Request) -> httpx2.Response:
-        """Send to the first address that takes the connection: what was checked is what is called."""
+        """Send to the first address that accepts the connection, without resolving the name again."""
         url = request.url
         try:
             addresses = await self._resolve(url.host, url.port or (443 if url.scheme == "https" else 80))
@@ -89,7 +89,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
                 return
             async for piece in self._pieces():
                 yield piece
-                await asyncio.sleep(0)  # a connection that always has more would never let others run
+                await asyncio.sleep(0)  # a connection that always has data would starve other tasks
         except TooMuchOutput as flood:
             raise ResponseTruncated(str(flood)) from flood
 

@@ -1,4 +1,4 @@
-"""Messages out of the bytes that a program writes, within bounds. No I/O, no clock."""
+"""Assembles JSON-RPC messages from a program's output, within limits. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from forge_proxy.tools.mcp.bounds import NotificationLimit, TooMuchOutput, check
 
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\b')
 _NEAR = 300
-"""Bytes at both ends of a message that cannot be parsed, in which its id is looked for."""
+"""Bytes at both ends of an unparsable message that are searched for its id."""
 
 
 class MessageAssembler:
-    """Takes bytes and returns messages. One message may have `limit` bytes, and so may all within a minute together
-    that are no response to a request.
+    """Converts bytes to messages. `limit` is the maximum in bytes for one message, and for all messages within a minute
+    that are not a response to a request.
     """
 
     def __init__(self, limit: int) -> None:
@@ -36,12 +36,12 @@ class MessageAssembler:
         self._unasked = NotificationLimit(limit)
 
     def expect(self, message: JSONRPCMessage) -> None:
-        """Note that a message is being sent, which may have a response."""
+        """Record a sent message that may get a response."""
         if isinstance(message, JSONRPCRequest):
             self._asked.add(message.id)
 
     def feed(self, data: bytes, now: float) -> Generator[JSONRPCMessage]:
-        """Yield the messages that are complete with these bytes. `now` is in seconds. Raises `TooMuchOutput`."""
+        """Yield the messages that these bytes complete. `now` is in seconds. Raises `TooMuchOutput`."""
         *ended, rest = data.split(b"\n")
         for part in ended:
             self._extend(part)
@@ -59,21 +59,21 @@ class MessageAssembler:
     def _read(self, line: bytes, now: float) -> JSONRPCMessage | None:
         message = _parse(line)
         if message is None and (number := _id_of(line)) in self._asked:
-            data = ErrorData(code=PARSE_ERROR, message="the server's response is no valid JSON, or nested too deeply")
+            data = ErrorData(code=PARSE_ERROR, message="the server's response is not valid JSON, or nested too deeply")
             message = JSONRPCError(jsonrpc="2.0", id=number, error=data)
         if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id in self._asked:
             self._asked.discard(message.id)
         else:
             self._unasked.spend(len(line) + 1, now)
-        # Nobody here listens for progress or logs, and the package takes its time with them.
+        # Drop notifications: progress and logs are unused, and slow to process in the package.
         return None if isinstance(message, JSONRPCNotification) else message
 
 
 def _parse(line: bytes) -> JSONRPCMessage | None:
-    """The message that this JSON is, read strictly; None if it is none."""
+    """Parse a JSON-RPC message strictly; None if it is invalid."""
     check_values(line)
     try:
-        # The package's own parser takes NaN for a number.
+        # orjson, because the package's own parser accepts NaN.
         return jsonrpc_message_adapter.validate_python(orjson.loads(line), by_name=False)
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""An MCP server that is a program: started through the launcher, read within bounds, ended with all it has started."""
+"""An MCP server over stdio: started through the reaper, with limited output, stopped with all its descendants."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
 _PIECE = 16 * 1024
-"""Bytes that are read, and parsed, before others have their turn: thousands of lines at most."""
+"""Bytes that are read and parsed before other tasks run: thousands of lines at most."""
 _POLITE_SECONDS = 2.0
-"""For each of the two ways in which a program is asked to end: its stdin ends, then SIGTERM."""
+"""Grace period for each of the two shutdown steps: closing stdin, then SIGTERM."""
 _DYING_SECONDS = 10.0
 _CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 
@@ -42,19 +42,19 @@ class McpProgram:
         self._lifeline = -1
         self._drained = asyncio.Event()
         self.gone = asyncio.Event()
-        """Set when it sends nothing more."""
+        """Set when its stdout has ended."""
         self.flood: TooMuchOutput | None = None
-        """Why it was killed, if it sent more than it may."""
+        """The error if it was killed for exceeding an output limit."""
 
     def kill(self) -> None:
-        """Kill it and all that it has started, at once."""
+        """Kill it and all its descendants at once."""
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[TransportStreams]:
-        """Start it, and end it at the end. Raises `OSError`."""
+        """Start the program; stop it at the end. Raises `OSError`."""
         arriving, arrived = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         leaving, left = anyio.create_memory_object_stream[SessionMessage](0)
         async with opened_stderr(self._words) as errors:
@@ -89,18 +89,18 @@ class McpProgram:
     async def _read(self, process: Process, arriving: ObjectSendStream[SessionMessage | Exception]) -> None:
         assert process.stdout is not None  # noqa: S101  # it is a pipe
         now = asyncio.get_running_loop().time
-        with suppress(*_CLOSED):  # the session is over; what still comes is read and dropped, so that it can end
+        with suppress(*_CLOSED):  # session closed: drain the rest below, so that the program can exit
             async with arriving:
                 try:
                     while piece := await process.stdout.read(_PIECE):
                         for message in self._incoming.feed(piece, now()):
                             await arriving.send(SessionMessage(message))
-                        await asyncio.sleep(0)  # a pipe that is always full would never let others run
+                        await asyncio.sleep(0)  # a pipe that is always full would starve other tasks
                 except TooMuchOutput as flood:
                     self.flood = flood
                     self.kill()
         self.gone.set()
-        while await process.stdout.read(_PIECE):  # noqa: ASYNC110 - it does not wait, it lets others run
+        while await process.stdout.read(_PIECE):  # noqa: ASYNC110 - it does not wait, it yields to other tasks
             await asyncio.sleep(0)
         self._drained.set()
 
@@ -118,11 +118,11 @@ class McpProgram:
                     text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
                     process.stdin.write(text.encode() + b"\n")
                     await process.stdin.drain()
-        except OSError:  # it reads no more, and a response would never come
+        except OSError:  # it closed stdin, so no response will come
             await arriving.aclose()
 
     async def _stop(self, process: Process) -> None:
-        """Ask it to end, unless it is being killed; kill what is left."""
+        """Ask it to exit, unless it is being killed; then kill what remains."""
         assert process.stdin is not None  # noqa: S101  # it is a pipe
         process.stdin.close()
         if self._lifeline >= 0 and not await _ends(process, _POLITE_SECONDS):
@@ -133,7 +133,7 @@ class McpProgram:
         if await _ends(process, _DYING_SECONDS):
             with suppress(TimeoutError):
                 async with asyncio.timeout(_DYING_SECONDS):
-                    await self._drained.wait()  # or its pipe would not be closed
+                    await self._drained.wait()  # otherwise its pipe would stay open
 
 
 async def _ends(process: Process, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""What an MCP server's results and tools are to us. Pure."""
+"""Converts the results and tools of MCP servers. Pure."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
 
 
 def outcome_of(result: CallToolResult) -> ToolOutcome:
-    """The outcome of a call: the text for the model; its value is the structured result where there is one."""
-    text = "\n".join(_told(block) for block in result.content)
+    """Convert a call result: text for the model, and the structured content, if any, as value."""
+    text = "\n".join(_render(block) for block in result.content)
     if result.is_error:
-        return ToolOutcome.failed(text or "the tool failed and did not say why")
+        return ToolOutcome.failed(text or "the tool failed without an error message")
     if result.structured_content is None:
         return told(text)
     try:
         json.dumps(result.structured_content, allow_nan=False)
-    except ValueError:  # the package's parser takes NaN and Infinity, which no JSON has
-        return ToolOutcome.failed("the server's response is no valid JSON, or nested too deeply")
+    except ValueError:  # the package's parser accepts NaN and Infinity, which are not JSON
+        return ToolOutcome.failed("the server's response is not valid JSON, or nested too deeply")
     structured = told(result.structured_content)
     return ToolOutcome(text or structured.text, value=result.structured_content)
 
 
 def spec_of(tool: Tool) -> ToolSpec:
-    """A tool as the model is told of it."""
+    """Convert a tool to its specification for the model."""
     return ToolSpec(tool.name, tool.input_schema, tool.description or "")
 
 
-def _told(block: ContentBlock) -> str:
-    """What a model that reads text is told of a part of a result."""
+def _render(block: ContentBlock) -> str:
+    """Render a content block as text for the model."""
     match block.type:
         case "text":
             return block.text

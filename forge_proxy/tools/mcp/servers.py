@@ -1,4 +1,4 @@
-"""The MCP servers that tools are on: which may be used, and one session with each, from its first use on."""
+"""Access to MCP servers: checks whether a server may be used, and keeps one session per server from its first use."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _KEPT_BY_URL = 16
 
 
 class McpServers:
-    """Calls tools of MCP servers. Leaving the context ends all sessions; after that nothing is called any more.
+    """Calls tools of MCP servers. Leaving the context ends all sessions; later calls fail.
 
-    A session that has ended is made anew for the next call, and the program started anew.
+    If a session has ended, the next call opens a new one and restarts the program.
     """
 
     def __init__(self, config: McpConfig, observe: Observer) -> None:
@@ -38,7 +38,7 @@ class McpServers:
         self._observe = observe
         self._sessions: dict[str | McpUrl, Session] = {}
         self._opening: WeakValueDictionary[str | McpUrl, asyncio.Lock] = WeakValueDictionary()
-        """For each server one: what takes its time with one is not waited for by calls of another."""
+        """One lock per server, so that a slow server does not delay calls to others."""
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -51,38 +51,40 @@ class McpServers:
         await asyncio.gather(*(session.close() for session in self._sessions.values()))
 
     def check(self, server: str | McpUrl) -> None:
-        """Raise `NotAllowed` for a server that is not to be used."""
+        """Raise `NotAllowed` if the settings do not allow a server."""
         self._settings_of(server)
 
     async def list_tools(self, server: str | McpUrl) -> Sequence[ToolSpec]:
-        """The tools that a server has. Raises `NotAllowed` or `ToolServerUnusable`."""
+        """Return the tools of a server. Raises `NotAllowed` or `ToolServerUnusable`."""
         try:
             listed = await self._ask(server, lambda session: session.tools())
         except ForgeError:
             raise
-        except Exception as error:  # the package raises many things
+        except Exception as error:  # the package raises many exception types
             raise ToolServerUnusable(_name_of(server), f"it does not list its tools: {_words(error)}") from error
         return [spec_of(tool) for tool in listed]
 
     async def execute(self, how: ByMcp, call: ToolCall, key: str) -> ToolOutcome:
-        """What came of a call. One that the server may have received is not sent again."""
+        """Execute a call. A call that the server may have received is not retried."""
         tool, seconds = how.tool or call.tool, how.timeout_seconds or self._config.timeout_seconds
         arguments: dict[str, object] = {**(call.args() or {})}
         try:
             return outcome_of(await self._ask(how.server, lambda session: session.call(tool, arguments, key, seconds)))
-        except NotAllowed as error:  # it was when the run was submitted
+        except NotAllowed as error:  # it was allowed when the run was submitted
             return ToolOutcome.failed(str(error))
         except TimeoutError:
             why = f"no answer within {seconds:g} s"
             self._observe(ToolServerFailed(_name_of(how.server), tool, key, why))
             return ToolOutcome.failed(f"the tool's server failed: {why}")
-        except Exception as error:  # noqa: BLE001 - the package raises many things, and the model is told
-            why = error.summary if isinstance(error, ForgeError) else type(error).__name__  # its words may be content
+        except Exception as error:  # noqa: BLE001 - the package raises many exception types; the model receives the error
+            why = (
+                error.summary if isinstance(error, ForgeError) else type(error).__name__
+            )  # the message may contain results
             self._observe(ToolServerFailed(_name_of(how.server), tool, key, why))
             return ToolOutcome.failed(_words(error))
 
     async def _ask(self, server: str | McpUrl, ask: Callable[[Session], Awaitable[_T]]) -> _T:
-        """What comes of asking a server. It is asked once more where it cannot have heard the first time."""
+        """Send a request to a server. It is retried once if the server cannot have received it."""
         try:
             return await ask(await self._session(server))
         except SessionEnded as first:
@@ -94,7 +96,7 @@ class McpServers:
             raise ToolServerUnusable(_name_of(server), str(second)) from second
 
     async def _session(self, server: str | McpUrl) -> Session:
-        """The one that there is, or a new one, which may not be connected yet."""
+        """Return the current session, or a new one that may not be connected yet."""
         settings = self._settings_of(server)
         opening = self._opening.setdefault(server, asyncio.Lock())
         async with opening:
@@ -105,7 +107,7 @@ class McpServers:
                 await session.close()
             if isinstance(server, McpUrl):
                 await self._make_room()
-            # In a thread: it takes a third of a second, once.
+            # In a thread: the first import takes 0.3 s.
             await asyncio.to_thread(import_module, "forge_proxy.tools.mcp.session")
             from forge_proxy.tools.mcp.connection import SessionLimits
             from forge_proxy.tools.mcp.session import Session
@@ -118,7 +120,7 @@ class McpServers:
             return session
 
     async def _make_room(self) -> None:
-        """Of servers that only workflows name there may be any number."""
+        """Close an idle session if there are too many with servers that are not in the settings."""
         idle = [server for server, session in self._sessions.items() if isinstance(server, McpUrl) and session.is_idle]
         if len(idle) >= _KEPT_BY_URL:
             await self._sessions.pop(idle[0]).close()
@@ -139,7 +141,7 @@ class McpServers:
 
 
 def _name_of(server: str | McpUrl) -> str:
-    """What it is called in messages and logs. The rest of a URL may hold a key."""
+    """Return the server's name for messages and logs: of a URL only the origin, because the rest may contain a key."""
     return server if isinstance(server, str) else origin_of(server.url)
 
 

@@ -1,7 +1,7 @@
-"""One session with an MCP server, kept by a task of its own.
+"""One session with an MCP server, owned by a dedicated task.
 
-The package's task groups have to be left by the task that entered them. So the owner task opens the connection, waits
-until it is to go or the server has gone, and closes it; whoever calls a tool does that from its own task.
+The package's task groups must be exited by the task that entered them. Therefore the owner task opens the connection,
+waits until `close` is called or the server ends, and closes it. Tool calls run in the tasks of their callers.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from forge_proxy.tools.mcp.stderr import StderrTail
 
 _KEY = "forge/idempotency-key"
 _CLOSING_SECONDS = 10
-"""The package gives a program 2 s to end by itself and kills it after 2 more; an HTTP server may not answer at all."""
+"""A program gets 2 s to exit by itself and 2 s after SIGTERM; an HTTP server may not answer at all."""
 _PAGES = 100
 _SESSION_ID = "mcp-session-id"
 _ALL_CLOSED = "Connection closed"
-"""The package's words for the end of the session; those for a single call whose answer broke off have the same code."""
+"""The package's message for the end of a session. The error of a single aborted response has the same code."""
 _ENDED = "it ended"
-_ALIVE_SECONDS = 5.0
-"""In which a server lists its tools that lives, after a call that was out of time."""
+_CHECK_SECONDS = 5.0
+"""Time limit for listing tools after a call timed out, to check that the server is responsive."""
 _LOG = logging.getLogger(__name__)
 
 
 class SessionUnresponsive(Exception):
-    """A server answers nothing any more."""
+    """A server does not answer any request."""
 
 
 class Session:
-    """A connection to one server. Made within a running loop, it connects at once; `close` it."""
+    """A connection to one server. Connects when created, within a running event loop; call `close` at the end."""
 
     def __init__(self, name: str, config: McpServerConfig, bounds: SessionLimits) -> None:
         self._name = name
@@ -54,23 +54,23 @@ class Session:
         self._program = McpProgram(config, self._words, bounds.size) if config.url is None else None
         self._fault: BaseException | None = None
         self._checking: asyncio.Task[None] | None = None
-        """Finds out whether the server still answers, after a call that was out of time."""
+        """Checks whether the server is responsive, after a call timed out."""
         self._calls = 0
         self._is_forgotten = False
         self.is_over = False
-        """Whether it is of no use any more."""
+        """Whether the session has ended."""
         self._owner = asyncio.create_task(self._own(), name=f"mcp {name}")
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody waits for anything of it."""
+        """Whether no request is pending."""
         return self._calls == 0
 
     async def call(self, tool: str, arguments: dict[str, object], key: str, seconds: float) -> CallToolResult:
-        """The tool's result. Raises `SessionEnded`, `ToolServerUnusable`, `TimeoutError`, or what the package raises.
+        """Call a tool. Raises `SessionEnded`, `ToolServerUnusable`, `TimeoutError`, or an exception of the package.
 
-        Whoever is cancelled meanwhile, or out of time, has the server told that it may stop. A server that then does
-        not answer anything else either is replaced.
+        If the call is cancelled or times out, the server receives a cancel notification. A server that then answers no
+        other request is replaced.
         """
         meta: RequestParamsMeta = {_KEY: key}
         self._calls += 1
@@ -87,7 +87,7 @@ class Session:
             self._calls -= 1
 
     async def tools(self) -> Sequence[Tool]:
-        """All tools that the server lists. Raises as `call`."""
+        """Return all tools of the server. Raises like `call`."""
         found: list[Tool] = []
         cursor: str | None = None
         self._calls += 1
@@ -110,7 +110,7 @@ class Session:
         return found
 
     async def close(self) -> None:
-        """End it, and the program that was started for it."""
+        """End the session and its program."""
         self._leave.set()
         if self._checking is not None:
             self._checking.cancel()
@@ -119,7 +119,7 @@ class Session:
         await asyncio.gather(self._owner, return_exceptions=True)
 
     async def _usable(self) -> Client:
-        """Wait for the connection, and for what comes of a doubt. Raises `SessionEnded` if it is over."""
+        """Wait for the connection and for a running check. Raises `SessionEnded` if the session has ended."""
         client = await asyncio.shield(self._client)
         if self._checking is not None:
             await asyncio.wait({self._checking})
@@ -128,27 +128,25 @@ class Session:
         return client
 
     def _doubt(self) -> None:
-        """A call was out of time: the tool may be slow, or the server hang."""
+        """Start a check after a call timed out: the tool may be slow, or the server may hang."""
         if self._checking is None and self._client.done() and not self.is_over:
             self._checking = asyncio.create_task(self._check(self._client.result()), name=f"mcp {self._name}: check")
 
     async def _check(self, client: Client) -> None:
         try:
-            async with asyncio.timeout(_ALIVE_SECONDS):
+            async with asyncio.timeout(_CHECK_SECONDS):
                 await client.list_tools()
         except TimeoutError:
             self._replace(
-                SessionUnresponsive(
-                    f"it answered nothing within {_ALIVE_SECONDS:g} s after a call that was out of time"
-                )
+                SessionUnresponsive(f"it answered nothing within {_CHECK_SECONDS:g} s after a call timed out")
             )
-        except Exception as error:  # noqa: BLE001 - the package raises many things, and each of them is an answer
+        except Exception as error:  # noqa: BLE001 - the package raises many exception types; each means that the server answered
             _LOG.debug("the MCP server %s answers with %s", self._name, type(error).__name__)
         finally:
             self._checking = None
 
     def _replace(self, why: SessionUnresponsive) -> None:
-        """End the session at once: the next call begins another one, and starts the program again."""
+        """End the session at once; the next call opens a new one and restarts the program."""
         self._fault = why
         self.is_over = True
         if self._program is not None:
@@ -157,18 +155,18 @@ class Session:
             self._owner.cancel()  # a server that hangs gets no shutdown request
 
     async def _gone(self, error: MCPError) -> Exception:
-        """The error itself, or `SessionEnded` where it means the end of the session."""
+        """Return the error itself, or `SessionEnded` if it means the end of the session."""
         if self._is_forgotten:
             self.is_over = True
             self._leave.set()
-            return SessionEnded("it has forgotten the session", received=False)
+            return SessionEnded("it no longer knows the session", received=False)
         if error.code != CONNECTION_CLOSED:
             return error
-        if error.message != _ALL_CLOSED:  # the connection of this one call: there are others
+        if error.message != _ALL_CLOSED:  # only this call's connection broke
             return SessionEnded(f"it broke off: {error.message}", received=True)
-        alone = self._calls == 1  # what fails for one call ends the session for all, and these may have been received
+        alone = self._calls == 1  # the session ends for all calls, and the others may have been received
         await self.close()
-        refused = self._fault is not None and _holds(self._fault, httpx2.ConnectError)
+        refused = self._fault is not None and _contains(self._fault, httpx2.ConnectError)
         return SessionEnded(self._in_words(self._fault), received=not (refused and alone))
 
     async def _own(self) -> None:
@@ -186,7 +184,7 @@ class Session:
             self._fault = self._fault or error
             if not self._client.done():
                 self._client.set_exception(ToolServerUnusable(self._name, self._in_words(error)))
-                self._client.exception()  # there may be nobody left who waits for it
+                self._client.exception()  # mark as retrieved: no task may be waiting
             if not isinstance(error, Exception):
                 raise
         finally:
@@ -198,7 +196,7 @@ class Session:
         return over_stdio(self._program)
 
     async def _look_for_404(self, response: httpx2.Response) -> None:
-        """By the protocol a 404 to a session means that the server does not know it any more, and did nothing."""
+        """Detect status 404, which by the MCP specification means an unknown session: the request was not processed."""
         if (
             response.status_code == 404
             and response.request.method == "POST"
@@ -207,7 +205,7 @@ class Session:
             self._is_forgotten = True
 
     def _in_words(self, error: BaseException | None) -> str:
-        """Why there is no session, and what a program said last."""
+        """Describe why the session ended, with the last line of the program's stderr."""
         why = " and ".join(self._word(one) for one in _leaves(error)) if error is not None else _ENDED
         return f"{why}: {self._words.last}" if self._words.last else why
 
@@ -235,12 +233,12 @@ async def _either(*events: asyncio.Event) -> None:
 
 
 def _leaves(error: BaseException) -> list[BaseException]:
-    """What went wrong, out of the groups that task groups make of it."""
+    """Flatten nested exception groups."""
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     parts = cast("tuple[BaseException, ...]", error.exceptions)
     return [leaf for one in parts for leaf in _leaves(one)]
 
 
-def _holds(error: BaseException, kind: type[BaseException]) -> bool:
+def _contains(error: BaseException, kind: type[BaseException]) -> bool:
     return any(isinstance(one, kind) for one in _leaves(error))

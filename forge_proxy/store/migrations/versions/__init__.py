@@ -1,1 +1,1 @@
-"""One module for each change, in the order of `down_revision`."""
+"""One module per migration, ordered by `down_revision`."""
