@@ -31,7 +31,10 @@ def write(folder: Path, tools: dict[str, Any]) -> Path:
         ({"mcp": {"servers": {"x": {}}}}, "tools.mcp.servers.x: set either command"),
         ({"mcp": {"servers": {"x": {"url": "http://a", "args": ["b"]}}}}, "x: args is for a server with a command"),
         ({"mcp": {"servers": {"x": {"command": "a", "headers": {"b": SECRET}}}}}, "headers is for a server with a url"),
-        ({"mcp": {"servers": {"x": {"url": "http://a", "headers": {"b": f"{SECRET}\n"}}}}}, "x.headers.b: expected visible ASCII"),
+        (
+            {"mcp": {"servers": {"x": {"url": "http://a", "headers": {"b": f"{SECRET}\n"}}}}},
+            "x.headers.b: expected visible ASCII",
+        ),
         ({"mcp": {"servers": {"x": {"url": "http://a", "headers": SECRET}}}}, "tools.mcp.servers.x.headers: expected"),
         ({"mcp": {"servers": {"x": {"comand": SECRET}}}}, "tools.mcp.servers.x.comand: no such setting"),
     ],
