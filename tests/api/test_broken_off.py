@@ -43,7 +43,7 @@ async def test_a_guarded_response_that_breaks_off_is_retried(broken: Said | Exce
     assert answer.asked[0] == answer.asked[1] == answer.asked[2]
     lines = [line_of(event) for event in heard if isinstance(event, LostResponseRetried)]
     assert [line.said for line in lines] == ["retried"] * 2
-    assert all("broke off" in line.fields["reason"] for line in lines)
+    assert all("was interrupted" in line.fields["reason"] for line in lines)
 
 
 @both

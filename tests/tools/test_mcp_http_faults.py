@@ -136,7 +136,7 @@ async def test_a_server_that_hangs_is_greeted_again_once_it_answers() -> None:
         ("endless_events", "it sent a response of more than 256 KB"),
         ("bomb", "it sent Content-Encoding gzip, which was not requested"),
         ("redirect", "/elsewhere not followed"),
-        ("not_a_number", "no valid JSON"),
+        ("not_a_number", "not valid JSON"),
     ],
 )
 async def test_what_a_server_may_not_send_is_an_error_that_says_so(tool: str, why: str) -> None:

@@ -166,8 +166,8 @@ async def put(runs: Runs, run: StoredRun, output: str) -> None:
 async def test_a_store_that_fails_now_and_then_loses_nothing_and_doubles_nothing(
     store: Failing, fails: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_writer, "_AGAIN_AFTER", (0.0,))
-    monkeypatch.setattr(scheduler, "_AGAIN_AFTER", 0.0)
+    monkeypatch.setattr(run_writer, "_RETRY_DELAYS", (0.0,))
+    monkeypatch.setattr(scheduler, "_RETRY_SECONDS", 0.0)
     runs = runs_over(store)
     store.fails = fails
 
@@ -226,7 +226,7 @@ async def test_who_leaves_while_the_store_is_asked_disturbs_nothing_in_it(store:
 async def test_a_request_does_not_wait_with_a_driver_for_a_store_that_is_away(
     store: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_writer, "_AGAIN_AFTER", (0.01,))
+    monkeypatch.setattr(run_writer, "_RETRY_DELAYS", (0.01,))
     runs, store.fails, away = runs_over(store), ("before",), asyncio.Event()
 
     async def count(_: StoredRun) -> None:
