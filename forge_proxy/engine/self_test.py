@@ -107,7 +107,7 @@ class _SelfTest:
             return await self._card(
                 "prompt", "tools in the request do not reach it; it made no call", None, reach=reach
             )
-        return await self._card("native", "it made no call either backend", None, reach=reach)
+        return await self._card("native", "it made no call either way", None, reach=reach)
 
     async def _card(
         self, mode: ToolMode, because: str, response: _TestResponse | None, *, reach: bool | None = None
