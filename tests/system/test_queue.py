@@ -115,7 +115,7 @@ def test_a_full_queue_is_a_429_that_says_when_to_come_again(server: Process, pro
     assert 1 <= int(refused.headers["retry-after"]) <= 60
     said = error(refused)
     assert (said["type"], said["code"]) == ("rate_limit_error", "rate_limit_exceeded")
-    assert f"try again in {refused.headers['retry-after']} s" in said["message"]
+    assert f"retry in {refused.headers['retry-after']} s" in said["message"]
     assert others == [200] * 3
 
 
