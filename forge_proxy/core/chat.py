@@ -104,6 +104,10 @@ class ModelCall:
     """Whether the chunks are assembled rather than only forwarded; the size of the response is then limited."""
 
 
+WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length", "max_context")
+"""Fields of a model's description in which servers report its context window, and clients read it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelCard:
     """A model that a backend serves. `window` is in tokens; `details` is the backend's own description."""

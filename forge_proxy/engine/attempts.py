@@ -150,17 +150,10 @@ class AttemptRunner:
                 else:
                     raise
             except BackendFault as fault:
-                # A non-streaming client has received nothing, whatever the stream gate has released.
-                is_released = bool(attempt.left)
-                if self._losses.permit_retry(fault, begun=is_released and self._request.stream):
-                    if is_released:
-                        self._latest = None
-                        yield Chunk(anew=True)
-                else:
-                    # A workflow that runs the loop itself decides what follows a fault.
-                    verdict = None if self._raw else attempt.settle_failed_retry()
-                    if verdict is None:
-                        raise
+                verdict = self._after_fault(attempt, fault)
+                if verdict is None and attempt.left:
+                    self._latest = None
+                    yield Chunk(anew=True)
         if isinstance(verdict, Retry):
             tool, reason = cut_name(verdict.tool), verdict.reason
             self._deps.observe(AttemptRetried(turn.request_id, turn.attempt, verdict.fault, tool, reason))
@@ -188,6 +181,17 @@ class AttemptRunner:
             usage=True,
             sampling=self._sampling,
         )
+
+    def _after_fault(self, attempt: Attempt, fault: BackendFault) -> FinishedAttempt | None:
+        """Return the final answer after a fault, or None if the request is to be retried. Raises `fault` otherwise."""
+        # A non-streaming client has received nothing, whatever the stream gate has released.
+        if self._losses.permit_retry(fault, begun=bool(attempt.left) and self._request.stream):
+            return None
+        # A workflow that runs the loop itself decides what follows a fault.
+        finished = None if self._raw else attempt.settle_failed_retry()
+        if finished is None:
+            raise fault
+        return finished
 
     async def _judge(self, turn: Turn, call: ModelCall, attempt: Attempt) -> Retry | FinishedAttempt:
         """Record what a finished attempt showed and return the verdict on it. Raises like `Attempt.judge`."""

@@ -109,8 +109,7 @@ class Attempt:
                     answers.append(settled)
                 case GiveUp():
                     raise AssertionError("a verdict that gives up has an answer or an error")
-        chunks[-1] = replace(chunks[-1], head=self._head)  # fields such as timings are only known at the end
-        return FinishedAttempt(chunks, answers)
+        return self._finish(chunks, answers)
 
     def _separate(self, delta: Delta) -> Delta:
         """Separate the first reasoning of this attempt from that of the previous one by a blank line."""
@@ -135,8 +134,7 @@ class Attempt:
             return None
         match judge(self._turn, reply, "", read(self._turn, reply), ()):
             case Accept(FinalAnswer(calls=[_, *_]) as settled):
-                chunks = gate.rest(settled)
-                return FinishedAttempt([*chunks[:-1], replace(chunks[-1], head=self._head)], [settled])
+                return self._finish(gate.rest(settled), [settled])
             case _:
                 return None
 
@@ -148,8 +146,11 @@ class Attempt:
         settled = judge_failed_retry(self._turn)
         if settled is None or self.left:
             return None
-        chunks = StreamGate(self._turn, 0).rest(settled)
-        return FinishedAttempt([*chunks[:-1], replace(chunks[-1], head=self._head)], [settled])
+        return self._finish(StreamGate(self._turn, 0).rest(settled), [settled])
+
+    def _finish(self, chunks: Sequence[Chunk], answers: list[FinalAnswer]) -> FinishedAttempt:
+        """Put the head on the last chunk: fields such as timings are only known at the end."""
+        return FinishedAttempt([*chunks[:-1], replace(chunks[-1], head=self._head)], answers)
 
     def _existing_gates(self) -> list[StreamGate]:
         if not self._gates:

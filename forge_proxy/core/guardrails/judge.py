@@ -70,16 +70,17 @@ def judge_failed_retry(turn: Turn) -> FinalAnswer | None:
     """Return the final answer if the model server failed on a retry: the response before the retry, which the client
     would have received without it. None if there is nothing to deliver.
     """
-    case = _Case(turn, Reply(finish="stop"), Extraction("", ()), "")
     if turn.demands_call:
         return None
     if turn.first_text is not None:
-        mark = Intervention(Outcome.RETRIED, "", "delivered the text before a retry that the model server failed")
-        return replace(case.accept(turn.first_text, (), (mark,)).settled, is_before_failed_retry=True)
-    if turn.last_calls and turn.policy.on_exhausted == "deliver":
-        mark = Intervention(Outcome.EXHAUSTED, "", "delivered the calls before a retry that the model server failed")
-        return replace(case.accept(None, turn.last_calls, (mark,)).settled, is_before_failed_retry=True)
-    return None
+        calls, outcome, what = (), Outcome.RETRIED, "text"
+    elif turn.last_calls and turn.policy.on_exhausted == "deliver":
+        calls, outcome, what = turn.last_calls, Outcome.EXHAUSTED, "calls"
+    else:
+        return None
+    mark = Intervention(outcome, "", f"delivered the {what} before a retry that the model server failed")
+    case = _Case(turn, Reply(finish="stop"), Extraction("", ()), "")
+    return replace(case.accept(turn.first_text, calls, (mark,)).settled, is_before_failed_retry=True)
 
 
 @dataclass(frozen=True, slots=True)

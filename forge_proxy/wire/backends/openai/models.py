@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from forge_proxy.core.chat import ModelCard
+from forge_proxy.core.chat import WINDOW_FIELDS, ModelCard
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object
-
-WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length", "max_context")
 
 
 def decode_models(body: Json) -> list[ModelCard]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forge_proxy.core.chat import ModelCard
+from forge_proxy.core.chat import WINDOW_FIELDS, ModelCard
 from forge_proxy.core.jsontypes import Json, JsonObject, is_object
 
-_WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length", "max_context")
 _ADDED_FIELDS = ("max_model_len", "context_length", "max_context")
 """Fields that are always set: vLLM's, LM Studio's, and one of neither. llama.cpp's clients read `meta.n_ctx`."""
 
@@ -23,7 +22,7 @@ def encode_model(card: ModelCard) -> JsonObject:
     }
     if card.window is not None:
         meta = card.details.get("meta")
-        entry |= dict.fromkeys((*_ADDED_FIELDS, *(key for key in _WINDOW_FIELDS if key in entry)), card.window)
+        entry |= dict.fromkeys((*_ADDED_FIELDS, *(key for key in WINDOW_FIELDS if key in entry)), card.window)
         entry["meta"] = {**(meta if is_object(meta) else {}), "n_ctx": card.window}
     return entry
 
