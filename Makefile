@@ -23,7 +23,7 @@ run: $(VENV)/.installed          ## start the daemon on the embedded test model,
 demo: $(VENV)/.installed         ## raw and guarded conversations, side by side
 	$(BIN)/forge-proxy demo
 
-quick: $(VENV)/.developed        ## what starts no process; fewer examples and cases: under a minute
+quick: $(VENV)/.developed        ## what starts no process; fewer examples and cases
 	FORGE_TEST_EXAMPLES=0.2 $(BIN)/python -m pytest $(PARALLEL) -m '(unit or app) and $(NEEDS_MORE)' $(ARGS)
 
 test: $(VENV)/.developed         ## every test; of long matrices a sample; warnings are errors
