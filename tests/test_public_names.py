@@ -51,6 +51,13 @@ def test_type_checkers_and_programs_are_told_the_same_names() -> None:
     assert SOURCE.with_name("py.typed").exists()
 
 
+def test_the_page_of_the_python_api_describes_every_public_name_and_no_other() -> None:
+    page = (SOURCE.parents[1] / "docs" / "python-api.md").read_text()
+    described = set(re.findall(r"^::: forge_proxy\.(\w+)$|`forge_proxy\.([A-Z]\w*)`", page, re.MULTILINE))
+
+    assert {directive or prose for directive, prose in described} == set(typed_names())
+
+
 def test_a_name_that_there_is_not_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Wrokflow'"):
         _ = forge_proxy.Wrokflow  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
