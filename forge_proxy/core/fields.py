@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from io import StringIO
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from forge_proxy.core.jsontypes import Json, JsonObject, is_object
 
@@ -56,6 +56,8 @@ class _ListBuilder:
         self._items: list[_Value] = [*begun]
         self._places: dict[int, int] = {}
         """By `index`: where the latest object with it stands."""
+        self._merged: set[int] = set()
+        """Where objects stand that were merged of several: only these have to be built, and lists may be long."""
         self._note_places(begun, 0)
 
     def add(self, piece: list[Json]) -> None:
@@ -68,11 +70,15 @@ class _ListBuilder:
                 appended.append(item)
             else:
                 self._items[place] = _merged(self._items[place], item, "")
+                self._merged.add(place)
         self._items += appended
         self._note_places(appended, length)
 
     def items(self) -> list[Json]:
-        return [_built(item) for item in self._items]
+        items: list[Any] = self._items.copy()
+        for place in self._merged:
+            items[place] = _built(items[place])
+        return items
 
     def _note_places(self, items: list[Json], first: int) -> None:
         for place, item in enumerate(items, first):

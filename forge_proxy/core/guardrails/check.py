@@ -55,7 +55,7 @@ def _check(turn: Turn, call: ToolCall) -> CheckedCall | Problem:
     if unchecked:
         marks += (Intervention(Outcome.CLEAN, "", f"unchecked {tool.name[:_LONGEST_NAME]}: {unchecked}"),)
     if not is_valid:
-        repaired, changes = _repair(tool.parameters, args)
+        repaired, changes = _repair(tool.parameters, args, len(call.arguments))
         faults = faults_in(tool.parameters, repaired)
         if faults:
             return Problem(Fault.BAD_ARGUMENTS, call, faults)
@@ -67,8 +67,8 @@ def _check(turn: Turn, call: ToolCall) -> CheckedCall | Problem:
     return call, marks
 
 
-def _repair(schema: Schema, args: dict[str, Json]) -> tuple[dict[str, Json], tuple[str, ...]]:
-    repaired, changes = coerce_args(schema, args)
+def _repair(schema: Schema, args: dict[str, Json], length: int) -> tuple[dict[str, Json], tuple[str, ...]]:
+    repaired, changes = coerce_args(schema, args, length)
     surplus = surplus_in(schema, repaired)
     kept = {key: value for key, value in repaired.items() if key not in surplus}
     return kept, (*changes, *(f"{key}: dropped, the schema has no such parameter" for key in surplus))

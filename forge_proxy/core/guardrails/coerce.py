@@ -27,22 +27,28 @@ _MAX_CHANGES = 16
 _MAX_TRIALS = 1000
 _MAX_PARTS = 4000
 """Parts of the arguments that are looked at, each of which takes some 6 µs; the others stay as they are."""
+_WRONG_PART = 4
+"""How many parts one counts as that does not fit its schema and is not repaired: all its candidates were tried."""
 _WORK = 20_000_000
 """Characters that are validated on trial, all in all: long arguments get fewer trials."""
 
 
-def coerce_args(schema: Schema, args: dict[str, Json]) -> tuple[dict[str, Json], tuple[str, ...]]:
+def coerce_args(
+    schema: Schema, args: dict[str, Json], length: int | None = None
+) -> tuple[dict[str, Json], tuple[str, ...]]:
     """The arguments with what is sure mended, and what that was, as `days: string → integer`: never a value.
 
-    Parameter by parameter: the others may still be wrong. The very same arguments where they are valid.
+    Parameter by parameter: the others may still be wrong. The very same arguments where they are valid. `length` is
+    that of their JSON text, if the caller knows it.
     """
     known = compiled(schema)
     if known is None or satisfies(schema, args):
         return args, ()
     try:
-        trials = min(_MAX_TRIALS, 10 + _WORK // (1 + len(write(args))))
+        length = len(write(args)) if length is None else length
     except RecursionError:
         return args, ()
+    trials = min(_MAX_TRIALS, 10 + _WORK // (1 + length))
     mended, changes = _Mender(known, trials).arguments(args)
     if len(changes) > _MAX_CHANGES:
         changes = (*changes[:_MAX_CHANGES], f"and {len(changes) - _MAX_CHANGES} more")
@@ -78,6 +84,7 @@ class _Mender:
             for candidate, changes in self._candidates(kinds, self._view(schemas), value, path):
                 if self._fits(schemas, candidate):
                     return candidate, changes
+            self._parts_left -= _WRONG_PART - 1
         return value, ()
 
     def _view(self, schemas: tuple[Json, ...]) -> SchemaAlternatives:
@@ -157,6 +164,9 @@ class _Mender:
         mended: list[Json] = []
         changes: list[str] = []
         for index, part in enumerate(value):
+            if self._parts_left <= 0:
+                mended += value[index:]
+                break
             item, more = self._mend(view.item(index), part, (*path, index))
             mended.append(item)
             changes += more

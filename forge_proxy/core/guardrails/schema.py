@@ -26,6 +26,8 @@ _KEPT = 16_000_000
 _OVERHEAD = 500
 _LARGEST = 1_000_000
 """Maximum characters of one schema. A larger one takes too long to compile, so any object satisfies it."""
+_LARGEST_BRANCHING = 250_000
+"""The same for a schema with alternatives or references, which takes up to five times as long: 0.1 s for this one."""
 _MAX_PARTS = 256
 """Parts of one schema that are compiled by themselves: each takes as much memory as all that it refers to."""
 _MAX_OF_PATH = 2_000
@@ -57,7 +59,14 @@ class CompiledSchema:
     """A compiled schema. Its parts are compiled on first use and cached."""
 
     def __init__(
-        self, root: Any, whole: Validator, options: Any, cost: SchemaCost | None, *, has_patterns: bool
+        self,
+        root: Any,
+        whole: Validator,
+        options: Any,
+        cost: SchemaCost | None,
+        *,
+        has_patterns: bool,
+        may_forbid: bool,
     ) -> None:
         self.root: Json = root
         """What was compiled: the schema that was sent, without its empty members where only that helps."""
@@ -69,6 +78,8 @@ class CompiledSchema:
         self._places: dict[int, str] | None = None
         self._parts: dict[int, Validator | None] = {}
         self._registry: jsonschema_rs.Registry | None = None
+        self.may_forbid = may_forbid
+        """Whether the schema may forbid parameters that it does not list."""
         self._cost = cost
         """None if alternatives cannot multiply, so that no step has to be counted."""
 
@@ -84,14 +95,14 @@ class CompiledSchema:
         cost = self._cost
         if cost is None or (cost.of_path <= _MAX_OF_PATH and not _is_larger(value, _MAX_PRODUCT // cost.of_path)):
             return True
-        return cost.of_value(value) <= _MAX_STEPS
+        return cost.of_value(value, _MAX_STEPS) <= _MAX_STEPS
 
     def can_explain(self, value: Json) -> bool:
         """Whether all faults of a value can be listed in bounded time."""
         of_path = self._cost.of_path if self._cost else 1
         if of_path <= _MAX_EXPLAINED and not _is_larger(value, _MAX_EXPLAINED // of_path):
             return True
-        return self._cost is not None and self._cost.of_value(value) <= _MAX_EXPLAINED
+        return self._cost is not None and self._cost.of_value(value, _MAX_EXPLAINED) <= _MAX_EXPLAINED
 
     def fits(self, part: Json, value: Json) -> bool:
         """Whether `value` satisfies `part`, which is a schema somewhere inside the root: that very object."""
@@ -153,7 +164,7 @@ _cache: BoundedCache[str, CompiledSchema | None] = BoundedCache(_KEPT)
 
 def _compile(text: str) -> CompiledSchema | None:
     """Compile a schema from JSON text. Cached, because an agent offers the same tools with every request."""
-    if len(text) > _LARGEST:
+    if len(text) > _LARGEST or (len(text) > _LARGEST_BRANCHING and may_multiply(text)):
         return None
     return _cache.get(text, len(text) + _OVERHEAD, lambda: _compile_anew(text))
 
@@ -168,7 +179,8 @@ def _compile_anew(text: str) -> CompiledSchema | None:
             except ValueError:
                 continue
             cost = SchemaCost(schema) if may_multiply(text) else None
-            return CompiledSchema(schema, whole, options, cost, has_patterns=has_patterns)
+            may_forbid = '"additionalProperties":' in text
+            return CompiledSchema(schema, whole, options, cost, has_patterns=has_patterns, may_forbid=may_forbid)
     return None
 
 
@@ -250,6 +262,9 @@ def faults_in(schema: Schema, args: JsonObject) -> tuple[str, ...]:
 
 def surplus_in(schema: Schema, args: JsonObject) -> tuple[str, ...]:
     """Return the top-level parameters that the schema forbids."""
+    known = compiled(schema)
+    if known is None or not known.may_forbid:
+        return ()
     try:
         return tuple(
             name

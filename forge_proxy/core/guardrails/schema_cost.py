@@ -53,12 +53,13 @@ class SchemaCost:
         self.of_path = self._count_path()
         """Steps for one path from the top of any value to a part of it; `ENDLESS` for more than can be counted."""
 
-    def of_value(self, value: Json) -> int:
-        """Steps for this value at most; `ENDLESS` for more than can be counted."""
+    def of_value(self, value: Json, limit: int = ENDLESS) -> int:
+        """Steps for this value at most; `ENDLESS` for more than `limit` or than can be counted."""
         try:
-            return _Count(self).of(self._root, value)
+            steps = _Count(self, limit).of(self._root, value)
         except (_TooMany, RecursionError):
             return ENDLESS
+        return steps if steps <= limit else ENDLESS
 
     def in_place(self, schema: dict[str, Json]) -> Iterator[Json]:
         """The schemas that are applied to the same value. Raises `_TooMany` for a reference that leads nowhere."""
@@ -105,8 +106,8 @@ class SchemaCost:
 class _Work:
     """Counts the work of counting, up to a limit."""
 
-    def __init__(self) -> None:
-        self._left = _MAX_WORK
+    def __init__(self, limit: int = _MAX_WORK) -> None:
+        self._left = min(limit, _MAX_WORK)
 
     def add(self, amount: int) -> None:
         """So much more. Raises `_TooMany`."""
@@ -143,9 +144,10 @@ class _PathCount:
 class _Count:
     """Counts the steps for one value."""
 
-    def __init__(self, cost: SchemaCost) -> None:
+    def __init__(self, cost: SchemaCost, limit: int) -> None:
         self._cost = cost
-        self._work = _Work()
+        # Each pair that is counted is at least one step, so that more work than this means more steps than `limit`.
+        self._work = _Work(limit * _PAIR)
         self._known: dict[tuple[int, int], int] = {}
 
     def of(self, schema: Json, value: Json) -> int:

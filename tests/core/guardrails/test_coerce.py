@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.guardrails.coerce import coerce_args, read_arguments
-from forge_proxy.core.guardrails.schema import satisfies
+from forge_proxy.core.guardrails.schema import CompiledSchema, satisfies
 from forge_proxy.core.jsontypes import Json, JsonObject
 from tests.core.guardrails.schemas import DEFINITIONS, SCHEMAS, VALUES_NEAR, WRITTEN
 from tests.folding import folded
@@ -275,6 +275,23 @@ def test_of_very_many_changes_the_first_are_told() -> None:
     assert mended == {"a": list(range(1000))}
     assert len(changes) == 17
     assert changes[-1] == "and 984 more"
+
+
+def test_a_long_list_of_wrong_values_is_left_alone_after_the_first_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema: JsonObject = {"properties": {"a": {"type": "array", "items": {"type": "integer"}}}}
+    items: list[Json] = ["x"] * 100_000
+    wrong: dict[str, Json] = {"a": items}
+    checks: list[Json] = []
+    fits = CompiledSchema.fits
+
+    def counted(self: CompiledSchema, part: Json, value: Json) -> bool:
+        checks.append(value)
+        return fits(self, part, value)
+
+    monkeypatch.setattr(CompiledSchema, "fits", counted)
+
+    assert coerce_args(schema, wrong) == (wrong, ())
+    assert 100 < len(checks) < 5_000
 
 
 @pytest.mark.parametrize(

@@ -427,6 +427,14 @@ class NeverLists:
         raise AssertionError("all faults are listed")
 
 
+def test_a_schema_with_alternatives_is_compiled_up_to_a_quarter_of_a_megabyte() -> None:
+    def alternatives(count: int) -> JsonObject:
+        return {"anyOf": [{"type": "object", "required": [f"k{number}"]} for number in range(count)]}
+
+    assert compiled(alternatives(4_000))
+    assert compiled(alternatives(7_000)) is None
+
+
 def test_a_schema_of_megabytes_is_not_compiled() -> None:
     options: list[Json] = [*map(str, range(250_000))]
 
