@@ -12,7 +12,7 @@ from forge_proxy.core.guardrails.parameters import resolve_parameter
 from forge_proxy.core.guardrails.schema_view import KINDS, SchemaAlternatives, SchemaView
 from forge_proxy.core.guardrails.spelling import readings
 from forge_proxy.core.jsontypes import Json, read_value
-from forge_proxy.core.rescue.readers.child_tags import read_children
+from forge_proxy.core.rescue.readers.nested_tags import read_children
 
 _MAX_DEPTH = 32
 _ITEM = "item"

@@ -12,9 +12,15 @@ from forge_proxy.core.guardrails.respond import MessageDecoder, message_of
 from forge_proxy.core.guardrails.turn import Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Intervention
 from forge_proxy.core.messages import ToolCall
-from forge_proxy.core.rescue import RecoveredCall, RescueResult, mend_arguments, mend_object, rescue
-from forge_proxy.core.rescue.parsed_call import MAX_CALLS
-from forge_proxy.core.rescue.work import estimate_work
+from forge_proxy.core.rescue import (
+    RecoveredCall,
+    RescueResult,
+    estimate_parse_time,
+    mend_arguments,
+    mend_object,
+    rescue,
+)
+from forge_proxy.core.rescue.readers.json_calls import MAX_CALLS
 from forge_proxy.core.stream import Reply
 from forge_proxy.core.tool_names import resolve_name
 
@@ -53,7 +59,7 @@ def estimate_extraction(reply: Reply) -> int:
     text, reasoning = reply.text or "", reply.reasoning or ""
     if len(text) + len(reasoning) + sum([len(call.arguments) for call in reply.calls]) > _LONG:
         return _TOO_MUCH
-    return estimate_work(text) + estimate_work(reasoning)
+    return estimate_parse_time(text) + estimate_parse_time(reasoning)
 
 
 def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:

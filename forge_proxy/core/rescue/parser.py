@@ -14,7 +14,6 @@ from forge_proxy.core.rescue.context.display_only import DisplayOnlySpans, is_se
 from forge_proxy.core.rescue.context.parse_context import ParseContext
 from forge_proxy.core.rescue.context.skip_unparsed import past_brackets, past_code
 from forge_proxy.core.rescue.context.surroundings import FUNCTOOLS, TOOL_TAG, Surroundings
-from forge_proxy.core.rescue.context.text_parts import UNREADABLE, PartKind, TextPart
 from forge_proxy.core.rescue.grammar.headers import (
     MESSAGE_END,
     THINK_CLOSE,
@@ -37,6 +36,7 @@ from forge_proxy.core.rescue.readers.bare_calls import (
 )
 from forge_proxy.core.rescue.readers.call_bodies import Body, read_body, read_invoke, read_named
 from forge_proxy.core.rescue.readers.pythonic import CALL
+from forge_proxy.core.rescue.text_parts import UNREADABLE, PartKind, TextPart
 
 _MAX_UNPARSABLE = 64
 """Maximum unparsable candidates in one text; the parser stops after them, which keeps its run time linear."""

@@ -11,9 +11,9 @@ import pytest
 from forge_proxy.core.rescue import StreamingParser, mend_arguments, rescue, streaming
 from forge_proxy.core.rescue.context.parse_context import ParseContext
 from forge_proxy.core.rescue.output_buffer import OutputBuffer
-from forge_proxy.core.rescue.parsed_call import MAX_CALLS, ParsedCall
 from forge_proxy.core.rescue.parser import Parser
 from forge_proxy.core.rescue.readers import pythonic
+from forge_proxy.core.rescue.readers.json_calls import MAX_CALLS, ParsedCall
 from forge_proxy.core.rescue.readers.pythonic import read_call
 from tests.attack.texts import NAMES, PATTERNS
 from tests.folding import folded

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from forge_proxy.core.rescue.parsed_call import ParsedCall
+from forge_proxy.core.rescue.readers.json_calls import ParsedCall
 
 UNREADABLE = "unreadable"
 """The form of an unparsable candidate that looks like a call in code."""

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from forge_proxy.core.rescue.context.display_only import may_be_shown
 from forge_proxy.core.rescue.context.skip_unparsed import past_brackets
-from forge_proxy.core.rescue.context.text_parts import UNREADABLE, PartKind, TextPart
 from forge_proxy.core.rescue.grammar.markup import OPENER
 from forge_proxy.core.rescue.parser import Parser
 from forge_proxy.core.rescue.readers.strict_json import read_strictly
+from forge_proxy.core.rescue.text_parts import UNREADABLE, PartKind, TextPart
 
 _SURE = 700
 """Characters after an opener beyond which no further text can turn a mention into a call."""
