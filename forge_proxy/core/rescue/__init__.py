@@ -9,13 +9,13 @@ To support another model family, add its markup in `grammar/markup.py`, the shap
 """
 
 from forge_proxy.core.rescue.output_buffer import OutputPiece, PieceKind
-from forge_proxy.core.rescue.readers.repair import mend_object
+from forge_proxy.core.rescue.readers.repair import repair_object
 from forge_proxy.core.rescue.rescue import (
     RecoveredCall,
     RepairedArguments,
     RescueResult,
     estimate_parse_time,
-    mend_arguments,
+    repair_arguments,
     rescue,
 )
 from forge_proxy.core.rescue.streaming import StreamingParser
@@ -28,7 +28,7 @@ __all__ = [
     "RescueResult",
     "StreamingParser",
     "estimate_parse_time",
-    "mend_arguments",
-    "mend_object",
+    "repair_arguments",
+    "repair_object",
     "rescue",
 ]
