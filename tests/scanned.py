@@ -43,7 +43,7 @@ def gather(pieces: Iterable[OutputPiece]) -> Given:
         match piece.kind:
             case PieceKind.TEXT:
                 text += piece.text
-            case PieceKind.THOUGHT:
+            case PieceKind.REASONING:
                 thought += piece.text
             case PieceKind.RECALL:
                 text, recalls = "", recalls + 1

@@ -167,7 +167,7 @@ def _backend_error(error: BackendError) -> ErrorResponse:
     if status == 404:
         code = code if isinstance(code, str) else "model_not_found"
     body = encode_error(
-        _model_missing(error) if status == 404 else error.words,
+        _model_missing(error) if status == 404 else error.server_message,
         kind if isinstance(kind, str) else fallback,
         code if isinstance(code, str) else None,
         param if isinstance(param, str) else None,
@@ -194,12 +194,12 @@ def _blamed_on_server(error: BackendError, status: int) -> ErrorResponse:
 
 def _model_missing(error: BackendError) -> str:
     remedy = "GET /v1/models lists what there is, and backend.model names what stands in for other names"
-    return error.words if "ollama pull" in error.words else f"{error.words} ({remedy})"
+    return error.server_message if "ollama pull" in error.server_message else f"{error.server_message} ({remedy})"
 
 
 def _overflow(error: ContextOverflow) -> ErrorResponse:
     """Render the status, code and sentence that make clients compact, followed by the model server's message."""
-    sentence = error.words
+    sentence = error.server_message
     if error.tokens is not None and error.window is not None and "maximum context length is" not in sentence:
         sentence = (
             f"This model's maximum context length is {error.window} tokens. However, your messages resulted in "
@@ -218,7 +218,7 @@ def _tools_rejected(error: ToolsRejected) -> ErrorResponse:
         param = f"tools[{error.place}].function.parameters"
     sentence = f"{subject} cannot be used with this model server, not even with simplified schemas; {remedy}. It says: "
     kind, code = "invalid_request_error", "invalid_function_parameters"
-    return ErrorResponse(400, encode_error(sentence + error.words, kind, code, param), {})
+    return ErrorResponse(400, encode_error(sentence + error.server_message, kind, code, param), {})
 
 
 def error_response(error: ForgeError, headers: Mapping[str, str]) -> JSONResponse:

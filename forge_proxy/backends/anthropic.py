@@ -182,7 +182,7 @@ class AnthropicMessages:
             with self._faults():
                 await self._client.models.list(limit=1, timeout=_SHORT)
         except BackendError as error:
-            return Health("loading" if error.status == 503 else "down", error.words)
+            return Health("loading" if error.status == 503 else "down", error.server_message)
         except BackendFault as fault:
             return Health("down", str(fault))
         return Health("ok")

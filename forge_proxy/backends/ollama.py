@@ -130,7 +130,7 @@ class Ollama:
         try:
             await self._api.get("version")
         except BackendError as error:
-            return Health("loading" if error.status == 503 else "down", error.words)
+            return Health("loading" if error.status == 503 else "down", error.server_message)
         except BackendFault as fault:
             return Health("down", str(fault))
         return Health("ok")

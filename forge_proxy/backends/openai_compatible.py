@@ -143,7 +143,7 @@ class OpenAICompatible:
             else:
                 await self._get(self._root + self._health_path)
         except BackendError as error:
-            return Health("loading" if error.status == 503 else "down", error.words)
+            return Health("loading" if error.status == 503 else "down", error.server_message)
         except BackendFault as fault:
             return Health("down", str(fault))
         return Health("ok")

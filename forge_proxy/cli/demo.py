@@ -18,7 +18,7 @@ from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import GuardPolicy, read_switches
 from forge_proxy.core.guardrails.report import Report
-from forge_proxy.core.guardrails.schema import faults_in
+from forge_proxy.core.guardrails.schema.compiled import find_faults
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.sampling import SamplingPolicy
@@ -108,7 +108,7 @@ def is_right(reply: Reply | None) -> bool:
 def _is_valid(call: ToolCall) -> bool:
     offered = {tool.name: tool.parameters for tool in decode_request(_body("", 0)).tools}
     args = call.args()
-    return call.tool in offered and args is not None and not faults_in(offered[call.tool], args)
+    return call.tool in offered and args is not None and not find_faults(offered[call.tool], args)
 
 
 async def _try_all() -> list[DemoResult]:

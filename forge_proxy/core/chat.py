@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from forge_proxy.core.dialect import AS_SENT, Dialect
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.core.fast_dataclass import record
+from forge_proxy.core.fast_dataclass import fast_dataclass
 from forge_proxy.core.jsontypes import JsonObject, is_object, no_fields
 from forge_proxy.core.messages import Message
 
@@ -20,7 +20,7 @@ Schema: TypeAlias = JsonObject | bool
 """A JSON Schema as the client sent it: an object, or `True` to accept anything."""
 
 
-@record
+@fast_dataclass
 class ToolSpec:
     """A function tool offered to the model."""
 
@@ -53,7 +53,7 @@ class ToolChoice:
         return f"a call of {' or '.join(self.names)}" if self.names else "a tool call"
 
 
-@record
+@fast_dataclass
 class ChatRequest:
     """One parsed chat completion request."""
 
@@ -76,7 +76,7 @@ class ChatRequest:
     """Whether the body is large enough to be serialized in slices."""
 
 
-@record
+@fast_dataclass
 class ModelCall:
     """One call to a backend: the client's request plus what the guardrails add for this attempt."""
 

@@ -186,7 +186,7 @@ class BackendError(BackendFault):
 
     def __init__(self, url: str, status: int, body: Json, headers: Mapping[str, str] | None = None) -> None:
         hint = " (set its API key in backend.api_key)" if status in (401, 403) else ""
-        super().__init__(f"the model server at {url} answered {status}: {words_of(body)}{hint}", url=url)
+        super().__init__(f"the model server at {url} answered {status}: {error_message(body)}{hint}", url=url)
         self.status = status
         self.body = body
         self.headers = dict(headers or {})
@@ -204,14 +204,14 @@ class BackendError(BackendFault):
         return f"the model server at {self.url} answered {self.status}"  # the server's message may quote the prompt
 
     @property
-    def words(self) -> str:
+    def server_message(self) -> str:
         """The server's own message, without the prefix that forge-proxy adds."""
-        return words_of(self.body)
+        return error_message(self.body)
 
     @property
     def is_about_model(self) -> bool:
         """Whether the message mentions a model, for example one that the server does not have."""
-        return "model" in self.words[:_LONGEST].lower()
+        return "model" in self.server_message[:_LONGEST].lower()
 
 
 class UnreadCall(BackendError):
@@ -376,7 +376,7 @@ class ToolCallInvalid(ForgeError):
         self.attempts = attempts
 
 
-def words_of(body: Json) -> str:
+def error_message(body: Json) -> str:
     """Return the message of an error body in any of the usual formats."""
     inner = body.get("error", body) if isinstance(body, Mapping) else body
     if isinstance(inner, Mapping):

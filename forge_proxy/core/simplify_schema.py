@@ -17,7 +17,7 @@ _LARGEST = 2000
 """Parts of one schema; references to references could make any number of them."""
 
 
-def plain(schema: Schema) -> JsonObject:
+def simplify_schema(schema: Schema) -> JsonObject:
     """The projection of the parameters of a tool: an object with types, descriptions, enums and required names.
 
     Patterns, formats, bounds and everything else are dropped; references are resolved, or open where they cannot be.

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import StringIO
 
-from forge_proxy.core.fast_dataclass import record
+from forge_proxy.core.fast_dataclass import fast_dataclass
 from forge_proxy.core.fields import FieldsBuilder
 from forge_proxy.core.jsontypes import Json, JsonObject, no_fields
 from forge_proxy.core.messages import ToolCall
 
 
-@record
+@fast_dataclass
 class CallDelta:
     """The part of the call at `index` that one chunk adds."""
 
@@ -26,7 +26,7 @@ class CallDelta:
     arguments: str = ""
 
 
-@record
+@fast_dataclass
 class Delta:
     """The part of one choice that one chunk adds. None means that the chunk does not contain the field."""
 
@@ -49,7 +49,7 @@ class PromptProgress:
     total: int
 
 
-@record
+@fast_dataclass
 class Chunk:
     """One event of a response. `head` holds its other top-level fields: id, created, model, timings, ….
 
@@ -223,7 +223,7 @@ def chunks_of(completion: Completion) -> Iterable[Chunk]:
     yield Chunk(tuple(deltas_of(reply) for reply in completion.replies), completion.usage, completion.head)
 
 
-THOUGHTS = "thinking_blocks"
+SIGNED_REASONING = "thinking_blocks"
 """The field in `extra` of a message that carries signed reasoning, so that clients can send it back: a list
 of objects, each with an `index`, which openai's SDKs require of every list in a delta.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from forge_proxy.core.guardrails.extraction import EXTRACTION_LIMIT, Extraction, estimate_extraction, read
+from forge_proxy.core.guardrails.extraction import EXTRACTION_LIMIT, Extraction, estimate_extraction, extract
 from forge_proxy.core.guardrails.turn import Turn
 from forge_proxy.core.stream import Reply
 from forge_proxy.engine.pacing import LoopTurns
@@ -26,7 +26,7 @@ async def readings_of(
         work = estimate_extraction(reply)
         if _IMMEDIATE_WORK < work <= EXTRACTION_LIMIT:
             await turns.take(heavy=True)
-        light.append(read(turn, reply) if work <= EXTRACTION_LIMIT else None)
+        light.append(extract(turn, reply) if work <= EXTRACTION_LIMIT else None)
     readings = [reading for reading in light if reading and not (thorough and reading.unread)]
     if len(readings) == len(replies):  # nearly always; a task per request would cost more than everything else here
         return readings
@@ -44,7 +44,7 @@ async def _extract(
     if light and not (thorough and light.unread):
         return light
     if thorough is None:  # no process pool; a thread lets the event loop run in between
-        return await asyncio.to_thread(read, turn, reply)
+        return await asyncio.to_thread(extract, turn, reply)
     light = light or await thorough.read(turn, reply, lightly=True)
     if light is None:
         return await _extract_within_limit(turn, reply, turns)
@@ -55,6 +55,6 @@ async def _extract_within_limit(turn: Turn, reply: Reply, turns: LoopTurns) -> E
     """Parse what does not block the event loop; otherwise return the text unchanged, without the calls in it."""
     if estimate_extraction(reply) <= _MAX_WORK:
         await turns.take(heavy=True)
-        return read(turn, reply)
+        return extract(turn, reply)
     text = reply.text or ""
     return Extraction(text, reply.calls, written=text)

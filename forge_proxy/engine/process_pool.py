@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from forge_proxy.core.guardrails.extraction import Extraction, read
+from forge_proxy.core.guardrails.extraction import Extraction, extract
 from forge_proxy.core.guardrails.turn import Turn
 from forge_proxy.core.stream import Reply
 
@@ -44,7 +44,7 @@ class ProcessPool:
         """See `engine.ports.ThoroughReader`."""
         # The conversation and log probabilities may be megabytes and are not needed to parse a reply.
         turn, reply = replace(turn, messages=()), replace(reply, beside={})
-        return await self.run(partial(read, turn, reply, thorough=not lightly))
+        return await self.run(partial(extract, turn, reply, thorough=not lightly))
 
     async def run(self, work: Callable[[], _T]) -> _T | None:
         """Return the result of `work`; None if it fails, takes too long, or the queue is full.

@@ -12,7 +12,7 @@ from forge_proxy.core.dialect import Dialect, ToolMode
 from forge_proxy.core.errors import BackendError, BackendTimeout, UnreadCall
 from forge_proxy.core.guardrails import GuardPolicy, Outcome, open_turn
 from forge_proxy.core.guardrails.check import check
-from forge_proxy.core.guardrails.extraction import Extraction, read
+from forge_proxy.core.guardrails.extraction import Extraction, extract
 from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.guardrails.policy import Switches
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
@@ -171,7 +171,7 @@ class _SelfTest:
         turn = open_turn(request, _POLICY, request_id="self-test", nudge_text=False)
         if turn is None:
             return None
-        reading = read(turn, completion.replies[0] if completion.replies else Reply())
+        reading = extract(turn, completion.replies[0] if completion.replies else Reply())
         valid = sum(not isinstance(check(turn, one), Problem) for one in reading.calls)
         return _TestResponse(completion, reading, valid)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.guardrails import Turn
-from forge_proxy.core.guardrails.schema import uncheckable
+from forge_proxy.core.guardrails.schema.compiled import find_uncheckable_tools
 
 _MAX_REPORTED = 256
 _SLICE = 32
@@ -44,7 +44,7 @@ async def _uncheckable(tools: Sequence[ToolSpec]) -> tuple[str, ...]:
     names: list[str] = []
     began = time.monotonic()
     for place, tool in enumerate(tools, 1):
-        names += uncheckable((tool,))
+        names += find_uncheckable_tools((tool,))
         if place % _SLICE == 0 or time.monotonic() - began > _SLICE_SECONDS:
             await asyncio.sleep(0)
             began = time.monotonic()

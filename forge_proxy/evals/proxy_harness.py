@@ -124,7 +124,7 @@ class _Answer:
         is_model = self.status == 502 and code not in _OF_THE_SERVER  # tool_call_invalid and its like
         if is_no_result(error) and not is_model:
             raise error
-        return RunOutcome(error=str(code or f"HTTP {self.status}"), detail=error.words)
+        return RunOutcome(error=str(code or f"HTTP {self.status}"), detail=error.server_message)
 
     def read(self) -> CompletionBuilder:
         """The answer put together. Raises `BackendBroke`."""

@@ -13,7 +13,7 @@ from operator import is_not
 import orjson
 
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
-from forge_proxy.core.rescue import mend_arguments
+from forge_proxy.core.rescue import repair_arguments
 
 RAW = "_raw"
 """The one key of arguments that could not be read: its value is the text as the model wrote it."""
@@ -144,7 +144,7 @@ def _mended(text: str) -> str:
         return "{}"
     if isinstance(inner, str) and is_object(_read(inner)):  # written as JSON twice
         return inner
-    mended = mend_arguments(text).text if len(text) <= _LONGEST else None
+    mended = repair_arguments(text).text if len(text) <= _LONGEST else None
     return mended if mended is not None and is_object(_read(mended)) else orjson.dumps({RAW: text}).decode()
 
 

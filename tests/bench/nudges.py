@@ -20,7 +20,7 @@ from forge_proxy import daemon
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
 from forge_proxy.core.guardrails.check import check
-from forge_proxy.core.guardrails.extraction import read
+from forge_proxy.core.guardrails.extraction import extract
 from forge_proxy.core.guardrails.nudges import WORDING, NudgeWording, Problem, say_about_calls, say_about_text
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.messages import Message, ToolCall
@@ -140,7 +140,7 @@ async def next_answer(backend: Backend, request: ChatRequest, turn: Turn, case: 
         async for chunk in chunks:
             for delta in chunk.deltas:
                 builder.add(delta)
-    calls = read(turn, builder.reply()).calls
+    calls = extract(turn, builder.reply()).calls
     if not calls or isinstance(checked := check(turn, calls[0]), Problem) or checked[0].tool == "respond":
         return False, False
     return True, (checked[0].tool, checked[0].args()) == (case.expected.name, case.expected.args)

@@ -159,7 +159,7 @@ def test_a_refusal_keeps_its_status_its_words_and_when_to_come_again(
         adapter.answer(stream=stream)
 
     assert caught.value.status == status
-    assert words in caught.value.words
+    assert words in caught.value.server_message
     assert caught.value.headers == {"retry-after": "7"}
 
 
@@ -195,7 +195,7 @@ def test_an_error_under_a_200_is_never_an_answer(
         adapter.answer(stream=stream)
 
     assert caught.value.status >= 500
-    assert caught.value.words == "out of memory"
+    assert caught.value.server_message == "out of memory"
 
 
 @both
@@ -213,7 +213,7 @@ def test_an_error_event_is_never_an_answer(adapter: Adapter, stream: bool, kind:
         adapter.answer(stream=stream)
 
     assert caught.value.status >= 500
-    assert caught.value.words == "out of memory"
+    assert caught.value.server_message == "out of memory"
 
 
 @both

@@ -95,7 +95,7 @@ def test_a_fault_of_the_backend_names_the_server(error: ForgeError) -> None:
 def test_the_words_of_a_server_are_found_in_any_of_the_usual_shapes(body: Json, words: str) -> None:
     error = BackendError(URL, 500, body)
 
-    assert error.words == words
+    assert error.server_message == words
     assert str(error) == f"the model server at {URL} answered 500: {words}"
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from forge_proxy.core.guardrails.schema import satisfies
+from forge_proxy.core.guardrails.schema.compiled import satisfies
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.core.simplify_schema import plain
+from forge_proxy.core.simplify_schema import simplify_schema
 from tests.core.guardrails.schemas import DEFINITIONS, SCHEMAS
 from tests.properties import VALUES, examples
 
@@ -19,7 +19,7 @@ TEXT = {"type": "string"}
 
 def of(value: Any, **beside: Any) -> Any:
     """What becomes of one parameter."""
-    return plain({"type": "object", "properties": {"p": value}, **beside})["properties"]["p"]  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue, reportOptionalSubscript]
+    return simplify_schema({"type": "object", "properties": {"p": value}, **beside})["properties"]["p"]  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue, reportOptionalSubscript]
 
 
 @pytest.mark.parametrize(
@@ -87,16 +87,16 @@ def test_a_parameter_keeps_what_everybody_understands(value: Json, projected: Js
     [True, False, {}, {"type": "array"}, {"$ref": "#"}, {"type": "object", "properties": []}, {"anyOf": [True]}],
 )
 def test_parameters_are_an_object_whatever_was_sent(schema: Any) -> None:
-    assert plain(schema) == {"type": "object"}
+    assert simplify_schema(schema) == {"type": "object"}
 
 
 def test_deep_and_large_schemas_are_cut() -> None:
     nested: dict[str, Any] = TEXT
     for _ in range(30):
         nested = {"type": "object", "properties": {"a": nested}}
-    deep = plain(nested)
+    deep = simplify_schema(nested)
     doubling: dict[str, Any] = {f"D{n}": {"anyOf": [{"$ref": f"#/$defs/D{n + 1}"}] * 2} for n in range(40)}
-    wide = plain({"type": "object", "properties": {"p": {"$ref": "#/$defs/D0"}}, "$defs": doubling})
+    wide = simplify_schema({"type": "object", "properties": {"p": {"$ref": "#/$defs/D0"}}, "$defs": doubling})
 
     assert json.dumps(deep).count("properties") == 11
     assert len(json.dumps(wide)) < 100_000
@@ -105,9 +105,9 @@ def test_deep_and_large_schemas_are_cut() -> None:
 @examples(200)
 @given(schema=SCHEMAS)
 def test_any_schema_has_a_projection_that_is_its_own(schema: Any) -> None:
-    projected = plain({"type": "object", "properties": {"p": schema}, "$defs": DEFINITIONS})
+    projected = simplify_schema({"type": "object", "properties": {"p": schema}, "$defs": DEFINITIONS})
 
-    assert plain(projected) == projected
+    assert simplify_schema(projected) == projected
     assert "$ref" not in json.dumps(projected)
     assert satisfies(projected, {})
 
@@ -115,4 +115,4 @@ def test_any_schema_has_a_projection_that_is_its_own(schema: Any) -> None:
 @examples(200)
 @given(value=VALUES)
 def test_any_value_in_the_place_of_a_schema_is_projected(value: Json) -> None:
-    assert satisfies(plain({"type": "object", "properties": {"p": value}}), {})
+    assert satisfies(simplify_schema({"type": "object", "properties": {"p": value}}), {})

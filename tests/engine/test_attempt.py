@@ -7,7 +7,7 @@ import pytest
 from forge_proxy.core.chat import ChatRequest, ToolSpec
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
 from forge_proxy.core.guardrails.attempt import Attempt, FinishedAttempt
-from forge_proxy.core.guardrails.extraction import read
+from forge_proxy.core.guardrails.extraction import extract
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import CallDelta, Chunk, Delta
 
@@ -27,7 +27,7 @@ def turn(choices: int = 1) -> Turn:
 
 
 def settled(attempt: Attempt, asked: Turn) -> FinishedAttempt:
-    verdict = attempt.judge([read(asked, reply) for reply in attempt.replies()])
+    verdict = attempt.judge([extract(asked, reply) for reply in attempt.replies()])
     assert isinstance(verdict, FinishedAttempt)
     return verdict
 

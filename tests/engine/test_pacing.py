@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 
 import pytest
 
-from forge_proxy.core.rescue.work import estimate_work
+from forge_proxy.core.rescue import estimate_parse_time
 from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine.pacing import LoopTurns, Pace, pieces_of
 
@@ -46,7 +46,7 @@ def test_no_piece_is_much_work_however_the_text_came(text: str, cut: int) -> Non
 
     texts = ["".join(delta.text or "" for delta in piece.deltas) for piece in pieces]
     assert "".join(texts) == text
-    assert max(map(estimate_work, texts)) <= 2_000
+    assert max(map(estimate_parse_time, texts)) <= 2_000
     assert max(len(piece.deltas) for piece in pieces) <= 100
 
 

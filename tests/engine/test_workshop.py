@@ -15,7 +15,7 @@ import pytest
 
 from forge_proxy.core.chat import ChatRequest, ToolSpec
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
-from forge_proxy.core.guardrails.extraction import read
+from forge_proxy.core.guardrails.extraction import extract
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Reply
 from forge_proxy.engine.process_pool import ProcessPool
@@ -34,7 +34,7 @@ async def test_a_reading_comes_back_as_it_would_have_been_here() -> None:
         reading = await workshop.read(turn(), reply)
 
     assert reading
-    assert reading == read(turn(), reply, thorough=True)
+    assert reading == extract(turn(), reply, thorough=True)
     assert reading.calls[0].args() == {"city": "Oslo"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 
-from forge_proxy.core.rescue import OutputPiece, StreamingParser, mend_arguments, rescue
+from forge_proxy.core.rescue import OutputPiece, StreamingParser, repair_arguments, rescue
 from tests.scanned import Given, gather
 
 NAMES = ("get_weather", "a", "respond", "get", "a-b.c/d")
@@ -13,7 +13,7 @@ NAMES = ("get_weather", "a", "respond", "get", "a-b.c/d")
 
 def faults_of(text: str, rng: random.Random) -> Iterator[str]:
     """The reasons why a text is a bug; none for most. What raises is a bug as well."""
-    mend_arguments(text)
+    repair_arguments(text)
     for template_thinks in (False, True):
         rescued = rescue(text, NAMES, template_thinks=template_thinks)
         whole = _given([len(text)], text, template_thinks=template_thinks)

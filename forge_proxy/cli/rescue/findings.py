@@ -8,10 +8,10 @@ from forge_proxy.cli.rescue.text_spans import TextSpan, place_of
 from forge_proxy.cli.rescue.why_not import NotACall, left_out
 from forge_proxy.core.guardrails import Outcome, Turn, Verdict, judge
 from forge_proxy.core.guardrails.check import CheckedCall, check
-from forge_proxy.core.guardrails.extraction import Extraction, read
+from forge_proxy.core.guardrails.extraction import Extraction, extract
 from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.messages import ToolCall
-from forge_proxy.core.rescue import RecoveredCall, mend_object, rescue
+from forge_proxy.core.rescue import RecoveredCall, repair_object, rescue
 from forge_proxy.core.stream import Reply
 
 
@@ -66,10 +66,10 @@ class Findings:
 def find(turn: Turn, text: str, finish: str) -> Findings:
     """Look at a text as at the answer to `turn`, thoroughly where the daemon would."""
     reply = Reply(text=text, finish=finish)
-    reading = read(turn, reply)
+    reading = extract(turn, reply)
     thorough = reading.unread
     if thorough:
-        reading = read(turn, reply, thorough=True)
+        reading = extract(turn, reply, thorough=True)
     calls = tuple(_found_calls(turn, text, reading, thorough=thorough))
     missed = () if calls else left_out(turn, reply, reading)
     return Findings(turn, text, reading, thorough, calls, missed, judge(turn, reply, "", reading))
@@ -77,9 +77,9 @@ def find(turn: Turn, text: str, finish: str) -> Findings:
 
 def _found_calls(turn: Turn, text: str, reading: Extraction, *, thorough: bool) -> list[FoundCall]:
     """The calls of a reading, each with the place it was read from."""
-    mend = mend_object if thorough else None
-    in_text = rescue(text, turn.callable_names, template_thinks=turn.text_waits, mend=mend).calls
-    in_thoughts = () if in_text else rescue(reading.thought, turn.callable_names).calls
+    repair = repair_object if thorough else None
+    in_text = rescue(text, turn.callable_names, template_thinks=turn.text_waits, repair=repair).calls
+    in_thoughts = () if in_text else rescue(reading.reasoning, turn.callable_names).calls
     left = [*in_text, *in_thoughts]
     said = [mark.detail for mark in reading.marks if mark.kind is Outcome.RESCUED]
     calls: list[FoundCall] = []
@@ -89,7 +89,7 @@ def _found_calls(turn: Turn, text: str, reading: Extraction, *, thorough: bool) 
             left.remove(found)
         place = place_of(text, found.start, found.end) if found and in_text else None
         if found and not in_text:
-            place = _place_of_thought(text, reading.thought[found.start : found.end])
+            place = _place_of_thought(text, reading.reasoning[found.start : found.end])
         calls.append(FoundCall(call, check(turn, call), found, place, bool(in_thoughts)))
     return calls
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 
 from forge_proxy.core.guardrails import Turn
-from forge_proxy.core.guardrails.extraction import Extraction, read
+from forge_proxy.core.guardrails.extraction import Extraction, extract
 from forge_proxy.core.jsontypes import DECODER
 from forge_proxy.core.rescue import RecoveredCall
 from forge_proxy.core.rescue.context.code_spans import CodeSpans
@@ -56,7 +56,7 @@ class Reasons:
     def why_not(self, start: int, end: int, piece: RecoveredCall) -> str:
         """Which part of its surroundings keeps it from being a call."""
         text = self._text
-        if self._reading.thought and text[start:end] not in self._reading.text:
+        if self._reading.reasoning and text[start:end] not in self._reading.text:
             return self._why_in_thoughts(text[start:end])
         if piece.open and self._cut:
             return _CUT
@@ -78,15 +78,15 @@ class Reasons:
         return next((why for why, tried in tries.items() if self._takes(tried)), _UNEXPLAINED)
 
     def _why_in_thoughts(self, written: str) -> str:
-        thought = self._reading.thought
-        if read(self._turn, Reply(reasoning=thought)).calls:
+        thought = self._reading.reasoning
+        if extract(self._turn, Reply(reasoning=thought)).calls:
             return _ANSWERED
         at = thought.find(written)
         ended = thought[: at + len(written)] if at >= 0 else ""
-        return _THOUGHT_ON if read(self._turn, Reply(reasoning=ended)).calls else _THOUGHT
+        return _THOUGHT_ON if extract(self._turn, Reply(reasoning=ended)).calls else _THOUGHT
 
     def _takes(self, text: str) -> bool:
-        return bool(read(self._turn, Reply(text=text)).calls)
+        return bool(extract(self._turn, Reply(text=text)).calls)
 
     def why_unreadable(self, end: int) -> str:
         """What can be said of markup that ends there and that no readable call follows."""

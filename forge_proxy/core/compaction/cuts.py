@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from forge_proxy.core.estimate import message_tokens
-from forge_proxy.core.fast_dataclass import record
+from forge_proxy.core.fast_dataclass import fast_dataclass
 from forge_proxy.core.messages import Message, MessageType
 
 What: TypeAlias = Literal["dropped", "truncated", "replaced"]
 
 
-@record
+@fast_dataclass
 class Cut:
     """The cut of one message. `instead` replaces it, None if it is dropped. `saved` is in estimated tokens."""
 
@@ -25,7 +25,7 @@ class Cut:
     instead: Message | None = None
 
 
-@record
+@fast_dataclass
 class Plan:
     """All cuts of a phase and of those before it, in the order of the messages."""
 

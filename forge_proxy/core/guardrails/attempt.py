@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import Accept, FinalAnswer, GiveUp, Retry, StreamGate, Turn, judge, judge_failed_retry
-from forge_proxy.core.guardrails.extraction import EXTRACTION_LIMIT, Extraction, estimate_extraction, read
+from forge_proxy.core.guardrails.extraction import EXTRACTION_LIMIT, Extraction, estimate_extraction, extract
 from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.stream import Chunk, Delta, Reply
@@ -132,7 +132,7 @@ class Attempt:
         reply = replace(gate.reply(), text=written, finish="stop")
         if estimate_extraction(reply) > EXTRACTION_LIMIT:
             return None
-        match judge(self._turn, reply, "", read(self._turn, reply), ()):
+        match judge(self._turn, reply, "", extract(self._turn, reply), ()):
             case Accept(FinalAnswer(calls=[_, *_]) as settled):
                 return self._finish(gate.rest(settled), [settled])
             case _:

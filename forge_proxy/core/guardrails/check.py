@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from forge_proxy.core.chat import Schema
-from forge_proxy.core.guardrails.coerce import coerce_args, read_arguments
+from forge_proxy.core.guardrails.arguments.coerce import coerce_args, read_arguments
 from forge_proxy.core.guardrails.nudges import Problem
-from forge_proxy.core.guardrails.schema import check_arguments, faults_in, surplus_in
+from forge_proxy.core.guardrails.schema.compiled import check_arguments, find_faults, find_surplus_parameters
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Intervention
 from forge_proxy.core.jsontypes import DEEPEST, Json, is_nested_too_deeply, write
@@ -56,7 +56,7 @@ def _check(turn: Turn, call: ToolCall) -> CheckedCall | Problem:
         marks += (Intervention(Outcome.CLEAN, "", f"unchecked {tool.name[:_LONGEST_NAME]}: {unchecked}"),)
     if not is_valid:
         repaired, changes = _repair(tool.parameters, args, len(call.arguments))
-        faults = faults_in(tool.parameters, repaired)
+        faults = find_faults(tool.parameters, repaired)
         if faults:
             return Problem(Fault.BAD_ARGUMENTS, call, faults)
         marks += tuple(Intervention(Outcome.REPAIRED, tool.name, change) for change in changes)
@@ -69,6 +69,6 @@ def _check(turn: Turn, call: ToolCall) -> CheckedCall | Problem:
 
 def _repair(schema: Schema, args: dict[str, Json], length: int) -> tuple[dict[str, Json], tuple[str, ...]]:
     repaired, changes = coerce_args(schema, args, length)
-    surplus = surplus_in(schema, repaired)
+    surplus = find_surplus_parameters(schema, repaired)
     kept = {key: value for key, value in repaired.items() if key not in surplus}
     return kept, (*changes, *(f"{key}: dropped, the schema has no such parameter" for key in surplus))

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 
 from forge_proxy.core.rescue import StreamingParser
+from forge_proxy.core.rescue.grammar.json_keys import NAME_KEYS
 from forge_proxy.core.rescue.grammar.markup import ARGUMENT_TOKEN, CLOSER, INVOKE, OPENER
-from forge_proxy.core.rescue.parsed_call import NAME_KEYS
 
 _OPENERS = (OPENER, INVOKE, ARGUMENT_TOKEN)
 _HALF_OPENER = re.compile(

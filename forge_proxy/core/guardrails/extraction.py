@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from forge_proxy.core.guardrails.argument_mapping import meant_arguments
-from forge_proxy.core.guardrails.coerce import read_arguments
+from forge_proxy.core.guardrails.arguments.coerce import read_arguments
+from forge_proxy.core.guardrails.arguments.mapping import map_arguments
 from forge_proxy.core.guardrails.cut import find_begun_call, name_in
 from forge_proxy.core.guardrails.respond import MessageDecoder, message_of
 from forge_proxy.core.guardrails.turn import Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Intervention
 from forge_proxy.core.messages import ToolCall
-from forge_proxy.core.rescue import RecoveredCall, RescueResult, mend_arguments, mend_object, rescue
-from forge_proxy.core.rescue.parsed_call import MAX_CALLS
-from forge_proxy.core.rescue.work import estimate_work
+from forge_proxy.core.rescue import (
+    RecoveredCall,
+    RescueResult,
+    estimate_parse_time,
+    repair_arguments,
+    repair_object,
+    rescue,
+)
+from forge_proxy.core.rescue.readers.json_calls import MAX_CALLS
 from forge_proxy.core.stream import Reply
 from forge_proxy.core.tool_names import resolve_name
 
@@ -36,7 +42,7 @@ class Extraction:
     """Whether a call was begun in the text and cannot be parsed."""
     unread: bool = False
     """Whether a thorough extraction may recover more."""
-    thought: str = ""
+    reasoning: str = ""
     """The part of the text that is reasoning."""
     closes_thoughts: bool | None = None
     """Whether the text closes a reasoning block that it does not open; None if there is no text."""
@@ -53,21 +59,21 @@ def estimate_extraction(reply: Reply) -> int:
     text, reasoning = reply.text or "", reply.reasoning or ""
     if len(text) + len(reasoning) + sum([len(call.arguments) for call in reply.calls]) > _LONG:
         return _TOO_MUCH
-    return estimate_work(text) + estimate_work(reasoning)
+    return estimate_parse_time(text) + estimate_parse_time(reasoning)
 
 
-def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
+def extract(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
     """Find the calls of a reply. A `thorough` extraction takes much longer and must not run on the event loop."""
     reply, cut = _without_cut_call(turn, reply)
     text = reply.text or ""
     if not turn.policy.enabled.rescue:
         return Extraction(text, reply.calls, written=text, cut=cut)
-    mend = mend_object if thorough else None
-    rescued = rescue(text, turn.callable_names, template_thinks=turn.text_waits, mend=mend)
-    thought, written = rescued.reasoning, rescued.written or rescued.text
+    repair = repair_object if thorough else None
+    rescued = rescue(text, turn.callable_names, template_thinks=turn.text_waits, repair=repair)
+    reasoning, written = rescued.reasoning, rescued.written or rescued.text
     closes_thoughts = rescued.closes_thoughts if text.strip() else None
     if len(rescued.calls) > MAX_CALLS:
-        return Extraction(text, reply.calls, broken=not reply.calls, thought=thought, written=text)
+        return Extraction(text, reply.calls, broken=not reply.calls, reasoning=reasoning, written=text)
     native, marks, unread = _repair_native(reply.calls, thorough=thorough)
     complete, cut_in_text = _complete(turn, rescued.calls, reply)
     found = _without_duplicates(complete, native)
@@ -86,7 +92,7 @@ def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
         (*marks, *_marks(found)),
         broken=broken and not native and not calls,
         unread=(rescued.unread and rescued.broken) or unread,
-        thought=thought,
+        reasoning=reasoning,
         closes_thoughts=closes_thoughts,
         written=written,
         rescued=calls,
@@ -152,11 +158,11 @@ def _repair_native(
     unread = False
     for call in calls:
         if call.args() is None and call.arguments.strip() and read_arguments(call.arguments) is None:
-            mended = mend_arguments(call.arguments, mend_object if thorough else None)
-            unread = unread or mended.unread
-            if mended.text is not None:
-                marks.append(Intervention(Outcome.REPAIRED, call.tool, f"arguments: {', '.join(mended.repairs)}"))
-                call = replace(call, arguments=mended.text)
+            repaired = repair_arguments(call.arguments, repair_object if thorough else None)
+            unread = unread or repaired.unread
+            if repaired.text is not None:
+                marks.append(Intervention(Outcome.REPAIRED, call.tool, f"arguments: {', '.join(repaired.repairs)}"))
+                call = replace(call, arguments=repaired.text)
         out.append(call)
     return tuple(out), marks, unread
 
@@ -167,7 +173,7 @@ def _call(turn: Turn, found: RecoveredCall) -> ToolCall:
     tool = turn.tool(name) if name else None
     if tool is None:
         return found.call
-    return replace(found.call, arguments=meant_arguments(tool.parameters, found))
+    return replace(found.call, arguments=map_arguments(tool.parameters, found))
 
 
 def _without_duplicates(found: Iterable[RecoveredCall], native: tuple[ToolCall, ...]) -> tuple[RecoveredCall, ...]:

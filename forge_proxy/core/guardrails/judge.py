@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from forge_proxy.core.errors import EmptyAnswer, ForgeError, ToolCallInvalid, ToolChoiceUnsatisfied
 from forge_proxy.core.guardrails.check import check
 from forge_proxy.core.guardrails.cut import LOOP_NOTICE, cut_notice
-from forge_proxy.core.guardrails.extraction import Extraction, read
+from forge_proxy.core.guardrails.extraction import Extraction, extract
 from forge_proxy.core.guardrails.loops import Loop
 from forge_proxy.core.guardrails.nudges import Problem, say_about_calls, say_about_text
 from forge_proxy.core.guardrails.repeats import all_repeat, answered_calls
@@ -33,7 +33,7 @@ def judge(
     `reading` is the extraction from the reply, if there is one already. `loops` are the parts of it that only repeat
     themselves; with `on_loop: cut` the reply ends there.
     """
-    reading = reading or read(turn, reply)
+    reading = reading or extract(turn, reply)
     if loops:
         loop_reports = tuple(Intervention(Outcome.CLEAN, "", str(loop)) for loop in loops)
         if turn.policy.on_loop == "cut" and not _deliverable_as_calls(turn, reply.calls):
@@ -104,7 +104,7 @@ class _Case:
         by_attempt = Outcome.RETRIED if self.turn.attempt > 1 else Outcome.CLEAN
         furthest = Outcome.furthest((outcome, by_attempt, *(mark.kind for mark in marks)))
         finish = _finish(self.reply, calls)
-        return Accept(FinalAnswer(text, calls, finish, furthest, self.turn.attempt, marks, self.reading.thought))
+        return Accept(FinalAnswer(text, calls, finish, furthest, self.turn.attempt, marks, self.reading.reasoning))
 
     def retry(self, fault: Fault, added: tuple[Message, ...], problem: Problem | None = None) -> Retry | None:
         """Retry with `added` messages; None if no retry remains or text was sent. `problem` is that of a call."""
@@ -247,8 +247,8 @@ def _give_up_empty(case: _Case) -> Verdict:
     """Give up on an empty response: deliver an earlier response if there is one, otherwise fail with `EmptyAnswer`."""
     turn, reply = case.turn, case.reply
     calls = turn.last_calls if turn.policy.on_exhausted == "deliver" else ()
-    if turn.first_text or calls or reply.reasoning or case.reading.thought or (reply.text or "").strip():
-        text = case.reading.text if case.reading.thought else reply.text
+    if turn.first_text or calls or reply.reasoning or case.reading.reasoning or (reply.text or "").strip():
+        text = case.reading.text if case.reading.reasoning else reply.text
         return case.give_up(Fault.EMPTY, turn.first_text or text, () if turn.first_text else calls)
     return case.give_up(Fault.EMPTY, None, (), EmptyAnswer(turn.attempt))
 
@@ -280,7 +280,7 @@ def _ask_for_less(case: _Case) -> tuple[Message, ...]:
 def _give_up_cut(case: _Case, message: str | None) -> GiveUp:
     """Deliver the text, followed by a notice of what was cut. `message` is that of the respond tool."""
     reply, left, cut = case.reply, case.left, case.reading.cut
-    notice = cut_notice(case.turn.limit, cut, has_reasoning=bool(reply.reasoning or case.reading.thought))
+    notice = cut_notice(case.turn.limit, cut, has_reasoning=bool(reply.reasoning or case.reading.reasoning))
     text = _join_text(left, case.reading.text, message) or ""
     text = text.rstrip() if len(text.rstrip()) > len(left) else left
     what = "call" if cut is not None else "response"

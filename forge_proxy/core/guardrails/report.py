@@ -38,7 +38,7 @@ def summary_of(error: ForgeError, request: ChatRequest) -> str:
     """
     if not isinstance(error, BackendError) or isinstance(error, UnreadCall) or error.status in (401, 403):
         return error.summary
-    words = without_quotes(error.words, request.body)
+    words = without_quotes(error.server_message, request.body)
     return f"{error.summary}: {words}" if words else error.summary
 
 

@@ -7,7 +7,7 @@ from forge_proxy.core.errors import GuardrailsBroken
 from forge_proxy.core.guardrails.check import check
 from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.guardrails.policy import GuardPolicy
-from forge_proxy.core.guardrails.schema import uncheckable
+from forge_proxy.core.guardrails.schema.compiled import find_uncheckable_tools
 from forge_proxy.core.guardrails.turn import open_turn
 from forge_proxy.core.messages import ToolCall
 
@@ -38,7 +38,7 @@ def _check_known_calls() -> None:
     tool = ToolSpec("get_weather", _SCHEMA)
     request = ChatRequest({}, tools=(tool,))
     turn = open_turn(request, GuardPolicy(), request_id="self-check", nudge_text=False)
-    if turn is None or uncheckable((tool,)):
+    if turn is None or find_uncheckable_tools((tool,)):
         raise GuardrailsBroken("a known JSON Schema cannot be compiled")
     right, repairable, wrong = (check(turn, ToolCall(tool.name, text)) for text in (_RIGHT, _REPAIRABLE, _WRONG))
     if isinstance(right, Problem) or right[0].arguments != _RIGHT:

@@ -21,7 +21,7 @@ from forge_proxy.core.guardrails.turn import Turn
 from forge_proxy.core.guardrails.verdict import FinalAnswer
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.rescue import OutputPiece, PieceKind, StreamingParser
-from forge_proxy.core.stream import THOUGHTS, CallDelta, Chunk, Delta, Reply, ReplyBuilder
+from forge_proxy.core.stream import SIGNED_REASONING, CallDelta, Chunk, Delta, Reply, ReplyBuilder
 
 _MAX_TEXT_BEFORE_CALL = 16_000
 """Characters of plain text, about 4,000 tokens, after which an attempt without its required call is abandoned: a model
@@ -31,7 +31,7 @@ server may prevent the model from ending. The limit is not lower because some mo
 
 _LONGEST_NAME = 1_000
 """Maximum characters of a call's name that is matched with the respond tool: names may arrive a character at a time."""
-_BUFFERED_FIELDS = frozenset({"role", THOUGHTS})
+_BUFFERED_FIELDS = frozenset({"role", SIGNED_REASONING})
 """Fields that are not sent immediately: the role is sent once, and signed reasoning only of the delivered attempt."""
 
 
@@ -133,10 +133,10 @@ class StreamGate:
     def rest(self, settled: FinalAnswer) -> list[Chunk]:
         """Return the unsent part of the final answer, ending with its finish reason."""
         deltas: list[Delta] = []
-        if thought := _unsent_reasoning(settled.thought, self._thought.getvalue()):
+        if thought := _unsent_reasoning(settled.reasoning, self._thought.getvalue()):
             deltas.append(Delta(reasoning=thought))
-        if signed := self._builder.reply().extra.get(THOUGHTS):
-            deltas.append(Delta(extra={THOUGHTS: signed}))
+        if signed := self._builder.reply().extra.get(SIGNED_REASONING):
+            deltas.append(Delta(extra={SIGNED_REASONING: signed}))
         text = (settled.text or "").removeprefix(self.left)
         if text or (settled.text is not None and not self._left.tell()):
             deltas.append(Delta(text=text))
@@ -178,7 +178,7 @@ class StreamGate:
                     else:
                         self._withheld.write(kept)
                     self._count(piece.text)
-                case PieceKind.THOUGHT:
+                case PieceKind.REASONING:
                     thought.append(self._until_loop(piece.text, thought=True))
                 case PieceKind.RECALL:
                     thought.append(self._withheld.getvalue())

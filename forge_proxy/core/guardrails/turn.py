@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
-from forge_proxy.core.fast_dataclass import record
+from forge_proxy.core.fast_dataclass import fast_dataclass
 from forge_proxy.core.guardrails.policy import GuardPolicy
 from forge_proxy.core.guardrails.respond import respond_tool
 from forge_proxy.core.jsontypes import JsonObject, is_list, is_object
@@ -57,7 +57,7 @@ class Outcome(StrEnum):
         return max(outcomes, key=order.index)
 
 
-@record
+@fast_dataclass
 class Turn:
     """One guarded request between two attempts. Serializable: it holds only plain values."""
 

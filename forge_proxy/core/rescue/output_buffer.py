@@ -10,7 +10,7 @@ class PieceKind(StrEnum):
     """The kind of a released piece."""
 
     TEXT = "text"
-    THOUGHT = "thought"
+    REASONING = "reasoning"
     RECALL = "recall"
     """All text released so far was reasoning, which the chat template opened. This piece has no text."""
 
@@ -52,7 +52,7 @@ class OutputBuffer:
     def think(self, text: str) -> None:
         """Release reasoning."""
         if text:
-            self._pieces.append(OutputPiece(PieceKind.THOUGHT, text))
+            self._pieces.append(OutputPiece(PieceKind.REASONING, text))
 
     def pause(self) -> None:
         """Mark the start of reasoning. White space before and after it is dropped."""

@@ -14,7 +14,6 @@ from forge_proxy.core.rescue.context.display_only import DisplayOnlySpans, is_se
 from forge_proxy.core.rescue.context.parse_context import ParseContext
 from forge_proxy.core.rescue.context.skip_unparsed import past_brackets, past_code
 from forge_proxy.core.rescue.context.surroundings import FUNCTOOLS, TOOL_TAG, Surroundings
-from forge_proxy.core.rescue.context.text_parts import UNREADABLE, PartKind, TextPart
 from forge_proxy.core.rescue.grammar.headers import (
     MESSAGE_END,
     THINK_CLOSE,
@@ -37,6 +36,7 @@ from forge_proxy.core.rescue.readers.bare_calls import (
 )
 from forge_proxy.core.rescue.readers.call_bodies import Body, read_body, read_invoke, read_named
 from forge_proxy.core.rescue.readers.pythonic import CALL
+from forge_proxy.core.rescue.text_parts import UNPARSABLE_CODE, PartKind, TextPart
 
 _MAX_UNPARSABLE = 64
 """Maximum unparsable candidates in one text; the parser stops after them, which keeps its run time linear."""
@@ -242,8 +242,8 @@ class Parser:
     def _parse_reasoning(self, position: int, begins: int, closer: re.Pattern[str]) -> TextPart:
         closing = closer.search(self._text, begins)
         if closing is None:
-            return TextPart(PartKind.THOUGHT, position, len(self._text), inner=(begins, len(self._text)))
-        return TextPart(PartKind.THOUGHT, position, closing.end(), inner=(begins, closing.start()))
+            return TextPart(PartKind.REASONING, position, len(self._text), inner=(begins, len(self._text)))
+        return TextPart(PartKind.REASONING, position, closing.end(), inner=(begins, closing.start()))
 
     def _parse_message(self, header: MessageHeader) -> TextPart:
         """Return the part that starts with a message header."""
@@ -344,9 +344,8 @@ class Parser:
             is_announced = self._text.startswith(("Action:", "Call:", "TOOL_CALL"), start)
             return TextPart(PartKind.CALLS, start, body[1], tuple(body[0]), body[2], explicit=is_announced)
         end, is_intended = past_first_form(self._text, start, self._context)
-        return (
-            TextPart(PartKind.BROKEN if is_intended else PartKind.PLAIN, start, end, form=UNREADABLE) if end else None
-        )
+        kind = PartKind.BROKEN if is_intended else PartKind.PLAIN
+        return TextPart(kind, start, end, form=UNPARSABLE_CODE) if end else None
 
     def _parse_marker(self, position: int) -> TextPart | int:
         text = self._text

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from forge_proxy.core.messages import ToolCall
-from forge_proxy.core.rescue.context.parse_context import Mender, ParseContext
-from forge_proxy.core.rescue.context.text_parts import PartKind, TextPart
-from forge_proxy.core.rescue.parsed_call import ParsedCall
+from forge_proxy.core.rescue.context.parse_context import ObjectRepairer, ParseContext
 from forge_proxy.core.rescue.parser import Parser
+from forge_proxy.core.rescue.readers.json_calls import ParsedCall
 from forge_proxy.core.rescue.readers.strict_json import read_members
+from forge_proxy.core.rescue.text_parts import PartKind, TextPart
 
 _MAX_LEAD_IN = 400
 """Characters of text before a bare object beyond which it is an example in prose, not a call (heuristic)."""
@@ -20,6 +20,15 @@ _SEPARATORS = re.compile(r"[\s;,]*")
 """Separators allowed between calls without markup."""
 _MAX_TAIL = 40
 """Characters of text after a bare object beyond which it is a quotation, as is any text on another line (heuristic)."""
+_MARKUP_STARTS = "<[{(`>✿]"
+"""Characters that may start markup and therefore need a closer match."""
+_START_COST = 10
+"""Worst-case microseconds for one of them, measured on the patterns in `tests/attack/texts.py`."""
+_HEADS = ("Action:", "Call:", "TOOL_CALL")
+"""Words that announce a call at the start of a line."""
+_HEAD_COST = 40
+_CHARACTERS_PER_MICROSECOND = 20
+"""Characters of plain text parsed per microsecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +70,25 @@ class RescueResult:
 
 
 def rescue(
-    text: str, names: Collection[str], *, template_thinks: bool = True, mend: Mender | None = None
+    text: str, names: Collection[str], *, template_thinks: bool = True, repair: ObjectRepairer | None = None
 ) -> RescueResult:
     """Return the calls in `text`, where `names` are the offered tools. Total: no input raises.
 
     Explicit markup is a call anywhere outside code, even if the tool is unknown. Bare and fenced JSON is a call only
     for an offered tool, at the end of the text, after a short lead-in at most. If `template_thinks` is true, the text
-    before a closing reasoning tag without an opening tag is reasoning. `mend` is the last resort for broken objects.
+    before a closing reasoning tag without an opening tag is reasoning. `repair` is the last resort for broken objects.
     """
-    context = ParseContext(names, mend)
+    context = ParseContext(names, repair)
     parts = list(Parser(text, context).parts())
     if not parts:
         return RescueResult(text, unread=context.unread)
     start, implicit_reasoning, reasoning_blocks = (
         0,
         "",
-        [text[slice(*part.inner)] for part in parts if part.kind is PartKind.THOUGHT],
+        [text[slice(*part.inner)] for part in parts if part.kind is PartKind.REASONING],
     )
     first_reasoning = next(
-        (i for i, part in enumerate(parts) if part.kind in (PartKind.LONE_CLOSER, PartKind.THOUGHT)), None
+        (i for i, part in enumerate(parts) if part.kind in (PartKind.LONE_CLOSER, PartKind.REASONING)), None
     )
     has_lone_closer = first_reasoning is not None and parts[first_reasoning].kind is PartKind.LONE_CLOSER
     if template_thinks and first_reasoning is not None and has_lone_closer:
@@ -98,6 +107,15 @@ def rescue(
     )
 
 
+def estimate_parse_time(text: str) -> int:
+    """Return the worst-case time to parse the text on an ordinary machine, in microseconds.
+
+    The estimate itself is cheap: it serves callers that must not block the event loop.
+    """
+    openings, heads = sum(map(text.count, _MARKUP_STARTS)), sum(map(text.count, _HEADS))
+    return len(text) // _CHARACTERS_PER_MICROSECOND + _START_COST * openings + _HEAD_COST * heads
+
+
 class RepairedArguments(NamedTuple):
     """The arguments of a call as JSON text (None if they cannot be parsed), the repairs, and whether a parse with a
     larger effort budget might succeed (`unread`).
@@ -108,9 +126,9 @@ class RepairedArguments(NamedTuple):
     unread: bool
 
 
-def mend_arguments(text: str, mend: Mender | None = None) -> RepairedArguments:
+def repair_arguments(text: str, repair: ObjectRepairer | None = None) -> RepairedArguments:
     """Repair the broken JSON arguments of a call that the model server parsed. Total: no input raises."""
-    context = ParseContext((), mend)
+    context = ParseContext((), repair)
     start = len(text) - len(text.lstrip())
     members = read_members(text, start, context)
     if members is None or members.open or text[members.end :].strip(" \t\r\n}"):
@@ -194,7 +212,7 @@ def _remove_parts(text: str, start: int, parts: list[TextPart], intended: list[T
         if not (last is part.kind is PartKind.CALLS and _SEPARATORS.fullmatch(between)):
             pieces[-1] += between
         at, last = part.end, part.kind
-        if part.kind is PartKind.CALLS or part.kind is PartKind.THOUGHT:
+        if part.kind is PartKind.CALLS or part.kind is PartKind.REASONING:
             pieces += [parsed.words for parsed in part.calls if parsed.words]
             pieces.append("")
     pieces[-1] += text[at:]

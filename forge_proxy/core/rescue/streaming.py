@@ -9,12 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from forge_proxy.core.rescue.context.candidates import Candidate, judge_place, judge_start
+from forge_proxy.core.rescue.candidates import Candidate, judge_place, judge_start
 from forge_proxy.core.rescue.context.code_spans import CodeSpans
 from forge_proxy.core.rescue.context.parse_context import ParseContext
-from forge_proxy.core.rescue.grammar.headers import THINK_OPEN, is_mention, read_header
+from forge_proxy.core.rescue.grammar.headers import (
+    THINK_OPEN,
+    SpecialToken,
+    end_of_mention,
+    is_mention,
+    read_header,
+    read_token,
+)
 from forge_proxy.core.rescue.grammar.openers import openers
-from forge_proxy.core.rescue.grammar.special_tokens import SpecialToken, end_of_mention, read_token
 from forge_proxy.core.rescue.output_buffer import OutputBuffer, OutputPiece
 from forge_proxy.core.rescue.parser import Parser
 from forge_proxy.core.rescue.rescue import RecoveredCall, rescue

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from forge_proxy.core.chat import ToolSpec
-from forge_proxy.core.guardrails.schema import compiled, flaw_in
+from forge_proxy.core.guardrails.schema.compiled import compile_schema, find_schema_flaw
 from forge_proxy.core.jsontypes import JsonObject, is_object
 from forge_proxy.core.workflow.errors import InvalidWorkflow
 from forge_proxy.core.workflow.signatures import find_signature_fault
@@ -210,8 +210,8 @@ def _check_tools(tools: Mapping[str, ToolDef]) -> None:
             raise InvalidWorkflow(f"tools.{key}", f"the tool is called {tool.name!r}: key and name have to be the same")
         if not _NAME.fullmatch(tool.name):
             raise InvalidWorkflow(f"tools.{key}", "a name is 1 to 64 letters, digits, _, - or .")
-        if compiled(tool.spec.parameters) is None:
-            why = flaw_in(tool.spec.parameters) or "it cannot be compiled"
+        if compile_schema(tool.spec.parameters) is None:
+            why = find_schema_flaw(tool.spec.parameters) or "it cannot be compiled"
             raise InvalidWorkflow(f"tools.{key}.parameters", f"this is no valid JSON Schema: {why}")
         function: object = tool.callable
         if function is not None and not callable(function):

@@ -12,7 +12,7 @@ from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
 from forge_proxy.core.guardrails.check import check
 from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.guardrails.policy import GuardPolicy
-from forge_proxy.core.guardrails.schema import faults_in
+from forge_proxy.core.guardrails.schema.compiled import find_faults
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn, open_turn
 from forge_proxy.core.guardrails.verdict import Intervention
 from forge_proxy.core.jsontypes import Json, JsonObject
@@ -204,5 +204,5 @@ def test_a_call_that_goes_out_names_a_real_tool_and_satisfies_its_schema(name: s
         args = call.args()
         assert tool is not None
         assert args is not None
-        assert faults_in(tool.parameters, args) == ()
+        assert find_faults(tool.parameters, args) == ()
         assert marks or call.arguments in (arguments, "{}")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.guardrails.coerce import coerce_args, read_arguments
-from forge_proxy.core.guardrails.schema import CompiledSchema, satisfies
+from forge_proxy.core.guardrails.arguments.coerce import coerce_args, read_arguments
+from forge_proxy.core.guardrails.schema.compiled import CompiledSchema, satisfies
 from forge_proxy.core.jsontypes import Json, JsonObject
 from tests.core.guardrails.schemas import DEFINITIONS, SCHEMAS, VALUES_NEAR, WRITTEN
 from tests.folding import folded

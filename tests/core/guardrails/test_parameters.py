@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.guardrails.parameters import match_names, near, plain, resolve_parameter
+from forge_proxy.core.guardrails.arguments.parameter_names import is_near, match_names, normalize, resolve_parameter
 from tests.properties import TEXTS, examples
 
 NAMES = st.lists(TEXTS | st.text("abAB_-1", max_size=6), max_size=5, unique=True)
@@ -38,8 +38,8 @@ def test_case_and_separators_make_no_other_name(said: str) -> None:
     ],
 )
 def test_one_slip_is_near_and_two_are_not(one: str, other: str, slip: bool) -> None:
-    assert near(plain(one), plain(other)) is slip
-    assert near(plain(other), plain(one)) is slip
+    assert is_near(normalize(one), normalize(other)) is slip
+    assert is_near(normalize(other), normalize(one)) is slip
 
 
 @pytest.mark.parametrize(
@@ -69,4 +69,4 @@ def test_no_name_is_given_twice(said: list[str], missing: list[str]) -> None:
 
     assert len({one for one, _, _ in matched}) == len({name for _, name, _ in matched}) == len(matched)
     assert all(one in said and name in missing for one, name, _ in matched)
-    assert all((plain(one) == plain(name)) is sure for one, name, sure in matched)
+    assert all((normalize(one) == normalize(name)) is sure for one, name, sure in matched)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.guardrails.respond import MessageDecoder, message_of, respond_tool
-from forge_proxy.core.guardrails.schema import validator
+from forge_proxy.core.guardrails.schema.compiled import compile_validator
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import ToolCall
 from tests.properties import LENGTHS, OBJECTS, TEXTS, cut, examples
@@ -121,7 +121,7 @@ def test_our_tool_takes_the_first_name_that_is_free() -> None:
 
 
 def test_our_tools_schema_is_one() -> None:
-    schema = validator(respond_tool([]).parameters)
+    schema = compile_validator(respond_tool([]).parameters)
 
     assert schema is not None
     assert schema.is_valid({"message": "hi"})

@@ -8,18 +8,18 @@ from hypothesis import given
 
 from forge_proxy.core.chat import Schema, ToolSpec
 from forge_proxy.core.guardrails import schema as schema_module
-from forge_proxy.core.guardrails.coerce import coerce_args
-from forge_proxy.core.guardrails.schema import (
+from forge_proxy.core.guardrails.arguments.coerce import coerce_args
+from forge_proxy.core.guardrails.schema.compiled import (
     Validator,
-    compiled,
-    faults_in,
-    matches,
+    compile_schema,
+    compile_validator,
+    find_faults,
+    find_surplus_parameters,
+    find_uncheckable_tools,
+    matches_pattern,
     satisfies,
-    surplus_in,
-    uncheckable,
-    validator,
 )
-from forge_proxy.core.guardrails.schema_patterns import pattern_options
+from forge_proxy.core.guardrails.schema.patterns import select_engines
 from forge_proxy.core.jsontypes import Json, JsonObject
 from tests.properties import OBJECTS, VALUES, examples
 
@@ -66,14 +66,14 @@ WEATHER: JsonObject = {
     ],
 )
 def test_what_is_wrong_is_said_with_its_path(args: dict[str, Json], faults: tuple[str, ...]) -> None:
-    assert faults_in(WEATHER, args) == faults
+    assert find_faults(WEATHER, args) == faults
 
 
 def test_each_thing_that_is_wrong_is_said_up_to_eight() -> None:
     schema: JsonObject = {"properties": {f"p{n}": {"type": "integer"} for n in range(20)}}
 
-    assert len(faults_in(schema, {"p0": "", "p1": "", "p2": 3})) == 2
-    assert len(faults_in(schema, {f"p{n}": "" for n in range(20)})) == 8
+    assert len(find_faults(schema, {"p0": "", "p1": "", "p2": 3})) == 2
+    assert len(find_faults(schema, {f"p{n}": "" for n in range(20)})) == 8
 
 
 FRUIT: JsonObject = {"type": "object", "properties": {"kind": {"const": "fruit"}, "seeds": {"type": "integer"}}}
@@ -109,7 +109,7 @@ TEA = (
     ],
 )
 def test_a_rule_that_is_broken_is_said_in_few_words(schema: JsonObject, value: Json, fault: str) -> None:
-    assert faults_in({"properties": {"a": schema}}, {"a": value}) == (f"`a`: {fault}",)
+    assert find_faults({"properties": {"a": schema}}, {"a": value}) == (f"`a`: {fault}",)
 
 
 @pytest.mark.parametrize(
@@ -128,17 +128,17 @@ def test_a_rule_that_is_broken_is_said_in_few_words(schema: JsonObject, value: J
 def test_of_several_alternatives_the_one_that_was_meant_is_spoken_of(value: Json, faults: tuple[str, ...]) -> None:
     schema: JsonObject = {"properties": {"a": {"anyOf": [FRUIT, SOUP, {"type": "null"}]}}}
 
-    assert faults_in(schema, {"a": value}) == faults
+    assert find_faults(schema, {"a": value}) == faults
 
 
 def test_what_is_wrong_with_the_whole_is_said_of_the_arguments() -> None:
-    assert faults_in({"minProperties": 2}, {"a": 1}) == ("arguments: expected at least 2 members, got object",)
+    assert find_faults({"minProperties": 2}, {"a": 1}) == ("arguments: expected at least 2 members, got object",)
 
 
 def test_paths_are_of_one_line_and_no_longer_than_one_reads() -> None:
     schema: JsonObject = {"additionalProperties": {"additionalProperties": {"items": {"type": "integer"}}}}
 
-    (fault,) = faults_in(schema, {"a\nb": {"x" * 500: [[]]}})
+    (fault,) = find_faults(schema, {"a\nb": {"x" * 500: [[]]}})
 
     assert fault == f"`a\N{REPLACEMENT CHARACTER}b.{'x' * 116}…`: expected integer, got array"
 
@@ -156,7 +156,7 @@ def test_paths_are_of_one_line_and_no_longer_than_one_reads() -> None:
 def test_only_what_the_schema_forbids_at_the_top_is_surplus(
     schema: Schema, args: dict[str, Json], surplus: tuple[str, ...]
 ) -> None:
-    assert surplus_in(schema, args) == surplus
+    assert find_surplus_parameters(schema, args) == surplus
 
 
 def _deep(levels: int) -> JsonObject:
@@ -187,11 +187,13 @@ def _deep(levels: int) -> JsonObject:
     ids=lambda schema: str(schema)[:40],
 )
 def test_a_schema_that_cannot_be_compiled_allows_any_object(schema: JsonObject) -> None:
-    assert validator(schema) is None
-    assert faults_in(schema, {"a": "b"}) == ()
-    assert surplus_in(schema, {"a": "b"}) == ()
+    assert compile_validator(schema) is None
+    assert find_faults(schema, {"a": "b"}) == ()
+    assert find_surplus_parameters(schema, {"a": "b"}) == ()
     assert satisfies(schema, {"a": "b"})
-    assert uncheckable([ToolSpec("good", {"type": "object"}), ToolSpec("bad", schema), ToolSpec("any")]) == ("bad",)
+    assert find_uncheckable_tools([ToolSpec("good", {"type": "object"}), ToolSpec("bad", schema), ToolSpec("any")]) == (
+        "bad",
+    )
 
 
 @pytest.mark.parametrize(
@@ -217,17 +219,17 @@ def test_a_schema_that_cannot_be_compiled_allows_any_object(schema: JsonObject) 
     ids=lambda value: str(value)[:40],
 )
 def test_any_valid_schema_is_used(schema: Schema, good: dict[str, Json] | None, bad: dict[str, Json] | None) -> None:
-    assert validator(schema) is not None
-    assert uncheckable([ToolSpec("a", schema)]) == ()
-    assert good is None or faults_in(schema, good) == ()
-    assert bad is None or len(faults_in(schema, bad)) == 1
+    assert compile_validator(schema) is not None
+    assert find_uncheckable_tools([ToolSpec("a", schema)]) == ()
+    assert good is None or find_faults(schema, good) == ()
+    assert bad is None or len(find_faults(schema, bad)) == 1
 
 
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "^(?!b)(a+)+$"])
 def test_a_pattern_that_explodes_does_not(pattern: str) -> None:
     schema: JsonObject = {"properties": {"a": {"pattern": pattern}}}
 
-    assert len(faults_in(schema, {"a": "a" * 5000 + "!"})) == 1
+    assert len(find_faults(schema, {"a": "a" * 5000 + "!"})) == 1
 
 
 @pytest.mark.parametrize(
@@ -243,7 +245,7 @@ def test_a_pattern_that_explodes_does_not(pattern: str) -> None:
 def test_a_part_of_a_schema_is_checked_where_it_stands(more: JsonObject) -> None:
     odd = "a/b~ %#é"
     node: JsonObject = {"properties": {odd: {"$ref": "#/$defs/node"}, "n": {"type": "integer"}}}
-    known = compiled({"properties": {odd: node}, "$defs": {"node": node}, **more})
+    known = compile_schema({"properties": {odd: node}, "$defs": {"node": node}, **more})
     assert known is not None
     root = known.root
     assert isinstance(root, dict)
@@ -267,17 +269,17 @@ def test_a_part_of_a_schema_is_checked_where_it_stands(more: JsonObject) -> None
     ],
 )
 def test_a_pattern_is_searched_for(pattern: str, text: str, found: bool) -> None:
-    assert matches(pattern, text) is found
+    assert matches_pattern(pattern, text) is found
 
 
 @pytest.mark.parametrize("args", [{"a": "\ud83d"}, {"\ud83d": "b"}, {"a": _deep(400)}], ids=["half", "key", "deep"])
 def test_arguments_that_cannot_be_checked_are_faulty(args: dict[str, Json]) -> None:
     schema: JsonObject = {"properties": {"a": {"type": "integer"}}, "additionalProperties": False}
 
-    (fault,) = faults_in(schema, args)
+    (fault,) = find_faults(schema, args)
 
     assert fault.startswith("arguments: cannot be checked: ")
-    assert surplus_in(schema, args) == ()
+    assert find_surplus_parameters(schema, args) == ()
 
 
 @examples(150)
@@ -285,8 +287,8 @@ def test_arguments_that_cannot_be_checked_are_faulty(args: dict[str, Json]) -> N
 def test_no_schema_makes_the_check_raise(schema: dict[str, Json], value: Json) -> None:
     whole: JsonObject = {**schema, "properties": {"a": schema, "b": value if isinstance(value, dict) else True}}
 
-    assert isinstance(faults_in(whole, {"a": value, "b": value}), tuple)
-    assert isinstance(surplus_in(whole, {"a": value, "b": value}), tuple)
+    assert isinstance(find_faults(whole, {"a": value, "b": value}), tuple)
+    assert isinstance(find_surplus_parameters(whole, {"a": value, "b": value}), tuple)
 
 
 def overlapping(levels: int, keyword: str = "anyOf") -> JsonObject:
@@ -326,16 +328,16 @@ def test_alternatives_that_multiply_are_not_tried(keyword: str) -> None:
     schema = overlapping(60, keyword)  # 2^60 steps would not end
 
     assert satisfies(schema, {"a": 1})
-    assert faults_in(schema, {"a": 1}) == ()
-    assert surplus_in(schema, {"a": 1}) == ()
+    assert find_faults(schema, {"a": 1}) == ()
+    assert find_surplus_parameters(schema, {"a": 1}) == ()
     assert coerce_args(schema, {"a": 1}) == ({"a": 1}, ())
 
 
 def test_alternatives_that_multiply_with_the_depth_of_a_value_are_not_tried() -> None:
     assert satisfies(NODE, nested(60))
-    assert faults_in(NODE, nested(60)) == ()
+    assert find_faults(NODE, nested(60)) == ()
     assert not satisfies(NODE, nested(3))
-    assert faults_in(NODE, nested(1)) != ()
+    assert find_faults(NODE, nested(1)) != ()
 
 
 def test_a_recursive_schema_whose_alternatives_exclude_each_other_is_checked_at_any_depth() -> None:
@@ -395,7 +397,7 @@ def test_of_very_many_patterns_none_is_compiled() -> None:
     members: JsonObject = {f"p{number}": {"type": "string", "pattern": f"^a{number}$"} for number in range(1_000)}
     schema: JsonObject = {"type": "object", "properties": members}
 
-    assert pattern_options(schema) == ()
+    assert select_engines(schema) == ()
     assert satisfies(schema, {"p1": "b"})
     assert not satisfies(schema, {"p1": 1})
 
@@ -404,11 +406,11 @@ def test_of_very_much_that_is_wrong_the_first_is_told(monkeypatch: pytest.Monkey
     schema: JsonObject = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}}
     items: list[Json] = ["x"] * 150_000
     args: JsonObject = {"a": items}
-    known = compiled(schema)
+    known = compile_schema(schema)
     assert known
     monkeypatch.setattr(known, "whole", NeverLists(known.whole))
 
-    assert faults_in(schema, args) == ('`a[0]`: expected integer, got "x"',)
+    assert find_faults(schema, args) == ('`a[0]`: expected integer, got "x"',)
 
 
 class NeverLists:
@@ -431,20 +433,20 @@ def test_a_schema_with_alternatives_is_compiled_up_to_a_quarter_of_a_megabyte() 
     def alternatives(count: int) -> JsonObject:
         return {"anyOf": [{"type": "object", "required": [f"k{number}"]} for number in range(count)]}
 
-    assert compiled(alternatives(4_000))
-    assert compiled(alternatives(7_000)) is None
+    assert compile_schema(alternatives(4_000))
+    assert compile_schema(alternatives(7_000)) is None
 
 
 def test_a_schema_of_megabytes_is_not_compiled() -> None:
     options: list[Json] = [*map(str, range(250_000))]
 
-    assert compiled({"type": "object", "properties": {"a": {"enum": options}}}) is None
+    assert compile_schema({"type": "object", "properties": {"a": {"enum": options}}}) is None
 
 
 def test_of_very_many_tools_only_the_first_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Schema] = []
-    monkeypatch.setattr(schema_module, "validator", seen.append)
+    monkeypatch.setattr(schema_module, "compile_validator", seen.append)
 
-    uncheckable(ToolSpec(f"t{number}", {"title": str(number)}) for number in range(30_000))
+    find_uncheckable_tools(ToolSpec(f"t{number}", {"title": str(number)}) for number in range(30_000))
 
     assert len(seen) == 1_000

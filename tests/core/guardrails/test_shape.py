@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from forge_proxy.core.guardrails.schema import satisfies
-from forge_proxy.core.guardrails.schema_view import KINDS, SchemaView, kind_in_schema
+from forge_proxy.core.guardrails.schema.compiled import satisfies
+from forge_proxy.core.guardrails.schema.view import KINDS, SchemaView, kind_in_schema
 from forge_proxy.core.jsontypes import Json, JsonObject
 from tests.core.guardrails.schemas import DEFINITIONS, SCHEMAS
 from tests.properties import OBJECTS, VALUES, examples

@@ -8,13 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.guardrails.argument_typing import type_arguments, type_raw
-from forge_proxy.core.guardrails.schema_view import SchemaView, kind_in_schema
+from forge_proxy.core.guardrails.arguments.mapping import type_arguments
+from forge_proxy.core.guardrails.schema.view import SchemaView, kind_in_schema
 from forge_proxy.core.jsontypes import Json, JsonObject
 from tests.core.guardrails.schemas import DEFINITIONS, SCHEMAS, WRITTEN
 from tests.properties import OBJECTS, TEXTS, VALUES, examples
 
 ROOT: JsonObject = {"$defs": DEFINITIONS}
+
+
+def type_value(schema: Json, root: JsonObject, text: str) -> Json:
+    """Type the raw text of one parameter with this schema, whose local references point into `root`."""
+    tool_schema: JsonObject = {**root, "properties": {"value": schema}}
+    return type_arguments(tool_schema, {"value": text}, {"value"})["value"]
+
+
 INTEGERS: JsonObject = {"type": "array", "items": {"type": "integer"}}
 POINT: JsonObject = {
     "type": "object",
@@ -61,7 +69,7 @@ MINIMAX = "]<]minimax[>["
     ],
 )
 def test_raw_text_is_what_its_schema_reads_in_it(text: str, schema: JsonObject, value: Json) -> None:
-    typed = type_raw(schema, ROOT, text)
+    typed = type_value(schema, ROOT, text)
 
     assert typed == value
     assert type(typed) is type(value)
@@ -90,7 +98,7 @@ def test_raw_text_is_what_its_schema_reads_in_it(text: str, schema: JsonObject, 
     ],
 )
 def test_where_nothing_else_fits_the_text_stays_to_the_letter(text: str, schema: Json) -> None:
-    assert type_raw(schema, ROOT, text) is text
+    assert type_value(schema, ROOT, text) is text
 
 
 @pytest.mark.parametrize(
@@ -106,13 +114,13 @@ def test_where_nothing_else_fits_the_text_stays_to_the_letter(text: str, schema:
     ],
 )
 def test_a_parameter_that_may_be_anything_takes_what_can_only_be_a_value(text: str, value: Json) -> None:
-    assert type_raw({}, ROOT, text) == value
+    assert type_value({}, ROOT, text) == value
     assert type_arguments({"properties": {"a": {}}}, {"a": text, "b": text}, {"a", "b"}) == {"a": value, "b": text}
 
 
 @pytest.mark.parametrize("text", ['[{\\"a\\": \\"b\\"}]', '{\\"a\\": 1}'])
 def test_a_list_or_object_whose_quotes_were_escaped_is_read(text: str) -> None:
-    assert type_raw({"type": ["array", "object"]}, ROOT, text) == json.loads(text.replace("\\", ""))
+    assert type_value({"type": ["array", "object"]}, ROOT, text) == json.loads(text.replace("\\", ""))
 
 
 def test_only_the_raw_arguments_are_typed_and_names_stay_as_they_were_said() -> None:
@@ -138,7 +146,7 @@ def test_what_comes_out_is_of_a_kind_that_is_allowed_or_the_very_text(schema: Js
     root: JsonObject = {"properties": {"a": schema}, "$defs": DEFINITIONS}
     kinds = SchemaView(root).kinds((schema,))
 
-    value = type_raw(schema, root, text)
+    value = type_value(schema, root, text)
 
     assert value is text or kind_in_schema(value) in kinds - {"string"}
 
@@ -149,11 +157,11 @@ def test_no_schema_makes_it_raise(schema: dict[str, Json], value: Json, text: st
     root: JsonObject = {**schema, "properties": {"a": value, "b": schema}, "anyOf": [value]}
 
     assert set(type_arguments(root, {"a": text, "b": text}, {"a", "b"})) == {"a", "b"}
-    type_raw(value, root, text)
+    type_value(value, root, text)
 
 
 @pytest.mark.parametrize(
     "text", ["[" * 50_000, "['" + "\\'" * 50_000, "[" + "'\\" * 50_000, "<a>" * 50_000, "<" * 100_000]
 )
 def test_hostile_text_is_only_text(text: str) -> None:
-    assert type_raw({"type": ["array", "object"]}, True, text) is text
+    assert type_value({"type": ["array", "object"]}, ROOT, text) is text

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.jsontypes import Json, read_object, write
-from forge_proxy.core.rescue import mend_arguments, rescue
+from forge_proxy.core.rescue import repair_arguments, rescue
 from tests.folding import folded
 from tests.properties import OBJECTS, examples
 
@@ -100,7 +100,7 @@ def test_broken_arguments_are_read_and_what_was_mended_is_said(
 @folded
 @pytest.mark.parametrize(("written", "meant", "repairs"), MENDED.values(), ids=MENDED)
 def test_broken_arguments_of_a_call_that_the_server_read_are_mended(written: str, meant: Json, repairs: str) -> None:
-    mended = mend_arguments(f" {written}\n")
+    mended = repair_arguments(f" {written}\n")
 
     assert (mended.text, mended.repairs) == (write(meant), tuple(repairs.split(", ")))
 
@@ -237,7 +237,7 @@ def test_what_would_have_to_be_guessed_without_markup_stays_text(wrapper: str, w
 @folded
 @pytest.mark.parametrize("written", [*GUESSES.values(), *(cut for cut, _ in CUT.values()), "", "x", "[1]", "{} x"])
 def test_what_would_have_to_be_guessed_is_not_mended(written: str) -> None:
-    mended = mend_arguments(written)
+    mended = repair_arguments(written)
 
     assert (mended.text, mended.repairs) == (None, ())
 
@@ -247,7 +247,7 @@ def test_what_would_have_to_be_guessed_is_not_mended(written: str) -> None:
 def test_strict_arguments_are_left_to_the_letter(arguments: dict[str, Json], indent: int | None) -> None:
     written = json.dumps(arguments, indent=indent)
 
-    assert mend_arguments(written) == (written, (), False)
+    assert repair_arguments(written) == (written, (), False)
 
 
 TEXTS_OF_SAID = st.text("ab ,.:(){}[]\n'<>/#é", max_size=10)
@@ -266,7 +266,7 @@ def test_texts_with_quotes_in_them_are_read_as_they_were_meant_or_not_at_all(
     meant = members | {keys[place % len(keys)]: f"{members[keys[place % len(keys)]]} {quoted} x"}
     written = write(meant).replace('\\"', '"')
 
-    mended = mend_arguments(written)
+    mended = repair_arguments(written)
 
     assert mended.text is None or json.loads(mended.text) == meant
 
@@ -280,6 +280,6 @@ SHREDS = st.lists(
 @examples(1000)
 @given(rest=SHREDS)
 def test_whatever_is_mended_is_an_object(rest: str) -> None:
-    mended = mend_arguments("{" + rest)
+    mended = repair_arguments("{" + rest)
 
     assert mended.text is None or read_object(mended.text) is not None

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from forge_proxy.core.rescue import StreamingParser, mend_arguments, rescue, streaming
+from forge_proxy.core.rescue import StreamingParser, repair_arguments, rescue, streaming
 from forge_proxy.core.rescue.context.parse_context import ParseContext
 from forge_proxy.core.rescue.output_buffer import OutputBuffer
-from forge_proxy.core.rescue.parsed_call import MAX_CALLS, ParsedCall
 from forge_proxy.core.rescue.parser import Parser
 from forge_proxy.core.rescue.readers import pythonic
+from forge_proxy.core.rescue.readers.json_calls import MAX_CALLS, ParsedCall
 from forge_proxy.core.rescue.readers.pythonic import read_call
 from tests.attack.texts import NAMES, PATTERNS
 from tests.folding import folded
@@ -39,7 +39,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "whole": lambda text: rescue(text, NAMES),
     "one delta": lambda text: _scan(text, len(text)),
     "4 characters a delta": lambda text: _scan(text, 4),
-    "arguments": lambda text: mend_arguments("{" + text),
+    "arguments": lambda text: repair_arguments("{" + text),
 }
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.jsontypes import Json, write
-from forge_proxy.core.rescue.readers.repair import mend_object
+from forge_proxy.core.rescue.readers.repair import repair_object
 from tests.folding import folded
 from tests.properties import OBJECTS, examples
 
@@ -40,16 +40,18 @@ MENDED = [
 
 @pytest.mark.parametrize(("text", "meant"), [case[1:] for case in MENDED], ids=[case[0] for case in MENDED])
 def test_what_stands_in_a_text_is_read(text: str, meant: Json) -> None:
-    mended = mend_object(text)
+    repaired = repair_object(text)
 
-    assert mended is not None
-    assert json.loads(mended) == meant
+    assert repaired is not None
+    assert json.loads(repaired) == meant
 
 
 def test_numbers_stay_as_they_are_written() -> None:
-    mended = mend_object('{a: 1.0, b: 1e5, c: 0.10000000000000000555, d: -123456789012345678901234567890, e: "x"}')
+    repaired = repair_object('{a: 1.0, b: 1e5, c: 0.10000000000000000555, d: -123456789012345678901234567890, e: "x"}')
 
-    assert mended == '{"a": 1.0, "b": 1e5, "c": 0.10000000000000000555, "d": -123456789012345678901234567890, "e": "x"}'
+    assert (
+        repaired == '{"a": 1.0, "b": 1e5, "c": 0.10000000000000000555, "d": -123456789012345678901234567890, "e": "x"}'
+    )
 
 
 REFUSED = {
@@ -102,7 +104,7 @@ REFUSED = {
 @folded
 @pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED.keys())
 def test_what_would_have_to_be_guessed_is_not(text: str) -> None:
-    assert mend_object(text) is None
+    assert repair_object(text) is None
 
 
 @examples(300)
@@ -110,7 +112,7 @@ def test_what_would_have_to_be_guessed_is_not(text: str) -> None:
 def test_strict_json_stays_as_it_is(value: dict[str, Json]) -> None:
     text = write(value)
 
-    assert mend_object(text) == text
+    assert repair_object(text) == text
 
 
 PIECES = st.sampled_from(
@@ -125,9 +127,9 @@ BROKEN = st.lists(PIECES, max_size=24).map("".join)
 @examples(2000)
 @given(BROKEN)
 def test_nothing_makes_it_fail_and_what_it_gives_is_an_object(rest: str) -> None:
-    mended = mend_object("{" + rest)
+    repaired = repair_object("{" + rest)
 
-    assert mended is None or isinstance(json.loads(mended), dict)
+    assert repaired is None or isinstance(json.loads(repaired), dict)
 
 
 PLAIN = st.lists(
@@ -138,10 +140,10 @@ PLAIN = st.lists(
 @examples(3000)
 @given(PLAIN.map("".join))
 def test_nothing_is_invented_and_nothing_is_dropped(rest: str) -> None:
-    mended = mend_object("{" + rest)
+    repaired = repair_object("{" + rest)
 
-    if mended is not None and mended != "{" + rest:  # strict JSON is left alone, equal keys and all
-        assert re.findall(r"[\w.-]", mended) == re.findall(r"[\w.-]", rest)
+    if repaired is not None and repaired != "{" + rest:  # strict JSON is left alone, equal keys and all
+        assert re.findall(r"[\w.-]", repaired) == re.findall(r"[\w.-]", rest)
 
 
 @examples(500)
@@ -159,6 +161,6 @@ def test_an_object_whose_quotes_are_not_escaped_is_read_as_it_was_meant_or_not_a
     meant = dict(zip(members, values, strict=True))
     text = write(meant).replace('\\"', '"')
 
-    mended = mend_object(text)
+    repaired = repair_object(text)
 
-    assert mended is None or json.loads(mended) == meant
+    assert repaired is None or json.loads(repaired) == meant

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.jsontypes import read_object
-from forge_proxy.core.rescue import PieceKind, StreamingParser, mend_arguments, rescue
+from forge_proxy.core.rescue import PieceKind, StreamingParser, repair_arguments, rescue
 from tests.folding import folded
 from tests.properties import LENGTHS, MARKUP, cut, examples
 
@@ -33,14 +33,14 @@ WILD = st.lists(SURROGATES | st.sampled_from(MARKUP) | st.text(max_size=3), max_
 @given(text=WILD, lengths=LENGTHS, names=st.sampled_from([NAMES, (), ("",), ("(", "a|b", "[ARGS]", "\ud83d")]))
 def test_no_text_and_no_names_make_it_raise(text: str, lengths: list[int], names: tuple[str, ...]) -> None:
     rescued = rescue(text, names, template_thinks=False)
-    mended = mend_arguments(text)
+    repaired = repair_arguments(text)
 
     scan = StreamingParser(names, template_thinks=False)
     pieces = [given for piece in cut(text, lengths) for given in scan.feed(piece)] + scan.settle()
     assert rescued.text.startswith("".join(piece.text for piece in pieces if piece.kind is PieceKind.TEXT))
     assert all(0 <= found.start < found.end <= len(text) for found in rescued.calls)
     assert [call for call in scan.calls if call.open] == []
-    assert mended.text is None or read_object(mended.text) is not None
+    assert repaired.text is None or read_object(repaired.text) is not None
 
 
 HALVES = st.lists(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.core.rescue.readers.child_tags import read_children
+from forge_proxy.core.rescue.readers.nested_tags import read_children
 from tests.properties import TEXTS, examples
 
 MINIMAX = "]<]minimax[>["

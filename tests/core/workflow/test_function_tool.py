@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from forge_proxy.core.guardrails.schema import compiled
+from forge_proxy.core.guardrails.schema.compiled import compile_schema
 from forge_proxy.core.workflow import ToolDef, Workflow
 from forge_proxy.core.workflow.errors import InvalidWorkflow
 
@@ -45,7 +45,7 @@ class Options(TypedDict):
 def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Its schema, which is a valid one."""
     parameters = ToolDef.from_function(function).spec.parameters
-    assert compiled(parameters) is not None
+    assert compile_schema(parameters) is not None
     assert isinstance(parameters, dict)
     return parameters
 

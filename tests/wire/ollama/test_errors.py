@@ -29,13 +29,13 @@ def test_an_overflow_below_is_one_here() -> None:
 
     assert isinstance(error, ContextOverflow)
     assert (error.tokens, error.window) == (6821, 1024)
-    assert error.words.startswith("request (6821 tokens)")
+    assert error.server_message.startswith("request (6821 tokens)")
 
 
 def test_a_model_that_is_not_there_comes_with_what_to_do() -> None:
     error = read_error("u", 404, {"error": "model 'qwen3' not found"})
 
-    assert (error.status, error.words) == (404, "model 'qwen3' not found; `ollama pull qwen3` fetches it")
+    assert (error.status, error.server_message) == (404, "model 'qwen3' not found; `ollama pull qwen3` fetches it")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_kinds(status: int, words: str, kind: type[BackendError]) -> None:
     error = read_error("u", status, {"error": words})
 
     assert type(error) is kind
-    assert (error.status, error.words) == (status, words)
+    assert (error.status, error.server_message) == (status, words)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_each_refusal_names_its_need(status: int, words: str, need: UnsupportedF
 
     assert isinstance(fault, RequestFormatRejected)
     assert fault.need is need
-    assert (fault.status, fault.words, fault.headers) == (status, words, {"retry-after": "1"})
+    assert (fault.status, fault.server_message, fault.headers) == (status, words, {"retry-after": "1"})
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""Context of a possible call: in code, in a quotation, in reasoning, or in text for display only."""
+"""Context of a position: the code around it, text for display only, brackets to skip, and the offered tools."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from forge_proxy.core.rescue.context.skip_unparsed import past_brackets
 from forge_proxy.core.tool_names import offered_names
 
-Mender = Callable[[str], "str | None"]
+ObjectRepairer = Callable[[str], "str | None"]
 """Returns the JSON text of the object that a broken text represents, or None."""
 
 LIGHT = 16_000
@@ -20,12 +20,12 @@ SEARCH = 4_000_000
 class ParseContext:
     """State of one parse of one text: the budgets shrink and `unread` may be set; everything else is constant."""
 
-    def __init__(self, names: Iterable[str], mend: Mender | None = None) -> None:
+    def __init__(self, names: Iterable[str], repair: ObjectRepairer | None = None) -> None:
         self.names = tuple(sorted(names))
         self._offered = offered_names(self.names)
-        self.mend = mend
+        self.repair = repair
         """The last resort for broken objects, for a parse that no client waits for."""
-        self.effort = THOROUGH if mend else LIGHT
+        self.effort = THOROUGH if repair else LIGHT
         """Remaining budget, in characters of broken text."""
         self._search_budget = SEARCH
         self._resolved: dict[str, str | None] = {}

@@ -1,1 +1,1 @@
-"""Markup of the known model families as tables: openers, closers, message headers, special tokens."""
+"""Markup of the known model families as tables: openers, closers, headers, special tokens, keys of JSON calls."""

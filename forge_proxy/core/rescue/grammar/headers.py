@@ -1,4 +1,4 @@
-"""Message headers and reasoning tags: the audience of each part of the text.
+"""Message headers, reasoning tags and other special tokens outside calls: the audience of each part of the text.
 
 Harmony and related formats write `<|start|>assistant to=functions.f<|channel|>commentary<|message|>` before each part;
 most other models put their reasoning between tags.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
+
+from forge_proxy.core.rescue.grammar.markup import NOISE
 
 Audience = Literal["tool", "self", "user"]
 
@@ -37,7 +39,7 @@ THINK_CLOSE = re.compile(
 
 
 _PARTNERS = {'"': '"', "'": "'", "“": "”", "‘": "’", "(": ")"}
-BEFORE_MENTION = frozenset({" ", *_PARTNERS})
+_BEFORE_MENTION = frozenset({" ", *_PARTNERS})
 """Characters that may precede a token that is only mentioned."""
 
 
@@ -75,3 +77,40 @@ def read_header(text: str, at: int) -> MessageHeader | None:
         return MessageHeader(_AUDIENCES[recipient[1]], "", match.start(), match.end())
     audience: Audience = "self" if channel and channel[1] in ("analysis", "thought") else "user"
     return MessageHeader(audience, "", match.start(), match.end())
+
+
+class SpecialToken(NamedTuple):
+    """A special token: `thought` is the pattern that ends the reasoning it opens; `closes` means that it ends one."""
+
+    end: int
+    thought: re.Pattern[str] | None = None
+    closes: bool = False
+
+
+def end_of_mention(text: str, position: int) -> int:
+    """Return the end of the token at `position` if it is a separate word and may be a mention; 0 otherwise."""
+    if text[max(0, position - 1) : position] not in _BEFORE_MENTION or read_header(text, position):
+        return 0
+    edge = THINK_OPEN.match(text, position) or THINK_CLOSE.match(text, position)
+    token = edge or (NOISE.match(text, position) if text[position] == "<" else None)
+    return token.end() if token else 0
+
+
+def read_token(text: str, position: int, *, opens: bool) -> SpecialToken | None:
+    """Return the token at `position` if it is not part of a call; None if there is none or it is incomplete. `opens` is
+    whether a call may start there.
+    """
+    if header := read_header(text, position):
+        return (
+            SpecialToken(header.end, MESSAGE_END if header.audience == "self" else None)
+            if header.audience != "tool"
+            else None
+        )
+    if opening := THINK_OPEN.match(text, position):
+        return (
+            SpecialToken(opening.end(), THINK_CLOSE) if opening.end() < len(text) or text.endswith((">", "]")) else None
+        )
+    if closing := THINK_CLOSE.match(text, position):
+        return SpecialToken(closing.end(), closes=True)
+    noise = NOISE.match(text, position)
+    return SpecialToken(noise.end()) if noise and not opens else None

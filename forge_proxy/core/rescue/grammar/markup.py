@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import re
 
-from forge_proxy.core.rescue.readers.tags import CLOSE, OPEN
-
+# Prefixes of a tag name: MiniMax's token, an XML namespace, DeepSeek's `|DSML|`.
+_NAMESPACE = r"(?:[|｜]DSML[|｜][ ]?|\w[\w.-]{0,23}[:|｜])?"
+OPEN = rf"(?:\]<\]minimax\[>\[)?<{_NAMESPACE}"
+"""The start of an opening tag."""
+CLOSE = rf"(?:\]<\]minimax\[>\[)?</{_NAMESPACE}"
+"""The start of a closing tag."""
 _CALL = r"(?:tool|function)s?[ _▁-]?(?:calls?|use|requests?)"
 _SPECIAL = r"<[|｜][^\s<>|｜\"`]{1,48}[|｜]>"
 _ENDS_CALL = (

@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from forge_proxy.core.rescue.parsed_call import ARGUMENT_KEYS, NAME_KEYS
+from forge_proxy.core.rescue.grammar.json_keys import ARGUMENT_KEYS, NAME_KEYS
 from forge_proxy.core.tool_names import offered_names
 
 _KEYS = "|".join(

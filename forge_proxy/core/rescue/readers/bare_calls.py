@@ -9,7 +9,6 @@ from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.rescue.context.parse_context import ParseContext
 from forge_proxy.core.rescue.context.skip_unparsed import past_brackets, past_code
 from forge_proxy.core.rescue.grammar.markup import BETWEEN, INVOKE, NAME, past_closers
-from forge_proxy.core.rescue.parsed_call import ParsedCall, calls_of, may_be_call
 from forge_proxy.core.rescue.readers import pythonic
 from forge_proxy.core.rescue.readers.call_bodies import (
     ATTRIBUTE,
@@ -21,6 +20,7 @@ from forge_proxy.core.rescue.readers.call_bodies import (
     read_code,
     read_named,
 )
+from forge_proxy.core.rescue.readers.json_calls import ParsedCall, calls_of, may_be_call
 from forge_proxy.core.rescue.readers.strict_json import read_objects
 from forge_proxy.core.rescue.readers.tags import read_parameters
 

@@ -14,18 +14,20 @@ from forge_proxy.core.rescue.context.parse_context import ParseContext
 from forge_proxy.core.rescue.grammar.markup import (
     BETWEEN,
     CALL_ID,
+    CLOSE,
     CLOSER,
     INVOKE,
     NAME,
     NOISE,
+    OPEN,
     OPENER,
     clean,
     past_closers,
 )
-from forge_proxy.core.rescue.parsed_call import ParsedCall, arguments_of, calls_of
 from forge_proxy.core.rescue.readers import pythonic
+from forge_proxy.core.rescue.readers.json_calls import ParsedCall, arguments_of, calls_of
 from forge_proxy.core.rescue.readers.strict_json import JsonValue, read_members, read_objects
-from forge_proxy.core.rescue.readers.tags import CLOSE, OPEN, Parameters, read_parameters
+from forge_proxy.core.rescue.readers.tags import Parameters, read_parameters
 
 Body = tuple[list[ParsedCall], int, str]
 """Calls, the position after them and their closers, and the name of their shape."""

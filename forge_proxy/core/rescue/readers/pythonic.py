@@ -7,7 +7,7 @@ import re
 from forge_proxy.core.jsontypes import Json, write
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.rescue.context.parse_context import ParseContext
-from forge_proxy.core.rescue.parsed_call import MAX_CALLS, ParsedCall
+from forge_proxy.core.rescue.readers.json_calls import MAX_CALLS, ParsedCall
 from forge_proxy.core.rescue.readers.lenient_json import LenientReader, Unreadable
 
 CALL = re.compile(r"\s{0,16}(?P<name>[^\W\d][\w.:/-]{0,127})\s?\(")

@@ -47,7 +47,7 @@ _INNER_LAST = re.compile(r"\s*+,?\s*+\}[\s}\]]*+(?:,|\Z)")
 _NEXT_ITEM = re.compile(rf"\s*+[,\]]|{_REMARK}")
 
 
-def mend_object(text: str) -> str | None:
+def repair_object(text: str) -> str | None:
     """Return the JSON text of the broken object that spans `text`; None if that requires a guess.
 
     Numbers are kept as written. Never raises.

@@ -97,16 +97,16 @@ def _read_broken(text: str, at: int, context: ParseContext) -> JsonMembers | Non
     if loose and is_object(loose.value):
         values = {key: JsonValue(value) for key, value in loose.value.items()}
         return JsonMembers(values, loose.end, write(loose.value), loose.repairs, loose.open)
-    context.unread = context.unread or context.mend is None
+    context.unread = context.unread or context.repair is None
     return _repair(text, at, context)
 
 
 def _repair(text: str, at: int, context: ParseContext) -> JsonMembers | None:
-    if context.mend is None or not context.may_try(1):
+    if context.repair is None or not context.may_try(1):
         return None
     end = context.past(text, at)
     context.spend(end - at)
-    repaired = context.mend(text[at:end])
+    repaired = context.repair(text[at:end])
     members = read_strictly(repaired, 0) if repaired else None
     return replace(members, end=end, repairs=frozenset({"general"})) if members else None
 

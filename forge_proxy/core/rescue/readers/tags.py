@@ -11,7 +11,8 @@ from functools import lru_cache
 
 from forge_proxy.core.jsontypes import Json, read_value, skip_space
 from forge_proxy.core.rescue.context.parse_context import ParseContext
-from forge_proxy.core.rescue.grammar.nesting import CLOSE, NAMED, OPEN, PAIRED
+from forge_proxy.core.rescue.grammar.markup import CLOSE, OPEN
+from forge_proxy.core.rescue.readers.nested_tags import NAMED, PAIRED
 
 _WRAPPERS = r"tool[_-]?calls?|function[_-]?calls?|tool_use|tool|call|calls"
 _CALL_TAGS = {

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from forge_proxy.core.dialect import Reasoning
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, read_object
-from forge_proxy.core.stream import THOUGHTS
+from forge_proxy.core.stream import SIGNED_REASONING
 from forge_proxy.wire.backends.anthropic.blocks import CACHE, Block, blocks_of, text_block
 from forge_proxy.wire.backends.anthropic.tools import ToolNames
 from forge_proxy.wire.message_repair import is_deep, readable_arguments
@@ -99,7 +99,7 @@ class _Writer:
         return AnthropicConversation(self._system, [_encode(message) for message in out], self._called, loose)
 
     def _answer(self, message: JsonObject, said: list[Block]) -> None:
-        thoughts = message.get(THOUGHTS)
+        thoughts = message.get(SIGNED_REASONING)
         kept = _signed(thoughts) if self._keeps_thoughts else []
         calls = message.get("tool_calls")
         uses = [self._use(call) for call in calls if is_object(call)] if is_list(calls) else []

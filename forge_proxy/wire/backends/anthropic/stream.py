@@ -7,7 +7,7 @@ from io import StringIO
 import orjson
 
 from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_list, is_object
-from forge_proxy.core.stream import THOUGHTS, CallDelta, Chunk, Delta
+from forge_proxy.core.stream import SIGNED_REASONING, CallDelta, Chunk, Delta
 from forge_proxy.wire.backends.anthropic.tools import ToolNames
 from forge_proxy.wire.backends.responses import EventReader, UnreadableAnswer, joined, read_answer
 from forge_proxy.wire.sse import BOM, MAX_RESPONSE
@@ -165,7 +165,7 @@ class _Block:
             return None if self._has_arguments else Delta(calls=(CallDelta(self.call, arguments=whole),))
         kind = self._said.get("type")
         if kind == "redacted_thinking":
-            return Delta(extra={THOUGHTS: [{"index": index, "type": kind, "data": self._said.get("data")}]})
+            return Delta(extra={SIGNED_REASONING: [{"index": index, "type": kind, "data": self._said.get("data")}]})
         if kind == "thinking" and self._signature:
             block: Json = {
                 "index": index,
@@ -173,7 +173,7 @@ class _Block:
                 "thinking": self._thought.getvalue(),
                 "signature": self._signature,
             }
-            return Delta(extra={THOUGHTS: [block]})
+            return Delta(extra={SIGNED_REASONING: [block]})
         return None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from forge_proxy.core.chat import ModelCall, ToolSpec
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
-from forge_proxy.core.simplify_schema import plain
+from forge_proxy.core.simplify_schema import simplify_schema
 from forge_proxy.wire.backends.anthropic.blocks import CACHE, Block
 
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
@@ -99,7 +99,7 @@ def _tool(tool: JsonObject, names: ToolNames, at: str, *, simple: bool) -> Json:
     out: Block = {"name": names.there(name if isinstance(name, str) else "")}
     if isinstance(described, str) and described:
         out["description"] = described
-    out["input_schema"] = plain(schema if is_object(schema) else True) if simple else _schema(schema)
+    out["input_schema"] = simplify_schema(schema if is_object(schema) else True) if simple else _schema(schema)
     mark = tool.get(CACHE) or function.get(CACHE)
     return {**out, CACHE: mark} if mark is not None else out
 

@@ -6,7 +6,13 @@ import re
 from collections.abc import Mapping
 
 from forge_proxy.core.dialect import UnsupportedFeature
-from forge_proxy.core.errors import BackendError, RequestFormatRejected, ThinkingNotSupportedError, UnreadCall, words_of
+from forge_proxy.core.errors import (
+    BackendError,
+    RequestFormatRejected,
+    ThinkingNotSupportedError,
+    UnreadCall,
+    error_message,
+)
 from forge_proxy.core.jsontypes import Json, is_integer, is_object, read_object
 from forge_proxy.wire.backends.openai.rejections import read_fault
 
@@ -22,7 +28,7 @@ _UNREAD_SCHEMA = re.compile(r"cannot unmarshal .{0,200}api\.(?:Tool|PropertyType
 def read_error(url: str, status: int, body: Json, headers: Mapping[str, str] | None = None) -> BackendError:
     """The error of the Ollama at `url`, as the most telling type there is for it."""
     body = _unwrapped(body)
-    words = words_of(body)[:_LONGEST]
+    words = error_message(body)[:_LONGEST]
     if status == 404 and (found := _NOT_THERE.search(words)):
         pull = f"{words}; `ollama pull {found['model']}` fetches it"
         inner: Json = {"message": pull, "type": "invalid_request_error", "code": "model_not_found"}
@@ -54,4 +60,4 @@ def status_in(body: Json) -> int:
 
 def is_cut_call(error: BackendError) -> bool:
     """Whether it is that a call ended in the middle: as one does at the limit of completion tokens."""
-    return isinstance(error, UnreadCall) and "unexpected end of JSON input" in error.words
+    return isinstance(error, UnreadCall) and "unexpected end of JSON input" in error.server_message

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.jsontypes import Json, is_list, is_object
-from forge_proxy.core.simplify_schema import plain
+from forge_proxy.core.simplify_schema import simplify_schema
 
 _DROPPED = frozenset({"$ref", "allOf", "oneOf", "const"})
 """Words that say what a value is, and that Ollama passes over. Bounds and patterns it passes over too, and so does the
@@ -35,7 +35,7 @@ def _tool(tool: Json, plainly: bool) -> Json:
 def _function(function: Mapping[str, Json], plainly: bool) -> Json:
     schema = function.get("parameters")
     if not is_object(schema) or plainly or schema.get("type") != "object" or not _is_read(schema, 0):
-        schema = plain(schema if is_object(schema) else True)
+        schema = simplify_schema(schema if is_object(schema) else True)
     # Without properties the model's template would be given null, and some fail on that.
     parameters: Json = schema if is_object(schema.get("properties")) else {**schema, "properties": {}}
     out: dict[str, Json] = {"name": function.get("name"), "parameters": parameters}

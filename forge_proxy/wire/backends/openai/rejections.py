@@ -12,7 +12,7 @@ from forge_proxy.core.errors import (
     LimitTooLarge,
     RequestFormatRejected,
     UnreadCall,
-    words_of,
+    error_message,
 )
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.wire.backends.openai.errors import is_unread_call, written_in
@@ -48,7 +48,7 @@ _PATTERNS = tuple((need, re.compile(pattern, re.IGNORECASE)) for need, pattern i
 
 def read_fault(url: str, status: int, body: Json, headers: Mapping[str, str] | None = None) -> BackendError:
     """The error of the model server at `url`, as the most telling type there is for it."""
-    words = words_of(body)
+    words = error_message(body)
     if is_unread_call(body):
         return UnreadCall(url, status, body, headers, written=written_in(body))
     if status in _NOT_OURS:

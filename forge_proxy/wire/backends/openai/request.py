@@ -5,7 +5,7 @@ from __future__ import annotations
 from forge_proxy.core.chat import ModelCall, ToolSpec
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.jsontypes import Json, is_list, is_object
-from forge_proxy.core.simplify_schema import plain
+from forge_proxy.core.simplify_schema import simplify_schema
 from forge_proxy.wire.backends.openai.reasoning import think_of
 from forge_proxy.wire.backends.openai.roles import in_dialect, with_thoughts
 from forge_proxy.wire.backends.openai.tools_in_prompt import tools_text, with_tools
@@ -119,7 +119,7 @@ def call_schema(tools: tuple[ToolSpec, ...]) -> Json:
     calls: list[Json] = [
         {
             "type": "object",
-            "properties": {"name": {"const": tool.name}, "arguments": plain(tool.parameters)},
+            "properties": {"name": {"const": tool.name}, "arguments": simplify_schema(tool.parameters)},
             "required": ["name", "arguments"],
             "additionalProperties": False,
         }
@@ -147,7 +147,7 @@ def _plain(tool: Json) -> Json:
     schema = function.get("parameters")
     # `strict` asks for the very grammar that failed, and an empty description is refused where text is expected.
     kept = {key: value for key, value in function.items() if key != "strict" and value is not None}
-    return {**tool, "function": {**kept, "parameters": plain(schema if is_object(schema) else True)}}
+    return {**tool, "function": {**kept, "parameters": simplify_schema(schema if is_object(schema) else True)}}
 
 
 def _as_list(value: Json) -> list[Json]:

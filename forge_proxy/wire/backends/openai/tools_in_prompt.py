@@ -12,7 +12,7 @@ import orjson
 
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
-from forge_proxy.core.simplify_schema import plain
+from forge_proxy.core.simplify_schema import simplify_schema
 
 _HEAD = "You can call tools. Each line is one of them, with the JSON Schema of its arguments:"
 _FORM = """To call a tool, answer with nothing but its call, as JSON on a line of its own, or several such lines:
@@ -63,7 +63,7 @@ def joined(first: Json, second: Json) -> Json:
 
 
 def _line(name: Json, description: Json, schema: Json, *, simple: bool) -> str:
-    parameters = plain(schema if is_object(schema) else True) if simple else schema
+    parameters = simplify_schema(schema if is_object(schema) else True) if simple else schema
     about: dict[str, Json] = {"name": name, "description": description, "parameters": parameters}
     return orjson.dumps({key: value for key, value in about.items() if value not in (None, "", True)}).decode()
 

@@ -19,7 +19,7 @@ from forge_proxy.wire.large_json import read_slices
 MAX_CHOICES = 128
 """Largest `n`, as OpenAI documents it: each choice of a guarded request has a stream gate of its own."""
 MAX_TOOLS = 512
-"""Tools of one request. OpenAI takes 128; so many compiled schemas are kept (`core/guardrails/schema.py`)."""
+"""Tools of one request. OpenAI takes 128; so many compiled schemas are kept (`core/guardrails/schema/compiled.py`)."""
 MAX_TOOL_NAME = 256
 """Characters of a tool's name. OpenAI takes 64; the rescue parser keeps the beginnings of names."""
 ROLES = ("developer", "system", "user", "assistant", "tool", "function")

@@ -1,6 +1,6 @@
 """Validation of arguments against the JSON Schema that the client sent. `reasons` renders the faults as text.
 
-Schemas are compiled once and kept. References to other places are never fetched, and patterns run in linear time.
+Compiled schemas are cached. External references are never fetched, and patterns run in linear or limited time.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import orjson
 
 from forge_proxy.core.bounded_cache import BoundedCache
 from forge_proxy.core.chat import Schema, ToolSpec
-from forge_proxy.core.guardrails.reasons import reasons_for
-from forge_proxy.core.guardrails.schema_cost import SchemaCost, may_multiply
-from forge_proxy.core.guardrails.schema_patterns import pattern_options, without_patterns
+from forge_proxy.core.guardrails.schema.cost import SchemaCost, may_multiply
+from forge_proxy.core.guardrails.schema.patterns import select_engines, without_patterns
+from forge_proxy.core.guardrails.schema.reasons import explain_error
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 
 _MAX_ERRORS = 8
@@ -29,20 +29,20 @@ _LARGEST = 1_000_000
 _LARGEST_BRANCHING = 250_000
 """The same for a schema with alternatives or references, which takes up to five times as long: 0.1 s for this one."""
 _MAX_PARTS = 256
-"""Parts of one schema that are compiled by themselves: each takes as much memory as all that it refers to."""
+"""Maximum parts of one schema that are compiled separately: each takes as much memory as everything it refers to."""
 _MAX_OF_PATH = 2_000
 _MAX_PRODUCT = 20_000_000
-"""Steps for one path times the parts of a value: some 100 ms at most, since few paths take the most steps."""
+"""Steps for one path times the parts of a value, at most about 100 ms, because few paths take that many steps."""
 _MAX_STEPS = 200_000
 """Maximum steps of a check, about 10 ms."""
 _MAX_EXPLAINED = 1_000
-"""Maximum steps of a check that lists all faults, each of which takes up to 30 µs."""
+"""Maximum steps of a validation that lists all faults, up to 30 µs each."""
 _MAX_UNCHECKED = 1_000
 """Maximum number of tools of one request whose schemas are compiled in advance."""
 _VALUES = frozenset({"const", "default", "enum", "examples"})
 """Keywords whose values are data rather than schemas, so that null is meaningful in them."""
 _BASE = "json-schema:///forge"
-"""The address under which the parts of a schema are found, for those that have none of their own."""
+"""The base URI of a schema's parts, for schemas without an `$id`."""
 
 
 class Validator(Protocol):
@@ -69,10 +69,10 @@ class CompiledSchema:
         may_forbid: bool,
     ) -> None:
         self.root: Json = root
-        """What was compiled: the schema that was sent, without its empty members where only that helps."""
+        """The schema that was compiled: the client's, without null members if it cannot be compiled with them."""
         self.whole = whole
         self.has_patterns = has_patterns
-        """Whether the patterns of the schema are checked: without them the rest is, if one of them is not usable."""
+        """Whether patterns are checked. If one of them cannot be compiled, the schema is compiled without patterns."""
         self._resource = root
         self._options = options
         self._places: dict[int, str] | None = None
@@ -81,7 +81,7 @@ class CompiledSchema:
         self.may_forbid = may_forbid
         """Whether the schema may forbid parameters that it does not list."""
         self._cost = cost
-        """None if alternatives cannot multiply, so that no step has to be counted."""
+        """None if alternatives cannot multiply, so that steps need not be counted."""
 
     @property
     def has_alternatives(self) -> bool:
@@ -89,8 +89,9 @@ class CompiledSchema:
         return self._cost is not None and self._cost.has_unions
 
     def can_check(self, value: Json) -> bool:
-        """Whether a check of the value ends soon. A value for which it does not is taken as it is, like one whose
-        schema cannot be compiled: alternatives inside alternatives multiply.
+        """Whether the value can be validated in bounded time, since nested alternatives multiply.
+
+        Otherwise it is accepted unchecked, like a value whose schema cannot be compiled.
         """
         cost = self._cost
         if cost is None or (cost.of_path <= _MAX_OF_PATH and not _is_larger(value, _MAX_PRODUCT // cost.of_path)):
@@ -105,7 +106,7 @@ class CompiledSchema:
         return self._cost is not None and self._cost.of_value(value, _MAX_EXPLAINED) <= _MAX_EXPLAINED
 
     def fits(self, part: Json, value: Json) -> bool:
-        """Whether `value` satisfies `part`, which is a schema somewhere inside the root: that very object."""
+        """Whether `value` satisfies `part`, a subschema of the root, identified by object identity."""
         if not is_object(part):
             return part is True
         if id(part) not in self._parts:
@@ -131,18 +132,18 @@ class CompiledSchema:
             return None
 
 
-def compiled(schema: Schema) -> CompiledSchema | None:
+def compile_schema(schema: Schema) -> CompiledSchema | None:
     """Return the compiled schema; None for one that cannot be compiled, which then allows any object."""
     try:
         text = orjson.dumps(schema).decode()
-    except TypeError:  # nested too deeply, or with numbers that are too large
+    except TypeError:  # nested too deeply, or a number is too large
         return None
     return _compile(text)
 
 
-def flaw_in(schema: Schema) -> str | None:
+def find_schema_flaw(schema: Schema) -> str | None:
     """Return why a schema cannot be compiled, such as `properties.a.type: …`; None if it can."""
-    if validator(schema) is not None:
+    if compile_validator(schema) is not None:
         return None
     try:
         jsonschema_rs.validator_for(orjson.loads(orjson.dumps(schema)), offline=True)
@@ -153,9 +154,9 @@ def flaw_in(schema: Schema) -> str | None:
     return None
 
 
-def validator(schema: Schema) -> Validator | None:
+def compile_validator(schema: Schema) -> Validator | None:
     """Return a validator for the whole `schema`; None if it cannot be compiled with all its patterns."""
-    known = compiled(schema)
+    known = compile_schema(schema)
     return known.whole if known and known.has_patterns else None
 
 
@@ -166,14 +167,14 @@ def _compile(text: str) -> CompiledSchema | None:
     """Compile a schema from JSON text. Cached, because an agent offers the same tools with every request."""
     if len(text) > _LARGEST or (len(text) > _LARGEST_BRANCHING and may_multiply(text)):
         return None
-    return _cache.get(text, len(text) + _OVERHEAD, lambda: _compile_anew(text))
+    return _cache.get(text, len(text) + _OVERHEAD, lambda: _compile_uncached(text))
 
 
-def _compile_anew(text: str) -> CompiledSchema | None:
+def _compile_uncached(text: str) -> CompiledSchema | None:
     sent = orjson.loads(text)
     corrected = _without_nulls(sent)
     for schema, has_patterns in ((sent, True), (corrected, True), (without_patterns(corrected), False)):
-        for options in pattern_options(schema):
+        for options in select_engines(schema):
             try:
                 whole = jsonschema_rs.validator_for(schema, offline=True, pattern_options=options)
             except ValueError:
@@ -185,7 +186,7 @@ def _compile_anew(text: str) -> CompiledSchema | None:
 
 
 def _without_nulls(schema: Json) -> Any:
-    """The schema without the members that serialisers leave empty: `"description": null` is not allowed, strictly."""
+    """Return the schema without null members, which some serializers write: `"description": null` is invalid."""
     if is_list(schema):
         return [_without_nulls(item) for item in schema]
     if not is_object(schema):
@@ -194,15 +195,15 @@ def _without_nulls(schema: Json) -> Any:
     for key, value in schema.items():
         if key in _VALUES:
             kept[key] = value
-        elif key == "properties" and is_object(value):  # a parameter of which nothing is said may be anything
-            kept[key] = {name: True if of_it is None else _without_nulls(of_it) for name, of_it in value.items()}
+        elif key == "properties" and is_object(value):  # a parameter without a schema accepts anything
+            kept[key] = {name: True if part is None else _without_nulls(part) for name, part in value.items()}
         elif value is not None:
             kept[key] = _without_nulls(value)
     return kept
 
 
 def _places_in(root: Json) -> dict[int, str]:
-    """Where each object inside the root stands, as the fragment of an address."""
+    """Return the JSON pointer of each object in the root, as a URI fragment, by object id."""
     places: dict[int, str] = {}
     pending: list[tuple[Json, str]] = [(root, "")]
     while pending:
@@ -216,16 +217,16 @@ def _places_in(root: Json) -> dict[int, str]:
     return places
 
 
-def uncheckable(tools: Iterable[ToolSpec]) -> tuple[str, ...]:
-    """The names of the tools whose schema cannot be compiled: any object is accepted as their arguments, or one that
-    satisfies the schema but for its patterns. Of very many tools only the first are looked at.
+def find_uncheckable_tools(tools: Iterable[ToolSpec]) -> tuple[str, ...]:
+    """Return the names of the tools whose arguments cannot be fully validated: their schema cannot be compiled, or only
+    without its patterns. Only the first `_MAX_UNCHECKED` tools are examined.
     """
-    return tuple(tool.name for tool in islice(tools, _MAX_UNCHECKED) if validator(tool.parameters) is None)
+    return tuple(tool.name for tool in islice(tools, _MAX_UNCHECKED) if compile_validator(tool.parameters) is None)
 
 
 def check_arguments(schema: Schema, args: JsonObject) -> tuple[bool, str]:
     """Return whether `args` have no known fault, and why they were not fully checked; `""` if they were."""
-    known = compiled(schema)
+    known = compile_schema(schema)
     if known is None:
         return True, "not checked, the schema cannot be used"
     if not known.can_check(args):
@@ -238,31 +239,31 @@ def satisfies(schema: Schema, args: JsonObject) -> bool:
     return check_arguments(schema, args)[0]
 
 
-def matches(pattern: str, text: str) -> bool:
+def matches_pattern(pattern: str, text: str) -> bool:
     """Whether a JSON Schema pattern matches the text. Takes linear or limited time."""
-    check = validator({"pattern": pattern})
+    check = compile_validator({"pattern": pattern})
     return check is not None and _is_valid(check, text)
 
 
 def _is_valid(check: Validator, value: Json) -> bool:
     try:
         return check.is_valid(value)
-    except ValueError:  # nested too deeply, say
+    except ValueError:  # for example nested too deeply
         return False
 
 
-def faults_in(schema: Schema, args: JsonObject) -> tuple[str, ...]:
+def find_faults(schema: Schema, args: JsonObject) -> tuple[str, ...]:
     """Return the faults of `args`, each as `path: reason`; empty if they satisfy the schema."""
     try:
-        reasons = chain.from_iterable(reasons_for(error) for error in _errors(schema, args))
+        reasons = chain.from_iterable(explain_error(error) for error in _errors(schema, args))
         return tuple(islice(reasons, _MAX_ERRORS))
     except ValueError as exc:
         return (f"arguments: cannot be checked: {exc}",)
 
 
-def surplus_in(schema: Schema, args: JsonObject) -> tuple[str, ...]:
+def find_surplus_parameters(schema: Schema, args: JsonObject) -> tuple[str, ...]:
     """Return the top-level parameters that the schema forbids."""
-    known = compiled(schema)
+    known = compile_schema(schema)
     if known is None or not known.may_forbid:
         return ()
     try:
@@ -277,19 +278,20 @@ def surplus_in(schema: Schema, args: JsonObject) -> tuple[str, ...]:
 
 
 def _errors(schema: Schema, args: JsonObject) -> Iterable[jsonschema_rs.ValidationError]:
-    """What is wrong, one by one; of much, the first. Raises `ValueError` for arguments that cannot be checked: nested
-    too deeply, say.
+    """Return the validation errors, or only the first one if the arguments are large.
+
+    Raises `ValueError` if the arguments cannot be validated, for example because they are nested too deeply.
     """
-    known = compiled(schema)
+    known = compile_schema(schema)
     if known is None or not known.can_check(args) or known.whole.is_valid(args):
         return ()
     return known.whole.iter_errors(args) if known.can_explain(args) else _first_error(known, args)
 
 
 def _first_error(known: CompiledSchema, args: JsonObject) -> Iterable[jsonschema_rs.ValidationError]:
-    """One thing that is wrong, for arguments with so many parts that to list all would take long.
+    """Return the first validation error, for arguments that are too large to list all of them.
 
-    Raises `ValueError` where even that would: an alternative is explained by all that is wrong with it.
+    Raises `ValueError` if the schema has alternatives, since the error of an alternative lists all of its errors.
     """
     if known.has_alternatives:
         raise ValueError("they break the schema, and are too large to say where")
@@ -303,7 +305,7 @@ def _first_error(known: CompiledSchema, args: JsonObject) -> Iterable[jsonschema
 def _is_larger(value: Json, limit: int) -> bool:
     """Whether a value has more parts than the limit."""
     pending, parts = [value], 1
-    for part in pending:  # which grows
+    for part in pending:  # the list grows during the iteration
         inner = part.values() if is_object(part) else part if is_list(part) else ()
         parts += len(inner)
         if parts > limit:

@@ -1,15 +1,18 @@
-"""Finds the closing tag of a value that contains the text of another call, as a file about calls does."""
+"""Reads values that contain tags themselves.
+
+`NestedTags` finds the closing tag of a value that contains the text of another call, as a file about calls does.
+`read_children` reads a value that is written as child tags: `<item>a</item><item>b</item>`.
+"""
 
 from __future__ import annotations
 
 import re
 
 from forge_proxy.core.rescue.context.parse_context import ParseContext
+from forge_proxy.core.rescue.grammar.markup import CLOSE, OPEN
 
-# Prefixes of a tag name: MiniMax's token, an XML namespace, DeepSeek's `|DSML|`.
-_SPACE_NAMES = r"(?:[|｜]DSML[|｜][ ]?|\w[\w.-]{0,23}[:|｜])?"
-OPEN = rf"(?:\]<\]minimax\[>\[)?<{_SPACE_NAMES}"
-CLOSE = rf"(?:\]<\]minimax\[>\[)?</{_SPACE_NAMES}"
+_TAG = re.compile(r"(?:\]<\]minimax\[>\[)?<(/?)([^\s<>/=\[\]]{1,128})\s{0,8}>")
+"""A tag without attributes, with the special token that MiniMax writes before each tag."""
 
 
 class NestedTags:
@@ -63,3 +66,25 @@ NAMED = NestedTags(_NAMED, r"(?:function|invoke)(?=[\s=>])")
 """`<parameter=city>`"""
 PAIRED = NestedTags("arg_value", "tool_call")
 """GLM format: the name is in a separate tag before the value."""
+
+
+def read_children(text: str) -> list[tuple[str, str]] | None:
+    """Return the name and raw content of each tag; None if `text` contains anything but tags and white space.
+
+    The meaning of the children depends on the schema. Tags with attributes are not supported.
+    Other tags inside a content are text, balanced or not: `<code>Vec<String></code>` has one child.
+    """
+    children: list[tuple[str, str]] = []
+    at, name, start, depth = 0, "", 0, 0
+    for tag in _TAG.finditer(text):
+        closes = bool(tag[1])
+        if depth == 0:
+            if closes or text[at : tag.start()].strip():
+                return None
+            name, start, depth = tag[2], tag.end(), 1
+        elif tag[2] == name:
+            depth += -1 if closes else 1
+            if depth == 0:
+                children.append((name, text[start : tag.start()]))
+                at = tag.end()
+    return children if children and depth == 0 and not text[at:].strip() else None

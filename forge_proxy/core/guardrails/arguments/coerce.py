@@ -1,8 +1,8 @@
-"""Turns argument values into what their schema asks for, where nothing is lost by it.
+"""Coerces argument values to the types of their schema if no information is lost.
 
-Types that came as text, single values in place of a list, a slip in a parameter's name or in the case of a listed
-value. What fits is never touched, nor is a text where a text is allowed, but for the spelling of a listed one. Whatever
-is guessed here counts only if the schema then accepts it.
+Repairs values sent as strings, a single value in place of a list, and typos in a parameter's name or in the case of an
+enum value. A valid value is never changed, nor is a string where the schema allows any string. A repair counts only if
+the schema accepts its result.
 """
 
 from __future__ import annotations
@@ -11,37 +11,37 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from forge_proxy.core.chat import Schema
-from forge_proxy.core.guardrails.parameters import match_names
-from forge_proxy.core.guardrails.paths import path_of
-from forge_proxy.core.guardrails.schema import CompiledSchema, compiled, satisfies
-from forge_proxy.core.guardrails.schema_view import KINDS, SchemaAlternatives, SchemaView
-from forge_proxy.core.guardrails.spelling import readings
+from forge_proxy.core.guardrails.arguments.parameter_names import match_names
+from forge_proxy.core.guardrails.arguments.spelling import parse_spelled
+from forge_proxy.core.guardrails.schema.compiled import CompiledSchema, compile_schema, satisfies
+from forge_proxy.core.guardrails.schema.reasons import render_path
+from forge_proxy.core.guardrails.schema.view import KINDS, SchemaAlternatives, SchemaView
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, kind_of, read_object, read_value, write
 
 Path: TypeAlias = tuple[str | int, ...]
 CoercedArguments: TypeAlias = tuple[Json, tuple[str, ...]]
-"""A value, and what was changed in it."""
+"""A value and the descriptions of the changes to it, such as `days: string → integer`."""
 _TEXT_ONLY = frozenset({"string", "null"})
 _MAX_DEPTH = 32
 _MAX_CHANGES = 16
 _MAX_TRIALS = 1000
 _MAX_PARTS = 4000
-"""Parts of the arguments that are looked at, each of which takes some 6 µs; the others stay as they are."""
-_WRONG_PART = 4
-"""How many parts one counts as that does not fit its schema and is not repaired: all its candidates were tried."""
+"""Maximum parts of the arguments that are examined, about 6 µs each; the others are not changed."""
+_UNREPAIRED_PART = 4
+"""How many parts an invalid part counts as that cannot be repaired: all its candidates were tried."""
 _WORK = 20_000_000
-"""Characters that are validated on trial, all in all: long arguments get fewer trials."""
+"""Maximum characters validated by trials in total: long arguments get fewer trials."""
 
 
 def coerce_args(
     schema: Schema, args: dict[str, Json], length: int | None = None
 ) -> tuple[dict[str, Json], tuple[str, ...]]:
-    """The arguments with what is sure mended, and what that was, as `days: string → integer`: never a value.
+    """Return the arguments with unambiguous repairs, and the changes, such as `days: string → integer`, without values.
 
-    Parameter by parameter: the others may still be wrong. The very same arguments where they are valid. `length` is
-    that of their JSON text, if the caller knows it.
+    Each parameter is repaired separately, so the others may still be invalid. Valid arguments are returned as they are.
+    `length` is that of their JSON text, if known.
     """
-    known = compiled(schema)
+    known = compile_schema(schema)
     if known is None or satisfies(schema, args):
         return args, ()
     try:
@@ -49,49 +49,49 @@ def coerce_args(
     except RecursionError:
         return args, ()
     trials = min(_MAX_TRIALS, 10 + _WORK // (1 + length))
-    mended, changes = _Mender(known, trials).arguments(args)
+    coerced, changes = _Coercer(known, trials).arguments(args)
     if len(changes) > _MAX_CHANGES:
         changes = (*changes[:_MAX_CHANGES], f"and {len(changes) - _MAX_CHANGES} more")
-    return mended, changes
+    return coerced, changes
 
 
-class _Mender:
-    """Mends the arguments of one call."""
+class _Coercer:
+    """Coerces the arguments of one call."""
 
     def __init__(self, known: CompiledSchema, trials: int) -> None:
         self._known = known
-        self._shape = SchemaView(known.root)
+        self._schema = SchemaView(known.root)
         self._views: dict[tuple[int, ...], SchemaAlternatives] = {}
         self._parts_left = _MAX_PARTS
         self._trials = trials
-        """What is left of the alternatives that may be tried."""
+        """The remaining number of alternatives that may be tried."""
 
     def arguments(self, args: dict[str, Json]) -> tuple[dict[str, Json], tuple[str, ...]]:
-        """The arguments as far as they can be mended."""
+        """Return the arguments as far as they can be coerced, and the changes."""
         root = (self._known.root,)
-        view = self._shape.view(root)
+        view = self._schema.view(root)
         if view.unions:
-            mended, changes = self._mend(root, args, ())
-            if is_object(mended) and changes:
-                return mended, changes
+            coerced, changes = self._coerce(root, args, ())
+            if is_object(coerced) and changes:
+                return coerced, changes
         return self._object(SchemaAlternatives(view.faces), args, ())
 
-    def _mend(self, schemas: tuple[Json, ...], value: Json, path: Path) -> CoercedArguments:
-        """The value as its schemas want it; the very same if it fits, or if nothing that is known makes it fit."""
+    def _coerce(self, schemas: tuple[Json, ...], value: Json, path: Path) -> CoercedArguments:
+        """Return the value coerced to its schemas; the same object if it is valid or cannot be coerced."""
         self._parts_left -= 1
         if self._parts_left >= 0 and len(path) <= _MAX_DEPTH and not self._fits(schemas, value):
-            kinds = self._shape.kinds(schemas)
+            kinds = self._schema.kinds(schemas)
             for candidate, changes in self._candidates(kinds, self._view(schemas), value, path):
                 if self._fits(schemas, candidate):
                     return candidate, changes
-            self._parts_left -= _WRONG_PART - 1
+            self._parts_left -= _UNREPAIRED_PART - 1
         return value, ()
 
     def _view(self, schemas: tuple[Json, ...]) -> SchemaAlternatives:
-        # All schemas are parts of the root, which lives as long as this: their identities are theirs alone.
+        # All schemas are parts of the root, which outlives this object, so their ids are unique.
         key = tuple(map(id, schemas))
         if key not in self._views:
-            self._views[key] = self._shape.view(schemas)
+            self._views[key] = self._schema.view(schemas)
         return self._views[key]
 
     def _fits(self, schemas: tuple[Json, ...], value: Json) -> bool:
@@ -100,33 +100,33 @@ class _Mender:
     def _candidates(
         self, kinds: frozenset[str], view: SchemaAlternatives, value: Json, path: Path
     ) -> Iterator[CoercedArguments]:
-        """What may have been meant by a value that does not fit, the likeliest first."""
-        place = path_of(path)
+        """Yield the possible repairs of an invalid value, the most likely one first."""
+        place = render_path(path)
         if isinstance(value, str):
             if "string" in kinds:
                 yield from self._respelled(view, value, place)
                 return
-            for read in readings(value, kinds):
+            for read in parse_spelled(value, kinds):
                 change = f"{place}: string → {kind_of(read)}"
                 yield read, (change,)
                 for inner, changes in self._parts(view, read, path):
                     yield inner, (change, *changes)
         elif isinstance(value, int) and kinds <= _TEXT_ONLY and "string" in kinds:
-            # Not a float: 3.10 has become 3.1 before it comes here.
+            # Not a float: the parser has already turned 3.10 into 3.1.
             yield write(value), (f"{place}: {kind_of(value)} → string",)
         yield from self._parts(view, value, path)
         if "array" in kinds and value is not None and not is_list(value):
             yield from self._wrapped(view, value, path)
 
     def _respelled(self, view: SchemaAlternatives, value: str, place: str) -> Iterator[CoercedArguments]:
-        """The one listed text that differs only in case or in the space around it."""
-        said = value.strip().casefold()
-        alike = [text for text in self._shape.constants(view) if text.strip().casefold() == said]
+        """Yield the only enum value that differs just in case or surrounding white space."""
+        folded = value.strip().casefold()
+        alike = [text for text in self._schema.constants(view) if text.strip().casefold() == folded]
         if len(alike) == 1:
             yield alike[0], (f"{place}: spelled as in the enum",)
 
     def _parts(self, view: SchemaAlternatives, value: Json, path: Path) -> Iterator[CoercedArguments]:
-        """An object or a list whose parts are mended, for each alternative that its schema has."""
+        """Yield the object or list with its parts coerced, for each alternative of its schema."""
         if is_object(value):
             yield from (self._object(choice, value, path) for choice in self._choices(view))
         elif is_list(value):
@@ -136,58 +136,64 @@ class _Mender:
         self, view: SchemaAlternatives, value: dict[str, Json], path: Path
     ) -> tuple[dict[str, Json], tuple[str, ...]]:
         names = self._renamed(view, value, path)
-        mended: dict[str, Json] = {}
+        coerced: dict[str, Json] = {}
         changes: list[str] = []
-        for said, part in value.items():
-            name = names.get(said, said)
-            if name != said:
-                changes.append(f"parameter: {path_of((*path, said))} → {path_of((name,))}")
-            mended[name], more = self._mend(view.property(name), part, (*path, name))
+        for written_name, part in value.items():
+            name = names.get(written_name, written_name)
+            if name != written_name:
+                changes.append(f"parameter: {render_path((*path, written_name))} → {render_path((name,))}")
+            coerced[name], more = self._coerce(view.property(name), part, (*path, name))
             changes += more
-        return (mended, tuple(changes)) if changes else (value, ())
+        return (coerced, tuple(changes)) if changes else (value, ())
 
     def _renamed(self, view: SchemaAlternatives, value: JsonObject, path: Path) -> dict[str, str]:
-        """What the unknown names mean. One that is only near needs a value that fits, too."""
+        """Return the parameter for each unknown name. A name with a typo also requires a valid value."""
         missing = [name for name in view.known if name not in value]
         unknown = [name for name in value if not view.describes(name)] if missing else []
         if not unknown:
             return {}
         nearly = missing if view.closed else [name for name in missing if name in view.required]
         found: dict[str, str] = {}
-        for said, name, sure in match_names(unknown, missing, nearly):
+        for written_name, name, is_exact in match_names(unknown, missing, nearly):
             schemas = view.property(name)
-            if sure or (self._try() and self._fits(schemas, self._mend(schemas, value[said], (*path, name))[0])):
-                found[said] = name
+            if is_exact or (
+                self._try() and self._fits(schemas, self._coerce(schemas, value[written_name], (*path, name))[0])
+            ):
+                found[written_name] = name
         return found
 
     def _list(self, view: SchemaAlternatives, value: list[Json], path: Path) -> CoercedArguments:
-        mended: list[Json] = []
+        coerced: list[Json] = []
         changes: list[str] = []
         for index, part in enumerate(value):
             if self._parts_left <= 0:
-                mended += value[index:]
+                coerced += value[index:]
                 break
-            item, more = self._mend(view.item(index), part, (*path, index))
-            mended.append(item)
+            item, more = self._coerce(view.item(index), part, (*path, index))
+            coerced.append(item)
             changes += more
-        return (mended, tuple(changes)) if changes else (value, ())
+        return (coerced, tuple(changes)) if changes else (value, ())
 
     def _wrapped(self, view: SchemaAlternatives, value: Json, path: Path) -> Iterator[CoercedArguments]:
-        """A list with the value as its one element, if it is said what an element is."""
+        """Yield a list with the value as its only element, if the schema restricts the elements."""
         for choice in self._choices(view):
             schemas = choice.item(0)
-            if "array" not in self._shape.kinds(choice.faces) or self._shape.kinds(schemas) == KINDS or not self._try():
+            if (
+                "array" not in self._schema.kinds(choice.faces)
+                or self._schema.kinds(schemas) == KINDS
+                or not self._try()
+            ):
                 continue
-            item, changes = self._mend(schemas, value, (*path, 0))
+            item, changes = self._coerce(schemas, value, (*path, 0))
             if self._fits(schemas, item) and not _may_be_several(item):
-                yield [item], (f"{path_of(path)}: {kind_of(value)} → array", *changes)
+                yield [item], (f"{render_path(path)}: {kind_of(value)} → array", *changes)
 
     def _choices(self, view: SchemaAlternatives) -> Iterator[SchemaAlternatives]:
-        """The alternatives of a schema, as many as may still be tried."""
+        """Yield the alternatives of a schema until no trial remains."""
         if not view.unions:
             yield view
             return
-        for choice in self._shape.choices(view):
+        for choice in self._schema.choices(view):
             if not self._try():
                 return
             yield choice
@@ -198,12 +204,12 @@ class _Mender:
 
 
 def _may_be_several(item: Json) -> bool:
-    """Whether a text may be a list already, written in a way that cannot be read for sure; or no element at all."""
+    """Whether a string may be a list that cannot be parsed unambiguously, or is empty."""
     return isinstance(item, str) and (not item.strip() or item.lstrip()[0] in "[{" or "," in item or "\n" in item)
 
 
 def read_arguments(text: str) -> dict[str, Json] | None:
-    """Arguments as an object, also where the object was written as a JSON string once more; None for anything else."""
+    """Parse arguments as an object, or as a JSON string that contains one; None for anything else."""
     args = read_object(text)
     if args is not None:
         return args

@@ -1,18 +1,19 @@
-"""Converts validation errors to messages such as `days: expected integer, got "three"`. Called by `schema` only.
+"""Converts validation errors to messages such as `days: expected integer, got "three"`. Called by `compiled`.
 
 Wrong values are shown, so a reason is for the model and never for a log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jsonschema_rs
 
-from forge_proxy.core.guardrails.paths import path_of
 from forge_proxy.core.jsontypes import kind_of, write
 
+_MAX_PATH = 120
+"""Maximum characters of a path: its keys come from the model."""
 _MAX_SHOWN = 60
 """Maximum characters of an invalid value in a message to the model."""
 _MAX_OPTIONS = 300
@@ -38,7 +39,7 @@ _LIMITS = {
 """Rules with one number or text each."""
 
 
-def reasons_for(error: jsonschema_rs.ValidationError, depth: int = 0) -> tuple[str, ...]:
+def explain_error(error: jsonschema_rs.ValidationError, depth: int = 0) -> tuple[str, ...]:
     """Return the faults, each as "`path`: reason". A missed alternative yields all faults that it still has."""
     place = _quoted(error.instance_path) or "arguments"
     facts: dict[str, Any] = error.kind.as_dict()
@@ -87,15 +88,28 @@ def _of_alternatives(
         return (f"{place}: expected {_cut(' or '.join(dict.fromkeys(wanted)), _MAX_OPTIONS)}, {_got(error)}",)
     # Alternatives often differ by a constant (a discriminator): the one whose constant matches is the intended one.
     near = [faults for faults in near if all(fault.kind.name != "const" for fault in faults)] or near
-    lacking = [tuple(reason for fault in faults for reason in reasons_for(fault, depth + 1)) for faults in near[:3]]
+    lacking = [tuple(reason for fault in faults for reason in explain_error(fault, depth + 1)) for faults in near[:3]]
     if len(near) == 1:
         return lacking[0]
     each = " or ".join(" and ".join(reasons[:3]) for reasons in lacking)
     return (f"{place}: fits no alternative: {_cut(each, _MAX_ALTERNATIVES)}",)
 
 
+def render_path(parts: Iterable[str | int]) -> str:
+    """Return the path of a value inside arguments, such as `filters[0].name`; empty for the arguments as a whole."""
+    path = ""
+    for part in parts:
+        path += f"[{part}]" if isinstance(part, int) else f".{part[:_MAX_PATH]}" if path else part[:_MAX_PATH]
+        if len(path) > _MAX_PATH:
+            path = f"{path[:_MAX_PATH]}…"
+            break
+    if path.isprintable():
+        return path
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in path)
+
+
 def _quoted(path: Sequence[str | int]) -> str:
-    return f"`{path_of(path)}`" if path else ""
+    return f"`{render_path(path)}`" if path else ""
 
 
 def _got(error: jsonschema_rs.ValidationError) -> str:

@@ -1,6 +1,6 @@
-"""Which regular expressions of a schema are compiled: the time and memory that they take are bounded.
+"""Selects which regular expressions of a schema are compiled, so that their time and memory are bounded.
 
-Called by `schema`. A pattern of 17 characters, `(\\p{L}{100}){100}`, would take half a second and 10 MB.
+Called by `compiled`. A pattern of 17 characters, `(\\p{L}{100}){100}`, would take half a second and 10 MB.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import jsonschema_rs
 from forge_proxy.core.jsontypes import Json, is_list, is_object
 
 _MAX_BYTES = 2_000_000
-"""Of all compiled patterns of a schema: some 100 ms."""
+"""Size of all compiled patterns of a schema, which takes about 100 ms to compile."""
 _MAX_BYTES_OF_ONE = 1_000_000
 _MAX_PATTERNS = 200
-"""Different patterns of one schema; each takes 0.1 ms at least."""
+"""Maximum distinct patterns of one schema; each takes at least 0.1 ms."""
 _VALUES = frozenset({"const", "default", "enum", "examples"})
 _BY_NAME = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
-"""Keywords whose members are schemas, by names that are no keywords: a parameter may be called `pattern`."""
+"""Keywords whose members are schemas by name rather than keywords: a parameter may be called `pattern`."""
 _OF_OTHERS = ("additionalProperties", "unevaluatedProperties")
 
 PatternOptions: TypeAlias = jsonschema_rs.RegexOptions | jsonschema_rs.FancyRegexOptions
 
 
-def pattern_options(schema: Json) -> Sequence[PatternOptions]:
-    """The engines to compile the schema with, in this order; none if it has too many patterns."""
+def select_engines(schema: Json) -> Sequence[PatternOptions]:
+    """Return the engines to try for compiling the schema, in order; none if it has too many patterns."""
     number = len({*_patterns_in(schema)})
     if number > _MAX_PATTERNS:
         return ()
     size = min(_MAX_BYTES_OF_ONE, _MAX_BYTES // max(number, 1))
-    # Look-around in a pattern needs the second engine, whose steps are limited instead of its time being linear.
+    # Look-around needs the second engine, which is not linear, so its steps are limited.
     return (
         jsonschema_rs.RegexOptions(size_limit=size),
         jsonschema_rs.FancyRegexOptions(size_limit=size, backtrack_limit=20_000),
@@ -39,7 +39,7 @@ def pattern_options(schema: Json) -> Sequence[PatternOptions]:
 
 
 def without_patterns(schema: Json) -> Any:
-    """The schema with everything but its patterns; what they say of other members is then not known either."""
+    """Return the schema without patterns, and without rules about members that no pattern matches."""
     if is_list(schema):
         return [without_patterns(item) for item in schema]
     if not is_object(schema):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from forge_proxy.core.rescue.parsed_call import ParsedCall
+from forge_proxy.core.rescue.readers.json_calls import ParsedCall
 
-UNREADABLE = "unreadable"
+UNPARSABLE_CODE = "unparsable code"
 """The form of an unparsable candidate that looks like a call in code."""
 
 
@@ -17,7 +17,7 @@ class PartKind(StrEnum):
     CALLS = "calls"
     NOISE = "noise"
     """Markup without meaning, which is dropped."""
-    THOUGHT = "thought"
+    REASONING = "reasoning"
     LONE_CLOSER = "lone closer"
     """A closing reasoning tag whose opening tag is in the chat template."""
     PLAIN = "plain"

@@ -7,28 +7,20 @@ from dataclasses import dataclass, replace
 from forge_proxy.core.jsontypes import JsonObject, is_list, is_object, read_object, write
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.rescue.context.parse_context import ParseContext
+from forge_proxy.core.rescue.grammar.json_keys import (
+    ARGUMENT_KEYS,
+    COMMENTARY_KEYS,
+    ENVELOPE_KEYS,
+    LIST_KEYS,
+    METADATA_KEYS,
+    NAME_KEYS,
+    RESULT_KEYS,
+)
 from forge_proxy.core.rescue.readers.strict_json import JsonMembers, JsonValue, read_members, read_objects
 
 MAX_CALLS = 512
 """Maximum calls in one text: more indicate a model in a loop, and parsing and validating them all would be slow."""
-NAME_KEYS = (
-    "name", "tool", "tool_name", "function_name", "function", "toolName", "functionName", "tool_call_name", "action",
-)  # fmt: skip
-ARGUMENT_KEYS = (
-    "arguments", "args", "parameters", "input", "params", "tool_args", "tool_input", "tool_arguments",
-    "tool_parameters", "function_arguments", "action_input", "kwargs",
-)  # fmt: skip
-_ENVELOPE_KEYS = ("function", "function_call", "tool_call", "tool")
 _MAX_ENVELOPES = 4
-_LIST_KEYS = ("tool_calls", "function_calls", "calls")
-_METADATA_KEYS = frozenset({*NAME_KEYS, "id", "type", "index", "call_id", "tool_call_id"})
-"""Keys beside the arguments that carry no information for the tool."""
-_COMMENTARY_KEYS = frozenset(
-    {"thought", "thoughts", "thinking", "reasoning", "explanation", "content", "role", "description"}
-)
-"""Keys with commentary from the model, dropped silently; dropping any other key is reported as a repair."""
-_RESULT_KEYS = frozenset({"result", "results", "output", "response", "error"})
-"""Keys that occur beside the arguments only in a record of an executed call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +42,7 @@ class ParsedCall:
 
 def may_be_call(value: JsonObject, context: ParseContext) -> bool:
     """Whether an object may be a call of an offered tool or contain one."""
-    if len(value) == 1 or any(key in value for key in (*_ENVELOPE_KEYS, *_LIST_KEYS)):
+    if len(value) == 1 or any(key in value for key in (*ENVELOPE_KEYS, *LIST_KEYS)):
         return True
     return any(isinstance(name, str) and context.name(name) is not None for name in map(value.get, NAME_KEYS))
 
@@ -59,14 +51,14 @@ def calls_of(members: JsonMembers, context: ParseContext, depth: int = 0) -> lis
     """Return the calls that an object represents; None if it is not a call. Missing arguments become `{}`."""
     if depth > _MAX_ENVELOPES:
         return None
-    call_list = members.first(_LIST_KEYS)
+    call_list = members.first(LIST_KEYS)
     if call_list is not None and is_list(call_list.value) and call_list.value:
         calls = _calls_in_list(call_list, members, context, depth)
         words = members.values.get("content")
         if calls and words and isinstance(words.value, str):
             calls[0] = replace(calls[0], words=words.value)
         return calls
-    for key in _ENVELOPE_KEYS:
+    for key in ENVELOPE_KEYS:
         inner = members.values.get(key)
         if inner is not None and is_object(inner.value):  # {"type": "function", "function": {…}}
             wrapped = read_members(inner.text, 0, context)
@@ -99,7 +91,7 @@ def _plain_call(members: JsonMembers, envelope: JsonMembers, context: ParseConte
     identity = envelope.first(("id", "tool_call_id", "call_id"))
     call_id = identity.value if identity and isinstance(identity.value, str) and len(identity.value) > 2 else ""
     repairs = members.repairs | envelope.repairs
-    if arguments_value and members.values.keys() - _METADATA_KEYS - _COMMENTARY_KEYS - set(ARGUMENT_KEYS):
+    if arguments_value and members.values.keys() - METADATA_KEYS - COMMENTARY_KEYS - set(ARGUMENT_KEYS):
         repairs |= {"other keys"}
     if arguments is not None:
         if arguments[1]:
@@ -128,8 +120,8 @@ def _is_no_call(members: JsonMembers) -> bool:
     without arguments whose other keys would be lost.
     """
     if members.first(ARGUMENT_KEYS) is None:
-        return not members.values.keys() <= _METADATA_KEYS
-    if members.values.keys() & _RESULT_KEYS:
+        return not members.values.keys() <= METADATA_KEYS
+    if members.values.keys() & RESULT_KEYS:
         return True
     schema = members.values.get("parameters")
     if schema is None or not is_object(schema.value):

@@ -1,7 +1,7 @@
-"""What a JSON Schema says of a place in a value: the kinds allowed there, and the schemas of the parts of it.
+"""Inspects a JSON Schema: the types it allows for a value, and the subschemas of the value's parts.
 
-Called by `coerce` and `untyped`, which guess at what was meant. Local references are followed, cycles end. Whether a
-value is valid is never decided here: `schema` does that.
+Used by `arguments`, which infers the intended value. Local references are followed, and cycles end. Whether a value is
+valid is decided only by `compiled`.
 """
 
 from __future__ import annotations
@@ -10,70 +10,70 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from forge_proxy.core.guardrails.schema import matches
+from forge_proxy.core.guardrails.schema.compiled import matches_pattern
 from forge_proxy.core.jsontypes import Json, is_list, is_object, kind_of
 
 KINDS = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
-"""All kinds of value; `number` stands for those that are no integers."""
+"""All types of values; `number` means the numbers that are not integers."""
 _MAX_FACES = 64
 _MAX_DEPTH = 32
 _MAX_CONSTANTS = 1000
 
 
 def kind_in_schema(value: Json) -> str:
-    """The kind of a value as a schema counts it: 3.0 is an integer."""
+    """Return the type of a value in JSON Schema, where 3.0 is an integer."""
     return "integer" if isinstance(value, float) and value.is_integer() else kind_of(value)
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaAlternatives:
-    """All that holds for one value: `faces` each by itself, and of each of `unions` one branch."""
+    """The schemas that apply to one value: each of `faces`, and one branch of each of `unions`."""
 
     faces: tuple[dict[str, Json], ...]
     unions: tuple[tuple[Json, ...], ...] = ()
 
     @property
     def known(self) -> dict[str, None]:
-        """The names of the properties that are described."""
+        """The names of the described properties."""
         return {name: None for face in self.faces for name in _members(face, "properties")}
 
     @property
     def required(self) -> frozenset[str]:
-        """The names that must be there."""
+        """The names of the required properties."""
         lists = (face.get("required") for face in self.faces)
         return frozenset(name for names in lists if is_list(names) for name in names if isinstance(name, str))
 
     @property
     def closed(self) -> bool:
-        """Whether properties that are not described are forbidden."""
+        """Whether undescribed properties are forbidden."""
         return any(
             face.get(key) is False for face in self.faces for key in ("additionalProperties", "unevaluatedProperties")
         )
 
     def describes(self, name: str) -> bool:
-        """Whether the property of that name is meant to be there."""
+        """Whether a property of that name is described, by its name or by a pattern."""
         patterns = (pattern for face in self.faces for pattern in _members(face, "patternProperties"))
-        return name in self.known or any(matches(pattern, name) for pattern in patterns)
+        return name in self.known or any(matches_pattern(pattern, name) for pattern in patterns)
 
     def property(self, name: str) -> tuple[Json, ...]:
-        """The schemas of the property of that name."""
+        """Return the schemas of the property of that name."""
         return tuple(schema for face in self.faces for schema in _of_property(face, name))
 
     def item(self, index: int) -> tuple[Json, ...]:
-        """The schemas of an element."""
+        """Return the schemas of an array element."""
         return tuple(schema for face in self.faces for schema in _of_item(face, index))
 
 
 class SchemaView:
-    """Reads one schema and what is inside it."""
+    """Inspects one schema and its subschemas."""
 
     def __init__(self, root: Json) -> None:
         self._root = root
         self._kinds: dict[int, tuple[Json, frozenset[str]]] = {}
-        """By identity, with the schema, so that no other takes its place."""
+        """Cached types by the id of the schema. The schema itself is kept, so that its id is not reused."""
 
     def view(self, schemas: Iterable[Json], known: SchemaAlternatives = SchemaAlternatives(())) -> SchemaAlternatives:
-        """What these schemas say together, with what is `known` already."""
+        """Combine schemas that apply to the same value, in addition to those in `known`."""
         faces, unions = list(known.faces), list(known.unions)
         seen = {id(face) for face in faces}
         pending = [*schemas][::-1]
@@ -92,7 +92,7 @@ class SchemaView:
         return SchemaAlternatives(tuple(faces), tuple(unions))
 
     def choices(self, view: SchemaAlternatives) -> Iterator[SchemaAlternatives]:
-        """The view with one branch of each union, for each way to choose them. There may be very many."""
+        """Yield the view with one branch of each union, for each combination. There may be very many."""
         if not view.unions:
             yield view
             return
@@ -101,21 +101,21 @@ class SchemaView:
             yield from self.choices(self.view((branch,), SchemaAlternatives(view.faces, tuple(others))))
 
     def flat(self, view: SchemaAlternatives) -> SchemaAlternatives:
-        """The view with all branches of all unions at once: for finding what may be said of a part at all."""
+        """Return the view with all branches of all unions at once, to find every schema that may apply to a part."""
         while view.unions and len(view.faces) < _MAX_FACES:
             branches = [branch for union in view.unions for branch in union]
             view = self.view(branches, SchemaAlternatives(view.faces))
         return SchemaAlternatives(view.faces)
 
     def kinds(self, schemas: Iterable[Json]) -> frozenset[str]:
-        """The kinds of value that the schemas allow together."""
+        """Return the types that all the schemas allow."""
         allowed = KINDS
         for schema in schemas:
             allowed &= self._kinds_of(schema, 0)
         return allowed
 
     def constants(self, view: SchemaAlternatives) -> set[str]:
-        """The texts that are listed as allowed ones."""
+        """Return the strings that `enum` and `const` allow."""
         listed: list[Json] = []
         for face in self.flat(view).faces:
             options = face.get("enum")
@@ -131,7 +131,7 @@ class SchemaView:
         known = self._kinds.get(id(schema))
         if known:
             return known[1]
-        self._kinds[id(schema)] = schema, KINDS  # for where it is met inside itself
+        self._kinds[id(schema)] = schema, KINDS  # ends a recursive reference
         view = self.view((schema,))
         allowed = KINDS
         for face in view.faces:
@@ -145,7 +145,7 @@ class SchemaView:
         return allowed
 
     def _follow(self, reference: str) -> Json:
-        """The schema that a local reference means; None, which says nothing, for one that leads nowhere."""
+        """Resolve a local reference; None, which restricts nothing, if it cannot be resolved."""
         if not reference.startswith("#"):
             return None
         found = self._root
@@ -161,7 +161,7 @@ class SchemaView:
 
 
 def _own_kinds(face: dict[str, Json]) -> frozenset[str]:
-    """What `type`, `enum` and `const` say."""
+    """Return the types that `type`, `enum` and `const` allow."""
     allowed = KINDS
     wanted = face.get("type")
     named = {kind for kind in (wanted if is_list(wanted) else [wanted]) if isinstance(kind, str)} & KINDS
@@ -188,7 +188,9 @@ def _members(face: dict[str, Json], keyword: str) -> dict[str, Json]:
 def _of_property(face: dict[str, Json], name: str) -> list[Json]:
     described = _members(face, "properties")
     found = [described[name]] if name in described else []
-    found += [schema for pattern, schema in _members(face, "patternProperties").items() if matches(pattern, name)]
+    found += [
+        schema for pattern, schema in _members(face, "patternProperties").items() if matches_pattern(pattern, name)
+    ]
     if not found and "additionalProperties" in face:
         return [face["additionalProperties"]]
     return found
@@ -196,7 +198,7 @@ def _of_property(face: dict[str, Json], name: str) -> list[Json]:
 
 def _of_item(face: dict[str, Json], index: int) -> list[Json]:
     items = face.get("items")
-    first = items if is_list(items) else face.get("prefixItems")  # as the drafts up to 2019 wrote it, and since
+    first = items if is_list(items) else face.get("prefixItems")  # in drafts up to 2019, and in later ones
     if is_list(first) and index < len(first):
         return [first[index]]
     rest = face.get("additionalItems") if is_list(items) else items

@@ -1,7 +1,7 @@
-"""How many steps the check of a value against a JSON Schema may take: alternatives inside alternatives multiply.
+"""Upper bounds for the steps of validating a value against a JSON Schema, because nested alternatives multiply.
 
-Called by `schema` before a value is checked. The steps are counted without checking, each part of the schema once for
-each part of the value, so that to count them is cheap where to check the value is not.
+Called by `compiled` before a value is validated. Each part of the schema is counted once for each part of the value, so
+that counting is cheap even if validation is not.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from urllib.parse import unquote
 from forge_proxy.core.jsontypes import Json, is_list, is_object
 
 ENDLESS = 10**9
-"""More steps than anybody waits for."""
+"""A number of steps that is treated as unbounded."""
 _MAX_WORK = 100_000
-"""What may be spent on counting: some 20 ms."""
+"""Maximum work of one count, about 20 ms."""
 _PAIR = 5
-"""What a pair of a schema and a value takes that was not counted yet; 1 for one that was."""
+"""Work for a pair of a schema and a value that is not cached; a cached one takes 1."""
 _DEPTH = 40
 _IN_PLACE = ("not", "if", "then", "else")
 _IN_PLACE_LISTS = ("anyOf", "oneOf", "allOf")
@@ -31,15 +31,15 @@ _MULTIPLY = (
 
 
 def may_multiply(text: str) -> bool:
-    """Whether one part of a value may be checked against more than one schema, given the JSON text of the schema.
+    """Whether one part of a value may be validated against more than one schema, given the JSON text of the schema.
 
-    Without such a keyword a check takes no more steps than value and schema have parts.
+    Without such a keyword, validation takes no more steps than value and schema have parts.
     """
     return any(f'"{key}":' in text for key in _MULTIPLY)
 
 
 class _TooMany(Exception):
-    """Too much to count; never leaves this module."""
+    """The count exceeds `_MAX_WORK`. Never propagates out of this module."""
 
 
 class SchemaCost:
@@ -49,20 +49,20 @@ class SchemaCost:
         self._root = root
         self._named: dict[str, Json] | None = None
         self.has_unions = False
-        """Whether the schema has alternatives, as far as was looked."""
+        """Whether the counted parts of the schema have alternatives."""
         self.of_path = self._count_path()
-        """Steps for one path from the top of any value to a part of it; `ENDLESS` for more than can be counted."""
+        """Steps for one path from the root of any value to a part of it; `ENDLESS` if they cannot be counted."""
 
     def of_value(self, value: Json, limit: int = ENDLESS) -> int:
-        """Steps for this value at most; `ENDLESS` for more than `limit` or than can be counted."""
+        """Return the maximum steps for this value; `ENDLESS` if they exceed `limit` or cannot be counted."""
         try:
-            steps = _Count(self, limit).of(self._root, value)
+            steps = _ValueCount(self, limit).of(self._root, value)
         except (_TooMany, RecursionError):
             return ENDLESS
         return steps if steps <= limit else ENDLESS
 
     def in_place(self, schema: dict[str, Json]) -> Iterator[Json]:
-        """The schemas that are applied to the same value. Raises `_TooMany` for a reference that leads nowhere."""
+        """Yield the subschemas that apply to the same value. Raises `_TooMany` for an unresolvable reference."""
         for key in _IN_PLACE:
             if key in schema:
                 yield schema[key]
@@ -110,14 +110,14 @@ class _Work:
         self._left = min(limit, _MAX_WORK)
 
     def add(self, amount: int) -> None:
-        """So much more. Raises `_TooMany`."""
+        """Add work. Raises `_TooMany` above the limit."""
         self._left -= amount
         if self._left < 0:
             raise _TooMany
 
 
 class _PathCount:
-    """Counts the steps along the path that takes the most."""
+    """Counts the steps along the most expensive path."""
 
     def __init__(self, cost: SchemaCost) -> None:
         self._cost = cost
@@ -125,7 +125,7 @@ class _PathCount:
         self._known: dict[tuple[int, int], int] = {}
 
     def of(self, schema: Json, depth: int) -> int:
-        """Steps below this schema, in a value with so many levels."""
+        """Return the steps below this schema for a value of `depth` levels."""
         if not is_object(schema) or depth == 0:
             return 1
         key = (id(schema), depth)
@@ -133,7 +133,7 @@ class _PathCount:
             self._work.add(1)
             return self._known[key]
         self._work.add(_PAIR)
-        self._known[key] = 1  # for where it is met inside itself
+        self._known[key] = 1  # ends a recursive reference
         steps = 1 + sum(self.of(inner, depth) for inner in self._cost.in_place(schema))
         for group in _parts(schema):
             steps += max((self.of(inner, depth - 1) for inner in group), default=0)
@@ -141,17 +141,17 @@ class _PathCount:
         return self._known[key]
 
 
-class _Count:
+class _ValueCount:
     """Counts the steps for one value."""
 
     def __init__(self, cost: SchemaCost, limit: int) -> None:
         self._cost = cost
-        # Each pair that is counted is at least one step, so that more work than this means more steps than `limit`.
+        # Each counted pair is at least one step, so more work than this means more steps than `limit`.
         self._work = _Work(limit * _PAIR)
         self._known: dict[tuple[int, int], int] = {}
 
     def of(self, schema: Json, value: Json) -> int:
-        """Steps for this value and all that is inside it."""
+        """Return the steps for this value and everything inside it."""
         if not is_object(schema):
             return 1
         key = (id(schema), id(value))
@@ -189,11 +189,11 @@ class _Count:
 
 
 def _parts(schema: dict[str, Json]) -> Iterator[list[Json]]:
-    """The schemas of the parts of a value, those together of which one part meets one."""
+    """Yield the subschemas for the parts of a value; one part is validated against one schema of each group."""
     if is_object(members := schema.get("properties")):
         yield [*members.values()]
     if is_object(patterns := schema.get("patternProperties")):
-        for inner in patterns.values():  # one name may match them all
+        for inner in patterns.values():  # one name may match all patterns
             yield [inner]
     for key in ("items", "prefixItems"):
         yield [*several] if is_list(several := schema.get(key)) else [several]
@@ -202,14 +202,14 @@ def _parts(schema: dict[str, Json]) -> Iterator[list[Json]]:
 
 
 def _names_in(root: Json) -> Iterator[tuple[str, Json]]:
-    """The parts of the schema that have a name of their own, by what refers to them."""
+    """Yield the subschemas that have an anchor or an id, with the reference to each."""
     pending = [root]
     while pending:
         part = pending.pop()
         if is_object(part):
-            for key, mark in (("$anchor", "#"), ("$dynamicAnchor", "#"), ("$id", ""), ("id", "")):
+            for key, prefix in (("$anchor", "#"), ("$dynamicAnchor", "#"), ("$id", ""), ("id", "")):
                 if isinstance(name := part.get(key), str):
-                    yield f"{mark}{name}", part
+                    yield f"{prefix}{name}", part
             pending += part.values()
         elif is_list(part):
             pending += part

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from forge_proxy.core.rescue.context.display_only import may_be_shown
 from forge_proxy.core.rescue.context.skip_unparsed import past_brackets
-from forge_proxy.core.rescue.context.text_parts import UNREADABLE, PartKind, TextPart
 from forge_proxy.core.rescue.grammar.markup import OPENER
 from forge_proxy.core.rescue.parser import Parser
 from forge_proxy.core.rescue.readers.strict_json import read_strictly
+from forge_proxy.core.rescue.text_parts import UNPARSABLE_CODE, PartKind, TextPart
 
 _SURE = 700
 """Characters after an opener beyond which no further text can turn a mention into a call."""
@@ -60,7 +60,7 @@ def judge_place(parser: Parser, position: int, low: int, text: str) -> Candidate
 
 
 def _judge_part(parser: Parser, text: str, begins: int, part: TextPart) -> Candidate:
-    if part.kind is PartKind.PLAIN and part.form == UNREADABLE and _QUOTE.search(text, part.start, part.end):
+    if part.kind is PartKind.PLAIN and part.form == UNPARSABLE_CODE and _QUOTE.search(text, part.start, part.end):
         return Candidate(begins)  # a later quote may show that its apparent end is inside a string
     if part.kind is PartKind.PLAIN:
         return Candidate(begins, plain_to=part.end if part.end + _MARKUP_LENGTH <= len(text) else None)

@@ -1,11 +1,11 @@
-"""Reads a value that was written as text: as JSON writes it, or as Python does."""
+"""Parses a value that was sent as a string, spelled as in JSON or Python."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
 
-from forge_proxy.core.guardrails.schema_view import kind_in_schema
+from forge_proxy.core.guardrails.schema.view import kind_in_schema
 from forge_proxy.core.jsontypes import Json, read_value
 
 _SPACE = " \t\r\n"
@@ -13,14 +13,14 @@ _WORDS: dict[str, Json] = {"True": True, "False": False, "None": None}
 _PYTHON = re.compile(r"""'((?:[^'\\]|\\.)*+)('?)|"(?:[^"\\]|\\.)*+"?|\b(?:True|False|None)\b""", re.DOTALL)
 _QUOTES = re.compile(r"\\.|\"", re.DOTALL)
 _EXACT = 2.0**53
-"""Above it not each integer can be told from its neighbours."""
+"""Below this limit, a float represents every integer exactly."""
 
 
-def readings(text: str, kinds: Collection[str]) -> tuple[Json, ...]:
-    """The value that the text spells, if it is one of these kinds and no text itself; else nothing."""
+def parse_spelled(text: str, kinds: Collection[str]) -> tuple[Json, ...]:
+    """Return the value that the text spells, if it is of one of these kinds and is no string; otherwise nothing."""
     text = text.strip(_SPACE)
     read = (_WORDS[text],) if text in _WORDS else _whole_value(text)
-    if not read and text.startswith(("[", "{")):  # a list or dict as Python prints it; if it is none, no JSON comes out
+    if not read and text.startswith(("[", "{")):  # perhaps a list or dict as Python prints it
         read = _whole_value(_PYTHON.sub(_token_as_json, text))
     for value in read:
         if isinstance(value, float) and value.is_integer() and "number" not in kinds:
