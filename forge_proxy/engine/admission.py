@@ -70,9 +70,9 @@ class Admission:
         """Set and replaced whenever a request enters or leaves the queue, or admission is resumed."""
         self._mean_seconds = _INITIAL_MEAN_SECONDS
 
-    def slot(self, client: str, model: str = "") -> Slot:
+    def slot(self, client: str, model: str | None = None) -> Slot:
         """Return a slot for one request of that client, held inside `async with`. Any string identifies a client."""
-        return Slot(self, self._clock, client, model)
+        return Slot(self, self._clock, client, model or "")
 
     async def enter(self, client: str, model: str = "") -> QueueEntry:
         """Wait for a slot.

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.catalog import Catalog
-from forge_proxy.core.chat import ChatRequest, ModelCall
+from forge_proxy.core.chat import ChatRequest, ModelCall, ResolvedModel
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.dialect import AS_SENT, Dialect
 from forge_proxy.core.errors import BackendFault, ContextOverflow, ForgeError
@@ -135,23 +135,25 @@ class Engine:
 
         done = False
         try:
-            slot.model = served = self.models.served_as(request.model)
-            turn = open_turn(
-                request, policy, request_id=request_id,
-                nudge_text=self.text_answers.should_nudge(policy, served),
-                opens_thoughts=self.text_answers.opens_thoughts(served),
-            )  # fmt: skip
-            if turn is not None:
-                events = self._guard(request, turn, slot, memory)
-            else:
-                forbids_calls = bool(request.tools) and policy.enabled.any
-                events = self._relay(request, slot, memory, request_id, forbids_calls=forbids_calls)
-            async with slot, aclosing(events):
-                async for event in events:
-                    if isinstance(event, Report):
-                        done = True
-                        self._observe(RequestAnswered(request_id, request.model, event, *elapsed()))
-                    yield event
+            slot.model = self.models.resolve_cached(request.model).served or ""
+            async with slot:
+                model = await self._resolve(request)
+                turn = open_turn(
+                    request, policy, request_id=request_id,
+                    nudge_text=self.text_answers.should_nudge(policy, model.served),
+                    opens_thoughts=self.text_answers.opens_thoughts(model.served),
+                )  # fmt: skip
+                if turn is not None:
+                    events = self._guard(request, turn, model, slot, memory)
+                else:
+                    forbids_calls = bool(request.tools) and policy.enabled.any
+                    events = self._relay(request, model, slot, memory, request_id, forbids_calls=forbids_calls)
+                async with aclosing(events):
+                    async for event in events:
+                        if isinstance(event, Report):
+                            done = True
+                            self._observe(RequestAnswered(request_id, request.model, event, *elapsed()))
+                        yield event
         except ForgeError as error:
             done = True
             self._observe(RequestFailed(request_id, request.model, summary_of(error, request), *elapsed()))
@@ -163,9 +165,9 @@ class Engine:
 
     async def count(self, request: ChatRequest) -> int | None:
         """Return the number of prompt tokens of a request; None if the backend cannot count them."""
-        model = await self.models.name_for(request.model)
+        model = await self.models.resolve(request.model)
         try:
-            return await self._backend.count_tokens(ModelCall(request, stream=request.stream, model=model))
+            return await self._backend.count_tokens(ModelCall(request, stream=request.stream, resolved=model))
         except BackendFault:  # the request itself will raise it
             return None
 
@@ -176,9 +178,10 @@ class Engine:
 
         Yields the chunks as they arrive, then the result. Raises like `answer`.
         """
-        async with self._admission.slot(client, self.models.served_as(request.model)):
+        async with self._slot(request, client):
             with ResponseMemory(self._deps.memory) as memory:
-                runner = await self._attempt_runner(request, turn.request_id, memory, raw=True)
+                model = await self._resolve(request)
+                runner = AttemptRunner(self._deps, request, turn.request_id, model, memory, raw=True)
                 async with aclosing(runner.attempt(turn)) as events:
                     async for event in events:
                         if not isinstance(event, ContextCompacted):
@@ -193,22 +196,36 @@ class Engine:
 
         Raises like `answer`, and `UnreadCall`.
         """
-        slot = self._admission.slot(client, self.models.served_as(request.model))
-        with ResponseMemory(self._deps.memory) as memory:
-            async with slot, aclosing(self._relay(request, slot, memory, request_id, read=True)) as events:
-                async for event in events:
-                    if isinstance(event, Chunk):
-                        yield event
+        async with self._slot(request, client) as slot:
+            with ResponseMemory(self._deps.memory) as memory:
+                model = await self._resolve(request)
+                async with aclosing(self._relay(request, model, slot, memory, request_id, read=True)) as events:
+                    async for event in events:
+                        if isinstance(event, Chunk):
+                            yield event
 
     def tool_mode(self, model: str | None = None) -> Literal["native", "prompt"]:
-        """Return how tools are presented to that model, as far as is known. Raises `UnknownModel` like
-        `Models.served_as`.
+        """Return how tools are presented to that model, as far as is known.
+
+        Raises `UnknownModel` if the catalog has no such name.
         """
-        return self._backend.tool_mode(self.models.served_as(model) or None)
+        return self._backend.tool_mode(self.models.resolve_cached(model).served)
+
+    def _slot(self, request: ChatRequest, client: str) -> Slot:
+        return self._admission.slot(client, self.models.resolve_cached(request.model).served)
+
+    async def _resolve(self, request: ChatRequest) -> ResolvedModel:
+        """Resolve the model of a request that has its slot: only then may the backend be asked for its models.
+
+        Raises like `Models.resolve` and `Sampling.values_for`.
+        """
+        model = await self.models.resolve(request.model)
+        return replace(model, sampling=self.sampling.values_for(model.served))
 
     async def _relay(
         self,
         request: ChatRequest,
+        model: ResolvedModel,
         slot: Slot,
         memory: ResponseMemory,
         request_id: str,
@@ -220,14 +237,10 @@ class Engine:
 
         `read` is for code that inspects the chunks instead of forwarding them verbatim.
         """
-        model = await self.models.name_for(request.model)
-        sampling = self.sampling.values_for(self.models.served_as(request.model))
         suppressor = CallsForbidden() if forbids_calls else None
         verbatim = suppressor is None and not read
         buffered = read or not request.stream
-        call = ModelCall(
-            request, request.stream, model=model, sampling=sampling, usage=read, verbatim=verbatim, buffered=buffered
-        )
+        call = ModelCall(request, request.stream, resolved=model, usage=read, verbatim=verbatim, buffered=buffered)
         call, compacted = await self.fitting.admit(call, request_id)
         if compacted:
             yield compacted
@@ -260,10 +273,10 @@ class Engine:
         yield Report(Outcome.REPAIRED if marks else Outcome.PASSTHROUGH, marks=marks)
 
     async def _guard(
-        self, request: ChatRequest, turn: Turn, slot: Slot, memory: ResponseMemory
+        self, request: ChatRequest, turn: Turn, model: ResolvedModel, slot: Slot, memory: ResponseMemory
     ) -> AsyncGenerator[AnswerEvent]:
         """Run the attempts of a guarded request until one is accepted. All use the same slot."""
-        runner = await self._attempt_runner(request, turn.request_id, memory)
+        runner = AttemptRunner(self._deps, request, turn.request_id, model, memory)
         verdict: FinishedAttempt | None = None
         if unchecked := await self._unvalidated_tools.unchecked(turn):
             self._observe(ToolsUnvalidated(turn.request_id, unchecked))
@@ -283,16 +296,8 @@ class Engine:
             yield chunk
         yield Chunk(usage=usage)
         for settled in verdict.answers:
-            self.text_answers.learn(self.models.served_as(request.model), turn.faults, settled)
+            self.text_answers.learn(model.served, turn.faults, settled)
         yield _report(turn, verdict.answers, runner.spent)
-
-    async def _attempt_runner(
-        self, request: ChatRequest, request_id: str, memory: ResponseMemory, *, raw: bool = False
-    ) -> AttemptRunner:
-        model = await self.models.name_for(request.model)
-        served = self.models.served_as(request.model)  # known only after `name_for`, at the first request
-        sampling = self.sampling.values_for(served)
-        return AttemptRunner(self._deps, request, request_id, served, model, sampling, memory, raw=raw)
 
     async def _usage(self, call: ModelCall, spent: TokenUsage) -> JsonObject | None:
         """The usage of the delivered attempt; if the client receives it, without the tokens of the `respond` tool."""

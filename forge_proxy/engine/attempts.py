@@ -9,14 +9,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from forge_proxy.core.chat import ChatRequest, ModelCall
+from forge_proxy.core.chat import ChatRequest, ModelCall, ResolvedModel
 from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow, UnreadCall
 from forge_proxy.core.guardrails import Retry, Turn, judge_unread, without_corrections
 from forge_proxy.core.guardrails.attempt import Attempt, FinishedAttempt
 from forge_proxy.core.guardrails.report import cut_name
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.guardrails.usage import TokenUsage
-from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.compat import CompatibleBackend
 from forge_proxy.engine.context_fitting import ContextFitter
@@ -70,7 +69,7 @@ class LostResponses:
 
 
 class AttemptRunner:
-    """Runs the attempts of one request. `served` is the name under which its model is known.
+    """Runs the attempts of one request.
 
     If `raw`, chunks are yielded as the backend sends them; otherwise only those that the stream gate releases.
     """
@@ -80,9 +79,7 @@ class AttemptRunner:
         deps: EngineDeps,
         request: ChatRequest,
         request_id: str,
-        served: str,
-        model: str | None,
-        sampling: JsonObject,
+        model: ResolvedModel,
         memory: ResponseMemory,
         *,
         raw: bool = False,
@@ -90,9 +87,7 @@ class AttemptRunner:
         self._deps = deps
         self._memory = memory
         self._request: ChatRequest = request
-        self._served = served
         self._model = model
-        self._sampling = sampling
         self._raw = raw
         self._losses = LostResponses(request_id, deps.observe)
         self._latest: Attempt | None = None
@@ -177,9 +172,8 @@ class AttemptRunner:
             respond=turn.respond,
             added=turn.added,
             demanded=turn.held_to,
-            model=self._model,
+            resolved=self._model,
             usage=True,
-            sampling=self._sampling,
         )
 
     def _after_fault(self, attempt: Attempt, fault: BackendFault) -> FinishedAttempt | None:
@@ -200,7 +194,7 @@ class AttemptRunner:
         if attempt.usage is not None:
             self.spent.add(attempt.usage, corrected=bool(turn.added))
         readings = await readings_of(turn, attempt.replies(), self._deps.thorough, self._deps.turns)
-        self._deps.text_answers.saw(self._served, readings)
+        self._deps.text_answers.saw(self._model.served, readings)
         verdict = attempt.judge(readings)
         if isinstance(verdict, Retry) and verdict.fault is Fault.CUT and attempt.usage is not None:
             self._room = await self._deps.fitting.room_beside(call, attempt.usage)

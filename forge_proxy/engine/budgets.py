@@ -149,7 +149,7 @@ class Budgets:
 
         A token is at least one byte, and the JSON around the texts is longer than what a chat template adds.
         """
-        model = call.model or call.request.model
+        model = call.model.served
         wish = self.wish_of(model)
         compacts = wish.overflow == "compact"
         if wish.overflow == "forward" or not (compacts or self._may_enforce(wish)):

@@ -91,13 +91,13 @@ class ContextFitter:
         """
         if isinstance(overflow, ContextBudgetExceeded):  # it was compacted before it was rejected
             return None
-        if self._budgets.wish_of(_model(call)).overflow != "compact":
+        if self._budgets.wish_of(call.model.served).overflow != "compact":
             return None
         prompt = await self.measured(call)
         if not prompt.exact and overflow.tokens is not None:  # counted for this very prompt
-            self._calibrations[_model(call)] = Calibration.of(estimate_tokens(*prompt_of(call)), overflow.tokens)
+            self._calibrations[call.model.served] = Calibration.of(estimate_tokens(*prompt_of(call)), overflow.tokens)
             prompt = replace(prompt, tokens=overflow.tokens)
-        budget = await self._budgets.of(_model(call))
+        budget = await self._budgets.of(call.model.served)
         known = [tokens for tokens in (overflow.window, budget.tokens) if tokens is not None]
         best = await self._compact(call, prompt, min([prompt.tokens, *known]))
         return self._report(best, prompt, request_id) if best else None
@@ -108,7 +108,7 @@ class ContextFitter:
         None otherwise, and if the model server does not report its tokens. Raises nothing.
         """
         prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
-        budget = await self._budgets.of(_model(call))
+        budget = await self._budgets.of(call.model.served)
         if budget.tokens is None or not (is_integer(prompt) and is_integer(completion)):
             return None
         room = budget.tokens - prompt - _RESERVED_TOKENS
@@ -122,17 +122,17 @@ class ContextFitter:
             exact = None
         if exact is not None:
             return PromptSize(exact, exact=True)
-        known = self._calibrations.setdefault(_model(call), Calibration())
+        known = self._calibrations.setdefault(call.model.served, Calibration())
         if len(self._calibrations) > _CACHE_SIZE:
             self._calibrations.popitem(last=False)
         return PromptSize(known.tokens(estimate_tokens(*prompt_of(call))), exact=False)
 
     def saw(self, call: ModelCall, usage: JsonObject | None) -> None:
         """Calibrate the estimates of a model by the usage that the model server reports for a call."""
-        known = self._calibrations.get(_model(call))
+        known = self._calibrations.get(call.model.served)
         tokens = usage.get("prompt_tokens") if usage is not None else None
         if known is not None and is_count(tokens):
-            self._calibrations[_model(call)] = known.observed(estimate_tokens(*prompt_of(call)), tokens)
+            self._calibrations[call.model.served] = known.observed(estimate_tokens(*prompt_of(call)), tokens)
 
     async def phases(
         self, call: ModelCall, prompt: PromptSize, policy: CompactionPolicy
@@ -166,7 +166,7 @@ class ContextFitter:
     def _report(self, best: CompactedCall, before: PromptSize, request_id: str) -> tuple[ModelCall, ContextCompacted]:
         compacted = ContextCompacted(
             request_id,
-            _model(best.call),
+            best.call.model.served,
             best.plan.phase,
             len(best.plan.cuts),
             before.tokens,
@@ -193,7 +193,3 @@ def _with_messages(call: ModelCall, messages: list[Json]) -> ModelCall:
     body = {**call.request.body, "messages": messages}
     read = tuple(message for message in messages if is_object(message))
     return replace(call, request=replace(call.request, body=body, messages=read))
-
-
-def _model(call: ModelCall) -> str | None:
-    return call.model or call.request.model

@@ -17,7 +17,7 @@ _CACHE_SIZE = 256
 
 
 class TextResponseHistory:
-    """The statistics of each model since the daemon started."""
+    """The statistics of each model since the daemon started. Requests without a model's name share one entry."""
 
     def __init__(self) -> None:
         self._figures: OrderedDict[str, TextResponseRecord] = OrderedDict()
@@ -27,7 +27,7 @@ class TextResponseHistory:
         """Statistics by the model's name."""
         return self._figures
 
-    def should_nudge(self, policy: GuardPolicy, model: str) -> bool:
+    def should_nudge(self, policy: GuardPolicy, model: str | None) -> bool:
         """Return whether a plain-text response of this model is retried with a nudge."""
         match policy.text_answers:
             case "nudge":
@@ -37,7 +37,7 @@ class TextResponseHistory:
             case "auto":
                 return self._of(model).should_nudge()
 
-    def now(self, policy: GuardPolicy, model: str) -> Literal["nudge", "accept"]:
+    def now(self, policy: GuardPolicy, model: str | None) -> Literal["nudge", "accept"]:
         """Return how this model's plain-text responses are handled, apart from the few that are still retried."""
         if not policy.enabled.retry or 0 in (policy.max_retries, policy.max_text_nudges):
             return "accept"
@@ -45,7 +45,7 @@ class TextResponseHistory:
             return "accept" if self._of(model).accepted else "nudge"
         return policy.text_answers
 
-    def learn(self, model: str, faults: tuple[Fault, ...], settled: FinalAnswer) -> None:
+    def learn(self, model: str | None, faults: tuple[Fault, ...], settled: FinalAnswer) -> None:
         """Record how a request ended."""
         if settled.is_before_failed_retry:  # which does not characterise the model
             return
@@ -54,11 +54,11 @@ class TextResponseHistory:
         elif settled.bare_text:
             self._keep(model, self._of(model).with_text())
 
-    def opens_thoughts(self, model: str) -> bool:
+    def opens_thoughts(self, model: str | None) -> bool:
         """Return whether this model's text may start inside a reasoning block that its chat template opens."""
         return self._of(model).opens_thoughts
 
-    def saw(self, model: str, readings: Sequence[Extraction]) -> None:
+    def saw(self, model: str | None, readings: Sequence[Extraction]) -> None:
         """Record the extractions of one attempt."""
         closed = [reading.closes_thoughts for reading in readings if reading.closes_thoughts is not None]
         if closed and any(closed) != self.opens_thoughts(model):
@@ -71,11 +71,11 @@ class TextResponseHistory:
         elif self._figures.pop(model, None) is None:
             raise UnknownModel(model, list(self._figures))
 
-    def _of(self, model: str) -> TextResponseRecord:
-        return self._figures.get(model, TextResponseRecord())
+    def _of(self, model: str | None) -> TextResponseRecord:
+        return self._figures.get(model or "", TextResponseRecord())
 
-    def _keep(self, model: str, figures: TextResponseRecord) -> None:
-        self._figures[model] = figures
-        self._figures.move_to_end(model)
+    def _keep(self, model: str | None, figures: TextResponseRecord) -> None:
+        self._figures[model or ""] = figures
+        self._figures.move_to_end(model or "")
         if len(self._figures) > _CACHE_SIZE:
             self._figures.popitem(last=False)

@@ -59,7 +59,7 @@ async def find_guilty(backend: Backend, call: ModelCall) -> RejectedTool:
 async def _is_refused(backend: Backend, call: ModelCall, tools: Sequence[tuple[int, Json]]) -> bool:
     """Return whether the backend rejects these tools. Raises any other error of the request."""
     body: dict[str, Json] = {
-        "model": call.request.model,
+        "model": call.model.requested,
         "messages": [{"role": "user", "content": "."}],
         "tools": [_bare(tool) for _, tool in tools],
         "max_tokens": 1,
@@ -68,7 +68,7 @@ async def _is_refused(backend: Backend, call: ModelCall, tools: Sequence[tuple[i
     if call.request.tool_choice.mode == "required":
         body["tool_choice"] = "required"  # it uses a different grammar
     request = replace(call.request, body=body, messages=(), stream=True)
-    probe = ModelCall(request, stream=True, model=call.model, dialect=call.dialect)
+    probe = ModelCall(request, stream=True, resolved=call.resolved, dialect=call.dialect)
     try:
         async with aclosing(backend.stream(probe)) as chunks:
             async for _ in chunks:

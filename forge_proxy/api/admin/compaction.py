@@ -125,7 +125,7 @@ class CompactionEndpoints:
         """Show what each phase would cut of a history, and why. Nothing is generated or changed."""
         policy = asked.policy or self._engine.fitting.policy
         call = await self._call(asked)
-        limit = asked.budget_tokens or (await self._engine.budgets.of(call.model or call.request.model)).tokens
+        limit = asked.budget_tokens or (await self._engine.budgets.of(call.model.served)).tokens
         if limit is None:
             raise InvalidRequest("budget_tokens", "the model server does not tell its window: say how many tokens")
         prompt = await self._engine.fitting.measured(call)
@@ -150,8 +150,8 @@ class CompactionEndpoints:
         body: dict[str, Json] = {"messages": [*asked.messages], "tools": [*asked.tools], "model": asked.model}
         request = decode_request({name: value for name, value in body.items() if value})
         turn = open_turn(request, self._guardrails.now, request_id="preview", nudge_text=False)
-        model = await self._engine.models.name_for(request.model)
-        return ModelCall(request, stream=False, respond=turn.respond if turn else None, model=model)
+        model = await self._engine.models.resolve(request.model)
+        return ModelCall(request, stream=False, respond=turn.respond if turn else None, resolved=model)
 
 
 def _shown(phase: CompactedCall, limit: int) -> PhasePreview:
