@@ -82,15 +82,13 @@ class ContextFitter:
         return self._report(best, prompt, request_id) if best else (call, None)
 
     async def after_overflow(
-        self, call: ModelCall, overflow: ContextOverflow | ContextBudgetExceeded, request_id: str
+        self, call: ModelCall, overflow: ContextOverflow, request_id: str
     ) -> tuple[ModelCall, ContextCompacted] | None:
         """Compact a call that the model server has rejected as too long.
 
         That happens if the window is not known or an estimate was too low. Returns None if the policy does not allow
         compaction or nothing is left to cut.
         """
-        if isinstance(overflow, ContextBudgetExceeded):  # it was compacted before it was rejected
-            return None
         if self._budgets.wish_of(call.model.served).overflow != "compact":
             return None
         prompt = await self.measured(call)
@@ -127,7 +125,7 @@ class ContextFitter:
             self._calibrations.popitem(last=False)
         return PromptSize(known.tokens(estimate_tokens(*prompt_of(call))), exact=False)
 
-    def saw(self, call: ModelCall, usage: JsonObject | None) -> None:
+    def calibrate(self, call: ModelCall, usage: JsonObject | None) -> None:
         """Calibrate the estimates of a model by the usage that the model server reports for a call."""
         known = self._calibrations.get(call.model.served)
         tokens = usage.get("prompt_tokens") if usage is not None else None

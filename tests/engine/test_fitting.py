@@ -130,7 +130,7 @@ async def test_estimates_follow_what_the_server_reports() -> None:
     call = asking(turns(2000, 400, 400))
     assert await fit.admit(call, "r") == (call, None)
 
-    fit.saw(call, {"prompt_tokens": 1500})
+    fit.calibrate(call, {"prompt_tokens": 1500})
     shorter, compacted = await fit.admit(call, "r")
 
     assert contents(shorter) == [TRUNCATED, 400, 400]

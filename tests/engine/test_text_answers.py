@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.errors import UnknownModel
 from forge_proxy.core.guardrails import FinalAnswer, GuardPolicy, Outcome
 from forge_proxy.core.guardrails.turn import Fault
+from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.text_responses import TextResponseHistory
+from forge_proxy.wire.clients.chat_completions.request import decode_request
+from tests.fakes.says import Said
+from tests.fakes.scripted import ScriptedHttp, StillClock
 
 TEXT = FinalAnswer("Hm.", (), "stop", Outcome.RETRIED, 2)
 
@@ -66,3 +71,17 @@ def test_names_that_callers_make_up_are_not_kept_for_ever() -> None:
 
     assert len(learned.figures) == 256
     assert learned.figures["in use"].nudges == 300
+
+
+async def test_the_first_request_uses_the_statistics_of_the_served_model() -> None:
+    http = ScriptedHttp([Said(text="Hm.")] * 2)
+    engine = Engine(OpenAICompatible("http://scripted", http), StillClock(), lambda _: None)
+    for _ in range(8):
+        engine.text_answers.learn("scripted", (Fault.TEXT,), TEXT)
+    tool = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
+    request = decode_request({"model": "alias", "messages": [{"role": "user", "content": "Hi."}], "tools": [tool]})
+
+    async for _event in engine.answer(request, GuardPolicy(), request_id="r"):
+        pass
+
+    assert len(http.asked) == 1  # the text is accepted, not retried

@@ -1,4 +1,4 @@
-"""One attempt at an answer: one stream gate per choice, with the token counts and top-level fields around them."""
+"""One attempt at an answer: one stream gate per choice, with the top-level fields around them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import Accept, FinalAnswer, GiveUp, Retry, StreamGate, Turn, judge, judge_failed_retry
 from forge_proxy.core.guardrails.extraction import EXTRACTION_LIMIT, Extraction, estimate_extraction, read
 from forge_proxy.core.guardrails.loops import Loop
-from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.stream import Chunk, Delta, Reply
 
 _COMMON = ("id", "created", "model", "system_fingerprint")
@@ -37,8 +37,6 @@ class Attempt:
         """The gates of the choices that have begun, by index. A request may ask for more choices than arrive."""
         self._head: dict[str, Json] = {}
         self._begun = False
-        self.usage: JsonObject | None = None
-        """The latest token counts: some servers send the running total with each chunk."""
 
     def take(self, chunk: Chunk) -> Chunk | None:
         """Add a chunk and return what may be sent because of it, or None.
@@ -49,7 +47,6 @@ class Attempt:
             return chunk
         first, self._begun = not self._begun, True
         self._head.update(chunk.head)
-        self.usage = chunk.usage or self.usage
         if chunk.anew:
             self._gates = {}
         deltas: list[Delta] = []
