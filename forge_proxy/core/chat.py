@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from forge_proxy.core.dialect import AS_SENT, Dialect
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.fast_dataclass import record
-from forge_proxy.core.jsontypes import JsonObject, is_object, no_fields
+from forge_proxy.core.jsontypes import Json, JsonObject, is_object, no_fields
 from forge_proxy.core.messages import Message
 
 Schema: TypeAlias = JsonObject | bool
@@ -127,6 +127,13 @@ class ModelCall:
     def model(self) -> ResolvedModel:
         """The model to which the call is sent."""
         return self.resolved or ResolvedModel(self.request.model)
+
+    @property
+    def prompt_parts(self) -> tuple[Json, ...]:
+        """What makes up the prompt: messages, tools and added messages."""
+        added: list[Json] = [message.content for message in self.added]
+        added += [call.arguments for message in self.added for call in message.tool_calls]
+        return self.request.body.get("messages"), self.request.body.get("tools"), added
 
 
 WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length", "max_context")

@@ -21,13 +21,13 @@ from forge_proxy.core.guardrails import (
     CallsForbidden,
     FinalAnswer,
     GuardPolicy,
-    Outcome,
     Retry,
     Turn,
     open_turn,
 )
 from forge_proxy.core.guardrails.attempt import FinishedAttempt
 from forge_proxy.core.guardrails.report import Report, summary_of
+from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.guardrails.usage import TokenUsage
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.queueing import FairQueue
@@ -52,7 +52,6 @@ from forge_proxy.engine.pacing import LoopTurns
 from forge_proxy.engine.ports import Backend, CardStore, Clock, Observer, ThoroughReader
 from forge_proxy.engine.respond_overhead import RespondOverhead
 from forge_proxy.engine.sampling import Sampling
-from forge_proxy.engine.text_responses import TextResponseHistory
 from forge_proxy.engine.unvalidated_tools import UnvalidatedTools
 
 AnswerEvent: TypeAlias = Chunk | ContextCompacted | Report
@@ -248,7 +247,7 @@ class Engine:
         yield Chunk(usage=usage)
         for settled in finished.answers:
             self.text_answers.learn(call.model.served, turn.faults, settled)
-        yield _report(turn, finished.answers, runner.spent)
+        yield Report.of_answers(turn, finished.answers, runner.spent.tokens)
 
     async def _usage(self, call: ModelCall, spent: TokenUsage) -> JsonObject | None:
         """The usage of the delivered attempt; if the client receives it, without the tokens of the `respond` tool."""
@@ -273,11 +272,4 @@ async def _relay(
                 yield event
     session.slot.leave()
     exchange.calibrate()
-    marks = suppressor.marks if suppressor else ()
-    yield Report(Outcome.REPAIRED if marks else Outcome.PASSTHROUGH, marks=marks)
-
-
-def _report(turn: Turn, answers: list[FinalAnswer], spent: TokenUsage) -> Report:
-    outcome = Outcome.furthest(settled.outcome for settled in answers)
-    marks = tuple(mark for settled in answers for mark in settled.marks)
-    return Report(outcome, turn.attempt, turn.faults, marks, spent.tokens or None)
+    yield Report.of_relay(suppressor.marks if suppressor else ())

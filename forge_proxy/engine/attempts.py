@@ -14,12 +14,13 @@ from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, Context
 from forge_proxy.core.guardrails import Retry, Turn, judge_unread, without_corrections
 from forge_proxy.core.guardrails.attempt import Attempt, FinishedAttempt
 from forge_proxy.core.guardrails.report import cut_name
+from forge_proxy.core.guardrails.split_chunk import split_chunk
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.guardrails.usage import TokenUsage
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.events import AttemptRetried, ContextCompacted, LoopDetected
 from forge_proxy.engine.exchange import BackendExchange, BackendSession, CallResent
-from forge_proxy.engine.pacing import Pace, pieces_of
+from forge_proxy.engine.pacing import Pace
 from forge_proxy.engine.parse_replies import readings_of
 from forge_proxy.wire.backends.openai.request import LIMITS
 
@@ -113,7 +114,7 @@ class AttemptRunner:
                 else:
                     if self._raw:
                         yield event
-                    for piece in pieces_of(event):
+                    for piece in split_chunk(event):
                         await pace.begin_step()
                         out = self._attempt.take(piece)
                         pace.end_step()

@@ -18,7 +18,6 @@ import orjson
 from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Window, WindowSizing, as_taken, fit_budget
 from forge_proxy.core.chat import ModelCall, ModelCard
 from forge_proxy.core.errors import BackendFault, BudgetUnchanged
-from forge_proxy.core.jsontypes import Json
 from forge_proxy.engine.events import BudgetResolved
 from forge_proxy.engine.ports import Backend, Clock, HardwareSource, Observer, Resizer
 from forge_proxy.wire.large_json import write_slices
@@ -225,19 +224,12 @@ class Budgets:
         return window
 
 
-def prompt_of(call: ModelCall) -> tuple[Json, ...]:
-    """Return the parts of a call that make up the prompt: messages, tools and added messages."""
-    added: list[Json] = [message.content for message in call.added]
-    added += [tool.arguments for message in call.added for tool in message.tool_calls]
-    return call.request.body.get("messages"), call.request.body.get("tools"), added
-
-
 async def _is_within(call: ModelCall, tokens: int) -> bool:
     """Return whether the prompt has at most that many bytes.
 
     A large prompt is serialised only as far as necessary, in slices that yield to the event loop.
     """
-    parts = prompt_of(call)
+    parts = call.prompt_parts
     size = 0
     try:
         if not call.request.is_large:

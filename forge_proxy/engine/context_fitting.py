@@ -17,7 +17,7 @@ from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow
 from forge_proxy.core.estimate import Calibration, estimate_tokens
 from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_integer, is_object
-from forge_proxy.engine.budgets import Budgets, prompt_of
+from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.events import ContextCompacted
 from forge_proxy.engine.ports import Observer
 from forge_proxy.wire.compaction import tagged, with_cuts
@@ -93,7 +93,7 @@ class ContextFitter:
             return None
         prompt = await self.measured(call)
         if not prompt.exact and overflow.tokens is not None:  # counted for this very prompt
-            self._calibrations[call.model.served] = Calibration.of(estimate_tokens(*prompt_of(call)), overflow.tokens)
+            self._calibrations[call.model.served] = Calibration.of(estimate_tokens(*call.prompt_parts), overflow.tokens)
             prompt = replace(prompt, tokens=overflow.tokens)
         budget = await self._budgets.of(call.model.served)
         known = [tokens for tokens in (overflow.window, budget.tokens) if tokens is not None]
@@ -123,14 +123,14 @@ class ContextFitter:
         known = self._calibrations.setdefault(call.model.served, Calibration())
         if len(self._calibrations) > _CACHE_SIZE:
             self._calibrations.popitem(last=False)
-        return PromptSize(known.tokens(estimate_tokens(*prompt_of(call))), exact=False)
+        return PromptSize(known.tokens(estimate_tokens(*call.prompt_parts)), exact=False)
 
     def calibrate(self, call: ModelCall, usage: JsonObject | None) -> None:
         """Calibrate the estimates of a model by the usage that the model server reports for a call."""
         known = self._calibrations.get(call.model.served)
         tokens = usage.get("prompt_tokens") if usage is not None else None
         if known is not None and is_count(tokens):
-            self._calibrations[call.model.served] = known.observed(estimate_tokens(*prompt_of(call)), tokens)
+            self._calibrations[call.model.served] = known.observed(estimate_tokens(*call.prompt_parts), tokens)
 
     async def phases(
         self, call: ModelCall, prompt: PromptSize, policy: CompactionPolicy
@@ -153,13 +153,13 @@ class ContextFitter:
 
     async def _compact(self, call: ModelCall, prompt: PromptSize, limit: int) -> CompactedCall | None:
         policy = self.policy
-        aim = aim_of(policy, limit)
+        aim = policy.target_tokens(limit)
         done: list[CompactedCall] = []
         async for phase in self.phases(call, prompt, policy):
             done.append(phase)
             if phase.prompt.tokens <= aim:
                 break
-        return chosen(done, aim)
+        return select_phase(done, aim)
 
     def _report(self, best: CompactedCall, before: PromptSize, request_id: str) -> tuple[ModelCall, ContextCompacted]:
         compacted = ContextCompacted(
@@ -175,12 +175,7 @@ class ContextFitter:
         return best.call, compacted
 
 
-def aim_of(policy: CompactionPolicy, limit: int) -> int:
-    """Return the number of tokens to which a context is compacted."""
-    return int(limit * policy.threshold)
-
-
-def chosen(phases: Sequence[CompactedCall], aim: int) -> CompactedCall | None:
+def select_phase(phases: Sequence[CompactedCall], aim: int) -> CompactedCall | None:
     """Return the mildest sufficient phase, else the one with the shortest prompt; None if nothing can be cut."""
     some = [phase for phase in phases if phase.plan.cuts]
     enough = next((phase for phase in some if phase.prompt.tokens <= aim), None)

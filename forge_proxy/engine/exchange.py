@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.errors import BackendFault, ContextOverflow
+from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.admission import Slot
@@ -23,7 +24,6 @@ from forge_proxy.engine.events import ContextCompacted, LostResponseRetried
 from forge_proxy.engine.memory import MemoryBudget, ResponseMemory
 from forge_proxy.engine.pacing import LoopTurns
 from forge_proxy.engine.ports import Observer, ThoroughReader
-from forge_proxy.engine.text_responses import TextResponseHistory
 
 _LOSSES = 2
 """How often one request is retried because its response was lost: it may be the request that ends the model server."""

@@ -8,9 +8,9 @@ import pytest
 
 from forge_proxy.core.errors import BackendDown, BackendLost, BackendNotReady, BackendTimeout
 from forge_proxy.core.guardrails import FinalAnswer, Outcome
+from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.engine.events import Event, LostResponseRetried
-from forge_proxy.engine.text_responses import TextResponseHistory
 from tests.fakes.says import Said
 from tests.fakes.scripted import chat
 

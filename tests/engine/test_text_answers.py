@@ -7,9 +7,9 @@ import pytest
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.errors import UnknownModel
 from forge_proxy.core.guardrails import FinalAnswer, GuardPolicy, Outcome
+from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.text_responses import TextResponseHistory
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock

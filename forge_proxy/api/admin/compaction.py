@@ -15,7 +15,7 @@ from forge_proxy.core.guardrails import GuardPolicy, open_turn
 from forge_proxy.core.jsontypes import Json, is_object
 from forge_proxy.core.messages import MessageType
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.context_fitting import CompactedCall, aim_of, chosen
+from forge_proxy.engine.context_fitting import CompactedCall, select_phase
 from forge_proxy.engine.live_value import LiveValue
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 
@@ -130,8 +130,8 @@ class CompactionEndpoints:
             raise InvalidRequest("budget_tokens", "the model server does not tell its window: say how many tokens")
         prompt = await self._engine.fitting.measured(call)
         phases = [phase async for phase in self._engine.fitting.phases(call, prompt, policy)]
-        aim = aim_of(policy, limit)
-        best = chosen(phases, aim) if prompt.tokens > limit else None
+        aim = policy.target_tokens(limit)
+        best = select_phase(phases, aim) if prompt.tokens > limit else None
         left, after = (best.prompt, best.call.request) if best else (prompt, call.request)
         return Preview(
             policy=policy,

@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.engine.live_value import LiveValue
-from forge_proxy.engine.text_responses import TextResponseHistory
 
 
 class TextResponseStats(BaseModel):
