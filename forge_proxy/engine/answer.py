@@ -61,7 +61,7 @@ AnswerEvent: TypeAlias = Chunk | ContextCompacted | Report
 class AttemptResult:
     """An accepted attempt: its calls, and the model's reasoning."""
 
-    settled: FinalAnswer
+    answer: FinalAnswer
     reasoning: str
 
 
@@ -229,7 +229,7 @@ class Engine:
     async def _guard(self, runner: AttemptRunner, slot: Slot) -> AsyncGenerator[AnswerEvent]:
         """Run the attempts of a guarded request until one is accepted. All use the same slot."""
         finished: FinishedAttempt | None = None
-        if unchecked := await self._unvalidated_tools.unchecked(runner.turn):
+        if unchecked := await self._unvalidated_tools.find_unreported(runner.turn):
             self._observe(ToolsUnvalidated(runner.turn.request_id, unchecked))
         while finished is None:
             async with aclosing(runner.attempt()) as events:
@@ -245,8 +245,8 @@ class Engine:
         for chunk in finished.chunks:
             yield chunk
         yield Chunk(usage=usage)
-        for settled in finished.answers:
-            self.text_answers.learn(call.model.served, turn.faults, settled)
+        for answer in finished.answers:
+            self.text_answers.record_answer(call.model.served, turn.faults, answer)
         yield Report.of_answers(turn, finished.answers, runner.spent.tokens)
 
     async def _usage(self, call: ModelCall, spent: TokenUsage) -> JsonObject | None:
@@ -254,7 +254,7 @@ class Engine:
         usage = spent.usage()
         if usage is None or (call.request.stream and not call.request.include_usage):
             return usage
-        return spent.usage(await self._respond_overhead.added_to(call))
+        return spent.usage(await self._respond_overhead.count_added(call))
 
 
 async def _relay(

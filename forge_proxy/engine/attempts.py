@@ -21,7 +21,7 @@ from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.events import AttemptRetried, ContextCompacted, LoopDetected
 from forge_proxy.engine.exchange import BackendExchange, BackendSession, CallResent
 from forge_proxy.engine.pacing import Pace
-from forge_proxy.engine.parse_replies import readings_of
+from forge_proxy.engine.parse_replies import parse_replies
 from forge_proxy.wire.backends.openai.request import LIMITS
 
 
@@ -106,7 +106,7 @@ class AttemptRunner:
                     self._request = exchange.call.request
                     yield event
                 elif isinstance(event, CallResent):
-                    is_void = bool(self._attempt.left)
+                    is_void = bool(self._attempt.sent_text)
                     after = None if is_void else self._attempt
                     self._attempt = Attempt(self.turn, self._request.choices, after=after)
                     if is_void:
@@ -126,7 +126,7 @@ class AttemptRunner:
     def _may_resend(self, fault: BackendFault) -> bool:
         # A non-streaming client has received nothing, whatever the stream gate has released.
         is_final = self._request.stream or isinstance(fault, ContextOverflow)
-        return not (is_final and self._attempt.left)
+        return not (is_final and self._attempt.sent_text)
 
     async def _judge(self, exchange: BackendExchange) -> Retry | FinishedAttempt:
         """Record what a finished attempt showed and return the verdict on it. Raises like `Attempt.judge`."""
@@ -135,19 +135,19 @@ class AttemptRunner:
             deps.observe(LoopDetected(turn.request_id, turn.attempt, loop, turn.policy.on_loop == "cut"))
         if exchange.usage is not None:
             self.spent.add(exchange.usage, corrected=bool(turn.added))
-        readings = await readings_of(turn, attempt.replies(), deps.thorough, deps.turns)
-        deps.text_responses.saw(self._model.served, readings)
-        verdict = attempt.judge(readings)
+        extractions = await parse_replies(turn, attempt.replies(), deps.thorough, deps.turns)
+        deps.text_responses.record_extractions(self._model.served, extractions)
+        verdict = attempt.judge(extractions)
         if isinstance(verdict, Retry) and verdict.fault is Fault.CUT and exchange.usage is not None:
-            self._room = await deps.fitting.room_beside(exchange.call, exchange.usage)
+            self._room = await deps.fitting.find_room(exchange.call, exchange.usage)
         return verdict
 
     def _after_fault(self, fault: BackendFault | ContextBudgetExceeded) -> Retry | FinishedAttempt | None:
         """Return the verdict on an attempt that ended in a fault; None if the request ends in it."""
         match fault:
             case UnreadCall(written=written):
-                return self._attempt.rescue(written) or judge_unread(self.turn, self._attempt.left)
-            case ContextOverflow() | ContextBudgetExceeded() if self.turn.added and not self._attempt.left:
+                return self._attempt.rescue(written) or judge_unread(self.turn, self._attempt.sent_text)
+            case ContextOverflow() | ContextBudgetExceeded() if self.turn.added and not self._attempt.sent_text:
                 return Retry(without_corrections(self.turn), Fault.NO_ROOM)
             case ContextOverflow() | ContextBudgetExceeded():
                 return None

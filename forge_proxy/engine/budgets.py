@@ -38,7 +38,7 @@ class PromptLimit:
     """
 
     tokens: int
-    because: str
+    reason: str
     enforced: bool
     compacts: bool
 
@@ -73,14 +73,14 @@ class Budgets:
         self._switching = asyncio.Lock()
         self.wish = wish or BudgetPolicy()
 
-    async def of(self, model: str | None = None, told: int | None = None) -> Budget:
-        """Return the budget of a model. `told` is its window in tokens, if known already. Raises nothing.
+    async def of(self, model: str | None = None, window: int | None = None) -> Budget:
+        """Return the budget of a model. `window` is its window in tokens, if known already. Raises nothing.
 
         If a new window requires a restart of the server, all names share one budget; with a catalog each model has
         its own, and None means the loaded model.
         """
         model = self._key(model)
-        budget = await self._compute(self.wish_of(model), await self._window(model, told))
+        budget = await self._compute(self.wish_of(model), await self._window(model, window))
         if budget.given is not None and budget.given == self._given_size(model):
             budget = as_taken(budget)
         if self._reported.get(model) != budget:
@@ -208,13 +208,13 @@ class Budgets:
         hardware = await self._hardware.profile() if self._hardware and sizing.by == "request" else None
         return fit_budget(wish, window, sizing, hardware)
 
-    async def _window(self, model: str | None, told: int | None = None) -> Window:
+    async def _window(self, model: str | None, tokens: int | None = None) -> Window:
         until, window = self._windows.get(model, (float("-inf"), Window()))
-        if told is None and self._clock.now() <= until:
+        if tokens is None and self._clock.now() <= until:
             return window
         cached_for = _CACHED_SECONDS
         try:
-            now = told if told is not None else await self._backend.context_window(model)
+            now = tokens if tokens is not None else await self._backend.context_window(model)
             window = Window(now, now if self._given_size(model) is None and now is not None else window.most)
         except BackendFault:  # perhaps loading, or down: the cached value is used a little longer
             cached_for = _CACHED_SECONDS_AFTER_FAULT

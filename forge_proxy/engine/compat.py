@@ -22,7 +22,7 @@ from forge_proxy.core.errors import BackendError, ContextOverflow, LimitTooLarge
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.events import RequestRewritten
 from forge_proxy.engine.ports import Backend, Observer
-from forge_proxy.engine.tool_bisect import RejectedTool, find_guilty
+from forge_proxy.engine.tool_bisect import RejectedTool, find_rejected_tool
 
 _CACHE_SIZE = 256
 _REJECTION_STATUSES = frozenset({400, 422, 500, 501})
@@ -64,7 +64,7 @@ class CompatibleBackend:
             else:
                 return
 
-    def tell_tools(self, model: str, mode: Literal["native", "prompt"]) -> None:
+    def set_tool_mode(self, model: str, mode: Literal["native", "prompt"]) -> None:
         """Set how tools are presented to this model from now on, unless the settings determine it."""
         if self._usual.tools == "auto":
             known = self._dialects.get(model, self._usual)
@@ -103,7 +103,7 @@ class CompatibleBackend:
         if refusal.need is not UnsupportedFeature.PLAIN_SCHEMAS:
             raise refusal
         tools = self._tools_digest(call)
-        rejected = self._plain.get(tools) or await find_guilty(self._backend, call)
+        rejected = self._plain.get(tools) or await find_rejected_tool(self._backend, call)
         self._keep_plain(tools, rejected)
         raise rejected.error(refusal)
 

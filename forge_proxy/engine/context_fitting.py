@@ -42,7 +42,7 @@ class CompactedCall:
 
     call: ModelCall
     plan: Plan
-    places: tuple[int, ...]
+    indexes: tuple[int, ...]
     """Indexes of the cut messages in the client's messages."""
     prompt: PromptSize
 
@@ -69,7 +69,7 @@ class ContextFitter:
         limit = await self._budgets.limit_of(call)
         if limit is None:
             return call, None
-        prompt = await self.measured(call)
+        prompt = await self.measure(call)
         if prompt.tokens <= limit.tokens:
             return call, None
         best = await self._compact(call, prompt, limit.tokens) if limit.compacts else None
@@ -77,11 +77,11 @@ class ContextFitter:
         if remaining.tokens > limit.tokens and (remaining.exact or limit.enforced):
             shortened = best.prompt.tokens if best else None
             raise ContextBudgetExceeded(
-                prompt.tokens, limit.tokens, limit.because, exact=prompt.exact, shortened=shortened
+                prompt.tokens, limit.tokens, limit.reason, exact=prompt.exact, shortened=shortened
             )
         return self._report(best, prompt, request_id) if best else (call, None)
 
-    async def after_overflow(
+    async def compact_after_overflow(
         self, call: ModelCall, overflow: ContextOverflow, request_id: str
     ) -> tuple[ModelCall, ContextCompacted] | None:
         """Compact a call that the model server has rejected as too long.
@@ -91,7 +91,7 @@ class ContextFitter:
         """
         if self._budgets.wish_of(call.model.served).overflow != "compact":
             return None
-        prompt = await self.measured(call)
+        prompt = await self.measure(call)
         if not prompt.exact and overflow.tokens is not None:  # counted for this very prompt
             self._calibrations[call.model.served] = Calibration.of(estimate_tokens(*call.prompt_parts), overflow.tokens)
             prompt = replace(prompt, tokens=overflow.tokens)
@@ -100,7 +100,7 @@ class ContextFitter:
         best = await self._compact(call, prompt, min([prompt.tokens, *known]))
         return self._report(best, prompt, request_id) if best else None
 
-    async def room_beside(self, call: ModelCall, usage: JsonObject) -> int | None:
+    async def find_room(self, call: ModelCall, usage: JsonObject) -> int | None:
         """Return the completion tokens that fit beside this prompt, if they exceed those of the response.
 
         None otherwise, and if the model server does not report its tokens. Raises nothing.
@@ -112,7 +112,7 @@ class ContextFitter:
         room = budget.tokens - prompt - _RESERVED_TOKENS
         return room if room > completion else None
 
-    async def measured(self, call: ModelCall) -> PromptSize:
+    async def measure(self, call: ModelCall) -> PromptSize:
         """Return the size of a prompt. Raises nothing."""
         try:
             exact = await self._count(call)
@@ -132,7 +132,7 @@ class ContextFitter:
         if known is not None and is_count(tokens):
             self._calibrations[call.model.served] = known.observed(estimate_tokens(*call.prompt_parts), tokens)
 
-    async def phases(
+    async def compact_in_phases(
         self, call: ModelCall, prompt: PromptSize, policy: CompactionPolicy
     ) -> AsyncGenerator[CompactedCall]:
         """Yield the call as each phase compacts it, the mildest phase first. `prompt` is its present size."""
@@ -147,15 +147,15 @@ class ContextFitter:
                 last = replace(last, plan=plan)
             elif plan.cuts:
                 shorter = _with_messages(call, with_cuts(messages, tags, plan.cuts))
-                places = tuple(tags.places[cut.index] for cut in plan.cuts)
-                last = CompactedCall(shorter, plan, places, await self.measured(shorter))
+                indexes = tuple(tags.places[cut.index] for cut in plan.cuts)
+                last = CompactedCall(shorter, plan, indexes, await self.measure(shorter))
             yield last
 
     async def _compact(self, call: ModelCall, prompt: PromptSize, limit: int) -> CompactedCall | None:
         policy = self.policy
         aim = policy.target_tokens(limit)
         done: list[CompactedCall] = []
-        async for phase in self.phases(call, prompt, policy):
+        async for phase in self.compact_in_phases(call, prompt, policy):
             done.append(phase)
             if phase.prompt.tokens <= aim:
                 break
@@ -177,9 +177,9 @@ class ContextFitter:
 
 def select_phase(phases: Sequence[CompactedCall], aim: int) -> CompactedCall | None:
     """Return the mildest sufficient phase, else the one with the shortest prompt; None if nothing can be cut."""
-    some = [phase for phase in phases if phase.plan.cuts]
-    enough = next((phase for phase in some if phase.prompt.tokens <= aim), None)
-    return enough or min(some, key=lambda phase: phase.prompt.tokens, default=None)
+    candidates = [phase for phase in phases if phase.plan.cuts]
+    sufficient = next((phase for phase in candidates if phase.prompt.tokens <= aim), None)
+    return sufficient or min(candidates, key=lambda phase: phase.prompt.tokens, default=None)
 
 
 def _with_messages(call: ModelCall, messages: list[Json]) -> ModelCall:

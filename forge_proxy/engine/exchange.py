@@ -142,7 +142,7 @@ class BackendExchange:
     async def _recover(self, fault: BackendFault) -> ContextCompacted | None:
         """Prepare to send the call again, compacted if it was too long. Raises the fault if that is of no use."""
         if isinstance(fault, ContextOverflow):
-            shorter = await self._deps.fitting.after_overflow(self.call, fault, self._session.request_id)
+            shorter = await self._deps.fitting.compact_after_overflow(self.call, fault, self._session.request_id)
             if shorter is not None:
                 self.call, compacted = shorter
                 return compacted

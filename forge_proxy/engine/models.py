@@ -77,7 +77,7 @@ class Models:
                 self._cached_until = self._clock.now() + _CACHED_SECONDS
         return self.resolve_cached(requested)
 
-    async def usual(self) -> str:
+    async def default_name(self) -> str:
         """Return the model for requests without one: the default, else the first.
 
         Raises `UnknownModel` or `BackendFault`.

@@ -22,7 +22,7 @@ class RespondOverhead:
         self._backend = backend
         self._added: OrderedDict[tuple[str | None, tuple[str, ...]], int] = OrderedDict()
 
-    async def added_to(self, call: ModelCall) -> int:
+    async def count_added(self, call: ModelCall) -> int:
         """Return the tokens that the `respond` tool adds to the prompt of `call`; 0 if the backend cannot count."""
         if call.respond is None:
             return 0

@@ -105,6 +105,6 @@ async def test_nothing_is_learned_of_a_model_from_a_retry_that_failed() -> None:
     figures = TextResponseHistory()
     settled = FinalAnswer("sunny", (), "stop", Outcome.RETRIED, 2, is_before_failed_retry=True)
 
-    figures.learn("m", (Fault.TEXT,), settled)
+    figures.record_answer("m", (Fault.TEXT,), settled)
 
-    assert figures.figures == {}
+    assert figures.records == {}

@@ -221,7 +221,7 @@ async def test_a_name_first_asked_for_after_a_switch_has_the_budget_of_the_serve
     budgets, heard = made(server, FULL, WindowSizing("restart"))
     await budgets.switch(FAST)
 
-    assert (await budgets.of("tiny", told=4096)).tokens == 4096
+    assert (await budgets.of("tiny", window=4096)).tokens == 4096
     assert (await budgets.of("other")).tokens == 4096
     assert [event.model for event in heard if isinstance(event, BudgetResolved)] == [None]  # it is told once
 

@@ -128,8 +128,8 @@ class CompactionEndpoints:
         limit = asked.budget_tokens or (await self._engine.budgets.of(call.model.served)).tokens
         if limit is None:
             raise InvalidRequest("budget_tokens", "the model server does not tell its window: say how many tokens")
-        prompt = await self._engine.fitting.measured(call)
-        phases = [phase async for phase in self._engine.fitting.phases(call, prompt, policy)]
+        prompt = await self._engine.fitting.measure(call)
+        phases = [phase async for phase in self._engine.fitting.compact_in_phases(call, prompt, policy)]
         aim = policy.target_tokens(limit)
         best = select_phase(phases, aim) if prompt.tokens > limit else None
         left, after = (best.prompt, best.call.request) if best else (prompt, call.request)
@@ -164,7 +164,7 @@ def _shown(phase: CompactedCall, limit: int) -> PhasePreview:
             why=cut.why,
             content=cut.instead.content if cut.instead else None,
         )
-        for place, cut in zip(phase.places, phase.plan.cuts, strict=True)
+        for place, cut in zip(phase.indexes, phase.plan.cuts, strict=True)
     ]
     return PhasePreview(
         phase=phase.plan.phase, tokens=phase.prompt.tokens, fits=phase.prompt.tokens <= limit, cuts=cuts

@@ -47,9 +47,9 @@ class TextResponseEndpoints:
                 nudges=figures.nudges,
                 calls=figures.calls,
                 share=figures.share,
-                now=self._learned.now(policy, model),
+                now=self._learned.effective_setting(policy, model),
             )
-            for model, figures in self._learned.figures.items()
+            for model, figures in self._learned.records.items()
         ]
         return TextResponseStatsList(text_answers=policy.text_answers, data=data)
 

@@ -29,9 +29,9 @@ class Attempt:
 
     def __init__(self, turn: Turn, choices: int, after: Attempt | None = None) -> None:
         self._turn = turn
-        self.has_thought = after is not None and after.has_thought
+        self.has_reasoning = after is not None and after.has_reasoning
         """Whether reasoning was sent, of this attempt or of an earlier one."""
-        self._is_separated = not self.has_thought
+        self._is_separated = not self.has_reasoning
         self._choices = choices
         self._gates: dict[int, StreamGate] = {}
         """The gates of the choices that have begun, by index. A request may ask for more choices than arrive."""
@@ -79,7 +79,7 @@ class Attempt:
         return [loop for gate in self._gates.values() for loop in gate.loops]
 
     @property
-    def left(self) -> str:
+    def sent_text(self) -> str:
         """The text sent so far, of all choices."""
         return "".join(gate.left for gate in self._gates.values())
 
@@ -87,7 +87,7 @@ class Attempt:
         """Return the replies assembled so far, one per choice."""
         return [gate.reply() for gate in self._existing_gates()]
 
-    def judge(self, readings: Sequence[Extraction]) -> Retry | FinishedAttempt:
+    def judge(self, extractions: Sequence[Extraction]) -> Retry | FinishedAttempt:
         """Return the verdict on the whole attempt, given the extractions from its replies.
 
         Raises the `ForgeError` of a verdict that gives up without an answer. Several choices are judged one by one and
@@ -95,15 +95,15 @@ class Attempt:
         """
         chunks: list[Chunk] = []
         answers: list[FinalAnswer] = []
-        for gate, reading in zip(self._existing_gates(), readings, strict=True):
-            match judge(self._turn, gate.reply(), gate.left, reading, gate.loops):
+        for gate, extraction in zip(self._existing_gates(), extractions, strict=True):
+            match judge(self._turn, gate.reply(), gate.left, extraction, gate.loops):
                 case Retry() as retry:
                     return retry
                 case GiveUp(error=ForgeError() as error):
                     raise error
-                case Accept(settled) | GiveUp(settled=FinalAnswer() as settled):
-                    chunks += [Chunk(tuple(map(self._separate, chunk.deltas))) for chunk in gate.rest(settled)]
-                    answers.append(settled)
+                case Accept(answer) | GiveUp(settled=FinalAnswer() as answer):
+                    chunks += [Chunk(tuple(map(self._separate, chunk.deltas))) for chunk in gate.rest(answer)]
+                    answers.append(answer)
                 case GiveUp():
                     raise AssertionError("a verdict that gives up has an answer or an error")
         return self._finish(chunks, answers)
@@ -112,7 +112,7 @@ class Attempt:
         """Separate the first reasoning of this attempt from that of the previous one by a blank line."""
         if not delta.reasoning:
             return delta
-        self.has_thought = True
+        self.has_reasoning = True
         if self._is_separated:
             return delta
         self._is_separated = True
@@ -124,14 +124,14 @@ class Attempt:
         Returns None if it contains no valid call, so that the text of an error is never delivered as a response.
         """
         gate = self._gate(0)
-        if gate is None or not written or self.left or self._choices > 1:
+        if gate is None or not written or self.sent_text or self._choices > 1:
             return None
         reply = replace(gate.reply(), text=written, finish="stop")
         if estimate_extraction(reply) > EXTRACTION_LIMIT:
             return None
         match judge(self._turn, reply, "", read(self._turn, reply), ()):
-            case Accept(FinalAnswer(calls=[_, *_]) as settled):
-                return self._finish(gate.rest(settled), [settled])
+            case Accept(FinalAnswer(calls=[_, *_]) as answer):
+                return self._finish(gate.rest(answer), [answer])
             case _:
                 return None
 
@@ -140,10 +140,10 @@ class Attempt:
 
         Returns None if there is no earlier response, or if part of this attempt was already sent.
         """
-        settled = judge_failed_retry(self._turn)
-        if settled is None or self.left:
+        answer = judge_failed_retry(self._turn)
+        if answer is None or self.sent_text:
             return None
-        return self._finish(StreamGate(self._turn, 0).rest(settled), [settled])
+        return self._finish(StreamGate(self._turn, 0).rest(answer), [answer])
 
     def _finish(self, chunks: Sequence[Chunk], answers: list[FinalAnswer]) -> FinishedAttempt:
         """Put the head on the last chunk: fields such as timings are only known at the end."""
