@@ -98,10 +98,10 @@ class Engine:
         self.budgets = budgets or Budgets(backend, clock, observe)
         self.fitting = ContextFitter(self.budgets, self._backend.count_tokens, observe, compaction)
         self.sampling = sampling or Sampling(observe)
-        self.text_answers = TextResponseHistory()
+        self.text_history = TextResponseHistory()
         self.turns = turns or LoopTurns()
         self._deps = EngineDeps(
-            self._backend, self.fitting, self.text_answers, thorough, observe, self.turns, memory=memory
+            self._backend, self.fitting, self.text_history, thorough, observe, self.turns, memory=memory
         )
         self.capabilities = Capabilities(backend, self._backend, dialect, cards)
 
@@ -216,8 +216,8 @@ class Engine:
         """Respond to an admitted request: with guardrails if it offers tools, otherwise by relaying."""
         turn = open_turn(
             request, policy, request_id=session.request_id,
-            nudge_text=self.text_answers.should_nudge(policy, model.served),
-            opens_thoughts=self.text_answers.opens_thoughts(model.served),
+            nudge_text=self.text_history.should_nudge(policy, model.served),
+            opens_thoughts=self.text_history.opens_thoughts(model.served),
         )  # fmt: skip
         if turn is not None:
             return self._guard(AttemptRunner(session, request, turn, model), session.slot)
@@ -246,7 +246,7 @@ class Engine:
             yield chunk
         yield Chunk(usage=usage)
         for answer in finished.answers:
-            self.text_answers.record_answer(call.model.served, turn.faults, answer)
+            self.text_history.record_answer(call.model.served, turn.faults, answer)
         yield Report.of_answers(turn, finished.answers, runner.spent.tokens)
 
     async def _usage(self, call: ModelCall, spent: TokenUsage) -> JsonObject | None:

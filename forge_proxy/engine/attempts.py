@@ -136,7 +136,7 @@ class AttemptRunner:
         if exchange.usage is not None:
             self.spent.add(exchange.usage, corrected=bool(turn.added))
         extractions = await parse_replies(turn, attempt.replies(), deps.thorough, deps.turns)
-        deps.text_responses.record_extractions(self._model.served, extractions)
+        deps.text_history.record_extractions(self._model.served, extractions)
         verdict = attempt.judge(extractions)
         if isinstance(verdict, Retry) and verdict.fault is Fault.CUT and exchange.usage is not None:
             self._room = await deps.fitting.find_room(exchange.call, exchange.usage)

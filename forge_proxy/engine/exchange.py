@@ -35,7 +35,7 @@ class EngineDeps:
 
     backend: CompatibleBackend
     fitting: ContextFitter
-    text_responses: TextResponseHistory
+    text_history: TextResponseHistory
     thorough: ThoroughReader | None
     observe: Observer
     turns: LoopTurns = field(default_factory=LoopTurns)

@@ -77,7 +77,7 @@ async def test_the_first_request_uses_the_statistics_of_the_served_model() -> No
     http = ScriptedHttp([Said(text="Hm.")] * 2)
     engine = Engine(OpenAICompatible("http://scripted", http), StillClock(), lambda _: None)
     for _ in range(8):
-        engine.text_answers.record_answer("scripted", (Fault.TEXT,), TEXT)
+        engine.text_history.record_answer("scripted", (Fault.TEXT,), TEXT)
     tool = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
     request = decode_request({"model": "alias", "messages": [{"role": "user", "content": "Hi."}], "tools": [tool]})
 
