@@ -85,15 +85,14 @@ class AnthropicMessages:
 
         The service is always asked for a stream: it refuses long answers in one piece.
         """
-        body, names = encode_call(call, await self._facts_of(call.model or call.request.model or ""))
-        renamed = call.request.model if call.model is not None else None
+        body, names = encode_call(call, await self._facts_of(call.model.served or ""))
         with self._faults():
             async with self._sent(call, body) as response:
                 if unexpected := unexpected_status(self.url, response.status_code, response.headers):
                     raise unexpected
                 reader = MessageReader(
                     names,
-                    renamed,
+                    call.model.response_name,
                     limit=self._max_response,
                     buffered=call.buffered,
                     declared_events=response.headers.get("content-type", "").startswith("text/event-stream"),
@@ -161,7 +160,7 @@ class AnthropicMessages:
 
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`. The service counts exactly, tools and system message included."""
-        body, _ = encode_call(call, await self._facts_of(call.model or call.request.model or ""))
+        body, _ = encode_call(call, await self._facts_of(call.model.served or ""))
         counted = {key: body[key] for key in _COUNTED if key in body}
         with self._faults():
             if not call.request.is_large:

@@ -87,7 +87,7 @@ class Ollama:
         except ThinkingNotSupportedError:  # an answer to the request itself, so nothing has been given out
             if self._think != "auto" and think_of(call.request.body) is None:
                 raise
-            self._thoughtless.add(with_tag(_model(call) or ""))
+            self._thoughtless.add(with_tag(call.model.served or ""))
         else:
             return
         async with aclosing(self._ask(call, None)) as chunks:
@@ -139,8 +139,7 @@ class Ollama:
         encoded = encode_call(call, self.terms, think)
         body = await write_call(call, encoded)
         self._tell_left_out(call)
-        renamed = call.request.model if call.model is not None else None
-        reader = OllamaStreamReader(renamed, limit=self._api.max_response, buffered=call.buffered)
+        reader = OllamaStreamReader(call.model.response_name, limit=self._api.max_response, buffered=call.buffered)
         async with self._api.chat(body) as response:
             if response.status != OK:
                 yield self._cut(encoded, await self._api.error(response))
@@ -165,7 +164,7 @@ class Ollama:
         """What this request says of thinking; None to say nothing."""
         said = think_of(call.request.body)
         think: Think | None = said if said is not None else {"on": True, "off": False}.get(self._think, self._think)
-        name = with_tag(_model(call) or "")
+        name = with_tag(call.model.served or "")
         if name in self._thoughtless:
             return None
         if think != "auto":
@@ -186,11 +185,11 @@ class Ollama:
         least = prompt_bytes(encoded) // _BYTES_PER_TOKEN
         if read is None or read >= least or await self._refuses():
             return
-        window = self.terms.num_ctx or await self._window(_model(call))
+        window = self.terms.num_ctx or await self._window(call.model.served)
         if window is not None and least <= window:
             return
         if call.request.stream:
-            self._observe(PromptTruncated(_model(call), read, least))
+            self._observe(PromptTruncated(call.model.served, read, least))
             return
         words = f"the prompt has {least} tokens or more, and the model server read only {read} of them"
         raise ContextOverflow(self.url, 400, {"error": words}, tokens=least, window=window)
@@ -232,7 +231,3 @@ class Ollama:
         if isinstance(limit, int | float) and limit > 0 and isinstance(fault, BackendError) and is_cut_call(fault):
             return Chunk((Delta(finish="length"),))
         raise fault
-
-
-def _model(call: ModelCall) -> str | None:
-    return call.model or call.request.model

@@ -32,8 +32,9 @@ class OllamaCatalog:
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         """See `engine.ports.Backend`."""
-        entry = self._entries[call.model or call.request.model or ""]
-        async with aclosing(entry.ollama.stream(replace(call, model=entry.model))) as chunks:
+        entry = self._entries[call.model.served or ""]
+        named = replace(call, resolved=replace(call.model, replacement=entry.model))
+        async with aclosing(entry.ollama.stream(named)) as chunks:
             async for chunk in chunks:
                 yield chunk
 

@@ -82,7 +82,7 @@ class OpenAICompatible:
                 raise BackendBroke(self.url, "the stream ended without a finish reason")
 
     def _reader(self, call: ModelCall, response: HttpResponse) -> ChatStreamReader:
-        renamed = call.request.model if call.model is not None else None
+        renamed = call.model.response_name
         verbatim = call.verbatim and renamed is None
         wanted = "return_progress" in call.request.body
         return ChatStreamReader(

@@ -54,7 +54,7 @@ async def _collect(settings: Settings, *, self_test: bool) -> tuple[list[tuple[s
                 rows.append(("window", small))
             good = health.status == "ok" and answers and free
             if self_test and good:
-                rows += _self_test_rows(await parts.engine.test(await parts.engine.models.usual()))
+                rows += _self_test_rows(await parts.engine.test(await parts.engine.models.default_name()))
             rows.append(("result", "ready" if good else "not ready"))
             return rows, good
     except ForgeError as error:

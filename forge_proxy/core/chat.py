@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from forge_proxy.core.dialect import AS_SENT, Dialect
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.fast_dataclass import fast_dataclass
-from forge_proxy.core.jsontypes import JsonObject, is_object, no_fields
+from forge_proxy.core.jsontypes import Json, JsonObject, is_object, no_fields
 from forge_proxy.core.messages import Message
 
 Schema: TypeAlias = JsonObject | bool
@@ -77,6 +77,28 @@ class ChatRequest:
 
 
 @fast_dataclass
+class ResolvedModel:
+    """The model of a request. The engine resolves it once, when the request has its slot."""
+
+    requested: str | None
+    """The name in the client's request."""
+    replacement: str | None = None
+    """The name to send to the backend instead; None to send the requested one."""
+    sampling: JsonObject = field(default_factory=no_fields)
+    """Sampling parameters for those that the client does not set, by llama.cpp's names."""
+
+    @property
+    def served(self) -> str | None:
+        """The name that the backend receives, under which per-model state is stored. None if there is no name."""
+        return self.replacement or self.requested
+
+    @property
+    def response_name(self) -> str | None:
+        """The name to write into responses: the client's, if the backend received another one. None to keep theirs."""
+        return None if self.replacement is None else self.requested
+
+
+@fast_dataclass
 class ModelCall:
     """One call to a backend: the client's request plus what the guardrails add for this attempt."""
 
@@ -88,20 +110,30 @@ class ModelCall:
     """Failed responses and corrections, appended to the client's messages."""
     demanded: tuple[ToolSpec, ...] = ()
     """Tools to which constrained decoding limits the response: a call as JSON text and nothing else (last retry)."""
-    model: str | None = None
-    """The model name to send to the backend if it differs from the client's. Responses carry the client's name."""
+    resolved: ResolvedModel | None = None
+    """The model of the request; None if the name in the request was not resolved."""
     usage: bool = False
     """Whether to request token counts, even for a stream whose client did not request them."""
     dialect: Dialect = AS_SENT
     """The format that the backend accepts."""
     room: int | None = None
     """Completion tokens that fit into the window if the client requested more; 0 leaves the limit to the backend."""
-    sampling: JsonObject = field(default_factory=no_fields)
-    """Sampling parameters for those that the client does not set, by llama.cpp's names."""
     verbatim: bool = False
     """Whether the response is only forwarded. Chunks after the first then need no field other than `as_sent`."""
     buffered: bool = True
     """Whether the chunks are assembled rather than only forwarded; the size of the response is then limited."""
+
+    @property
+    def model(self) -> ResolvedModel:
+        """The model to which the call is sent."""
+        return self.resolved or ResolvedModel(self.request.model)
+
+    @property
+    def prompt_parts(self) -> tuple[Json, ...]:
+        """What makes up the prompt: messages, tools and added messages."""
+        added: list[Json] = [message.content for message in self.added]
+        added += [call.arguments for message in self.added for call in message.tool_calls]
+        return self.request.body.get("messages"), self.request.body.get("tools"), added
 
 
 WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length", "max_context")

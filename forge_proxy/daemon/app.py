@@ -107,7 +107,7 @@ class Daemon:
         """Test the default model and log the result."""
         engine = self.parts.engine
         try:
-            card = await engine.test(await engine.models.usual())
+            card = await engine.test(await engine.models.default_name())
         except ForgeError as error:
             self.log.warning("self-test", failed=error.summary)
         else:

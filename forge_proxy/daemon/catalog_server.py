@@ -50,7 +50,7 @@ class CatalogServer(ManagedServerControl):
         try:
             await self._fit(model, lambda tokens: self._ensure(model, tokens))
         finally:
-            self._admission.serves(self._loaded())
+            self._admission.set_loaded(self._loaded())
 
     async def start(self) -> None:
         """See `api.admin.ports.BackendControl`."""
@@ -99,13 +99,13 @@ class CatalogServer(ManagedServerControl):
             try:
                 await work()
             finally:
-                self._admission.serves(self._loaded())
+                self._admission.set_loaded(self._loaded())
 
         await super()._exchange(work_and_report)
 
     def _reset(self) -> None:
         self._is_stopped = False
-        self._admission.forgive()
+        self._admission.reset_failures()
 
     def _loaded(self) -> str | None:
         """Return the current model, including one that sleeps, recovers or is stopped; None after a failed load."""

@@ -69,7 +69,7 @@ async def setup_backend(
         model = resolved.backend.model
         await _load(parts, model)
         # Raises now if no sampling parameters are known, instead of in each request.
-        parts.engine.sampling.values_for(parts.engine.models.served_as(model))
+        parts.engine.sampling.values_for(parts.engine.models.resolve_cached(model).served)
         budget, tokens = await _budget(parts, model)
         compaction = strategy or resolved.compaction.plans or NoCompact()
         threshold = resolved.compaction.threshold if compact_threshold is None else compact_threshold
@@ -87,7 +87,7 @@ async def setup_backend(
 async def _load(parts: EngineAssembly, model: str | None) -> None:
     """Load the model with the context window that the budget requires. Raises `BackendFault`."""
     await parts.load()
-    await parts.engine.models.name_for(model)  # queries the server, so an unreachable one is detected
+    await parts.engine.models.resolve(model)  # queries the server, so an unreachable one is detected
     await parts.engine.budgets.settle()
     if isinstance(parts.backend, Ollama) and model is not None:
         await parts.backend.load(model)  # if Ollama chooses the window, it is known only after loading

@@ -70,9 +70,9 @@ class Admission:
         """Set and replaced whenever a request enters or leaves the queue, or admission is resumed."""
         self._mean_seconds = _INITIAL_MEAN_SECONDS
 
-    def slot(self, client: str, model: str = "") -> Slot:
+    def slot(self, client: str, model: str | None = None) -> Slot:
         """Return a slot for one request of that client, held inside `async with`. Any string identifies a client."""
-        return Slot(self, self._clock, client, model)
+        return Slot(self, self._clock, client, model or "")
 
     async def enter(self, client: str, model: str = "") -> QueueEntry:
         """Wait for a slot.
@@ -82,50 +82,50 @@ class Admission:
         self._raise_if_failed(model)
         if self._clock.now() > self._cached_until and not self._pauses:
             await self._detect_slots()
-        place = self.queue.enter(client, model, self._clock.now())
-        if place is None:
+        entry = self.queue.enter(client, model, self._clock.now())
+        if entry is None:
             raise Overloaded(self.queue.waiting, self._seconds_until_a_slot())
-        if place.state is State.WAITING:
-            grant = self._grants[place] = asyncio.get_running_loop().create_future()
+        if entry.state is State.WAITING:
+            grant = self._grants[entry] = asyncio.get_running_loop().create_future()
             self._wake()
             try:
                 await grant
             except asyncio.CancelledError:
-                self.leave(place)  # also if the slot was granted just before: it passes to the next request
+                self.leave(entry)  # also if the slot was granted just before: it passes to the next request
                 raise
             finally:
-                del self._grants[place]
-        return place
+                del self._grants[entry]
+        return entry
 
-    def leave(self, place: QueueEntry) -> None:
+    def leave(self, entry: QueueEntry) -> None:
         """Remove an entry from the queue and grant its slot to the next ones."""
-        self._grant(self.queue.leave(place, self._clock.now()))
+        self._grant(self.queue.leave(entry, self._clock.now()))
         self._wake()
 
-    async def wanted(self) -> str:
+    async def wait_for_swap(self) -> str:
         """Wait until another model is due and no running request prevents loading it; return its name."""
         while (model := self.queue.wanted(self._clock.now())) is None:
             await self._changed.wait()
         return model
 
-    def serves(self, model: str | None) -> None:
+    def set_loaded(self, model: str | None) -> None:
         """Record that this model is loaded now, or none."""
         self._grant(self.queue.serve(model, self._clock.now()))
         self._wake()
 
-    def refuse(self, model: str, why: str) -> LoadFailure | None:
+    def fail_model(self, model: str, reason: str) -> LoadFailure | None:
         """Record that this model cannot be loaded: fail its waiting requests, and new ones for a while."""
         if self.queue.schedule is None:
             return None
         now = self._clock.now()
-        self.queue.schedule = self.queue.schedule.failing(model, why, now)
-        for place in self.queue.refuse(model):
-            if not (grant := self._grants[place]).done():
-                grant.set_exception(ModelNotLoaded(model, why, self._retry_after(model)))
-        self.serves(self.queue.schedule.loaded)
+        self.queue.schedule = self.queue.schedule.failing(model, reason, now)
+        for entry in self.queue.refuse(model):
+            if not (grant := self._grants[entry]).done():
+                grant.set_exception(ModelNotLoaded(model, reason, self._retry_after(model)))
+        self.set_loaded(self.queue.schedule.loaded)
         return self.queue.schedule.refusal(model, now)
 
-    def forgive(self) -> None:
+    def reset_failures(self) -> None:
         """Allow models that could not be loaded to be tried again immediately."""
         if self.queue.schedule is not None:
             self.queue.schedule = self.queue.schedule.forgiving()
@@ -142,7 +142,7 @@ class Admission:
             if self._pauses == 0:
                 await self._resume()
 
-    async def drained(self, seconds: float | None) -> bool:
+    async def wait_until_drained(self, seconds: float | None) -> bool:
         """Wait until no request runs, at most `seconds` if given, and return whether that happened.
 
         Use it while admission is `paused`.
@@ -163,7 +163,7 @@ class Admission:
                 self._grant(self.queue.resume(self._clock.now()))
                 self._wake()
 
-    def note(self, seconds: float, error: BaseException | None) -> None:
+    def record_duration(self, seconds: float, error: BaseException | None) -> None:
         """Record the duration of a request, and whether its error means that the backend may have been replaced."""
         self._mean_seconds += _LATEST_WEIGHT * (seconds - self._mean_seconds)
         if isinstance(error, BackendUnreachable | BackendBroke) and self._cached_until < math.inf:
@@ -194,8 +194,8 @@ class Admission:
         self._grant(self.queue.resize(slots, self._clock.now()))
 
     def _grant(self, started: list[QueueEntry]) -> None:
-        for place in started:
-            if not (grant := self._grants[place]).done():  # a cancelled request returns its slot when it resumes
+        for entry in started:
+            if not (grant := self._grants[entry]).done():  # a cancelled request returns its slot when it resumes
                 grant.set_result(None)
 
     def _wake(self) -> None:
@@ -225,7 +225,7 @@ class Slot:
         self._client = client
         self.model = model
         """The model of the request; it may be set until the block is entered."""
-        self._place: QueueEntry | None = None
+        self._entry: QueueEntry | None = None
         self._arrived_at = self._started_at = 0.0
         self._is_waiting = False
 
@@ -239,7 +239,7 @@ class Slot:
         self._arrived_at = self._clock.now()
         self._is_waiting = True
         try:
-            self._place = await self._admission.enter(self._client, self.model)
+            self._entry = await self._admission.enter(self._client, self.model)
         finally:
             self._is_waiting = False
             self._started_at = self._clock.now()
@@ -252,7 +252,7 @@ class Slot:
 
     def leave(self, error: BaseException | None = None) -> None:
         """Release the slot. Further calls have no effect."""
-        place, self._place = self._place, None
-        if place is not None:
-            self._admission.note(self._clock.now() - self._started_at, error)
-            self._admission.leave(place)
+        entry, self._entry = self._entry, None
+        if entry is not None:
+            self._admission.record_duration(self._clock.now() - self._started_at, error)
+            self._admission.leave(entry)

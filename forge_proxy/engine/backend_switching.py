@@ -23,15 +23,15 @@ class BackendSwitcher:
         self._forget = forget
         self._turn = asyncio.Lock()
 
-    async def switch(self, exchange: Callable[[], Awaitable[_T]], *, drain_seconds: float | None) -> _T:
-        """Await `exchange` once no request runs, or after `drain_seconds`, and return its result; None waits for
+    async def switch(self, perform: Callable[[], Awaitable[_T]], *, drain_seconds: float | None) -> _T:
+        """Await `perform` once no request runs, or after `drain_seconds`, and return its result; None waits for
         every response.
 
-        The queue continues afterwards in any case, also if `exchange` raises or this call is cancelled.
+        The queue continues afterwards in any case, also if `perform` raises or this call is cancelled.
         """
         async with self._turn, self._admission.paused():
-            await self._admission.drained(drain_seconds)
+            await self._admission.wait_until_drained(drain_seconds)
             try:
-                return await exchange()
+                return await perform()
             finally:
                 self._forget()

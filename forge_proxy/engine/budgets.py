@@ -18,7 +18,6 @@ import orjson
 from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Window, WindowSizing, as_taken, fit_budget
 from forge_proxy.core.chat import ModelCall, ModelCard
 from forge_proxy.core.errors import BackendFault, BudgetUnchanged
-from forge_proxy.core.jsontypes import Json
 from forge_proxy.engine.events import BudgetResolved
 from forge_proxy.engine.ports import Backend, Clock, HardwareSource, Observer, Resizer
 from forge_proxy.wire.large_json import write_slices
@@ -39,7 +38,7 @@ class PromptLimit:
     """
 
     tokens: int
-    because: str
+    reason: str
     enforced: bool
     compacts: bool
 
@@ -74,14 +73,14 @@ class Budgets:
         self._switching = asyncio.Lock()
         self.wish = wish or BudgetPolicy()
 
-    async def of(self, model: str | None = None, told: int | None = None) -> Budget:
-        """Return the budget of a model. `told` is its window in tokens, if known already. Raises nothing.
+    async def of(self, model: str | None = None, window: int | None = None) -> Budget:
+        """Return the budget of a model. `window` is its window in tokens, if known already. Raises nothing.
 
         If a new window requires a restart of the server, all names share one budget; with a catalog each model has
         its own, and None means the loaded model.
         """
         model = self._key(model)
-        budget = await self._compute(self.wish_of(model), await self._window(model, told))
+        budget = await self._compute(self.wish_of(model), await self._window(model, window))
         if budget.given is not None and budget.given == self._given_size(model):
             budget = as_taken(budget)
         if self._reported.get(model) != budget:
@@ -149,7 +148,7 @@ class Budgets:
 
         A token is at least one byte, and the JSON around the texts is longer than what a chat template adds.
         """
-        model = call.model or call.request.model
+        model = call.model.served
         wish = self.wish_of(model)
         compacts = wish.overflow == "compact"
         if wish.overflow == "forward" or not (compacts or self._may_enforce(wish)):
@@ -209,13 +208,13 @@ class Budgets:
         hardware = await self._hardware.profile() if self._hardware and sizing.by == "request" else None
         return fit_budget(wish, window, sizing, hardware)
 
-    async def _window(self, model: str | None, told: int | None = None) -> Window:
+    async def _window(self, model: str | None, tokens: int | None = None) -> Window:
         until, window = self._windows.get(model, (float("-inf"), Window()))
-        if told is None and self._clock.now() <= until:
+        if tokens is None and self._clock.now() <= until:
             return window
         cached_for = _CACHED_SECONDS
         try:
-            now = told if told is not None else await self._backend.context_window(model)
+            now = tokens if tokens is not None else await self._backend.context_window(model)
             window = Window(now, now if self._given_size(model) is None and now is not None else window.most)
         except BackendFault:  # perhaps loading, or down: the cached value is used a little longer
             cached_for = _CACHED_SECONDS_AFTER_FAULT
@@ -225,19 +224,12 @@ class Budgets:
         return window
 
 
-def prompt_of(call: ModelCall) -> tuple[Json, ...]:
-    """Return the parts of a call that make up the prompt: messages, tools and added messages."""
-    added: list[Json] = [message.content for message in call.added]
-    added += [tool.arguments for message in call.added for tool in message.tool_calls]
-    return call.request.body.get("messages"), call.request.body.get("tools"), added
-
-
 async def _is_within(call: ModelCall, tokens: int) -> bool:
     """Return whether the prompt has at most that many bytes.
 
     A large prompt is serialised only as far as necessary, in slices that yield to the event loop.
     """
-    parts = prompt_of(call)
+    parts = call.prompt_parts
     size = 0
     try:
         if not call.request.is_large:

@@ -40,4 +40,4 @@ class Capabilities:
 
     def _keep(self, card: CapabilityCard) -> None:
         self._cards[card.model] = card
-        self._requests.tell_tools(card.model, card.tools)
+        self._requests.set_tool_mode(card.model, card.tools)

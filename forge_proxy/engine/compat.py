@@ -22,7 +22,7 @@ from forge_proxy.core.errors import BackendError, ContextOverflow, LimitTooLarge
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.events import RequestRewritten
 from forge_proxy.engine.ports import Backend, Observer
-from forge_proxy.engine.tool_bisect import RejectedTool, find_guilty
+from forge_proxy.engine.tool_bisect import RejectedTool, find_rejected_tool
 
 _CACHE_SIZE = 256
 _REJECTION_STATUSES = frozenset({400, 422, 500, 501})
@@ -64,7 +64,7 @@ class CompatibleBackend:
             else:
                 return
 
-    def tell_tools(self, model: str, mode: Literal["native", "prompt"]) -> None:
+    def set_tool_mode(self, model: str, mode: Literal["native", "prompt"]) -> None:
         """Set how tools are presented to this model from now on, unless the settings determine it."""
         if self._usual.tools == "auto":
             known = self._dialects.get(model, self._usual)
@@ -80,7 +80,7 @@ class CompatibleBackend:
 
     def _adapted(self, call: ModelCall) -> ModelCall:
         """Return the call in the dialect that the backend is known to accept."""
-        dialect = self._dialects.get(_model(call), self._usual)
+        dialect = self._dialects.get(call.model.served, self._usual)
         if self._plain and self._tools_digest(call) in self._plain:
             dialect = replace(dialect, plain_schemas=True)
         return call if dialect is call.dialect else replace(call, dialect=dialect)
@@ -103,7 +103,7 @@ class CompatibleBackend:
         if refusal.need is not UnsupportedFeature.PLAIN_SCHEMAS:
             raise refusal
         tools = self._tools_digest(call)
-        rejected = self._plain.get(tools) or await find_guilty(self._backend, call)
+        rejected = self._plain.get(tools) or await find_rejected_tool(self._backend, call)
         self._keep_plain(tools, rejected)
         raise rejected.error(refusal)
 
@@ -113,8 +113,8 @@ class CompatibleBackend:
             return
         if call.dialect.plain_schemas and not began_with.plain_schemas:
             self._keep_plain(self._tools_digest(call), None)
-        self._keep_dialect(_model(call), replace(call.dialect, plain_schemas=False))
-        self._observe(RequestRewritten(_model(call), call.dialect.changes))
+        self._keep_dialect(call.model.served, replace(call.dialect, plain_schemas=False))
+        self._observe(RequestRewritten(call.model.served, call.dialect.changes))
 
     def _keep_dialect(self, model: str | None, dialect: Dialect) -> None:
         self._dialects[model] = dialect
@@ -129,11 +129,7 @@ class CompatibleBackend:
     def _tools_digest(self, call: ModelCall) -> bytes:
         """Return a digest that identifies a model's set of tools."""
         try:
-            offered = orjson.dumps([_model(call), call.request.body.get("tools")])
+            offered = orjson.dumps([call.model.served, call.request.body.get("tools")])
         except TypeError:  # nested too deeply for orjson: the request will not be sent either
             return b""
         return hashlib.blake2b(offered, digest_size=16).digest()
-
-
-def _model(call: ModelCall) -> str | None:
-    return call.model or call.request.model

@@ -17,7 +17,7 @@ from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow
 from forge_proxy.core.estimate import Calibration, estimate_tokens
 from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_integer, is_object
-from forge_proxy.engine.budgets import Budgets, prompt_of
+from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.events import ContextCompacted
 from forge_proxy.engine.ports import Observer
 from forge_proxy.wire.compaction import tagged, with_cuts
@@ -42,7 +42,7 @@ class CompactedCall:
 
     call: ModelCall
     plan: Plan
-    places: tuple[int, ...]
+    indexes: tuple[int, ...]
     """Indexes of the cut messages in the client's messages."""
     prompt: PromptSize
 
@@ -69,7 +69,7 @@ class ContextFitter:
         limit = await self._budgets.limit_of(call)
         if limit is None:
             return call, None
-        prompt = await self.measured(call)
+        prompt = await self.measure(call)
         if prompt.tokens <= limit.tokens:
             return call, None
         best = await self._compact(call, prompt, limit.tokens) if limit.compacts else None
@@ -77,44 +77,42 @@ class ContextFitter:
         if remaining.tokens > limit.tokens and (remaining.exact or limit.enforced):
             shortened = best.prompt.tokens if best else None
             raise ContextBudgetExceeded(
-                prompt.tokens, limit.tokens, limit.because, exact=prompt.exact, shortened=shortened
+                prompt.tokens, limit.tokens, limit.reason, exact=prompt.exact, shortened=shortened
             )
         return self._report(best, prompt, request_id) if best else (call, None)
 
-    async def after_overflow(
-        self, call: ModelCall, overflow: ContextOverflow | ContextBudgetExceeded, request_id: str
+    async def compact_after_overflow(
+        self, call: ModelCall, overflow: ContextOverflow, request_id: str
     ) -> tuple[ModelCall, ContextCompacted] | None:
         """Compact a call that the model server has rejected as too long.
 
         That happens if the window is not known or an estimate was too low. Returns None if the policy does not allow
         compaction or nothing is left to cut.
         """
-        if isinstance(overflow, ContextBudgetExceeded):  # it was compacted before it was rejected
+        if self._budgets.wish_of(call.model.served).overflow != "compact":
             return None
-        if self._budgets.wish_of(_model(call)).overflow != "compact":
-            return None
-        prompt = await self.measured(call)
+        prompt = await self.measure(call)
         if not prompt.exact and overflow.tokens is not None:  # counted for this very prompt
-            self._calibrations[_model(call)] = Calibration.of(estimate_tokens(*prompt_of(call)), overflow.tokens)
+            self._calibrations[call.model.served] = Calibration.of(estimate_tokens(*call.prompt_parts), overflow.tokens)
             prompt = replace(prompt, tokens=overflow.tokens)
-        budget = await self._budgets.of(_model(call))
+        budget = await self._budgets.of(call.model.served)
         known = [tokens for tokens in (overflow.window, budget.tokens) if tokens is not None]
         best = await self._compact(call, prompt, min([prompt.tokens, *known]))
         return self._report(best, prompt, request_id) if best else None
 
-    async def room_beside(self, call: ModelCall, usage: JsonObject) -> int | None:
+    async def find_room(self, call: ModelCall, usage: JsonObject) -> int | None:
         """Return the completion tokens that fit beside this prompt, if they exceed those of the response.
 
         None otherwise, and if the model server does not report its tokens. Raises nothing.
         """
         prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
-        budget = await self._budgets.of(_model(call))
+        budget = await self._budgets.of(call.model.served)
         if budget.tokens is None or not (is_integer(prompt) and is_integer(completion)):
             return None
         room = budget.tokens - prompt - _RESERVED_TOKENS
         return room if room > completion else None
 
-    async def measured(self, call: ModelCall) -> PromptSize:
+    async def measure(self, call: ModelCall) -> PromptSize:
         """Return the size of a prompt. Raises nothing."""
         try:
             exact = await self._count(call)
@@ -122,19 +120,19 @@ class ContextFitter:
             exact = None
         if exact is not None:
             return PromptSize(exact, exact=True)
-        known = self._calibrations.setdefault(_model(call), Calibration())
+        known = self._calibrations.setdefault(call.model.served, Calibration())
         if len(self._calibrations) > _CACHE_SIZE:
             self._calibrations.popitem(last=False)
-        return PromptSize(known.tokens(estimate_tokens(*prompt_of(call))), exact=False)
+        return PromptSize(known.tokens(estimate_tokens(*call.prompt_parts)), exact=False)
 
-    def saw(self, call: ModelCall, usage: JsonObject | None) -> None:
+    def calibrate(self, call: ModelCall, usage: JsonObject | None) -> None:
         """Calibrate the estimates of a model by the usage that the model server reports for a call."""
-        known = self._calibrations.get(_model(call))
+        known = self._calibrations.get(call.model.served)
         tokens = usage.get("prompt_tokens") if usage is not None else None
         if known is not None and is_count(tokens):
-            self._calibrations[_model(call)] = known.observed(estimate_tokens(*prompt_of(call)), tokens)
+            self._calibrations[call.model.served] = known.observed(estimate_tokens(*call.prompt_parts), tokens)
 
-    async def phases(
+    async def compact_in_phases(
         self, call: ModelCall, prompt: PromptSize, policy: CompactionPolicy
     ) -> AsyncGenerator[CompactedCall]:
         """Yield the call as each phase compacts it, the mildest phase first. `prompt` is its present size."""
@@ -149,24 +147,24 @@ class ContextFitter:
                 last = replace(last, plan=plan)
             elif plan.cuts:
                 shorter = _with_messages(call, with_cuts(messages, tags, plan.cuts))
-                places = tuple(tags.places[cut.index] for cut in plan.cuts)
-                last = CompactedCall(shorter, plan, places, await self.measured(shorter))
+                indexes = tuple(tags.places[cut.index] for cut in plan.cuts)
+                last = CompactedCall(shorter, plan, indexes, await self.measure(shorter))
             yield last
 
     async def _compact(self, call: ModelCall, prompt: PromptSize, limit: int) -> CompactedCall | None:
         policy = self.policy
-        aim = aim_of(policy, limit)
+        aim = policy.target_tokens(limit)
         done: list[CompactedCall] = []
-        async for phase in self.phases(call, prompt, policy):
+        async for phase in self.compact_in_phases(call, prompt, policy):
             done.append(phase)
             if phase.prompt.tokens <= aim:
                 break
-        return chosen(done, aim)
+        return select_phase(done, aim)
 
     def _report(self, best: CompactedCall, before: PromptSize, request_id: str) -> tuple[ModelCall, ContextCompacted]:
         compacted = ContextCompacted(
             request_id,
-            _model(best.call),
+            best.call.model.served,
             best.plan.phase,
             len(best.plan.cuts),
             before.tokens,
@@ -177,23 +175,14 @@ class ContextFitter:
         return best.call, compacted
 
 
-def aim_of(policy: CompactionPolicy, limit: int) -> int:
-    """Return the number of tokens to which a context is compacted."""
-    return int(limit * policy.threshold)
-
-
-def chosen(phases: Sequence[CompactedCall], aim: int) -> CompactedCall | None:
+def select_phase(phases: Sequence[CompactedCall], aim: int) -> CompactedCall | None:
     """Return the mildest sufficient phase, else the one with the shortest prompt; None if nothing can be cut."""
-    some = [phase for phase in phases if phase.plan.cuts]
-    enough = next((phase for phase in some if phase.prompt.tokens <= aim), None)
-    return enough or min(some, key=lambda phase: phase.prompt.tokens, default=None)
+    candidates = [phase for phase in phases if phase.plan.cuts]
+    sufficient = next((phase for phase in candidates if phase.prompt.tokens <= aim), None)
+    return sufficient or min(candidates, key=lambda phase: phase.prompt.tokens, default=None)
 
 
 def _with_messages(call: ModelCall, messages: list[Json]) -> ModelCall:
     body = {**call.request.body, "messages": messages}
     read = tuple(message for message in messages if is_object(message))
     return replace(call, request=replace(call.request, body=body, messages=read))
-
-
-def _model(call: ModelCall) -> str | None:
-    return call.model or call.request.model

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from forge_proxy.core.catalog import Catalog
-from forge_proxy.core.chat import ModelCard
+from forge_proxy.core.chat import ModelCard, ResolvedModel
 from forge_proxy.core.errors import BackendDown, BackendFault, BackendNotReady, BackendUnreachable, UnknownModel
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.engine.ports import Backend, Clock
@@ -61,25 +61,23 @@ class Models:
                 return card
         raise UnknownModel(name, [card.id for card in self._cards])
 
-    async def name_for(self, asked: str | None) -> str | None:
-        """Return the name to send instead of the requested one; None to send the requested one.
+    async def resolve(self, requested: str | None) -> ResolvedModel:
+        """Resolve a requested name.
 
         A name that the backend does not know is replaced by the configured default, or by the only model. With
         several models and no default it is sent unchanged, and the backend reports the error. Raises
         `BackendUnreachable`, `BackendNotReady` or `BackendDown`, and with a catalog `UnknownModel`.
         """
-        if self._catalog is not None:
-            return self._replacement(asked)
-        if self._clock.now() > self._cached_until:
+        if self._catalog is None and self._clock.now() > self._cached_until:
             try:
                 await self.list()
             except (BackendUnreachable, BackendNotReady, BackendDown):
                 raise  # the request itself would fail too, and waiting once is enough
             except BackendFault:  # a server without a model list
                 self._cached_until = self._clock.now() + _CACHED_SECONDS
-        return self._replacement(asked)
+        return self.resolve_cached(requested)
 
-    async def usual(self) -> str:
+    async def default_name(self) -> str:
         """Return the model for requests without one: the default, else the first.
 
         Raises `UnknownModel` or `BackendFault`.
@@ -92,18 +90,18 @@ class Models:
             return card.id
         raise UnknownModel("", [])
 
-    def served_as(self, asked: str | None) -> str:
-        """Resolve a requested name without a request to the backend; per-model state is stored under the result.
+    def resolve_cached(self, requested: str | None) -> ResolvedModel:
+        """Resolve a requested name by the latest list, without a request to the backend.
 
         Raises `UnknownModel` if the catalog has no such name.
         """
-        return self._replacement(asked) or asked or ""
+        return ResolvedModel(requested, self._replacement(requested))
 
-    def _replacement(self, asked: str | None) -> str | None:
+    def _replacement(self, requested: str | None) -> str | None:
         if self._catalog is not None:
-            found = self._catalog.find(asked)
-            return None if found == asked else found
-        if asked in self._names:
+            found = self._catalog.find(requested)
+            return None if found == requested else found
+        if requested in self._names:
             return None
         if self._default is not None:
             return self._default

@@ -17,7 +17,7 @@ _IMMEDIATE_WORK = 5_000
 """Microseconds of estimated work that does not wait for a turn."""
 
 
-async def readings_of(
+async def parse_replies(
     turn: Turn, replies: Sequence[Reply], thorough: ThoroughReader | None, turns: LoopTurns
 ) -> list[Extraction]:
     """Parse each reply. The light extraction is used if a thorough one is unnecessary or unavailable."""
@@ -27,9 +27,9 @@ async def readings_of(
         if _IMMEDIATE_WORK < work <= EXTRACTION_LIMIT:
             await turns.take(heavy=True)
         light.append(extract(turn, reply) if work <= EXTRACTION_LIMIT else None)
-    readings = [reading for reading in light if reading and not (thorough and reading.unread)]
-    if len(readings) == len(replies):  # nearly always; a task per request would cost more than everything else here
-        return readings
+    extractions = [extraction for extraction in light if extraction and not (thorough and extraction.unread)]
+    if len(extractions) == len(replies):  # nearly always; a task per request would cost more than everything else here
+        return extractions
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_extract(turn, reply, thorough, so_far, turns))

@@ -22,11 +22,11 @@ class RespondOverhead:
         self._backend = backend
         self._added: OrderedDict[tuple[str | None, tuple[str, ...]], int] = OrderedDict()
 
-    async def added_to(self, call: ModelCall) -> int:
+    async def count_added(self, call: ModelCall) -> int:
         """Return the tokens that the `respond` tool adds to the prompt of `call`; 0 if the backend cannot count."""
         if call.respond is None:
             return 0
-        key = (call.model or call.request.model, (*(tool.name for tool in call.request.tools), call.respond.name))
+        key = (call.model.served, (*(tool.name for tool in call.request.tools), call.respond.name))
         if key not in self._added:
             self._added[key] = await self._count(call)
             if len(self._added) > _CACHE_SIZE:

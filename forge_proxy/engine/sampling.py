@@ -44,11 +44,12 @@ class Sampling:
         self.known = known
         self.policy = policy or SamplingPolicy()
 
-    def values_for(self, model: str) -> Mapping[str, Json]:
-        """Return the values to fill in for a model.
+    def values_for(self, name: str | None) -> Mapping[str, Json]:
+        """Return the values to fill in for a model; without a name, those for an unknown one.
 
         Raises `UnsupportedModelError` if recommendations are enabled and none is known.
         """
+        model = name or ""
         own = self._own.get(model, _NOTHING)
         if self.policy.defaults == "on":
             found = self._find(model, own)

@@ -35,7 +35,7 @@ class Scheduler:
     async def run(self) -> None:
         """Swap models whenever a swap is due, until cancelled."""
         while True:
-            model = await self._admission.wanted()
+            model = await self._admission.wait_for_swap()
             await self._switching.switch(lambda model=model: self._swap(model), drain_seconds=None)
 
     async def _swap(self, model: str) -> None:
@@ -46,8 +46,8 @@ class Scheduler:
         try:
             await self._load(model)
         except Exception as error:  # noqa: BLE001  # any error must reach the waiting requests; the others continue
-            why = error.summary if isinstance(error, BackendFault) else f"{type(error).__name__}: {error}"
-            failure = self._admission.refuse(model, why)
-            self._observe(ModelFailed(model, why, failure.until - self._clock.now() if failure else 0))
+            reason = error.summary if isinstance(error, BackendFault) else f"{type(error).__name__}: {error}"
+            failure = self._admission.fail_model(model, reason)
+            self._observe(ModelFailed(model, reason, failure.until - self._clock.now() if failure else 0))
         else:
             self._observe(ModelSwapped(model, before, self._clock.now() - began))

@@ -45,7 +45,7 @@ class _TestResponse:
     """A response, and the number of valid calls in it."""
 
     completion: Completion
-    reading: Extraction
+    extraction: Extraction
     valid: int
 
     @property
@@ -56,7 +56,7 @@ class _TestResponse:
     @property
     def markup(self) -> str | None:
         """The format of the first call that the rescue parser recovered from text."""
-        forms = [mark.detail for mark in self.reading.marks if mark.kind is Outcome.RESCUED]
+        forms = [mark.detail for mark in self.extraction.marks if mark.kind is Outcome.RESCUED]
         return forms[0].rpartition(" at ")[0] if forms else None
 
     def read_from_cache(self) -> bool | None:
@@ -97,12 +97,12 @@ class _SelfTest:
         reach = await self._tools_reach_prompt(native)
         prompted = await self._ask("prompt", _ONE)
         if prompted is not None and prompted.valid:
-            why = {
+            reasons = {
                 None: "it called only a tool that was described in the prompt",
                 False: "its chat template drops tools",
             }
-            because = "the server takes no tools" if native is None else why.get(reach, why[None])
-            return await self._card("prompt", because, prompted, reach=reach)
+            reason = "the server takes no tools" if native is None else reasons.get(reach, reasons[None])
+            return await self._card("prompt", reason, prompted, reach=reach)
         if native is None or reach is False:
             return await self._card(
                 "prompt", "tools in the request do not reach it; it made no call", None, reach=reach
@@ -110,12 +110,12 @@ class _SelfTest:
         return await self._card("native", "it made no call either way", None, reach=reach)
 
     async def _card(
-        self, mode: ToolMode, because: str, response: _TestResponse | None, *, reach: bool | None = None
+        self, mode: ToolMode, reason: str, response: _TestResponse | None, *, reach: bool | None = None
     ) -> CapabilityCard:
         card = CapabilityCard(
             self._model,
             "prompt" if mode == "prompt" else "native",
-            because,
+            reason,
             calls=response is not None,
             markup=response.markup if response else None,
             tools_reach_prompt=True if response and mode == "native" else reach,
@@ -129,7 +129,7 @@ class _SelfTest:
             card,
             prefix_cache=again.read_from_cache() if again else None,
             parallel=both.valid > 1 if both else None,
-            required=None if mode == "prompt" else forced is not None and bool(forced.reading.calls),
+            required=None if mode == "prompt" else forced is not None and bool(forced.extraction.calls),
         )
 
     async def _tools_reach_prompt(self, offered: _TestResponse | None) -> bool | None:
@@ -171,9 +171,9 @@ class _SelfTest:
         turn = open_turn(request, _POLICY, request_id="self-test", nudge_text=False)
         if turn is None:
             return None
-        reading = extract(turn, completion.replies[0] if completion.replies else Reply())
-        valid = sum(not isinstance(check(turn, one), Problem) for one in reading.calls)
-        return _TestResponse(completion, reading, valid)
+        extraction = extract(turn, completion.replies[0] if completion.replies else Reply())
+        valid = sum(not isinstance(check(turn, one), Problem) for one in extraction.calls)
+        return _TestResponse(completion, extraction, valid)
 
     def _call(self, text: str, *, choice: str = "auto", tools: bool = True) -> ModelCall:
         messages: list[JsonObject] = [{"role": "user", "content": text}]

@@ -20,20 +20,20 @@ _SECONDS = 30.0
 class RejectedTool:
     """The tool, of `offered` ones, for which the backend rejects a call.
 
-    If `proven`, it is the one at `place`, or all together if `place` is None; otherwise the tools may not be the cause.
+    If `proven`, it is the one at `index`, or all together if `index` is None; otherwise the tools may not be the cause.
     """
 
     offered: int
     proven: bool = False
-    place: int | None = None
+    index: int | None = None
     tool: str | None = None
 
     def error(self, refusal: RequestFormatRejected) -> BackendError:
         """Return the error for the client whose call was rejected."""
-        return ToolsRejected(refusal, self.tool, self.place, self.offered) if self.proven else refusal
+        return ToolsRejected(refusal, self.tool, self.index, self.offered) if self.proven else refusal
 
 
-async def find_guilty(backend: Backend, call: ModelCall) -> RejectedTool:
+async def find_rejected_tool(backend: Backend, call: ModelCall) -> RejectedTool:
     """Find the tool because of which a call was rejected.
 
     Sends one request for each bisection step, and one or two to verify the result.
@@ -47,9 +47,9 @@ async def find_guilty(backend: Backend, call: ModelCall) -> RejectedTool:
             while len(suspects) > 1:
                 half = suspects[: len(suspects) // 2]
                 suspects = half if await _is_refused(backend, call, half) else suspects[len(half) :]
-            place, tool = suspects[0]
+            index, tool = suspects[0]
             if await _is_refused(backend, call, suspects):
-                return RejectedTool(len(tools), proven=True, place=place, tool=_name(tool))
+                return RejectedTool(len(tools), proven=True, index=index, tool=_name(tool))
             # No single tool: together they are too much, or the cause is something else in the request.
             return RejectedTool(len(tools), proven=await _is_refused(backend, call, list(enumerate(tools))))
     except (ForgeError, TimeoutError):
@@ -59,7 +59,7 @@ async def find_guilty(backend: Backend, call: ModelCall) -> RejectedTool:
 async def _is_refused(backend: Backend, call: ModelCall, tools: Sequence[tuple[int, Json]]) -> bool:
     """Return whether the backend rejects these tools. Raises any other error of the request."""
     body: dict[str, Json] = {
-        "model": call.request.model,
+        "model": call.model.requested,
         "messages": [{"role": "user", "content": "."}],
         "tools": [_bare(tool) for _, tool in tools],
         "max_tokens": 1,
@@ -68,7 +68,7 @@ async def _is_refused(backend: Backend, call: ModelCall, tools: Sequence[tuple[i
     if call.request.tool_choice.mode == "required":
         body["tool_choice"] = "required"  # it uses a different grammar
     request = replace(call.request, body=body, messages=(), stream=True)
-    probe = ModelCall(request, stream=True, model=call.model, dialect=call.dialect)
+    probe = ModelCall(request, stream=True, resolved=call.resolved, dialect=call.dialect)
     try:
         async with aclosing(backend.stream(probe)) as chunks:
             async for _ in chunks:

@@ -28,7 +28,7 @@ class UnvalidatedTools:
     def __init__(self) -> None:
         self._reported: deque[tuple[str, ...]] = deque(maxlen=_MAX_REPORTED)
 
-    async def unchecked(self, turn: Turn) -> tuple[str, ...]:
+    async def find_unreported(self, turn: Turn) -> tuple[str, ...]:
         """Return the tools whose schemas are unusable, unless that was reported recently; else an empty tuple.
 
         This compiles all schemas, in slices; they are cached for their later use.

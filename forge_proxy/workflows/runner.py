@@ -162,19 +162,19 @@ class WorkflowRunner:
         watcher = StreamListener(self._on_chunk)
         try:
             state = await unless(cancel_event, self._iterations.fit(workflow, state))
-            answer = await unless(cancel_event, self._iterations.ask(workflow, state, watcher, run_id))
+            result = await unless(cancel_event, self._iterations.ask(workflow, state, watcher, run_id))
         except Cancelled:
             raise self._cancelled(state) from None
         finally:
             if watcher.usage is not None and self._on_usage is not None:
                 self._on_usage(watcher.usage)
-        if isinstance(answer, Retry):
+        if isinstance(result, Retry):
             await watcher.tell(StreamChunk(ChunkType.RETRY))
-            return self._report(state, corrected(state, answer.turn.added, answer.fault, held=answer.turn.held))
-        calls = answer.settled.calls
+            return self._report(state, corrected(state, result.turn.added, result.fault, held=result.turn.held))
+        calls = result.answer.calls
         await watcher.tell(StreamChunk(ChunkType.FINAL, response=calls))
         # Reported together: if the nudges are exhausted, `on_message` never receives a call without a result.
-        state_with_call = called(state, answer.settled, answer.reasoning)
+        state_with_call = called(state, result.answer, result.reasoning)
         return self._report(state, allowed(state_with_call, workflow, self._limits))
 
     def _report(self, before: RunState, after: RunState) -> RunState:

@@ -8,9 +8,9 @@ import pytest
 
 from forge_proxy.core.errors import BackendDown, BackendLost, BackendNotReady, BackendTimeout
 from forge_proxy.core.guardrails import FinalAnswer, Outcome
+from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.engine.events import Event, LostResponseRetried
-from forge_proxy.engine.text_responses import TextResponseHistory
 from tests.fakes.says import Said
 from tests.fakes.scripted import chat
 
@@ -105,6 +105,6 @@ async def test_nothing_is_learned_of_a_model_from_a_retry_that_failed() -> None:
     figures = TextResponseHistory()
     settled = FinalAnswer("sunny", (), "stop", Outcome.RETRIED, 2, is_before_failed_retry=True)
 
-    figures.learn("m", (Fault.TEXT,), settled)
+    figures.record_answer("m", (Fault.TEXT,), settled)
 
-    assert figures.figures == {}
+    assert figures.records == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from forge_proxy.backends.ollama_catalog import OllamaCatalog, OllamaEntry
 from forge_proxy.backends.ollama_window import OllamaWindow, OllamaWindows
-from forge_proxy.core.chat import ModelCall
+from forge_proxy.core.chat import ModelCall, ResolvedModel
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.engine.admission import Admission
 from forge_proxy.engine.backend_switching import BackendSwitcher
@@ -35,7 +35,10 @@ async def test_a_name_is_asked_for_as_ollama_calls_it_with_its_terms_and_answere
 
     for asked, name in (("gpt-4o", "coder"), ("chat", None)):
         request = decode_request({"model": asked, "messages": messages})
-        chunks = [chunk async for chunk in backend.stream(ModelCall(request, stream=False, model=name))]
+        chunks = [
+            chunk
+            async for chunk in backend.stream(ModelCall(request, stream=False, resolved=ResolvedModel(asked, name)))
+        ]
         assert chunks[0].head["model"] == asked
 
     assert [(asked["model"], asked.get("options", {}).get("num_ctx")) for asked in fake.asked] == [

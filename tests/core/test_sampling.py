@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forge_proxy.backends.sampling import read_recommendations
-from forge_proxy.core.chat import ChatRequest, ModelCall
+from forge_proxy.core.chat import ChatRequest, ModelCall, ResolvedModel
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.sampling import SamplingPolicy, UnsupportedModelError, find_recommendation
@@ -67,7 +67,8 @@ def test_every_recommendation_says_where_it_stands() -> None:
 )
 def test_what_the_caller_says_counts_field_by_field(said: dict[str, Json], llama: bool, sent: dict[str, Json]) -> None:
     sampling: dict[str, Json] = {"temperature": 0.6, "repeat_penalty": 1.05}
-    call = ModelCall(ChatRequest(said), stream=False, sampling=sampling, dialect=Dialect(llama_cpp=llama))
+    model = ResolvedModel(None, sampling=sampling)
+    call = ModelCall(ChatRequest(said), stream=False, resolved=model, dialect=Dialect(llama_cpp=llama))
 
     assert encode_call(call) == sent
     assert call.request.body is said

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, WindowSizing
-from forge_proxy.core.chat import ChatRequest, ModelCall, ModelCard
+from forge_proxy.core.chat import ChatRequest, ModelCall, ModelCard, ResolvedModel
 from forge_proxy.core.errors import BackendUnreachable, BudgetUnchanged, ContextBudgetExceeded
 from forge_proxy.core.hardware import Gpu, HardwareProfile
 from forge_proxy.core.health import Health
@@ -221,7 +221,7 @@ async def test_a_name_first_asked_for_after_a_switch_has_the_budget_of_the_serve
     budgets, heard = made(server, FULL, WindowSizing("restart"))
     await budgets.switch(FAST)
 
-    assert (await budgets.of("tiny", told=4096)).tokens == 4096
+    assert (await budgets.of("tiny", window=4096)).tokens == 4096
     assert (await budgets.of("other")).tokens == 4096
     assert [event.model for event in heard if isinstance(event, BudgetResolved)] == [None]  # it is told once
 
@@ -368,9 +368,9 @@ async def test_what_is_forwarded_is_said_for_each_model() -> None:
     budgets = Budgets(server, SetClock(), [].append, FAST, own=own)
     long = call("x" * 5000)
 
-    await admit(budgets, ModelCall(long.request, stream=False, model="b"), server)
+    await admit(budgets, ModelCall(long.request, stream=False, resolved=ResolvedModel("b")), server)
     with pytest.raises(ContextBudgetExceeded):
-        await admit(budgets, ModelCall(long.request, stream=False, model="a"), server)
+        await admit(budgets, ModelCall(long.request, stream=False, resolved=ResolvedModel("a")), server)
 
 
 def large(said: str) -> ModelCall:

@@ -130,7 +130,7 @@ async def test_estimates_follow_what_the_server_reports() -> None:
     call = asking(turns(2000, 400, 400))
     assert await fit.admit(call, "r") == (call, None)
 
-    fit.saw(call, {"prompt_tokens": 1500})
+    fit.calibrate(call, {"prompt_tokens": 1500})
     shorter, compacted = await fit.admit(call, "r")
 
     assert contents(shorter) == [TRUNCATED, 400, 400]
@@ -144,17 +144,19 @@ async def test_what_the_server_refused_is_shortened_below_the_window_that_it_tel
     assert await fit.admit(call, "r") == (call, None)
     refused = ContextOverflow("http://model", 400, None, tokens=1600, window=1000)
 
-    done = await fit.after_overflow(call, refused, "r")
+    done = await fit.compact_after_overflow(call, refused, "r")
 
     assert done is not None
     assert (contents(done[0]), done[1].tokens_before) == ([TRUNCATED, 800, 800], 1600)
-    again = await fit.after_overflow(done[0], refused, "r")  # the estimate was too low even so
+    again = await fit.compact_after_overflow(done[0], refused, "r")  # the estimate was too low even so
     assert again is not None
     assert contents(again[0]) == [REPLACED, 800, 800]
-    assert await fit.after_overflow(again[0], refused, "r") is None
+    assert await fit.compact_after_overflow(again[0], refused, "r") is None
 
 
 async def test_what_the_server_refused_is_an_error_where_nothing_shall_be_cut() -> None:
     fit = fitting(Counting(), overflow="reject")
 
-    assert await fit.after_overflow(asking(turns(4000)), ContextOverflow("http://model", 400, None), "r") is None
+    assert (
+        await fit.compact_after_overflow(asking(turns(4000)), ContextOverflow("http://model", 400, None), "r") is None
+    )

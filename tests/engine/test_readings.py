@@ -12,9 +12,8 @@ from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
 from forge_proxy.core.guardrails.extraction import Extraction
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import Reply
-from forge_proxy.engine import parse_replies
 from forge_proxy.engine.pacing import LoopTurns
-from forge_proxy.engine.parse_replies import readings_of
+from forge_proxy.engine.parse_replies import parse_replies
 
 FOUND = Extraction("", (ToolCall("get_weather"),))
 
@@ -59,13 +58,13 @@ def _light_readings_leave_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> Non
     def light(turn: Turn, reply: Reply) -> Extraction:
         return Extraction(reply.text or "", (), unread="broken" in (reply.text or ""))
 
-    monkeypatch.setattr(parse_replies, "read", light)
+    monkeypatch.setattr("forge_proxy.engine.parse_replies.read", light)
 
 
 async def test_what_is_plain_is_read_once() -> None:
     thorough = Knows(FOUND)
 
-    found = await readings_of(turn(), [Reply(text="plain")], thorough, LoopTurns())
+    found = await parse_replies(turn(), [Reply(text="plain")], thorough, LoopTurns())
 
     assert found == [Extraction("plain", ())]
     assert thorough.asked == []
@@ -75,7 +74,7 @@ async def test_what_is_broken_is_read_thoroughly_and_each_choice_by_itself() -> 
     thorough = Knows(FOUND)
     replies = [Reply(text="plain"), Reply(1, text="broken"), Reply(2, text="broken, too")]
 
-    found = await readings_of(turn(), replies, thorough, LoopTurns())
+    found = await parse_replies(turn(), replies, thorough, LoopTurns())
 
     assert found == [Extraction("plain", ()), FOUND, FOUND]
     assert thorough.asked == replies[1:]
@@ -89,15 +88,15 @@ async def test_what_is_broken_is_read_thoroughly_and_each_choice_by_itself() -> 
 async def test_a_very_long_reply_is_not_read_here_at_all(long: Reply) -> None:
     thorough = Knows(FOUND)
 
-    assert await readings_of(turn(), [long], thorough, LoopTurns()) == [FOUND]
+    assert await parse_replies(turn(), [long], thorough, LoopTurns()) == [FOUND]
     assert thorough.asked == [long]
     text = long.text or ""
-    assert await readings_of(turn(), [long], Knows(None), LoopTurns()) == [Extraction(text, long.calls, written=text)]
+    assert await parse_replies(turn(), [long], Knows(None), LoopTurns()) == [Extraction(text, long.calls, written=text)]
 
 
 @pytest.mark.parametrize("thorough", [None, Knows(None)], ids=["nobody reads it", "nothing is found in time"])
 async def test_the_light_reading_stands_where_there_is_no_other(thorough: Knows | None) -> None:
-    found = await readings_of(turn(), [Reply(text="broken")], thorough, LoopTurns())
+    found = await parse_replies(turn(), [Reply(text="broken")], thorough, LoopTurns())
 
     assert found == [Extraction("broken", (), unread=True)]
 
@@ -106,8 +105,8 @@ async def test_a_text_with_many_openers_is_not_read_here_and_stays_text_where_no
     thorough = Knows(FOUND)
     reply = Reply(text="<|1 " * 20_000, calls=(ToolCall("get_weather", "{}"),))
 
-    assert await readings_of(turn(), [reply], thorough, LoopTurns()) == [FOUND]
-    assert await readings_of(turn(), [reply], Knows(None), LoopTurns()) == [
+    assert await parse_replies(turn(), [reply], thorough, LoopTurns()) == [FOUND]
+    assert await parse_replies(turn(), [reply], Knows(None), LoopTurns()) == [
         Extraction(reply.text or "", reply.calls, written=reply.text or "")
     ]
 
@@ -116,7 +115,7 @@ async def test_a_long_text_is_read_lightly_first_and_that_stands_if_nothing_else
     broken = Extraction("", (), broken=True, unread=True)
     thorough = FailsThoroughly(broken)
 
-    assert await readings_of(turn(), [Reply(text="x" * 250_000)], thorough, LoopTurns()) == [broken]
+    assert await parse_replies(turn(), [Reply(text="x" * 250_000)], thorough, LoopTurns()) == [broken]
     assert thorough.lightly == [True, False]
 
 
@@ -128,7 +127,7 @@ async def test_a_long_text_is_read_lightly_first_and_that_stands_if_nothing_else
 async def test_a_text_that_takes_milliseconds_waits_for_a_turn(text: str, waits: int) -> None:
     turns = CountedTurns()
 
-    await readings_of(turn(), [Reply(text=text)], Knows(FOUND), turns)
+    await parse_replies(turn(), [Reply(text=text)], Knows(FOUND), turns)
 
     assert turns.waits == waits
 
@@ -140,9 +139,9 @@ async def test_without_processes_a_text_with_many_openers_is_read_in_a_thread(mo
         threads.append(threading.current_thread())
         return FOUND
 
-    monkeypatch.setattr(parse_replies, "read", light)
+    monkeypatch.setattr("forge_proxy.engine.parse_replies.read", light)
 
-    assert await readings_of(turn(), [Reply(text="<|1 " * 20_000)], None, LoopTurns()) == [FOUND]
+    assert await parse_replies(turn(), [Reply(text="<|1 " * 20_000)], None, LoopTurns()) == [FOUND]
     assert threading.main_thread() not in threads
 
 

@@ -41,7 +41,7 @@ class World:
         await self.may_load.wait()
         if model in self.broken:
             raise BackendDown("server", "out of memory")
-        self.admission.serves(model)
+        self.admission.set_loaded(model)
 
     async def comes(self, *names: str) -> None:
         for name in names:
@@ -174,7 +174,7 @@ async def test_an_exchange_by_somebody_else_goes_before_and_may_have_loaded_it_a
 
         async def exchange() -> None:
             await may_end.wait()
-            w.admission.serves("b")
+            w.admission.set_loaded("b")
 
         other = asyncio.create_task(w.switching.switch(exchange, drain_seconds=0))
         await w.comes("y:b")

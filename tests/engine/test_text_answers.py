@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.errors import UnknownModel
 from forge_proxy.core.guardrails import FinalAnswer, GuardPolicy, Outcome
+from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.guardrails.turn import Fault
-from forge_proxy.engine.text_responses import TextResponseHistory
+from forge_proxy.engine.answer import Engine
+from forge_proxy.wire.clients.chat_completions.request import decode_request
+from tests.fakes.says import Said
+from tests.fakes.scripted import ScriptedHttp, StillClock
 
 TEXT = FinalAnswer("Hm.", (), "stop", Outcome.RETRIED, 2)
 
@@ -17,7 +22,7 @@ def taught(*models: str) -> TextResponseHistory:
     learned = TextResponseHistory()
     for model in models:
         for _ in range(8):
-            learned.learn(model, (Fault.TEXT,), TEXT)
+            learned.record_answer(model, (Fault.TEXT,), TEXT)
     return learned
 
 
@@ -35,8 +40,8 @@ def taught(*models: str) -> TextResponseHistory:
 def test_what_is_done_now_is_said_as_it_is(policy: dict[str, object], after_eight: str) -> None:
     learned = taught("chatty")
 
-    assert learned.now(GuardPolicy.model_validate(policy), "chatty") == after_eight
-    assert learned.now(GuardPolicy(), "new") == "nudge"
+    assert learned.effective_setting(GuardPolicy.model_validate(policy), "chatty") == after_eight
+    assert learned.effective_setting(GuardPolicy(), "new") == "nudge"
 
 
 def test_one_model_says_nothing_of_another() -> None:
@@ -51,18 +56,32 @@ def test_what_is_forgotten_is_learned_anew() -> None:
     learned.forget("two")
     with pytest.raises(UnknownModel, match="one, three"):
         learned.forget("two")
-    left = list(learned.figures)
+    left = list(learned.records)
     learned.forget()
 
     assert left == ["one", "three"]
-    assert not learned.figures
+    assert not learned.records
 
 
 def test_names_that_callers_make_up_are_not_kept_for_ever() -> None:
     learned = TextResponseHistory()
     for number in range(300):
-        learned.learn(f"model {number}", (Fault.TEXT,), TEXT)
-        learned.learn("in use", (Fault.TEXT,), TEXT)
+        learned.record_answer(f"model {number}", (Fault.TEXT,), TEXT)
+        learned.record_answer("in use", (Fault.TEXT,), TEXT)
 
-    assert len(learned.figures) == 256
-    assert learned.figures["in use"].nudges == 300
+    assert len(learned.records) == 256
+    assert learned.records["in use"].nudges == 300
+
+
+async def test_the_first_request_uses_the_statistics_of_the_served_model() -> None:
+    http = ScriptedHttp([Said(text="Hm.")] * 2)
+    engine = Engine(OpenAICompatible("http://scripted", http), StillClock(), lambda _: None)
+    for _ in range(8):
+        engine.text_history.record_answer("scripted", (Fault.TEXT,), TEXT)
+    tool = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
+    request = decode_request({"model": "alias", "messages": [{"role": "user", "content": "Hi."}], "tools": [tool]})
+
+    async for _event in engine.answer(request, GuardPolicy(), request_id="r"):
+        pass
+
+    assert len(http.asked) == 1  # the text is accepted, not retried

@@ -34,17 +34,17 @@ async def test_a_tool_whose_schema_is_nonsense_can_be_called_and_is_told_of(stre
 async def test_each_set_of_them_is_told_once() -> None:
     seen = UnvalidatedTools()
 
-    told = [await seen.unchecked(turn(a=NONSENSE, b=True)) for _ in range(2)]
+    told = [await seen.find_unreported(turn(a=NONSENSE, b=True)) for _ in range(2)]
 
     assert told == [("a",), ()]
-    assert await seen.unchecked(turn(a=NONSENSE, b=NONSENSE)) == ("a", "b")
-    assert await seen.unchecked(turn(a=True)) == ()
+    assert await seen.find_unreported(turn(a=NONSENSE, b=NONSENSE)) == ("a", "b")
+    assert await seen.find_unreported(turn(a=True)) == ()
 
 
 async def test_where_calls_are_not_checked_nothing_is_told() -> None:
     policy = GuardPolicy(enabled=Switches(validate=False))
 
-    assert await UnvalidatedTools().unchecked(turn(policy, a=NONSENSE)) == ()
+    assert await UnvalidatedTools().find_unreported(turn(policy, a=NONSENSE)) == ()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ async def test_schemas_are_compiled_in_slices(schemas: list[Schema], slices: int
             turns += 1
 
     beside = asyncio.create_task(others())
-    await UnvalidatedTools().unchecked(turn(None, **{f"tool_{n}": schema for n, schema in enumerate(schemas)}))
+    await UnvalidatedTools().find_unreported(turn(None, **{f"tool_{n}": schema for n, schema in enumerate(schemas)}))
     beside.cancel()
 
     assert turns >= slices

@@ -15,7 +15,7 @@ from forge_proxy.core.guardrails import GuardPolicy, open_turn
 from forge_proxy.core.jsontypes import Json, is_object
 from forge_proxy.core.messages import MessageType
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.context_fitting import CompactedCall, aim_of, chosen
+from forge_proxy.engine.context_fitting import CompactedCall, select_phase
 from forge_proxy.engine.live_value import LiveValue
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 
@@ -125,13 +125,13 @@ class CompactionEndpoints:
         """Show what each phase would cut of a history, and why. Nothing is generated or changed."""
         policy = asked.policy or self._engine.fitting.policy
         call = await self._call(asked)
-        limit = asked.budget_tokens or (await self._engine.budgets.of(call.model or call.request.model)).tokens
+        limit = asked.budget_tokens or (await self._engine.budgets.of(call.model.served)).tokens
         if limit is None:
             raise InvalidRequest("budget_tokens", "the model server does not tell its window: say how many tokens")
-        prompt = await self._engine.fitting.measured(call)
-        phases = [phase async for phase in self._engine.fitting.phases(call, prompt, policy)]
-        aim = aim_of(policy, limit)
-        best = chosen(phases, aim) if prompt.tokens > limit else None
+        prompt = await self._engine.fitting.measure(call)
+        phases = [phase async for phase in self._engine.fitting.compact_in_phases(call, prompt, policy)]
+        aim = policy.target_tokens(limit)
+        best = select_phase(phases, aim) if prompt.tokens > limit else None
         left, after = (best.prompt, best.call.request) if best else (prompt, call.request)
         return Preview(
             policy=policy,
@@ -150,8 +150,8 @@ class CompactionEndpoints:
         body: dict[str, Json] = {"messages": [*asked.messages], "tools": [*asked.tools], "model": asked.model}
         request = decode_request({name: value for name, value in body.items() if value})
         turn = open_turn(request, self._guardrails.now, request_id="preview", nudge_text=False)
-        model = await self._engine.models.name_for(request.model)
-        return ModelCall(request, stream=False, respond=turn.respond if turn else None, model=model)
+        model = await self._engine.models.resolve(request.model)
+        return ModelCall(request, stream=False, respond=turn.respond if turn else None, resolved=model)
 
 
 def _shown(phase: CompactedCall, limit: int) -> PhasePreview:
@@ -164,7 +164,7 @@ def _shown(phase: CompactedCall, limit: int) -> PhasePreview:
             why=cut.why,
             content=cut.instead.content if cut.instead else None,
         )
-        for place, cut in zip(phase.places, phase.plan.cuts, strict=True)
+        for place, cut in zip(phase.indexes, phase.plan.cuts, strict=True)
     ]
     return PhasePreview(
         phase=phase.plan.phase, tokens=phase.prompt.tokens, fits=phase.prompt.tokens <= limit, cuts=cuts

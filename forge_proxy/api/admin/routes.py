@@ -121,7 +121,7 @@ def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: floa
     sampling = SamplingEndpoints(parts.engine.sampling)
     add("GET", "/sampling", sampling.read, "Show the recommended sampling values")
     add("PUT", "/sampling", sampling.choose, "Switch the recommended sampling values on or off")
-    learned = TextResponseEndpoints(parts.engine.text_answers, parts.guardrails)
+    learned = TextResponseEndpoints(parts.engine.text_history, parts.guardrails)
     add("GET", "/text-answers", learned.read, "Show the statistics of plain-text responses")
     add("DELETE", "/text-answers", learned.forget_all, "Reset the statistics")
     add("DELETE", "/text-answers/{name:path}", learned.forget, "Reset the statistics of one model", _UNKNOWN)

@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.engine.live_value import LiveValue
-from forge_proxy.engine.text_responses import TextResponseHistory
 
 
 class TextResponseStats(BaseModel):
@@ -47,9 +47,9 @@ class TextResponseEndpoints:
                 nudges=figures.nudges,
                 calls=figures.calls,
                 share=figures.share,
-                now=self._learned.now(policy, model),
+                now=self._learned.effective_setting(policy, model),
             )
-            for model, figures in self._learned.figures.items()
+            for model, figures in self._learned.records.items()
         ]
         return TextResponseStatsList(text_answers=policy.text_answers, data=data)
 

@@ -44,7 +44,7 @@ class CatalogLlama(ManagedLlama):
 
     def _refuse_other(self, run: ServerInstance, call: ModelCall) -> None:
         # A request that is retried after a switch: it ran for longer than the drain time.
-        requested = call.model or call.request.model
+        requested = call.model.served
         if requested != run.spec.alias:
             raise BackendNotReady(self.url, f"{run.spec.alias} is served now, not {requested}", _RETRY_SECONDS)
 

@@ -39,7 +39,7 @@ async def opened(settings: Settings, surfaces: Sequence[Surface]) -> AsyncGenera
         parts = await closing.enter_async_context(daemon.assemble(settings, _unheard))
         await parts.load()
         await parts.engine.budgets.settle()
-        model = await parts.engine.models.usual()
+        model = await parts.engine.models.default_name()
         budget = await parts.engine.budgets.of(model)
         stages: dict[Surface, Harness] = {}
         if "runner" in surfaces:

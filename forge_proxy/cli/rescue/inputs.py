@@ -10,8 +10,8 @@ from typing import NoReturn
 from forge_proxy.cli.rescue import InputError
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
+from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.jsontypes import DECODER, Json, JsonObject, is_list, is_object, kind_of
-from forge_proxy.engine.text_responses import TextResponseHistory
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 
 _EXAMPLE = '[{"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}]'

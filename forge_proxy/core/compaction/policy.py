@@ -34,6 +34,10 @@ class CompactionPolicy(BaseModel):
         default=2, ge=1, le=1000, description="How many of the latest turns of the model are never touched."
     )
 
+    def target_tokens(self, budget: int) -> int:
+        """Return the number of tokens to which a history is compacted."""
+        return int(budget * self.threshold)
+
     @property
     def plans(self) -> PlannedCompact | None:
         """The strategy; None where there is none."""

@@ -1,7 +1,7 @@
 """The guardrails: which tools are offered, what is streamed, which fault a reply has, and how it is corrected.
 
 `open_turn` creates a turn, a `StreamGate` takes the deltas of each attempt, and `judge` returns the verdict. All of it
-is pure; the attempt loop is in `engine/answer.py`.
+is pure; the attempts are run by `engine/attempts.py`.
 """
 
 from forge_proxy.core.guardrails.judge import judge, judge_failed_retry, judge_unread, without_corrections

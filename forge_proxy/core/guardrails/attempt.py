@@ -1,4 +1,4 @@
-"""One attempt at an answer: one stream gate per choice, with the token counts and top-level fields around them."""
+"""One attempt at an answer: one stream gate per choice, with the top-level fields around them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import Accept, FinalAnswer, GiveUp, Retry, StreamGate, Turn, judge, judge_failed_retry
 from forge_proxy.core.guardrails.extraction import EXTRACTION_LIMIT, Extraction, estimate_extraction, extract
 from forge_proxy.core.guardrails.loops import Loop
-from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.stream import Chunk, Delta, Reply
 
 _COMMON = ("id", "created", "model", "system_fingerprint")
@@ -29,16 +29,14 @@ class Attempt:
 
     def __init__(self, turn: Turn, choices: int, after: Attempt | None = None) -> None:
         self._turn = turn
-        self.has_thought = after is not None and after.has_thought
+        self.has_reasoning = after is not None and after.has_reasoning
         """Whether reasoning was sent, of this attempt or of an earlier one."""
-        self._is_separated = not self.has_thought
+        self._is_separated = not self.has_reasoning
         self._choices = choices
         self._gates: dict[int, StreamGate] = {}
         """The gates of the choices that have begun, by index. A request may ask for more choices than arrive."""
         self._head: dict[str, Json] = {}
         self._begun = False
-        self.usage: JsonObject | None = None
-        """The latest token counts: some servers send the running total with each chunk."""
 
     def take(self, chunk: Chunk) -> Chunk | None:
         """Add a chunk and return what may be sent because of it, or None.
@@ -49,7 +47,6 @@ class Attempt:
             return chunk
         first, self._begun = not self._begun, True
         self._head.update(chunk.head)
-        self.usage = chunk.usage or self.usage
         if chunk.anew:
             self._gates = {}
         deltas: list[Delta] = []
@@ -82,7 +79,7 @@ class Attempt:
         return [loop for gate in self._gates.values() for loop in gate.loops]
 
     @property
-    def left(self) -> str:
+    def sent_text(self) -> str:
         """The text sent so far, of all choices."""
         return "".join(gate.left for gate in self._gates.values())
 
@@ -90,7 +87,7 @@ class Attempt:
         """Return the replies assembled so far, one per choice."""
         return [gate.reply() for gate in self._existing_gates()]
 
-    def judge(self, readings: Sequence[Extraction]) -> Retry | FinishedAttempt:
+    def judge(self, extractions: Sequence[Extraction]) -> Retry | FinishedAttempt:
         """Return the verdict on the whole attempt, given the extractions from its replies.
 
         Raises the `ForgeError` of a verdict that gives up without an answer. Several choices are judged one by one and
@@ -98,15 +95,15 @@ class Attempt:
         """
         chunks: list[Chunk] = []
         answers: list[FinalAnswer] = []
-        for gate, reading in zip(self._existing_gates(), readings, strict=True):
-            match judge(self._turn, gate.reply(), gate.left, reading, gate.loops):
+        for gate, extraction in zip(self._existing_gates(), extractions, strict=True):
+            match judge(self._turn, gate.reply(), gate.left, extraction, gate.loops):
                 case Retry() as retry:
                     return retry
                 case GiveUp(error=ForgeError() as error):
                     raise error
-                case Accept(settled) | GiveUp(settled=FinalAnswer() as settled):
-                    chunks += [Chunk(tuple(map(self._separate, chunk.deltas))) for chunk in gate.rest(settled)]
-                    answers.append(settled)
+                case Accept(answer) | GiveUp(settled=FinalAnswer() as answer):
+                    chunks += [Chunk(tuple(map(self._separate, chunk.deltas))) for chunk in gate.rest(answer)]
+                    answers.append(answer)
                 case GiveUp():
                     raise AssertionError("a verdict that gives up has an answer or an error")
         return self._finish(chunks, answers)
@@ -115,7 +112,7 @@ class Attempt:
         """Separate the first reasoning of this attempt from that of the previous one by a blank line."""
         if not delta.reasoning:
             return delta
-        self.has_thought = True
+        self.has_reasoning = True
         if self._is_separated:
             return delta
         self._is_separated = True
@@ -127,14 +124,14 @@ class Attempt:
         Returns None if it contains no valid call, so that the text of an error is never delivered as a response.
         """
         gate = self._gate(0)
-        if gate is None or not written or self.left or self._choices > 1:
+        if gate is None or not written or self.sent_text or self._choices > 1:
             return None
         reply = replace(gate.reply(), text=written, finish="stop")
         if estimate_extraction(reply) > EXTRACTION_LIMIT:
             return None
         match judge(self._turn, reply, "", extract(self._turn, reply), ()):
-            case Accept(FinalAnswer(calls=[_, *_]) as settled):
-                return self._finish(gate.rest(settled), [settled])
+            case Accept(FinalAnswer(calls=[_, *_]) as answer):
+                return self._finish(gate.rest(answer), [answer])
             case _:
                 return None
 
@@ -143,10 +140,10 @@ class Attempt:
 
         Returns None if there is no earlier response, or if part of this attempt was already sent.
         """
-        settled = judge_failed_retry(self._turn)
-        if settled is None or self.left:
+        answer = judge_failed_retry(self._turn)
+        if answer is None or self.sent_text:
             return None
-        return self._finish(StreamGate(self._turn, 0).rest(settled), [settled])
+        return self._finish(StreamGate(self._turn, 0).rest(answer), [answer])
 
     def _finish(self, chunks: Sequence[Chunk], answers: list[FinalAnswer]) -> FinishedAttempt:
         """Put the head on the last chunk: fields such as timings are only known at the end."""

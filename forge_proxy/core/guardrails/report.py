@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.errors import BackendError, ForgeError, UnreadCall
-from forge_proxy.core.guardrails import Intervention, Outcome
+from forge_proxy.core.guardrails import FinalAnswer, Intervention, Outcome, Turn
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.redaction import without_quotes
 
@@ -24,6 +24,18 @@ class Report:
     faults: tuple[Fault, ...] = ()
     marks: tuple[Intervention, ...] = ()
     tokens: int | None = None
+
+    @classmethod
+    def of_answers(cls, turn: Turn, answers: Sequence[FinalAnswer], tokens: int) -> Report:
+        """Report on the final answers of a guarded request, one for each choice."""
+        outcome = Outcome.furthest(answer.outcome for answer in answers)
+        marks = tuple(mark for answer in answers for mark in answer.marks)
+        return cls(outcome, turn.attempt, turn.faults, marks, tokens or None)
+
+    @classmethod
+    def of_relay(cls, suppressed: tuple[Intervention, ...]) -> Report:
+        """Report on a relayed response, given the suppressed calls."""
+        return cls(Outcome.REPAIRED if suppressed else Outcome.PASSTHROUGH, marks=suppressed)
 
     @property
     def done(self) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ class Runs:
         Raises `InvalidRequest`, `UnknownModel`, or `RunConflict` if the key was used for a different submission.
         """
         claim = None if key is None else IdempotencyClaim(key, digest_of(submission))
-        self._deps.engine.models.served_as(submission.model)
+        self._deps.engine.models.resolve_cached(submission.model)  # raises
         submission = await declared(submission, self._deps.toolbox)
         workflow = submission.workflow.definition()
         state = submission.begin(workflow)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.chat import ChatRequest, ModelCall, ToolChoice, ToolSpec
+from forge_proxy.core.chat import ChatRequest, ModelCall, ResolvedModel, ToolChoice, ToolSpec
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.messages import Message, MessageType, ToolCall
@@ -301,8 +301,9 @@ def test_what_we_add_comes_last_and_nothing_before_it_changes() -> None:
         Message.of(MessageType.RETRY_NUDGE, "call it"),
     )
     respond = ToolSpec("respond", {"type": "object"}, "answer the user")
+    model = ResolvedModel(request.model, "served")
 
-    body = encode_call(ModelCall(request, stream=False, respond=respond, added=added, model="served"))
+    body = encode_call(ModelCall(request, stream=False, respond=respond, added=added, resolved=model))
 
     assert body == {
         **ASK,

@@ -33,7 +33,7 @@ def encode_call(call: ModelCall, facts: ModelFacts) -> tuple[dict[str, Json], To
     history = write_history(conversation(call), names, call.dialect.reasoning)
     limit = _limit(call, facts)
     body: dict[str, Json] = {
-        "model": call.model or request.model or "",
+        "model": call.model.served or "",
         "max_tokens": limit,
         "messages": history.messages,
         **_passed_on(said),

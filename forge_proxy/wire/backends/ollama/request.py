@@ -27,7 +27,7 @@ def encode_call(call: ModelCall, terms: OllamaRequestOptions, think: Think | Non
     """The request body, always for a stream. Raises `InvalidRequest` for content that Ollama cannot take."""
     request = call.request
     # What does not fit is refused and never cut: without these two, Ollama drops the beginning of what was said.
-    body: dict[str, Json] = {"model": call.model or request.model, "stream": True, "truncate": False, "shift": False}
+    body: dict[str, Json] = {"model": call.model.served, "stream": True, "truncate": False, "shift": False}
     if terms.keep_alive is not None:
         body["keep_alive"] = terms.keep_alive
     body |= own_fields(request.body)

@@ -25,8 +25,8 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
     """
     request, dialect = call.request, call.dialect
     body = dict(request.body)
-    if call.model is not None:
-        body["model"] = call.model
+    if call.model.replacement is not None:
+        body["model"] = call.model.replacement
     if call.stream != request.stream:
         body["stream"] = call.stream
         body.pop("stream_options", None)
@@ -65,7 +65,7 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
 def _add_defaults(body: dict[str, Json], call: ModelCall) -> None:
     """What our settings say of a request, field by field where the caller says nothing."""
     dialect = call.dialect
-    for name, value in (*call.sampling.items(), *dialect.defaults.items()):
+    for name, value in (*call.model.sampling.items(), *dialect.defaults.items()):
         known = name if dialect.llama_cpp else _NAMES_ELSEWHERE.get(name, name)
         if body.get(known) is None:
             body[known] = value
