@@ -107,7 +107,7 @@ class StatusEndpoints:
             memory=MemoryNow(
                 used_mb=round(parts.memory.used / MEGABYTE, 3), limit_mb=round(parts.memory.limit / MEGABYTE, 3)
             ),
-            guardrails=parts.guardrails.now,
+            guardrails=parts.engine.policies.guardrails,
             hardware=await self._hardware(),
         )
 
