@@ -18,11 +18,6 @@ _MAX_DEPTH = 32
 _ITEM = "item"
 
 
-def type_raw(schema: Json, root: Schema, text: str) -> Json:
-    """The value that raw text stands for under `schema`, whose local references lead into `root`."""
-    return _Typer(root).value((schema,), text)
-
-
 def type_arguments(tool_schema: Schema, args: dict[str, Json], raw: Collection[str]) -> dict[str, Json]:
     """The arguments with those whose names are in `raw` typed; names are left as they were said."""
     typer = _Typer(tool_schema)

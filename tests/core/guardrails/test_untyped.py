@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.guardrails.argument_typing import type_arguments, type_raw
+from forge_proxy.core.chat import Schema
+from forge_proxy.core.guardrails.argument_typing import type_arguments
 from forge_proxy.core.guardrails.schema_view import SchemaView, kind_in_schema
 from forge_proxy.core.jsontypes import Json, JsonObject
 from tests.core.guardrails.schemas import DEFINITIONS, SCHEMAS, WRITTEN
@@ -21,6 +22,13 @@ POINT: JsonObject = {
     "properties": {"x": {"type": "integer"}, "label": {"type": "string"}, "tags": {"type": "array"}},
 }
 MINIMAX = "]<]minimax[>["
+
+
+def type_raw(schema: Json, root: Schema, text: str) -> Json:
+    """Type the raw text of an argument with this schema; its references are resolved in `root`."""
+    definitions = root if isinstance(root, dict) else {}
+    tool: JsonObject = {**definitions, "properties": {"value": schema}}
+    return type_arguments(tool, {"value": text}, {"value"})["value"]
 
 
 @pytest.mark.parametrize(
