@@ -13,6 +13,7 @@ RUN python3 -m venv /opt/pip && python3 -m venv --without-pip /opt/forge
 # in place of 106.
 COPY pyproject.toml ./
 RUN mkdir forge_proxy && touch README.md LICENSE forge_proxy/__init__.py \
+  && echo '__version__ = "0"' > forge_proxy/_version.py \
   && /opt/pip/bin/pip --python /opt/forge install --no-cache-dir '.[embedded,postgres]' \
   && find /opt/forge -name '*.so' -exec strip --strip-unneeded {} +
 COPY README.md LICENSE ./

@@ -1,11 +1,13 @@
 """forge-proxy: an OpenAI-compatible daemon that makes a self-hosted model's tool calling dependable.
 
-What Python programs use of it is here by name, and imported when it is first asked for: commands need little of it.
+This module exports what Python programs use. Each name is imported at its first use, since commands need few of them.
 """
 
 import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from forge_proxy._version import __version__ as __version__
 
 # isort: off
 if TYPE_CHECKING:
@@ -210,8 +212,6 @@ __all__ = [
     "respond_tool",
     "setup_backend",
 ]
-
-__version__ = "0.1.0"
 
 _NAMES = {
     "api.config": "ServerConfigError",

@@ -1,5 +1,6 @@
-"""`python -m forge_proxy` is the `forge-proxy` command."""
+"""`python -m forge_proxy` runs the `forge-proxy` command."""
 
 from forge_proxy.cli import main
 
-main()
+if __name__ == "__main__":
+    main()

@@ -30,9 +30,7 @@ from forge_proxy.api.origins import CheckOrigin, HostNames
 from forge_proxy.api.rejected import LogRejections
 from forge_proxy.api.validation_errors import wrong_field
 from forge_proxy.core.errors import ForgeError, InvalidRequest, OutOfMemory
-from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.live_value import LiveValue
 from forge_proxy.engine.memory import MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Backend
 from forge_proxy.wire.clients.chat_completions.errors import encode_error
@@ -58,7 +56,6 @@ _MIN_SIMILARITY = 0.75
 def create_app(
     engine: Engine,
     backend: Backend,
-    policy: GuardPolicy | LiveValue[GuardPolicy],
     config: ServerConfig,
     admin: AdminServices | None = None,
     door: KeyRing | None = None,
@@ -68,11 +65,10 @@ def create_app(
 
     Raises `ServerConfigError` if the keys cannot be read.
     """
-    policies = policy if isinstance(policy, LiveValue) else LiveValue(policy)
     memory = memory or MemoryBudget(memory_limit(config.memory_mb, None))
     app = FastAPI(title="forge-proxy", docs_url=None, redoc_url=None, openapi_url=None)
     chat, models, health = (
-        ChatCompletions(engine, policies, config, memory),
+        ChatCompletions(engine, config, memory),
         ModelList(engine.models, engine.budgets),
         HealthChecks(backend),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
@@ -66,27 +67,42 @@ def _read(setting: str, configured: Iterable[SecretStr], file: Path | None) -> K
     return KeySet(keys)
 
 
+@dataclass(frozen=True, slots=True)
+class AcceptedKeys:
+    """The accepted keys of each group of routes."""
+
+    api: KeySet
+    admin: KeySet
+    """If empty, `api` applies to the admin API too."""
+    is_admin_open: bool
+    """Whether the admin API is enabled without admin keys."""
+
+
+def read_accepted_keys(config: ServerConfig) -> AcceptedKeys:
+    """Read all keys from the settings and the key files. Raises `ServerConfigError`."""
+    is_admin_open = config.allow_public_without_keys or is_private(config.host)
+    return AcceptedKeys(read_keys(config), read_admin_keys(config), is_admin_open)
+
+
 class KeyRing:
-    """The accepted keys of each group of routes. `renew` replaces them atomically while requests arrive."""
+    """Checks the keys of requests. `replace` exchanges the accepted keys atomically while requests arrive."""
 
     def __init__(self, config: ServerConfig) -> None:
-        self.renew(config)
+        self._keys = read_accepted_keys(config)
 
-    def renew(self, config: ServerConfig) -> None:
-        """Apply new settings. Raises `ServerConfigError` and then keeps the previous ones."""
-        api, admin = read_keys(config), read_admin_keys(config)
-        self._api, self._admin = api, admin
-        self._admin_open = config.allow_public_without_keys or is_private(config.host)
+    def replace(self, keys: AcceptedKeys) -> None:
+        """Accept these keys instead, from the next request on."""
+        self._keys = keys
 
     def refusal(self, path: str, sent: list[bytes]) -> AccessDenied | None:
         """Return the error for a request that sent these keys; None if it is allowed."""
         if path in OPEN_PATHS:
             return None
-        keys, wanted = self._api, "server.api_keys"
+        keys, wanted = self._keys.api, "server.api_keys"
         if path.startswith("/admin/"):
-            if self._admin:
-                keys, wanted = self._admin, "server.admin_keys"
-            elif not self._admin_open:
+            if self._keys.admin:
+                keys, wanted = self._keys.admin, "server.admin_keys"
+            elif not self._keys.is_admin_open:
                 return AdminDisabled()
         if not keys or any(keys.open_for(key) for key in sent):  # clients of Anthropic's API may send both headers
             return None

@@ -15,7 +15,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from forge_proxy import __version__
+from forge_proxy._version import __version__
 from forge_proxy.api.openai.openapi import PATHS, SCHEMAS, TOO_LARGE
 
 _STYLE = (

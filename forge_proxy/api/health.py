@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from forge_proxy import __version__
+from forge_proxy._version import __version__
 from forge_proxy.engine.ports import Backend
 
 _OURS = {"x-forge-proxy": __version__}

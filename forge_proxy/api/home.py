@@ -10,7 +10,7 @@ from html import escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from forge_proxy import __version__
+from forge_proxy._version import __version__
 from forge_proxy.api.docs import CONTENT_SECURITY, HEAD
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.engine.ports import Backend

@@ -40,7 +40,6 @@ from forge_proxy.wire.backends.ollama.request import (
     OllamaRequestOptions,
     encode_call,
     encode_loading,
-    encode_unloading,
     prompt_bytes,
 )
 from forge_proxy.wire.backends.ollama.stream import OllamaStreamReader
@@ -108,10 +107,6 @@ class Ollama:
     async def load(self, model: str) -> None:
         """Load a model, and wait for it. Raises like `stream`."""
         await self._api.post("chat", encode_loading(model, self.terms), seconds=None)
-
-    async def unload(self, model: str) -> None:
-        """Take a model out of memory; answers it is giving go on to their end. Raises like `stream`."""
-        await self._api.post("chat", encode_unloading(model))
 
     async def slots(self) -> int | None:
         """See `engine.ports.Backend`. It tells none."""

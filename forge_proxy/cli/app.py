@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from forge_proxy import __version__
+from forge_proxy._version import __version__
 from forge_proxy.api.config import ServerConfigError
 from forge_proxy.backends.config import BackendChoiceError
 from forge_proxy.cli.admin import add_admin_commands

@@ -6,7 +6,6 @@ Every backend yields `Chunk`s; a non-streaming one yields its whole response as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import StringIO
 
@@ -203,24 +202,6 @@ class _CallBuilder:
             self._name = "".join((self._name, *self._more_name))
             self._more_name = []
         return self._name
-
-
-def deltas_of(reply: Reply) -> Delta:
-    """Convert a whole reply to one delta, from which `ReplyBuilder` builds the same reply."""
-    return Delta(
-        choice=reply.choice,
-        text=reply.text,
-        reasoning=reply.reasoning,
-        calls=tuple(CallDelta(i, call.id, call.tool, call.arguments) for i, call in enumerate(reply.calls)),
-        finish=reply.finish,
-        extra=reply.extra,
-        beside=reply.beside,
-    )
-
-
-def chunks_of(completion: Completion) -> Iterable[Chunk]:
-    """Yield a whole completion as a single chunk."""
-    yield Chunk(tuple(deltas_of(reply) for reply in completion.replies), completion.usage, completion.head)
 
 
 SIGNED_REASONING = "thinking_blocks"

@@ -20,12 +20,10 @@ from forge_proxy.backends.config import BackendChoiceError
 from forge_proxy.backends.llama_server.programs import TINY_MODEL
 from forge_proxy.backends.selection import SelectedBackend
 from forge_proxy.core.errors import BackendFault, ForgeError
-from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.daemon.container import EngineAssembly, MonotonicClock, assemble
 from forge_proxy.daemon.reload import LiveSettings
 from forge_proxy.daemon.runs import build_runs, resume
 from forge_proxy.engine.events import Event
-from forge_proxy.engine.live_value import LiveValue
 from forge_proxy.engine.memory import MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Observer
 from forge_proxy.hardware.files import find_ram_mb
@@ -134,10 +132,10 @@ async def build(
                 "another --port"
             )
         tell_choice(parts.choice, settings, log)
-        door, guardrails = KeyRing(settings.server), LiveValue(settings.guardrails)
-        live = LiveSettings(settings, read, guardrails, parts.engine, door)
-        admin = _admin_parts(parts, guardrails, live, runs, memory)
-        app = create_app(parts.engine, parts.backend, guardrails, settings.server, admin, door, memory)
+        keys = KeyRing(settings.server)
+        live = LiveSettings(settings, read, parts.engine, keys)
+        admin = _admin_services(parts, live, runs, memory)
+        app = create_app(parts.engine, parts.backend, settings.server, admin, keys, memory)
         yield Daemon(parts, HttpServer(app, settings.server, memory), live, runs, listener, log)
 
 
@@ -150,16 +148,13 @@ def tell_choice(choice: SelectedBackend, settings: Settings, log: FilteringBound
         log.warning("test model", note="understands only a few phrases: for trying out the daemon, not for real work")
 
 
-def _admin_parts(
-    parts: EngineAssembly, guardrails: LiveValue[GuardPolicy], live: LiveSettings, runs: Runs, memory: MemoryBudget
-) -> AdminServices:
+def _admin_services(parts: EngineAssembly, live: LiveSettings, runs: Runs, memory: MemoryBudget) -> AdminServices:
     choice = parts.choice
     unmanaged = "" if parts.control else f"the {choice.kind} at {parts.backend.url} was started elsewhere"
     return AdminServices(
         parts.engine,
         parts.backend,
         BackendSelection(choice.kind, choice.because, unmanaged),
-        guardrails,
         configuration=live,
         hardware=parts.machine,
         clock=MonotonicClock(),

@@ -1,4 +1,4 @@
-"""Adapts a managed llama.cpp server to the ports of the admin API and the context budgets."""
+"""Adapts a managed llama.cpp server to the ports of the context budgets and of the admin API."""
 
 from __future__ import annotations
 
@@ -12,14 +12,50 @@ from forge_proxy.core.errors import BackendDown, UnknownModel
 from forge_proxy.engine.backend_switching import BackendSwitcher
 
 
-class ManagedServerControl:
-    """`BackendControl` and `Resizer`. Running responses get `drain_seconds` to finish; new requests wait meanwhile."""
+class SwitchableServer:
+    """`Resizer` of a managed server, which is changed only while no request runs.
+
+    Running responses get `drain_seconds` to finish; new requests wait meanwhile.
+    """
 
     def __init__(self, manager: ServerManager, switching: BackendSwitcher, drain_seconds: float) -> None:
-        self._manager = manager
+        self.manager = manager
         self._switching = switching
         self._drain = drain_seconds
         self._default_context = manager.status().spec.context
+
+    def served(self) -> Sequence[str | None]:
+        """See `engine.ports.Resizer`."""
+        return (None,)
+
+    async def resize(self, tokens: int | None, model: str | None = None) -> None:
+        """See `engine.ports.Resizer`. Does not start a stopped server."""
+
+        async def ensure() -> None:
+            self._raise_if_stopped()
+            context = self._default_context if tokens is None else tokens
+            await self.manager.ensure(replace(self.manager.status().spec, context=context), drain_seconds=0)
+
+        await self.switch(ensure)
+
+    async def switch(self, change: Callable[[], Awaitable[object]]) -> None:
+        """Await `change` once running responses have finished. Raises what it raises."""
+        await self._switching.switch(change, drain_seconds=self._drain)
+
+    def _raise_if_stopped(self) -> None:
+        """Raise `BackendDown` if an administrator has stopped the server."""
+        now = self.manager.status()
+        if now.state == "stopped":
+            kind = now.spec.program.kind
+            raise BackendDown(kind, llama.describe_stopped(kind))
+
+
+class ManagedServerControl:
+    """`BackendControl` of a managed server with one model."""
+
+    def __init__(self, server: SwitchableServer) -> None:
+        self._server = server
+        self._manager = server.manager
 
     def status(self) -> ServerStatusReport:
         """See `api.admin.ports.BackendControl`."""
@@ -28,15 +64,15 @@ class ManagedServerControl:
 
     async def start(self) -> None:
         """See `api.admin.ports.BackendControl`."""
-        await self._exchange(self._manager.start)
+        await self._server.switch(self._manager.start)
 
     async def stop(self) -> None:
-        """See `api.admin.ports.BackendControl`. Later requests are refused until it is started again."""
-        await self._exchange(lambda: self._manager.stop(drain_seconds=0))
+        """See `api.admin.ports.BackendControl`. Later requests are rejected until it is started again."""
+        await self._server.switch(lambda: self._manager.stop(drain_seconds=0))
 
     async def restart(self) -> None:
         """See `api.admin.ports.BackendControl`."""
-        await self._exchange(lambda: self._manager.restart(drain_seconds=0))
+        await self._server.switch(lambda: self._manager.restart(drain_seconds=0))
 
     async def use(self, model: str) -> None:
         """See `api.admin.ports.BackendControl`. There is one model."""
@@ -47,30 +83,6 @@ class ManagedServerControl:
     def logs(self, lines: int) -> Sequence[str]:
         """See `api.admin.ports.BackendControl`."""
         return self._manager.logs(lines)
-
-    def served(self) -> Sequence[str | None]:
-        """See `engine.ports.Resizer`."""
-        return (None,)
-
-    async def resize(self, tokens: int | None, model: str | None = None) -> None:
-        """See `engine.ports.Resizer`. Does not start a stopped server."""
-
-        async def ensure() -> None:
-            self._refuse_where_stopped()
-            context = self._default_context if tokens is None else tokens
-            await self._manager.ensure(replace(self._manager.status().spec, context=context), drain_seconds=0)
-
-        await self._exchange(ensure)
-
-    def _refuse_where_stopped(self) -> None:
-        """Raise `BackendDown` if an administrator has stopped the server."""
-        now = self._manager.status()
-        if now.state == "stopped":
-            kind = now.spec.program.kind
-            raise BackendDown(kind, llama.describe_stopped(kind))
-
-    async def _exchange(self, work: Callable[[], Awaitable[object]]) -> None:
-        await self._switching.switch(work, drain_seconds=self._drain)
 
 
 def _detail(now: llama.ServerStatus) -> str:

@@ -9,14 +9,12 @@ from typing import Any
 import structlog
 
 from forge_proxy.api.admin.ports import ReloadResult, WrongSettings
-from forge_proxy.api.auth import KeyRing, read_keys
+from forge_proxy.api.auth import AcceptedKeys, KeyRing, read_accepted_keys
 from forge_proxy.api.config import ServerConfig, ServerConfigError
 from forge_proxy.api.origins import is_private
 from forge_proxy.core.errors import ForgeError
-from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.live_value import LiveValue
 from forge_proxy.settings import Settings, SettingsError
 from forge_proxy.settings.masking import masked
 from forge_proxy.telemetry.systemd import Systemd
@@ -26,7 +24,7 @@ _LIVE = ("guardrails.", "budget.", "compaction.", "sampling.", *(f"server.{name}
 
 
 class LiveSettings:
-    """`api.admin.ports.Configuration`: the only writer of reloadable settings.
+    """`api.admin.ports.LiveConfiguration`: the only writer of reloadable settings.
 
     `read` loads file, environment and command line.
     """
@@ -35,51 +33,54 @@ class LiveSettings:
         self,
         settings: Settings,
         read: Callable[[], Settings],
-        guardrails: LiveValue[GuardPolicy],
         engine: Engine,
-        door: KeyRing,
+        keys: KeyRing,
     ) -> None:
         self._started_with = settings
         self._read = read
-        self._guardrails = guardrails
-        self._budgets = engine.budgets
-        self._fitting = engine.fitting
-        self._sampling = engine.sampling
-        self._door = door
+        self._engine = engine
+        self._keys = keys
         self._one_at_a_time = asyncio.Lock()
 
     @property
     def now(self) -> Settings:
         """The effective settings, including changes since the start."""
-        live = {
-            "guardrails": self._guardrails.now,
-            "budget": self._budgets.wish,
-            "compaction": self._fitting.policy,
-            "sampling": self._sampling.policy,
-        }
-        return self._started_with.model_copy(update=live)
+        policies = self._engine.policies
+        return self._started_with.model_copy(
+            update={
+                "guardrails": policies.guardrails,
+                "budget": policies.budget,
+                "compaction": policies.compaction,
+                "sampling": policies.sampling,
+            }
+        )
 
     def shown(self) -> JsonObject:
-        """See `api.admin.ports.Configuration`."""
+        """See `api.admin.ports.LiveConfiguration`."""
         return masked(self.now)
 
     async def reload(self) -> ReloadResult:
-        """See `api.admin.ports.Configuration`. Changes made by the admin API are discarded."""
+        """See `api.admin.ports.LiveConfiguration`. Changes made by the admin API are discarded.
+
+        Raises `WrongSettings`, or `BudgetUnchanged` if the model server cannot have the new window; both leave the
+        settings as they were.
+        """
         async with self._one_at_a_time:
             before = self.now
             try:
                 loaded = await asyncio.to_thread(self._read)
-                server = _with_keys_of(loaded.server, before.server)
-                await asyncio.to_thread(KeyRing, server)
+                server, keys = await asyncio.to_thread(_read_keys, loaded.server, before.server)
             except (SettingsError, ServerConfigError) as exc:
                 raise WrongSettings(str(exc)) from exc
-            if loaded.budget != before.budget:
-                await self._budgets.switch(loaded.budget)
-            self._guardrails.now = loaded.guardrails
-            self._fitting.policy = loaded.compaction
-            self._sampling.policy = loaded.sampling
-            self._door.renew(server)
+            await self._engine.apply(
+                guardrails=loaded.guardrails,
+                budget=loaded.budget if loaded.budget != before.budget else None,
+                compaction=loaded.compaction,
+                sampling=loaded.sampling,
+            )
+            self._keys.replace(keys)
             self._started_with = self._started_with.model_copy(update={"server": server})
+            await self._engine.budgets.of()  # logs a new budget
             changed = list(_changed(before.model_dump(), loaded.model_dump()))
         applied = tuple(name for name in changed if name.startswith(_LIVE))
         return ReloadResult(applied, tuple(name for name in changed if not name.startswith(_LIVE)))
@@ -120,14 +121,18 @@ class SettingsReloader:
             self._systemd.ready("settings reloaded")
 
 
-def _with_keys_of(loaded: ServerConfig, current: ServerConfig) -> ServerConfig:
-    """Return the current server settings with the API keys of the loaded ones. Raises `ServerConfigError`."""
+def _read_keys(loaded: ServerConfig, current: ServerConfig) -> tuple[ServerConfig, AcceptedKeys]:
+    """Return the current server settings with the API keys of the loaded ones, and these keys.
+
+    Raises `ServerConfigError`.
+    """
     server = current.model_copy(update={name: getattr(loaded, name) for name in _KEYS})
-    if not (read_keys(server) or server.allow_public_without_keys or is_private(server.host)):
+    keys = read_accepted_keys(server)
+    if not (keys.api or server.allow_public_without_keys or is_private(server.host)):
         raise ServerConfigError(
             f"server.host {server.host} is reachable from other machines, and the new settings have no server.api_keys"
         )
-    return server
+    return server, keys
 
 
 def _changed(before: dict[str, Any], after: dict[str, Any], prefix: str = "") -> Iterator[str]:

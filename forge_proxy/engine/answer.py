@@ -11,11 +11,10 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.capability import CapabilityCard
-from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.chat import ChatRequest, ModelCall, ResolvedModel
 from forge_proxy.core.compaction.policy import CompactionPolicy
-from forge_proxy.core.dialect import AS_SENT, Dialect
 from forge_proxy.core.errors import BackendFault, ForgeError
 from forge_proxy.core.guardrails import (
     CallsForbidden,
@@ -31,12 +30,14 @@ from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.guardrails.usage import TokenUsage
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.queueing import FairQueue
+from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.admission import Admission, Slot
 from forge_proxy.engine.attempts import AttemptRunner
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.capabilities import Capabilities
 from forge_proxy.engine.compat import CompatibleBackend
+from forge_proxy.engine.config import EngineConfig, EnginePolicies
 from forge_proxy.engine.context_fitting import ContextFitter
 from forge_proxy.engine.events import (
     ContextCompacted,
@@ -46,10 +47,7 @@ from forge_proxy.engine.events import (
     ToolsUnvalidated,
 )
 from forge_proxy.engine.exchange import BackendExchange, BackendSession, EngineDeps
-from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.models import Models
-from forge_proxy.engine.pacing import LoopTurns
-from forge_proxy.engine.ports import Backend, CardStore, Clock, Observer, ThoroughReader
 from forge_proxy.engine.respond_overhead import RespondOverhead
 from forge_proxy.engine.sampling import Sampling
 from forge_proxy.engine.unvalidated_tools import UnvalidatedTools
@@ -66,44 +64,51 @@ class AttemptResult:
 
 
 class Engine:
-    """Answers requests through one backend.
+    """Answers requests through one backend."""
 
-    Without a `ThoroughReader` badly malformed calls are retried. The default `Admission` uses the backend's slots.
-    """
-
-    def __init__(
-        self,
-        backend: Backend,
-        clock: Clock,
-        observe: Observer,
-        default_model: str | None = None,
-        thorough: ThoroughReader | None = None,
-        admission: Admission | None = None,
-        dialect: Dialect = AS_SENT,
-        cards: CardStore | None = None,
-        budgets: Budgets | None = None,
-        sampling: Sampling | None = None,
-        catalog: Catalog | None = None,
-        compaction: CompactionPolicy | None = None,
-        memory: MemoryBudget | None = None,
-        turns: LoopTurns | None = None,
-    ) -> None:
-        self._backend = CompatibleBackend(backend, observe, dialect)
+    def __init__(self, config: EngineConfig) -> None:
+        backend, clock, observe = config.backend, config.clock, config.observe
+        self._backend = CompatibleBackend(backend, observe, config.dialect)
         self._respond_overhead = RespondOverhead(self._backend)
         self._clock = clock
         self._observe = observe
-        self._admission = admission or Admission(backend, clock, observe)
+        self._admission = config.admission or Admission(backend, clock, observe)
         self._unvalidated_tools = UnvalidatedTools()
-        self.models = Models(backend, clock, default_model, catalog)
-        self.budgets = budgets or Budgets(backend, clock, observe)
-        self.fitting = ContextFitter(self.budgets, self._backend.count_tokens, observe, compaction)
-        self.sampling = sampling or Sampling(observe)
+        self._guardrails = config.guardrails
+        self.models = config.models or Models(backend, clock)
+        self.budgets = config.budgets or Budgets(backend, clock, observe)
+        self.fitting = ContextFitter(self.budgets, self._backend.count_tokens, observe, config.compaction)
+        self.sampling = config.sampling or Sampling(observe)
         self.text_history = TextResponseHistory()
-        self.turns = turns or LoopTurns()
+        self.turns = config.turns
         self._deps = EngineDeps(
-            self._backend, self.fitting, self.text_history, thorough, observe, self.turns, memory=memory
+            self._backend, self.fitting, self.text_history, config.reader, observe, self.turns, memory=config.memory
         )
-        self.capabilities = Capabilities(backend, self._backend, dialect, cards)
+        self.capabilities = Capabilities(backend, self._backend, config.dialect, config.cards)
+
+    @property
+    def policies(self) -> EnginePolicies:
+        """The policies in force."""
+        return EnginePolicies(self._guardrails, self.budgets.wish, self.fitting.policy, self.sampling.policy)
+
+    async def apply(
+        self,
+        *,
+        guardrails: GuardPolicy | None = None,
+        budget: BudgetPolicy | None = None,
+        compaction: CompactionPolicy | None = None,
+        sampling: SamplingPolicy | None = None,
+    ) -> None:
+        """Replace the given policies for later requests; the others stay in force.
+
+        A new budget may restart the model server. Raises `BudgetUnchanged` if that fails; no policy is then replaced.
+        """
+        if budget is not None:
+            await self.budgets.switch(budget)
+        # No `await` from here on: a request or a cancellation would find some of the policies replaced.
+        self._guardrails = guardrails or self._guardrails
+        self.fitting.policy = compaction or self.fitting.policy
+        self.sampling.policy = sampling or self.sampling.policy
 
     @property
     def queue(self) -> FairQueue:

@@ -106,7 +106,7 @@ class Budgets:
             for model in self._served():
                 await self.of(model)
 
-    async def switch(self, wish: BudgetPolicy) -> Budget:
+    async def switch(self, wish: BudgetPolicy) -> None:
         """Replace the policy and set the backend's window accordingly.
 
         Raises `BudgetUnchanged` if that fails; the old policy then stays in force.
@@ -120,7 +120,6 @@ class Budgets:
                     await self._fit(self.wish)
                 raise BudgetUnchanged(str(fault)) from fault
             self.wish = wish
-            return await self.of()
 
     async def load(self, model: str, start: Callable[[int | None], Awaitable[object]]) -> None:
         """Start a model of a catalog with the window of its budget; None means the model's own window.

@@ -49,11 +49,6 @@ class _TestResponse:
     valid: int
 
     @property
-    def is_native(self) -> bool:
-        """Whether the server itself parsed a call."""
-        return any(reply.calls for reply in self.completion.replies)
-
-    @property
     def markup(self) -> str | None:
         """The format of the first call that the rescue parser recovered from text."""
         forms = [mark.detail for mark in self.extraction.marks if mark.kind is Outcome.RESCUED]

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from forge_proxy import __version__
+from forge_proxy._version import __version__
 from forge_proxy.core.errors import (
     BackendBroke,
     BackendDown,

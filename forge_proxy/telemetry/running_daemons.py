@@ -16,7 +16,7 @@ from pathlib import Path
 
 import orjson
 
-from forge_proxy import __version__
+from forge_proxy._version import __version__
 from forge_proxy.core.jsontypes import JsonObject
 
 _FOLDER = "running"

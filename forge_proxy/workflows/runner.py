@@ -32,6 +32,7 @@ from forge_proxy.core.workflow.run import (
 from forge_proxy.core.workflow.steps import Steps
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.workflows.cancellation import Cancelled, unless
 from forge_proxy.workflows.context import ContextManager
 from forge_proxy.workflows.iterations import IterationRunner
@@ -205,4 +206,4 @@ def result_of(state: RunState) -> Any:
 
 
 def _engine_over(client: LLMClient, *, stream: bool) -> Engine:
-    return Engine(ClientBackend(client, stream=stream), MonotonicClock(), lambda _: None)
+    return Engine(EngineConfig(ClientBackend(client, stream=stream), MonotonicClock(), lambda _: None))

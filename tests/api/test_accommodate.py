@@ -15,8 +15,8 @@ from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.openai_compatible import OpenAICompatible
-from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.events import Event, RequestRewritten
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock, whole
@@ -60,8 +60,8 @@ class World:
 
     def __post_init__(self) -> None:
         backend = OpenAICompatible("http://scripted", self.http)
-        engine = Engine(backend, StillClock(), self.heard.append)
-        self._app = create_app(engine, backend, GuardPolicy(), ServerConfig())
+        engine = Engine(EngineConfig(backend, StillClock(), self.heard.append))
+        self._app = create_app(engine, backend, ServerConfig())
 
     async def ask(self, *messages: JsonDict, **fields: Any) -> httpx.Response:
         body = {"model": "scripted", "messages": list(messages), **fields}

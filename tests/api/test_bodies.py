@@ -26,10 +26,10 @@ from forge_proxy.backends.exchange import write_call
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ModelCall, ModelCard
-from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.health import Health
 from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.memory import MEGABYTE, MemoryBudget
 from forge_proxy.wire.backends.openai.request import encode_call
 from forge_proxy.wire.clients.chat_completions.request import decode_request
@@ -50,8 +50,8 @@ async def ask(
 ) -> httpx.Response:
     """One request to an application with that memory."""
     backend = OpenAICompatible("http://scripted", ScriptedHttp(said))
-    engine = Engine(backend, StillClock(), lambda _: None)
-    app = create_app(engine, backend, GuardPolicy(), ServerConfig(), memory=memory)
+    engine = Engine(EngineConfig(backend, StillClock(), lambda _: None))
+    app = create_app(engine, backend, ServerConfig(), memory=memory)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         return await client.post(PATH, content=body)
@@ -157,7 +157,7 @@ def _most_resident(*, anew: bool = False) -> int:
 async def _send(pieces: list[bytes]) -> int:
     """The status of a body that comes in these pieces."""
     backend = ForgetfulBackend()
-    app = create_app(Engine(backend, StillClock(), lambda _: None), backend, GuardPolicy(), ServerConfig())
+    app = create_app(Engine(EngineConfig(backend, StillClock(), lambda _: None)), backend, ServerConfig())
     statuses: list[int] = []
     length = sum(map(len, pieces))
 

@@ -12,9 +12,9 @@ from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.budget import BudgetMode, BudgetPolicy
-from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.budgets import Budgets
+from forge_proxy.engine.config import EngineConfig
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock
 
@@ -24,8 +24,8 @@ async def daemon(wish: BudgetPolicy) -> AsyncGenerator[tuple[httpx.AsyncClient, 
     http = ScriptedHttp([Said(text="Hello."), Said(text="Hello.")])
     backend = OpenAICompatible("http://scripted", http)
     budgets = Budgets(backend, StillClock(), lambda _: None, wish)
-    engine = Engine(backend, StillClock(), lambda _: None, budgets=budgets)
-    app = create_app(engine, backend, GuardPolicy(), ServerConfig())
+    engine = Engine(EngineConfig(backend, StillClock(), lambda _: None, budgets=budgets))
+    app = create_app(engine, backend, ServerConfig())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
         yield client, http
 

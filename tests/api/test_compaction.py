@@ -16,11 +16,12 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.streaming import StreamingAnswer
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.budget import BudgetMode, BudgetPolicy
-from forge_proxy.core.guardrails import GuardPolicy, Outcome
+from forge_proxy.core.guardrails import Outcome
 from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine.answer import AnswerEvent, Engine
 from forge_proxy.engine.budgets import Budgets
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.events import ContextCompacted, Event
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.fakes.says import Said
@@ -51,8 +52,8 @@ async def daemon(
     backend = OpenAICompatible("http://scripted", http)
     observe = (heard if heard is not None else []).append
     wish = BudgetPolicy(mode=BudgetMode.MANUAL, tokens=tokens, overflow=overflow)
-    engine = Engine(backend, StillClock(), observe, budgets=Budgets(backend, StillClock(), observe, wish))
-    app = create_app(engine, backend, GuardPolicy(), ServerConfig())
+    engine = Engine(EngineConfig(backend, StillClock(), observe, budgets=Budgets(backend, StillClock(), observe, wish)))
+    app = create_app(engine, backend, ServerConfig())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
         yield client, http
 

@@ -14,8 +14,8 @@ from forge_proxy.api.app import create_app
 from forge_proxy.api.auth import read_keys
 from forge_proxy.api.config import ServerConfig, ServerConfigError
 from forge_proxy.backends.openai_compatible import OpenAICompatible
-from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from tests.fakes.scripted import ScriptedHttp, StillClock
 
 KEY, OTHER = "sk-alice", "sk-bob"
@@ -27,8 +27,8 @@ async def ask(
 ) -> httpx.Response:
     """One request to an application with these settings of the server."""
     backend = OpenAICompatible("http://scripted", ScriptedHttp([]))
-    engine = Engine(backend, StillClock(), lambda _: None)
-    app = create_app(engine, backend, GuardPolicy(), ServerConfig(**settings))
+    engine = Engine(EngineConfig(backend, StillClock(), lambda _: None))
+    app = create_app(engine, backend, ServerConfig(**settings))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:8081") as client:
         return await client.request(method, path, headers=dict(headers or {}))
 

@@ -10,8 +10,8 @@ import pytest
 
 from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
-from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from tests.api.test_mistakes import ASK, PARIS, PARIS_TEXT
 from tests.fakes.ollama import FakeOllama, JsonDict
 from tests.fakes.scripted import StillClock
@@ -30,7 +30,7 @@ async def post(script: list[JsonDict], body: JsonDict) -> tuple[httpx.Response, 
     left = iter(script)
     fake = FakeOllama(lambda _: (200, next(left)), answers={**TAGS})
     backend = fake.adapter()
-    app = create_app(Engine(backend, StillClock(), fake.heard.append), backend, GuardPolicy(), ServerConfig())
+    app = create_app(Engine(EngineConfig(backend, StillClock(), fake.heard.append)), backend, ServerConfig())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
         return await client.post("/v1/chat/completions", json=body), fake
 

@@ -13,8 +13,8 @@ from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.dialect import Dialect
-from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.events import Event, RequestRewritten
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock
@@ -33,8 +33,8 @@ class World:
         self.http = ScriptedHttp(script)
         self.heard: list[Event] = []
         backend = OpenAICompatible("http://scripted", self.http)
-        engine = Engine(backend, StillClock(), self.heard.append, dialect=dialect)
-        self._app = create_app(engine, backend, GuardPolicy(), ServerConfig())
+        engine = Engine(EngineConfig(backend, StillClock(), self.heard.append, dialect=dialect))
+        self._app = create_app(engine, backend, ServerConfig())
 
     async def ask(self, *messages: JsonDict, **fields: Any) -> httpx.Response:
         body = {"model": "scripted", "messages": list(messages), "tools": [TOOL], **fields}

@@ -17,6 +17,7 @@ from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.stream import Reply
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.wire.backends.openai.call_indexes import CallIndexes
 from forge_proxy.wire.backends.openai.response import decode_answer
 from forge_proxy.wire.backends.openai.stream import ChatStreamReader
@@ -36,8 +37,9 @@ guarded_too = pytest.mark.parametrize("guarded", [False, True], ids=["passed-thr
 def ask(sent: Sequence[bytes], kind: str, *, stream: bool, guarded: bool) -> bytes:
     """What a client is sent when the backend says this."""
     backend = OpenAICompatible("http://literal", LiteralHttp(sent, kind))
-    engine = Engine(backend, StillClock(), lambda _: None)
-    app = create_app(engine, backend, GuardPolicy(text_answers="accept"), ServerConfig())
+    policy = GuardPolicy(text_answers="accept")
+    engine = Engine(EngineConfig(backend, StillClock(), lambda _: None, guardrails=policy))
+    app = create_app(engine, backend, ServerConfig())
     body: JsonDict = {**ASK, "stream": stream, "stream_options": {"include_usage": True}}
 
     async def asked() -> bytes:

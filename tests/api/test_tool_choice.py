@@ -12,6 +12,7 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from tests.api.test_mistakes import ASK, PARIS, PARIS_TEXT, RIGHT, WEATHER, both
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict, ScriptedHttp, StillClock, chat
@@ -60,7 +61,7 @@ async def test_what_is_no_call_is_never_an_answer_where_one_is_demanded(choice: 
 
 async def test_clients_are_told_not_to_begin_anew_what_was_asked_again_already() -> None:
     backend = OpenAICompatible("http://scripted", ScriptedHttp([Said(text="No.")] * 4))
-    app = create_app(Engine(backend, StillClock(), lambda _: None), backend, GuardPolicy(), ServerConfig())
+    app = create_app(Engine(EngineConfig(backend, StillClock(), lambda _: None)), backend, ServerConfig())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
         response = await client.post("/v1/chat/completions", json={**TWO, "tool_choice": "required"})
 
@@ -73,7 +74,7 @@ async def test_a_stream_in_which_no_call_comes_holds_no_text_and_ends_in_the_err
     http = ScriptedHttp([Said(text="No.")] * 4)
     backend = OpenAICompatible("http://scripted", http)
     app = create_app(
-        Engine(backend, StillClock(), lambda _: None), backend, GuardPolicy(), ServerConfig(stream_errors="event")
+        Engine(EngineConfig(backend, StillClock(), lambda _: None)), backend, ServerConfig(stream_errors="event")
     )
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
         response = await client.post("/v1/chat/completions", json={**TWO, "tool_choice": choice, "stream": True})

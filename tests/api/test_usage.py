@@ -12,6 +12,7 @@ from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.stream import Chunk, CompletionBuilder
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.api.test_mistakes import ASK, RIGHT, both
 from tests.fakes.says import Said
@@ -62,7 +63,9 @@ async def _raw(events: list[JsonDict], body: JsonDict, policy: GuardPolicy) -> s
     """The stream that a client gets when the backend sends these events."""
     http = ScriptedHttp([Said(events=events)])
     backend = OpenAICompatible("http://scripted", http)
-    app = create_app(Engine(backend, StillClock(), lambda _: None), backend, policy, ServerConfig())
+    app = create_app(
+        Engine(EngineConfig(backend, StillClock(), lambda _: None, guardrails=policy)), backend, ServerConfig()
+    )
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
         return (await client.post("/v1/chat/completions", json=body)).text
 
@@ -86,7 +89,7 @@ async def test_what_our_own_tool_adds_is_counted_before_another_request_or_model
             return 8 if call.respond else 5
 
     backend = Counting("http://scripted", ScriptedHttp([RIGHT]))
-    engine = Engine(backend, StillClock(), lambda _: None)
+    engine = Engine(EngineConfig(backend, StillClock(), lambda _: None))
 
     usage = [
         event.usage

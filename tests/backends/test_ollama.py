@@ -188,13 +188,11 @@ async def test_a_field_without_a_place_is_told_once() -> None:
     assert fake.heard == [FieldsOmitted(("logit_bias", "user")), FieldsOmitted(("n",))]
 
 
-async def test_a_model_is_loaded_and_unloaded() -> None:
+async def test_a_model_is_loaded_with_its_window() -> None:
     fake = FakeOllama()
     ollama = fake.adapter(num_ctx=4096)
 
     await ollama.load("m")
-    await ollama.unload("m")
 
-    loading, unloading = fake.asked
+    (loading,) = fake.asked
     assert loading["options"] == {"num_ctx": 4096}
-    assert unloading == {"model": "m", "messages": [], "keep_alive": 0}

@@ -13,6 +13,7 @@ from forge_proxy.core.health import Health
 from forge_proxy.core.stream import CallDelta, Chunk, Delta
 from forge_proxy.daemon import MonotonicClock
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.process_pool import ProcessPool
 
 _SIZE = 160_000
@@ -63,7 +64,7 @@ async def _longest_of(times: int, deltas: Sequence[Delta]) -> float:
 
 
 async def _answer(deltas: Sequence[Delta], workshop: ProcessPool) -> None:
-    engine = Engine(_Says(deltas), MonotonicClock(), lambda _: None, thorough=workshop)
+    engine = Engine(EngineConfig(_Says(deltas), MonotonicClock(), lambda _: None, reader=workshop))
     request = ChatRequest({}, tools=(_TOOL,), stream=True)
     async for _ in engine.answer(request, GuardPolicy(), request_id="bench"):
         pass

@@ -13,6 +13,7 @@ from forge_proxy.daemon import runs as daemon_runs
 from forge_proxy.daemon.runs import resume
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.settings import load
 from forge_proxy.store.database import open_store
 from forge_proxy.store.runs import StoredRuns
@@ -34,7 +35,7 @@ async def test_a_store_that_comes_up_later_is_waited_for(tmp_path: Path, monkeyp
             raise StoreUnavailable(faults.pop(0))
         return await open_store(url)
 
-    engine = Engine(ClientBackend(SaidClient([])), MonotonicClock(), lambda _: None)
+    engine = Engine(EngineConfig(ClientBackend(SaidClient([])), MonotonicClock(), lambda _: None))
     runs = Runs(opened, ExecutionDeps(engine, LocalTools(), lambda _, __: None), 1, lambda: 1.0)
     with capture_logs() as logged:
         async with asyncio.timeout(20):

@@ -24,6 +24,7 @@ from forge_proxy.core.health import Health
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.admission import Admission, Slot
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.events import Event, SlotsDetected
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp
@@ -231,7 +232,7 @@ async def test_a_full_queue_says_when_to_come_again_by_what_requests_have_taken(
 async def test_a_caller_who_reads_slowly_keeps_nobody_waiting_once_the_backend_is_done() -> None:
     backend = OpenAICompatible(URL, ScriptedHttp([Said(text="hi"), Said(calls=(("get_weather", "{}"),))]))
     admission = Admission(backend, SetClock(), lambda _: None, slots=1, limit=0)
-    engine = Engine(backend, SetClock(), lambda _: None, admission=admission)
+    engine = Engine(EngineConfig(backend, SetClock(), lambda _: None, admission=admission))
     plain, guarded = ChatRequest({}), ChatRequest({}, tools=(ToolSpec("get_weather"),))
 
     said, report = [await is_free(admission) async for _ in engine.answer(plain, GuardPolicy(), request_id="plain")]

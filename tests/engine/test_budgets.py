@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, WindowSizing
+from forge_proxy.core.budget import BudgetMode, BudgetPolicy, WindowSizing
 from forge_proxy.core.chat import ChatRequest, ModelCall, ModelCard, ResolvedModel
 from forge_proxy.core.errors import BackendUnreachable, BudgetUnchanged, ContextBudgetExceeded
 from forge_proxy.core.hardware import Gpu, HardwareProfile
@@ -208,9 +208,10 @@ async def test_a_switch_restarts_a_server_of_ours_and_back() -> None:
     server = Server()
     budgets, _ = made(server, sizing=WindowSizing("restart"))
 
-    fast = await budgets.switch(FAST)
-    half = server.window
-    full = await budgets.switch(FULL)
+    await budgets.switch(FAST)
+    fast, half = await budgets.of(), server.window
+    await budgets.switch(FULL)
+    full = await budgets.of()
 
     assert (fast.tokens, half, full.tokens, server.window) == (4096, 4096, 8192, 8192)
     assert budgets.wish is FULL
@@ -230,8 +231,9 @@ async def test_a_server_that_takes_less_than_it_is_given_is_believed() -> None:
     server = Server(most=8192)
     budgets, _ = made(server, sizing=WindowSizing("restart"))
 
-    asked = await budgets.switch(BudgetPolicy(mode=BudgetMode.MANUAL, tokens=999_999))
+    await budgets.switch(BudgetPolicy(mode=BudgetMode.MANUAL, tokens=999_999))
 
+    asked = await budgets.of()
     assert (asked.tokens, server.window) == (8192, 8192)
     assert asked.because == "999999 tokens are asked for, but the model server took 8192"
 
@@ -263,8 +265,9 @@ async def test_an_ollama_is_told_its_window_by_the_machine() -> None:
     server = Server(window=None)
     budgets, _ = made(server, sizing=WindowSizing("request", truncates=True))
 
-    budget: Budget = await budgets.switch(FULL)
+    await budgets.switch(FULL)
 
+    budget = await budgets.of()
     assert (budget.tokens, server.window) == (32_768, 32_768)
 
 
@@ -344,8 +347,8 @@ async def test_a_switch_is_for_the_loaded_model_now_and_for_the_others_when_they
     await loads(budgets, server, "a")
     server.starts.clear()
 
-    fast = await budgets.switch(FAST)
-    now = list(server.starts)
+    await budgets.switch(FAST)
+    fast, now = await budgets.of(), list(server.starts)
     await loads(budgets, server, "b")
 
     assert fast.tokens == 4096

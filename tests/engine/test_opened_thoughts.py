@@ -8,6 +8,7 @@ from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict, ScriptedHttp, StillClock
@@ -30,7 +31,9 @@ async def deltas(engine: Engine) -> list[tuple[str | None, str | None]]:
 
 async def answers(script: Sequence[Said]) -> list[tuple[str, str, int]]:
     """Of each answer the reasoning, the text, and how many deltas with text there were."""
-    engine = Engine(OpenAICompatible("http://scripted", ScriptedHttp(script)), StillClock(), lambda _: None)
+    engine = Engine(
+        EngineConfig(OpenAICompatible("http://scripted", ScriptedHttp(script)), StillClock(), lambda _: None)
+    )
     found: list[tuple[str, str, int]] = []
     for _ in script:
         said = await deltas(engine)

@@ -14,6 +14,7 @@ from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine import memory as module
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.memory import MEGABYTE, MemoryBudget, MemoryFull, ResponseMemory
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.fakes.says import Said
@@ -44,7 +45,7 @@ class Noting(MemoryBudget):
 async def reserved_by(memory: Noting, *script: Said, request: ChatRequest = REQUEST) -> int:
     """The most that was reserved while a request was answered; afterwards nothing is."""
     backend = OpenAICompatible("http://scripted", ScriptedHttp(script))
-    engine = Engine(backend, StillClock(), lambda _: None, memory=memory)
+    engine = Engine(EngineConfig(backend, StillClock(), lambda _: None, memory=memory))
     async with aclosing(engine.answer(request, GuardPolicy(), request_id="r")) as events:
         async for _ in events:
             pass

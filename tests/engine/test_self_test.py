@@ -17,6 +17,7 @@ from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.errors import BackendFault, BackendUnreachable
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.self_test import self_test
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.fakes.says import Said
@@ -172,7 +173,13 @@ async def test_requests_are_written_as_the_card_says_also_by_a_later_daemon(mode
     for _ in range(2):
         http = Answering(answer=drops_tools)
         engine = Engine(
-            OpenAICompatible("http://m", http), StillClock(), lambda _: None, dialect=Dialect(tools=mode), cards=kept
+            EngineConfig(
+                OpenAICompatible("http://m", http),
+                StillClock(),
+                lambda _: None,
+                dialect=Dialect(tools=mode),
+                cards=kept,
+            )
         )
         if not kept.cards:
             card = await engine.capabilities.test("scripted")

@@ -10,6 +10,7 @@ from forge_proxy.core.guardrails import FinalAnswer, GuardPolicy, Outcome
 from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock
@@ -75,7 +76,7 @@ def test_names_that_callers_make_up_are_not_kept_for_ever() -> None:
 
 async def test_the_first_request_uses_the_statistics_of_the_served_model() -> None:
     http = ScriptedHttp([Said(text="Hm.")] * 2)
-    engine = Engine(OpenAICompatible("http://scripted", http), StillClock(), lambda _: None)
+    engine = Engine(EngineConfig(OpenAICompatible("http://scripted", http), StillClock(), lambda _: None))
     for _ in range(8):
         engine.text_history.record_answer("scripted", (Fault.TEXT,), TEXT)
     tool = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}

@@ -16,6 +16,7 @@ from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.errors import BackendBroke, BackendError, BackendUnreachable
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.evals.ablation import PRESETS
 from forge_proxy.evals.proxy_harness import ProxyHarness
 from forge_proxy.evals.record import RunRecord
@@ -36,10 +37,12 @@ both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
 
 @asynccontextmanager
 async def stage_over(http: ScriptedHttp) -> AsyncGenerator[ProxyHarness]:
-    engine = Engine(OpenAICompatible("http://scripted", http), StillClock(), lambda _: None)
+    policy = GuardPolicy(text_answers="nudge")
+    backend = OpenAICompatible("http://scripted", http)
+    engine = Engine(EngineConfig(backend, StillClock(), lambda _: None, guardrails=policy))
     config = ServerConfig(host="127.0.0.1", port=0)
     listener = listen(config)
-    app = create_app(engine, OpenAICompatible("http://scripted", http), GuardPolicy(text_answers="nudge"), config)
+    app = create_app(engine, backend, config)
     server = HttpServer(app, config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     stage = ProxyHarness(address(*listener.getsockname()[:2]))

@@ -16,6 +16,7 @@ from forge_proxy.backends.http import RequestBody
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.events import Event
 from tests.fakes.says import Said
 
@@ -131,8 +132,9 @@ async def chat(
     """Send one request through the whole application to a scripted backend, and read the answer as a client would."""
     http = ScriptedHttp(script, cut, window=window)
     backend = OpenAICompatible("http://scripted", http)
-    engine = Engine(backend, StillClock(), (heard if heard is not None else []).append)
-    app = create_app(engine, backend, policy or GuardPolicy(), ServerConfig())
+    observe = (heard if heard is not None else []).append
+    engine = Engine(EngineConfig(backend, StillClock(), observe, guardrails=policy or GuardPolicy()))
+    app = create_app(engine, backend, ServerConfig())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
         response = await client.post(
             "/v1/chat/completions", json={**body, "stream": stream}, headers=dict(headers or {})

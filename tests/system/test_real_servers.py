@@ -23,7 +23,6 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.manager import ServerManager, SwitchFailed
 from forge_proxy.backends.llama_server.programs import TINY_MODEL
-from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.daemon import EngineAssembly, assemble
 from forge_proxy.settings import load as load_settings
 from tests.fakes.processes import Process, children, command, daemon, has_ended, until
@@ -202,7 +201,7 @@ async def loaded(backend: dict[str, Any]) -> AsyncGenerator[tuple[EngineAssembly
     async with assemble(load_settings(None, {"backend": backend}), lambda _: None) as parts:
         await parts.load()
         assert parts.manager
-        app = create_app(parts.engine, parts.backend, GuardPolicy(), ServerConfig())
+        app = create_app(parts.engine, parts.backend, ServerConfig())
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=120) as client:
             yield parts, parts.manager, client

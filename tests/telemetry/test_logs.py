@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.openai_compatible import OpenAICompatible
-from forge_proxy.core.guardrails import GuardPolicy, Outcome
+from forge_proxy.core.guardrails import Outcome
 from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.redaction import without_quotes
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.events import AttemptRetried, Event, RequestAnswered, RequestFailed
 from forge_proxy.telemetry.config import LogConfig
 from forge_proxy.telemetry.log_events import line_of
@@ -128,7 +129,7 @@ async def test_a_rejected_request_is_logged_on_one_line_without_its_content(
     http = ScriptedHttp([])
     backend = OpenAICompatible("http://scripted", http)
     heard: list[Event] = []
-    app = create_app(Engine(backend, StillClock(), heard.append), backend, GuardPolicy(), ServerConfig())
+    app = create_app(Engine(EngineConfig(backend, StillClock(), heard.append)), backend, ServerConfig())
     content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
 
     with caplog.at_level(logging.WARNING, "forge_proxy.api"):

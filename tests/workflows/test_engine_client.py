@@ -13,6 +13,7 @@ from forge_proxy.core.errors import BackendError
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow import ToolDef, Workflow
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.workflows.runner import WorkflowRunner
 from forge_proxy.workflows.sdk.client import ChunkType, LLMClient, TextResponse
 from forge_proxy.workflows.sdk.engine_client import EngineClient
@@ -29,7 +30,7 @@ NO_PARSE = {"error": f"error parsing tool call: raw='{IN_TEXT}', err=invalid cha
 def client(*script: Said, tools: ToolMode = "auto", **options: Any) -> tuple[EngineClient, ScriptedHttp]:
     http = ScriptedHttp(script)
     backend = OpenAICompatible("http://scripted", http)
-    engine = Engine(backend, StillClock(), lambda _: None, dialect=Dialect(tools=tools))
+    engine = Engine(EngineConfig(backend, StillClock(), lambda _: None, dialect=Dialect(tools=tools)))
     return EngineClient(engine, **options), http
 
 

@@ -27,6 +27,7 @@ from forge_proxy.core.workflow.errors import (
 )
 from forge_proxy.core.workflow.run import ToolOutcome, begin
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.workflows.context import ContextManager
 from forge_proxy.workflows.requests import request_for
 from forge_proxy.workflows.runner import WorkflowRunner
@@ -354,7 +355,7 @@ async def test_where_calls_are_not_validated_they_reach_the_tools_as_they_were_w
 
 async def test_the_tokens_of_each_answer_are_told() -> None:
     http = ScriptedHttp([Said(calls=(("look", "{}"),)), Said(calls=(("finish", "{}"),))])
-    engine = Engine(OpenAICompatible("http://scripted", http), StillClock(), lambda _: None)
+    engine = Engine(EngineConfig(OpenAICompatible("http://scripted", http), StillClock(), lambda _: None))
     heard: list[Any] = []
 
     await WorkflowRunner(engine, on_usage=heard.append).run(workflow(tool("look", lambda: "x")), "Go.", {"who": "Ann"})
@@ -426,7 +427,7 @@ async def test_cancelling_does_not_wait_for_a_server_that_counts_tokens() -> Non
             await asyncio.Event().wait()
 
     backend = OpenAICompatible("http://scripted", ScriptedHttp([]))
-    client = Counts(Engine(backend, StillClock(), lambda _: None))
+    client = Counts(Engine(EngineConfig(backend, StillClock(), lambda _: None)))
     memory, cancel = ContextManager(NoCompact(), 10), asyncio.Event()
     running = asyncio.create_task(
         WorkflowRunner(client, memory).run(workflow(), "Go.", {"who": "Ann"}, cancel_event=cancel)

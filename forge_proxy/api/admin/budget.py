@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from forge_proxy.api.validation_errors import wrong_field
 from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Overflow
-from forge_proxy.engine.budgets import Budgets
+from forge_proxy.engine.answer import Engine
 
 
 class BudgetChange(BaseModel):
@@ -47,18 +47,19 @@ def shown(budget: Budget, wish: BudgetPolicy) -> BudgetInfo:
 class BudgetEndpoints:
     """The endpoints."""
 
-    def __init__(self, budgets: Budgets) -> None:
-        self._budgets = budgets
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     async def read(self) -> BudgetInfo:
         """Show the current budget. With several models, each has its own: see /admin/v1/models."""
-        return shown(await self._budgets.of(), self._budgets.wish)
+        return shown(await self._engine.budgets.of(), self._engine.policies.budget)
 
     async def switch(self, change: BudgetChange) -> BudgetInfo:
         """Switch to another budget. Running responses end with the old one. If the switch fails, the old one stays."""
-        overflow = change.overflow or self._budgets.wish.overflow
+        overflow = change.overflow or self._engine.policies.budget.overflow
         try:
             wish = BudgetPolicy(mode=change.mode, tokens=change.tokens, overflow=overflow)
         except ValidationError as exc:
             raise wrong_field(exc.errors()) from exc
-        return shown(await self._budgets.switch(wish), wish)
+        await self._engine.apply(budget=wish)
+        return await self.read()

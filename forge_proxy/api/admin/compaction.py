@@ -11,12 +11,11 @@ from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.compaction import What
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.core.guardrails import GuardPolicy, open_turn
+from forge_proxy.core.guardrails import open_turn
 from forge_proxy.core.jsontypes import Json, is_object
 from forge_proxy.core.messages import MessageType
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.context_fitting import CompactedCall, select_phase
-from forge_proxy.engine.live_value import LiveValue
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 
 
@@ -103,13 +102,12 @@ class Preview(BaseModel):
 class CompactionEndpoints:
     """The endpoints. Tools are counted as with the guardrails that hold."""
 
-    def __init__(self, engine: Engine, guardrails: LiveValue[GuardPolicy]) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._guardrails = guardrails
 
     async def read(self) -> Compaction:
         """Show the policy, and whether it is used."""
-        policy, overflow = self._engine.fitting.policy, self._engine.budgets.wish.overflow
+        policy, overflow = self._engine.policies.compaction, self._engine.policies.budget.overflow
         acts = overflow == "compact" and policy.strategy != "none"
         note = "histories over the budget are shortened" if acts else "histories are not changed"
         if overflow != "compact":
@@ -118,12 +116,12 @@ class CompactionEndpoints:
 
     async def choose(self, policy: CompactionPolicy) -> Compaction:
         """Replace the policy, from the next request on."""
-        self._engine.fitting.policy = policy
+        await self._engine.apply(compaction=policy)
         return await self.read()
 
     async def preview(self, asked: PreviewRequest) -> Preview:
         """Show what each phase would cut of a history, and why. Nothing is generated or changed."""
-        policy = asked.policy or self._engine.fitting.policy
+        policy = asked.policy or self._engine.policies.compaction
         call = await self._call(asked)
         limit = asked.budget_tokens or (await self._engine.budgets.of(call.model.served)).tokens
         if limit is None:
@@ -149,7 +147,7 @@ class CompactionEndpoints:
         """The call that the model server would be asked first."""
         body: dict[str, Json] = {"messages": [*asked.messages], "tools": [*asked.tools], "model": asked.model}
         request = decode_request({name: value for name, value in body.items() if value})
-        turn = open_turn(request, self._guardrails.now, request_id="preview", nudge_text=False)
+        turn = open_turn(request, self._engine.policies.guardrails, request_id="preview", nudge_text=False)
         model = await self._engine.models.resolve(request.model)
         return ModelCall(request, stream=False, respond=turn.respond if turn else None, resolved=model)
 

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from forge_proxy.core.guardrails import GuardPolicy
-from forge_proxy.engine.live_value import LiveValue
+from forge_proxy.engine.answer import Engine
 
 
 class SwitchesChange(BaseModel):
@@ -38,17 +38,17 @@ class GuardrailsChange(BaseModel):
 class GuardrailEndpoints:
     """The endpoints."""
 
-    def __init__(self, held: LiveValue[GuardPolicy]) -> None:
-        self._held = held
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     async def read(self) -> GuardPolicy:
         """Show the guardrails. A request can narrow them for itself (`x-forge-guardrails`)."""
-        return self._held.now
+        return self._engine.policies.guardrails
 
     async def change(self, change: GuardrailsChange) -> GuardPolicy:
         """Change some of them for all later requests."""
         said = change.model_dump(exclude_unset=True)
-        now = self._held.now.model_dump()
+        now = self._engine.policies.guardrails.model_dump()
         merged = {**now, **said, "enabled": {**now["enabled"], **said.get("enabled", {})}}
-        self._held.now = GuardPolicy.model_validate(merged)
-        return self._held.now
+        await self._engine.apply(guardrails=GuardPolicy.model_validate(merged))
+        return await self.read()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from forge_proxy.core.sampling import Recommendation, SamplingPolicy
-from forge_proxy.engine.sampling import Sampling
+from forge_proxy.engine.answer import Engine
 
 
 class SamplingInfo(BaseModel):
@@ -18,14 +18,14 @@ class SamplingInfo(BaseModel):
 class SamplingEndpoints:
     """The endpoints."""
 
-    def __init__(self, sampling: Sampling) -> None:
-        self._sampling = sampling
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     async def read(self) -> SamplingInfo:
         """Show whether missing sampling values are filled in, and with which ones."""
-        return SamplingInfo(policy=self._sampling.policy, known=list(self._sampling.known))
+        return SamplingInfo(policy=self._engine.policies.sampling, known=list(self._engine.sampling.known))
 
     async def choose(self, policy: SamplingPolicy) -> SamplingInfo:
         """Switch it on or off, from the next request on."""
-        self._sampling.policy = policy
+        await self._engine.apply(sampling=policy)
         return await self.read()

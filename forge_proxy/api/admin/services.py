@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from forge_proxy.api.admin.ports import BackendControl, LiveConfiguration, NotManaged
-from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
-from forge_proxy.engine.live_value import LiveValue
 from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.engine.ports import Backend, Clock, HardwareSource
 from forge_proxy.workflows.runs.service import Runs
@@ -29,7 +27,6 @@ class AdminServices:
     engine: Engine
     backend: Backend
     about: BackendSelection
-    guardrails: LiveValue[GuardPolicy]
     configuration: LiveConfiguration
     hardware: HardwareSource
     clock: Clock

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from forge_proxy import __version__
+from forge_proxy._version import __version__
 from forge_proxy.api.admin.backend import BackendEndpoints, BackendInfo
 from forge_proxy.api.admin.budget import BudgetInfo, shown
 from forge_proxy.api.admin.services import AdminServices
@@ -107,7 +107,7 @@ class StatusEndpoints:
             memory=MemoryNow(
                 used_mb=round(parts.memory.used / MEGABYTE, 3), limit_mb=round(parts.memory.limit / MEGABYTE, 3)
             ),
-            guardrails=parts.guardrails.now,
+            guardrails=parts.engine.policies.guardrails,
             hardware=await self._hardware(),
         )
 

@@ -6,9 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from forge_proxy.core.guardrails import GuardPolicy
-from forge_proxy.core.guardrails.text_history import TextResponseHistory
-from forge_proxy.engine.live_value import LiveValue
+from forge_proxy.engine.answer import Engine
 
 
 class TextResponseStats(BaseModel):
@@ -31,15 +29,15 @@ class TextResponseStatsList(BaseModel):
 
 
 class TextResponseEndpoints:
-    """The endpoints. `policy` is the daemon's; one request can narrow it for itself."""
+    """The endpoints. They show the policy of the daemon, which one request can narrow for itself."""
 
-    def __init__(self, learned: TextResponseHistory, policy: LiveValue[GuardPolicy]) -> None:
-        self._learned = learned
-        self._policy = policy
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._learned = engine.text_history
 
     async def read(self) -> TextResponseStatsList:
         """What was learned of each model since the start."""
-        policy = self._policy.now
+        policy = self._engine.policies.guardrails
         data = [
             TextResponseStats(
                 model=model,

@@ -24,7 +24,6 @@ from forge_proxy.core.guardrails.report import Report
 from forge_proxy.core.stream import Chunk, CompletionBuilder
 from forge_proxy.engine.answer import AnswerEvent, Engine
 from forge_proxy.engine.events import ContextCompacted
-from forge_proxy.engine.live_value import LiveValue
 from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.wire.clients.chat_completions.request import decode_request, read_body
 from forge_proxy.wire.clients.chat_completions.response import encode_completion
@@ -37,13 +36,10 @@ _CLIENT_LEFT = 499
 class ChatCompletions:
     """The endpoint: reads a request, lets the engine answer it, and sends that streamed or whole."""
 
-    def __init__(
-        self, engine: Engine, policy: LiveValue[GuardPolicy], config: ServerConfig, memory: MemoryBudget
-    ) -> None:
+    def __init__(self, engine: Engine, config: ServerConfig, memory: MemoryBudget) -> None:
         self._engine = engine
         self._memory = memory
         self._large_bodies = LargeBodies()
-        self._policy = policy
         self._config = config
 
     async def create(self, request: Request) -> Response:
@@ -54,7 +50,9 @@ class ChatCompletions:
             await self._engine.turns.take()  # hundreds may come at one time
             chat = await self._read(request)
             said = request.headers.get("x-forge-guardrails")
-            policy = self._policy.now if said is None else narrowed(self._policy.now, said)
+            policy = self._engine.policies.guardrails
+            if said is not None:
+                policy = narrowed(policy, said)
             answer = self._engine.answer(chat, policy, request_id=request_id, client=client_of(request))
             if chat.stream:
                 return StreamingAnswer(answer, chat, request_id, self._config, headers)

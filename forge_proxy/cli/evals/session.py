@@ -11,6 +11,7 @@ from forge_proxy import daemon
 from forge_proxy.api.app import create_app
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.server import HttpServer, address, listen
+from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.events import Event
 from forge_proxy.evals.ablation import Surface
 from forge_proxy.evals.proxy_harness import ProxyHarness
@@ -36,6 +37,7 @@ class EvalSession:
 async def opened(settings: Settings, surfaces: Sequence[Surface]) -> AsyncGenerator[EvalSession]:
     """Start what is ours, load the model, and stop it all at the end. Raises `ForgeError`."""
     async with AsyncExitStack() as closing:
+        settings = settings.model_copy(update={"guardrails": _without_learning(settings.guardrails)})
         parts = await closing.enter_async_context(daemon.assemble(settings, _unheard))
         await parts.load()
         await parts.engine.budgets.settle()
@@ -45,7 +47,7 @@ async def opened(settings: Settings, surfaces: Sequence[Surface]) -> AsyncGenera
         if "runner" in surfaces:
             stages["runner"] = RunnerHarness(parts.engine, model, budget.tokens)
         if "proxy" in surfaces:
-            stage = ProxyHarness(await closing.enter_async_context(_listening(parts, settings)), model)
+            stage = ProxyHarness(await closing.enter_async_context(_listening(parts)), model)
             closing.push_async_callback(stage.close)
             stages["proxy"] = stage
         slots = settings.backend.slots or await parts.backend.slots()
@@ -53,14 +55,11 @@ async def opened(settings: Settings, surfaces: Sequence[Surface]) -> AsyncGenera
 
 
 @asynccontextmanager
-async def _listening(parts: daemon.EngineAssembly, settings: Settings) -> AsyncGenerator[str]:
-    """The daemon's HTTP surface on a port of this machine, for nobody else."""
-    policy = settings.guardrails
-    if policy.text_answers == "auto":  # what is learned in one run would be known in the next
-        policy = policy.model_copy(update={"text_answers": "nudge"})
+async def _listening(parts: daemon.EngineAssembly) -> AsyncGenerator[str]:
+    """Serve the HTTP API on a free local port; yields its base URL."""
     config = ServerConfig(host="127.0.0.1", port=0)
     listener = listen(config)
-    server = HttpServer(create_app(parts.engine, parts.backend, policy, config), config)
+    server = HttpServer(create_app(parts.engine, parts.backend, config), config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield address(*listener.getsockname()[:2])
@@ -68,6 +67,11 @@ async def _listening(parts: daemon.EngineAssembly, settings: Settings) -> AsyncG
         server.should_exit = True
         await serving
         listener.close()
+
+
+def _without_learning(policy: GuardPolicy) -> GuardPolicy:
+    """Return the policy with `text_answers: nudge` in place of `auto`, by which one run would change the next."""
+    return policy if policy.text_answers != "auto" else policy.model_copy(update={"text_answers": "nudge"})
 
 
 def _unheard(_: Event) -> None:

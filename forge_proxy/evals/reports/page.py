@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from forge_proxy import __version__
+from forge_proxy._version import __version__
 from forge_proxy.evals.rates import Rate
 from forge_proxy.evals.reports.ablation_effect import worths_of
 from forge_proxy.evals.reports.lines import ReportLine, scenarios_of

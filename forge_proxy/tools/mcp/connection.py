@@ -13,7 +13,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import Implementation
 
-from forge_proxy import __version__
+from forge_proxy._version import __version__
 from forge_proxy.tools.addresses import resolve
 from forge_proxy.tools.config import McpServerConfig
 from forge_proxy.tools.mcp.http import BoundedTransport

@@ -9,6 +9,7 @@ from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import Recommendation, SamplingPolicy, UnsupportedModelError
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.events import Event, SamplingRecommended
 from forge_proxy.engine.sampling import Sampling, SamplingOverride
 from forge_proxy.wire.clients.chat_completions.request import decode_request
@@ -24,7 +25,9 @@ async def asked(body: JsonDict, defaults: str, *script: Said) -> tuple[list[Json
     """What the model server is sent for a request, and what was told."""
     http, heard = ScriptedHttp(script), list[Event]()
     sampling = Sampling(heard.append, KNOWN, SamplingPolicy.model_validate({"defaults": defaults}))
-    engine = Engine(OpenAICompatible("http://scripted", http), StillClock(), heard.append, sampling=sampling)
+    engine = Engine(
+        EngineConfig(OpenAICompatible("http://scripted", http), StillClock(), heard.append, sampling=sampling)
+    )
     request: ChatRequest = decode_request(body)
     for _ in script:
         async for _ in engine.answer(request, GuardPolicy(max_retries=0), request_id="test"):

@@ -22,7 +22,7 @@ from forge_proxy.daemon.reload import LiveSettings
 from forge_proxy.daemon.runs import build_runs
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.budgets import Budgets
-from forge_proxy.engine.live_value import LiveValue
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.memory import MEGABYTE, MemoryBudget
 from forge_proxy.engine.sampling import Sampling
 from forge_proxy.hardware.machine import MachineHardware
@@ -88,14 +88,23 @@ async def world(
     backend = OpenAICompatible("http://scripted", ScriptedHttp(script or says))
     budgets = Budgets(backend, StillClock(), observe, now.budget)
     sampling = Sampling(observe, read_recommendations(), now.sampling)
-    engine = Engine(backend, StillClock(), observe, budgets=budgets, sampling=sampling, compaction=now.compaction)
-    guardrails, door = LiveValue(now.guardrails), KeyRing(now.server)
-    live = LiveSettings(now, read or written(**settings), guardrails, engine, door)
+    engine = Engine(
+        EngineConfig(
+            backend,
+            StillClock(),
+            observe,
+            budgets=budgets,
+            sampling=sampling,
+            guardrails=now.guardrails,
+            compaction=now.compaction,
+        )
+    )
+    keys = KeyRing(now.server)
+    live = LiveSettings(now, read or written(**settings), engine, keys)
     admin = AdminServices(
         engine,
         backend,
         BackendSelection("openai", "a test wants it", "a test started it"),
-        guardrails,
         live,
         MachineHardware(root=Path("/nowhere"), system="none"),
         StillClock(),
@@ -106,7 +115,7 @@ async def world(
         store = now.store if now.store.url else StoreConfig(url=f"sqlite+aiosqlite:///{folder}/runs.db")
         settings_of_runs = now.model_copy(update={"store": store})
         async with build_runs(settings_of_runs, engine, observe) as runs:
-            app = create_app(engine, backend, guardrails, now.server, replace(admin, runs=runs), door)
+            app = create_app(engine, backend, now.server, replace(admin, runs=runs), keys)
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
                 yield client

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forge_proxy.core.chat import Schema
 from forge_proxy.core.guardrails.arguments.mapping import type_arguments
 from forge_proxy.core.guardrails.schema.view import SchemaView, kind_in_schema
 from forge_proxy.core.jsontypes import Json, JsonObject
@@ -29,6 +30,13 @@ POINT: JsonObject = {
     "properties": {"x": {"type": "integer"}, "label": {"type": "string"}, "tags": {"type": "array"}},
 }
 MINIMAX = "]<]minimax[>["
+
+
+def type_raw(schema: Json, root: Schema, text: str) -> Json:
+    """Type the raw text of an argument with this schema; its references are resolved in `root`."""
+    definitions = root if isinstance(root, dict) else {}
+    tool: JsonObject = {**definitions, "properties": {"value": schema}}
+    return type_arguments(tool, {"value": text}, {"value"})["value"]
 
 
 @pytest.mark.parametrize(

@@ -128,13 +128,13 @@ def test_an_image_that_ollama_would_have_to_fetch_is_refused_by_its_place(client
     assert refused.value.param == "messages[0].content[0].image_url"
 
 
-async def test_a_model_is_loaded_with_the_window_asked_for_and_unloaded(server: str, backend: Ollama) -> None:
+async def test_a_model_is_loaded_with_the_configured_window(server: str, backend: Ollama) -> None:
     await backend.load(MODEL)
     (loaded,) = await backend.loaded()
     (card,) = await backend.models()
     chunks = [chunk async for chunk in backend.stream(call("hi"))]
     (same,) = ask(server, "/api/ps")["models"]
-    await backend.unload(MODEL)
+    ask(server, "/api/chat", {"model": MODEL, "messages": [], "keep_alive": 0, "stream": False})
 
     assert (loaded.name, loaded.window, card.window) == (f"{MODEL}:latest", 512, 512)
     assert put_together(chunks).replies[0].text == "Hello! How can I help?"

@@ -11,7 +11,7 @@ from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.messages import Message, MessageType, ToolCall
 from forge_proxy.wire.backends.ollama.options import left_out
-from forge_proxy.wire.backends.ollama.request import OllamaRequestOptions, encode_call, encode_loading, encode_unloading
+from forge_proxy.wire.backends.ollama.request import OllamaRequestOptions, encode_call, encode_loading
 from forge_proxy.wire.backends.openai.reasoning import think_of
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 
@@ -70,7 +70,6 @@ def test_a_model_is_loaded_under_the_terms_of_the_requests_to_come() -> None:
     loading = encode_loading("m", OllamaRequestOptions(num_ctx=8192, keep_alive=-1))
 
     assert {key: asked[key] for key in loading if key != "messages"} | {"messages": []} == loading
-    assert encode_unloading("m") == {"model": "m", "messages": [], "keep_alive": 0}
 
 
 @pytest.mark.parametrize(

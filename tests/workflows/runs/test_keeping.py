@@ -15,6 +15,7 @@ from forge_proxy.core.workflow import ToolDef, Workflow
 from forge_proxy.core.workflow.run import RunState, ToolOutcome, begin
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
+from forge_proxy.engine.config import EngineConfig
 from forge_proxy.store.database import open_store
 from forge_proxy.store.runs import StoredRuns
 from forge_proxy.workflows.runner import WorkflowRunner
@@ -132,7 +133,7 @@ def runs_over(store: Failing | Callable[[], Awaitable[StoredRuns]]) -> Runs:
         raise error
 
     client = SaidClient([calls("ask"), calls("finish")])
-    engine = Engine(ClientBackend(client), MonotonicClock(), lambda _: None)
+    engine = Engine(EngineConfig(ClientBackend(client), MonotonicClock(), lambda _: None))
     return Runs(opened, ExecutionDeps(engine, LocalTools(), fail), 4, lambda: 1.0)
 
 

@@ -67,11 +67,6 @@ def encode_loading(model: str, terms: OllamaRequestOptions) -> dict[str, Json]:
     return body
 
 
-def encode_unloading(model: str) -> dict[str, Json]:
-    """The request that takes a model out of memory."""
-    return {"model": model, "messages": [], "keep_alive": 0}
-
-
 def prompt_bytes(body: JsonObject) -> int:
     """Bytes of text that the prompt of an encoded call holds at least: what was said, without images."""
     messages = body.get("messages")
