@@ -93,7 +93,7 @@ class _CountedTools(CallableTools):
         self._tally = tally
 
     async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
-        """See `Executor`."""
+        """See `CallExecutor`."""
         outcome = await super().execute(call, key)
         self._tally.tool_errors += outcome is not None and outcome.status == "error"
         return outcome

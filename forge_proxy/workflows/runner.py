@@ -39,7 +39,7 @@ from forge_proxy.workflows.sdk.client import ChunkType, LLMClient, StreamChunk
 from forge_proxy.workflows.sdk.client_backend import ClientBackend
 from forge_proxy.workflows.sdk.engine_client import EngineClient
 from forge_proxy.workflows.stream_listener import StreamListener
-from forge_proxy.workflows.tools import CallableTools, Executor
+from forge_proxy.workflows.tools import CallableTools, CallExecutor
 
 OnChunk = Callable[[StreamChunk], Awaitable[None]]
 OnMessage = Callable[[Message], None]
@@ -121,7 +121,7 @@ class WorkflowRunner:
         workflow: Workflow,
         state: RunState,
         *,
-        executor: Executor | None = None,
+        executor: CallExecutor | None = None,
         cancel_event: asyncio.Event | None = None,
         run_id: str | None = None,
     ) -> AsyncGenerator[RunState]:

@@ -13,9 +13,10 @@ from forge_proxy.backends.http import AioHttp
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.tools.addresses import ForbiddenAddress, resolve, why_forbidden
-from forge_proxy.tools.callbacks import HttpCallback
-from forge_proxy.tools.config import ByHttp, ByMcp, CallbackConfig, McpConfig, McpUrl
-from forge_proxy.tools.mcp.servers import McpServers
+from forge_proxy.tools.callbacks import HttpExecution, HttpExecutor
+from forge_proxy.tools.config import CallbackConfig, McpConfig
+from forge_proxy.tools.mcp.executor import McpExecution, McpExecutor
+from forge_proxy.tools.mcp.session_pool import McpUrl
 from forge_proxy.tools.ports import SystemClock
 from forge_proxy.tools.resolver import CheckedResolver
 
@@ -71,8 +72,8 @@ async def callback(entry: str, url: str) -> ToolOutcome:
     config = CallbackConfig.model_validate({"allow": (entry,), "secret": "a secret of the tests"})
     http = AioHttp(connect_seconds=5, silence_seconds=60, resolver=CheckedResolver(config.allow))
     try:
-        caller = HttpCallback(config, http, SystemClock(), lambda _: None)
-        return await caller.execute(ByHttp(url=url, retries=0), ToolCall.of("look"), "k", "r")
+        caller = HttpExecutor(config, http, SystemClock(), lambda _: None)
+        return await caller.execute(HttpExecution(url=url, retries=0), ToolCall.of("look"), "k", "r")
     finally:
         await http.close()
 
@@ -116,10 +117,10 @@ async def test_a_name_below_a_star_does_not_lead_to_this_machine(monkeypatch: py
 
 async def test_an_mcp_server_by_such_a_name_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, "169.254.169.254")
-    async with McpServers(McpConfig(allow=("http://*.example.com",)), lambda _: None) as servers:
-        how = ByMcp(server=McpUrl(url="http://a.example.com/mcp"))
+    async with McpExecutor(McpConfig(allow=("http://*.example.com",)), lambda _: None) as servers:
+        how = McpExecution(server=McpUrl(url="http://a.example.com/mcp"))
 
-        outcome = await servers.execute(how, ToolCall.of("look"), "k")
+        outcome = await servers.execute(how, ToolCall.of("look"), "k", "run-1")
 
     assert "a.example.com resolves to 169.254.169.254, a link-local address" in outcome.text
 

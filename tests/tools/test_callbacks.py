@@ -19,8 +19,8 @@ from forge_proxy.backends.http import AioHttp
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.engine.events import Event, ToolServerFailed
-from forge_proxy.tools.callbacks import HttpCallback
-from forge_proxy.tools.config import ByHttp, CallbackConfig
+from forge_proxy.tools.callbacks import HttpExecution, HttpExecutor
+from forge_proxy.tools.config import CallbackConfig
 from tests.fakes.processes import closed_port
 
 SECRET = "a secret of the tests"
@@ -88,8 +88,8 @@ async def execute(url: str, tool: Tool, listed: str, **said: Any) -> ToolOutcome
     config = CallbackConfig.model_validate({"allow": (listed,), "secret": SecretStr(SECRET), **limits})
     http = AioHttp(connect_seconds=5, silence_seconds=60)
     try:
-        callback = HttpCallback(config, http, tool.time, tool.events.append)
-        return await callback.execute(ByHttp(url=url, **said), CALL, "run-7/0/0", "run-7")
+        callback = HttpExecutor(config, http, tool.time, tool.events.append)
+        return await callback.execute(HttpExecution(url=url, **said), CALL, "run-7/0/0", "run-7")
     finally:
         await http.close()
 
@@ -258,8 +258,8 @@ async def test_without_retries_a_call_is_sent_once_whatever_the_connection_does(
     http = AioHttp(connect_seconds=5, silence_seconds=60)
     async with tool.served() as address:
         config = CallbackConfig.model_validate({"allow": (address,), "secret": SecretStr(SECRET)})
-        callback = HttpCallback(config, http, tool.time, tool.events.append)
-        came = [await callback.execute(ByHttp(url=address, retries=0), CALL, "k", "r") for _ in range(2)]
+        callback = HttpExecutor(config, http, tool.time, tool.events.append)
+        came = [await callback.execute(HttpExecution(url=address, retries=0), CALL, "k", "r") for _ in range(2)]
     await http.close()
 
     assert [outcome.status for outcome in came] == ["ok", "error"]

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
-from pydantic import TypeAdapter, ValidationError
 
 from forge_proxy.daemon.reload import masked
 from forge_proxy.settings import SettingsError, load
-from forge_proxy.tools.config import Execution, McpServerConfig
+from forge_proxy.tools.config import McpServerConfig
 
 SECRET = "0123456789abcdef"
 
@@ -66,25 +65,6 @@ def test_the_environment_gives_the_secret_and_a_list(monkeypatch: pytest.MonkeyP
 
     assert callbacks.allow == ("https://a.example:443", "http://127.0.0.1:9000")
     assert callbacks.secret is not None
-
-
-@pytest.mark.parametrize(
-    ("execute", "at"),
-    [
-        ({"by": "http"}, ("http", "url")),
-        ({"by": "http", "url": "file:///etc/passwd"}, ("http", "url")),
-        ({"by": "http", "url": "http://a", "retries": 11}, ("http", "retries")),
-        ({"by": "http", "url": "http://a", "command": "rm"}, ("http", "command")),
-        ({"by": "mcp"}, ("mcp", "server")),
-        ({"by": "mcp", "server": {"command": "rm"}}, ("mcp", "server", "McpUrl", "url")),
-        ({"by": "shell", "command": "rm"}, ()),
-    ],
-)
-def test_a_declaration_that_is_none(execute: dict[str, Any], at: tuple[str, ...]) -> None:
-    with pytest.raises(ValidationError) as refused:
-        TypeAdapter[Any](Execution).validate_python(execute)
-
-    assert at in [error["loc"] for error in refused.value.errors()]
 
 
 def test_the_documented_example_holds_every_setting_of_a_server() -> None:

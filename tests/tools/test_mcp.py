@@ -19,9 +19,10 @@ from pydantic import SecretStr
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.engine.events import Event
-from forge_proxy.tools.config import ByMcp, McpConfig, McpServerConfig, McpUrl
+from forge_proxy.tools.config import McpConfig, McpServerConfig
 from forge_proxy.tools.errors import NotAllowed, ToolServerUnusable
-from forge_proxy.tools.mcp.servers import McpServers
+from forge_proxy.tools.mcp.executor import McpExecution, McpExecutor
+from forge_proxy.tools.mcp.session_pool import McpUrl
 from tests.fakes.processes import Process, children, closed_port, has_ended, until
 
 PROGRAM = "tests.fakes.mcp_server"
@@ -48,36 +49,36 @@ def http_server(kind: str = "http", port: int = 0) -> Generator[Process]:
         process.wait()
 
 
-async def called(servers: McpServers, tool: str, timeout_seconds: float | None = None, **args: Any) -> ToolOutcome:
-    how = ByMcp(server="here", timeout_seconds=timeout_seconds)
-    return await servers.execute(how, ToolCall.of(tool, args), "run-1/0/0")
+async def called(servers: McpExecutor, tool: str, timeout_seconds: float | None = None, **args: Any) -> ToolOutcome:
+    how = McpExecution(server="here", timeout_seconds=timeout_seconds)
+    return await servers.execute(how, ToolCall.of(tool, args), "run-1/0/0", "run-1")
 
 
 @pytest.fixture(params=["stdio", "http", "legacy"])
-async def servers(request: pytest.FixtureRequest) -> AsyncGenerator[McpServers]:
+async def servers(request: pytest.FixtureRequest) -> AsyncGenerator[McpExecutor]:
     """One server called `here`, in each way that there is."""
     if request.param == "stdio":
-        async with McpServers(McpConfig(servers={"here": program()}), ignore) as found:
+        async with McpExecutor(McpConfig(servers={"here": program()}), ignore) as found:
             yield found
         return
     with http_server(request.param) as process:
         config = McpServerConfig(url=process.url, headers={"Authorization": SecretStr("Bearer x")})
-        async with McpServers(McpConfig(servers={"here": config}), ignore) as found:
+        async with McpExecutor(McpConfig(servers={"here": config}), ignore) as found:
             yield found
 
 
-async def test_a_tool_is_called_and_its_text_is_the_result(servers: McpServers) -> None:
+async def test_a_tool_is_called_and_its_text_is_the_result(servers: McpExecutor) -> None:
     assert (await called(servers, "greet", name="Ann")).text == "Hello Ann"
 
 
-async def test_a_structured_result_is_the_value_of_the_outcome(servers: McpServers) -> None:
+async def test_a_structured_result_is_the_value_of_the_outcome(servers: McpExecutor) -> None:
     outcome = await called(servers, "weather", city="Oslo")
 
     assert outcome.value == {"city": "Oslo", "degrees": 3}
     assert re.sub(r"\s", "", outcome.text) == '{"city":"Oslo","degrees":3}'
 
 
-async def test_what_is_no_text_is_named(servers: McpServers) -> None:
+async def test_what_is_no_text_is_named(servers: McpExecutor) -> None:
     assert (await called(servers, "picture")).text == "look:\n[image: image/png, not shown]"
 
 
@@ -89,25 +90,25 @@ async def test_what_is_no_text_is_named(servers: McpServers) -> None:
         ("greet", {}, "[ToolError] Error executing tool greet: 1 validation error"),
     ],
 )
-async def test_an_error_is_told_to_the_model(servers: McpServers, tool: str, args: dict[str, Any], said: str) -> None:
+async def test_an_error_is_told_to_the_model(servers: McpExecutor, tool: str, args: dict[str, Any], said: str) -> None:
     outcome = await called(servers, tool, **args)
 
     assert outcome.status == "error"
     assert outcome.text.startswith(said)
 
 
-async def test_the_key_comes_along(servers: McpServers) -> None:
+async def test_the_key_comes_along(servers: McpExecutor) -> None:
     assert (await called(servers, "told")).value["key"] == "run-1/0/0"
 
 
-async def test_a_tool_out_of_time_is_stopped_and_the_next_one_called(servers: McpServers) -> None:
+async def test_a_tool_out_of_time_is_stopped_and_the_next_one_called(servers: McpExecutor) -> None:
     outcome = await called(servers, "wait", timeout_seconds=0.2)
 
     assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s")
     await until_told(servers, "stops")
 
 
-async def test_a_tool_whose_run_is_cancelled_is_stopped(servers: McpServers) -> None:
+async def test_a_tool_whose_run_is_cancelled_is_stopped(servers: McpExecutor) -> None:
     calling = asyncio.create_task(called(servers, "wait"))
     await until_told(servers, "begins")
 
@@ -118,14 +119,14 @@ async def test_a_tool_whose_run_is_cancelled_is_stopped(servers: McpServers) -> 
     await until_told(servers, "stops")
 
 
-async def until_told(servers: McpServers, what: str) -> None:
+async def until_told(servers: McpExecutor, what: str) -> None:
     """Ask again and again, with a bound, until the server says that this has happened to `wait`."""
     async with asyncio.timeout(30):
         while (await called(servers, what)).value != {"result": ["wait"]}:
             pass
 
 
-async def test_its_tools_are_listed_with_their_schemas(servers: McpServers) -> None:
+async def test_its_tools_are_listed_with_their_schemas(servers: McpExecutor) -> None:
     listed = {tool.name: tool for tool in await servers.list_tools("here")}
 
     assert listed["weather"].description == "The weather in a city."
@@ -134,7 +135,7 @@ async def test_its_tools_are_listed_with_their_schemas(servers: McpServers) -> N
 
 
 async def test_a_program_that_was_killed_is_started_anew_for_the_next_call() -> None:
-    async with McpServers(McpConfig(servers={"here": program(), "there": program()}), ignore) as servers:
+    async with McpExecutor(McpConfig(servers={"here": program(), "there": program()}), ignore) as servers:
         pid, _ = (await called(servers, "pids")).value["result"]
         os.kill(pid, signal.SIGKILL)
         until(lambda: has_ended(pid) and PROGRAM not in running(), "the server ends")
@@ -151,7 +152,7 @@ def running() -> str:
 
 
 async def test_a_call_in_which_the_server_ended_is_not_sent_again() -> None:
-    async with McpServers(McpConfig(servers={"here": program()}), ignore) as servers:
+    async with McpExecutor(McpConfig(servers={"here": program()}), ignore) as servers:
         outcome = await called(servers, "end")
         after = await called(servers, "greet", name="Ann")
 
@@ -164,7 +165,7 @@ async def test_an_http_server_that_was_started_anew_is_used_again(kind: str) -> 
     with closed_port() as port:
         pass
     config = McpConfig(servers={"here": McpServerConfig(url=f"http://127.0.0.1:{port}/mcp")})
-    async with McpServers(config, ignore) as servers:
+    async with McpExecutor(config, ignore) as servers:
         with http_server(kind, port):
             before = await called(servers, "greet", name="Ann")
         down = await called(servers, "greet", name="Ann")
@@ -179,7 +180,7 @@ async def test_an_http_server_that_has_forgotten_the_session_is_greeted_again() 
     with closed_port() as port:
         pass
     config = McpConfig(servers={"here": McpServerConfig(url=f"http://127.0.0.1:{port}/mcp")})
-    async with McpServers(config, ignore) as servers:
+    async with McpExecutor(config, ignore) as servers:
         with http_server("legacy", port):
             await called(servers, "greet", name="Ann")
         with http_server("legacy", port):
@@ -187,7 +188,7 @@ async def test_an_http_server_that_has_forgotten_the_session_is_greeted_again() 
 
 
 async def test_calls_at_the_same_time_share_one_program() -> None:
-    async with McpServers(McpConfig(servers={"here": program()}), ignore) as servers:
+    async with McpExecutor(McpConfig(servers={"here": program()}), ignore) as servers:
         came = await asyncio.gather(*(called(servers, "pids") for _ in range(5)))
 
     assert len({outcome.value["result"][0] for outcome in came}) == 1
@@ -196,14 +197,14 @@ async def test_calls_at_the_same_time_share_one_program() -> None:
 async def test_headers_of_the_settings_are_sent() -> None:
     with http_server() as process:
         config = McpServerConfig(url=process.url, headers={"Authorization": SecretStr("Bearer x")})
-        async with McpServers(McpConfig(servers={"here": config}), ignore) as servers:
+        async with McpExecutor(McpConfig(servers={"here": config}), ignore) as servers:
             assert (await called(servers, "told")).value["authorization"] == "Bearer x"
 
 
 async def test_a_program_has_its_own_environment_and_folder(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORGE_PROXY_BACKEND__API_KEY", "secret")
     config = program(env={"COLOUR": SecretStr("blue")}, cwd=tmp_path)
-    async with McpServers(McpConfig(servers={"here": config}), ignore) as servers:
+    async with McpExecutor(McpConfig(servers={"here": config}), ignore) as servers:
         value = (await called(servers, "environment")).value
 
     assert (value["COLOUR"], value["cwd"]) == ("blue", str(tmp_path))
@@ -220,7 +221,7 @@ async def test_a_program_has_its_own_environment_and_folder(tmp_path: Any, monke
     ],
 )
 async def test_a_server_that_cannot_be_used_is_an_error_that_says_why(config: McpServerConfig, why: str) -> None:
-    async with McpServers(McpConfig(servers={"here": config}, connect_seconds=0.3), ignore) as servers:
+    async with McpExecutor(McpConfig(servers={"here": config}, connect_seconds=0.3), ignore) as servers:
         with pytest.raises(ToolServerUnusable, match=re.escape(why)):
             await servers.list_tools("here")
         assert why in (await called(servers, "greet", name="Ann")).text
@@ -229,7 +230,7 @@ async def test_a_server_that_cannot_be_used_is_an_error_that_says_why(config: Mc
 async def test_a_server_that_is_neither_named_nor_listed_is_refused() -> None:
     with http_server() as process:
         origin = process.url.removesuffix("/mcp")
-        async with McpServers(McpConfig(servers={"here": program()}, allow=(origin,)), ignore) as servers:
+        async with McpExecutor(McpConfig(servers={"here": program()}, allow=(origin,)), ignore) as servers:
             assert "greet" in [tool.name for tool in await servers.list_tools(McpUrl(url=process.url))]
             with pytest.raises(NotAllowed, match=r"name one of tools.mcp.servers, which has here"):
                 await servers.list_tools("there")
@@ -239,7 +240,7 @@ async def test_a_server_that_is_neither_named_nor_listed_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["stdio", "stubborn"])
 async def test_nothing_of_a_program_is_left_when_the_context_is(kind: str) -> None:
-    async with McpServers(McpConfig(servers={"here": program(kind)}), ignore) as servers:
+    async with McpExecutor(McpConfig(servers={"here": program(kind)}), ignore) as servers:
         pids = (await called(servers, "pids")).value["result"]
 
     until(lambda: all(has_ended(pid) for pid in pids), "all have ended")
@@ -267,7 +268,7 @@ def test_the_package_is_not_imported_before_a_server_is_used() -> None:
 async def test_of_servers_that_only_workflows_name_no_more_than_a_few_are_kept() -> None:
     with http_server() as process:
         origin = process.url.removesuffix("/mcp")
-        async with McpServers(McpConfig(allow=(origin,)), ignore) as servers:
+        async with McpExecutor(McpConfig(allow=(origin,)), ignore) as servers:
             for number in range(20):
                 await servers.list_tools(McpUrl(url=f"{process.url}?{number}"))
 

@@ -16,9 +16,9 @@ from pydantic import SecretStr
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.engine.events import Event
-from forge_proxy.tools.config import ByMcp, McpConfig, McpServerConfig
+from forge_proxy.tools.config import McpConfig, McpServerConfig
 from forge_proxy.tools.mcp.bounds import NotificationLimit, TooMuchOutput, check_values
-from forge_proxy.tools.mcp.servers import McpServers
+from forge_proxy.tools.mcp.executor import McpExecution, McpExecutor
 from tests.fakes.processes import Process, has_ended, until
 
 PROGRAM = "tests.fakes.hostile_mcp_server"
@@ -30,18 +30,18 @@ def ignore(_: Event) -> None:
 
 
 @asynccontextmanager
-async def started(limit_kb: int = LIMIT_KB) -> AsyncGenerator[McpServers]:
+async def started(limit_kb: int = LIMIT_KB) -> AsyncGenerator[McpExecutor]:
     """Two programs, `here` and `there`."""
     env = {"PYTHONPATH": SecretStr(os.pathsep.join(sys.path))}
     program = McpServerConfig(command=sys.executable, args=("-m", PROGRAM), env=env)
     config = McpConfig(servers={"here": program, "there": program}, max_answer_kb=limit_kb)
-    async with McpServers(config, ignore) as servers:
+    async with McpExecutor(config, ignore) as servers:
         yield servers
 
 
-async def called(servers: McpServers, tool: str, server: str = "here", seconds: float = 60) -> ToolOutcome:
-    how = ByMcp(server=server, timeout_seconds=seconds)
-    return await servers.execute(how, ToolCall.of(tool, {}), "run-1/0/0")
+async def called(servers: McpExecutor, tool: str, server: str = "here", seconds: float = 60) -> ToolOutcome:
+    how = McpExecution(server=server, timeout_seconds=seconds)
+    return await servers.execute(how, ToolCall.of(tool, {}), "run-1/0/0", "run-1")
 
 
 async def test_a_program_that_hangs_is_ended_and_the_next_call_starts_another() -> None:

@@ -15,8 +15,8 @@ from aiohttp import web
 
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
-from forge_proxy.tools.config import ByMcp, McpConfig, McpServerConfig
-from forge_proxy.tools.mcp.servers import McpServers
+from forge_proxy.tools.config import McpConfig, McpServerConfig
+from forge_proxy.tools.mcp.executor import McpExecution, McpExecutor
 
 LIMIT_KB = 256
 BOMB = gzip.compress(b" " * 50_000_000)
@@ -95,7 +95,7 @@ class Server:
 
 
 @asynccontextmanager
-async def served() -> AsyncGenerator[tuple[Server, McpServers]]:
+async def served() -> AsyncGenerator[tuple[Server, McpExecutor]]:
     server = Server()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", server.answer)
@@ -105,14 +105,16 @@ async def served() -> AsyncGenerator[tuple[Server, McpServers]]:
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
     config = McpConfig(servers={"here": McpServerConfig(url=url)}, max_answer_kb=LIMIT_KB)
     try:
-        async with McpServers(config, lambda _: None) as servers:
+        async with McpExecutor(config, lambda _: None) as servers:
             yield server, servers
     finally:
         await runner.cleanup()
 
 
-async def called(servers: McpServers, tool: str, seconds: float = 60) -> ToolOutcome:
-    return await servers.execute(ByMcp(server="here", timeout_seconds=seconds), ToolCall.of(tool, {}), "k")
+async def called(servers: McpExecutor, tool: str, seconds: float = 60) -> ToolOutcome:
+    return await servers.execute(
+        McpExecution(server="here", timeout_seconds=seconds), ToolCall.of(tool, {}), "k", "run-1"
+    )
 
 
 async def test_a_server_that_hangs_is_greeted_again_once_it_answers() -> None:

@@ -18,7 +18,7 @@ from forge_proxy.core.workflow.run import Limits, ToolOutcome
 from forge_proxy.workflows.sdk.client import TextResponse
 from forge_proxy.workflows.sdk.guardrail_components import ErrorTracker, ResponseValidator, StepEnforcer, StepTracker
 from forge_proxy.workflows.sdk.guardrails import Guardrails
-from forge_proxy.workflows.tools import told
+from forge_proxy.workflows.tools import to_tool_outcome
 from tests.fakes.said_client import calls, text
 
 PATH: dict[str, Json] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -49,12 +49,12 @@ def test_a_foreign_loop_is_told_what_to_run_and_what_to_say() -> None:
     ]
     assert [message.role for message in unread.messages] == ["assistant", "tool"]
     assert [(call.tool, call.args()) for call in good.tool_calls] == [("read", {"path": "a"})]
-    assert [message.content for message in guardrails.record([told("text of a")])] == ["text of a"]
+    assert [message.content for message in guardrails.record([to_tool_outcome("text of a")])] == ["text of a"]
     assert guardrails.check(calls("edit", path="a")).tool_calls
-    guardrails.record([told("ok")])
+    guardrails.record([to_tool_outcome("ok")])
     assert guardrails.check(calls("finish")).nudge is None
     assert guardrails.ended is None
-    guardrails.record([told({"n": 1})])
+    guardrails.record([to_tool_outcome({"n": 1})])
     assert (guardrails.ended and guardrails.ended.result) == {"n": 1}
     assert guardrails.completed_steps == ("read", "edit", "finish")
 
@@ -63,7 +63,7 @@ def test_two_answers_never_get_the_same_ids() -> None:
     guardrails = Guardrails(workflow())
 
     first = guardrails.check(calls("read", "read", path="a")).tool_calls
-    guardrails.record([told("x"), told("x")])
+    guardrails.record([to_tool_outcome("x"), to_tool_outcome("x")])
     second = guardrails.check(calls("read", path="b")).tool_calls
 
     assert len({call.id for call in (*first, *second)}) == 3
@@ -91,7 +91,7 @@ def test_what_came_of_calls_is_wanted_before_the_next_answer() -> None:
     with pytest.raises(RuntimeError, match="record"):
         guardrails.check(calls("read", path="a"))
     with pytest.raises(ValueError, match="expected the outcomes of 1 calls, got 2"):
-        guardrails.record([told("x"), told("x")])
+        guardrails.record([to_tool_outcome("x"), to_tool_outcome("x")])
 
 
 @pytest.mark.parametrize(

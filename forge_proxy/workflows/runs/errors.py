@@ -45,11 +45,3 @@ class StoreInUse(StoreUnavailable):
 
 class NotReadable(ForgeError):
     """A stored run was written by another version and cannot be resumed."""
-
-
-class ToolUnusable(ForgeError):
-    """The executor of a tool is unavailable, so the tool's declaration cannot be resolved."""
-
-    @property
-    def summary(self) -> str:
-        return str(self)

@@ -25,15 +25,14 @@ from forge_proxy.workflows.cancellation import Cancelled, unless
 from forge_proxy.workflows.context import CompactEvent, ContextManager
 from forge_proxy.workflows.runner import WorkflowRunner
 from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, StoreUnavailable
-from forge_proxy.workflows.runs.local_tools import OWN
 from forge_proxy.workflows.runs.message_json import written
-from forge_proxy.workflows.runs.ports import ToolRegistry
 from forge_proxy.workflows.runs.records import NewEvent
 from forge_proxy.workflows.runs.run_writer import RunWriter
 from forge_proxy.workflows.runs.serialization import failure_of, result_of
 from forge_proxy.workflows.runs.storage_limits import DEEPEST, is_too_deep
 from forge_proxy.workflows.runs.submission import Submission, read_submission
-from forge_proxy.workflows.tools import Executor
+from forge_proxy.workflows.tool_registry import BoundTools, ToolRegistry
+from forge_proxy.workflows.tools import CallExecutor
 
 _TEMPORARY_ERRORS = (BackendLost, BackendNotReady, BackendUnreachable, ModelNotLoaded, Overloaded)
 """Temporary errors, for example after a restart of the machine: the run delays and retries."""
@@ -53,7 +52,7 @@ class ExecutionDeps:
     """The dependencies of run execution. `report` is called with a run's id and an internal error."""
 
     engine: Engine
-    toolbox: ToolRegistry
+    tools: ToolRegistry
     report: Callable[[str, Exception], None]
 
 
@@ -109,8 +108,8 @@ class _Execution:
         """Execute the run and store its result."""
         writer = self._writer
         await writer.write(NewEvent("status", {"status": "running"}), status="running", patient=True)
-        executor = self._deps.toolbox.executor(self._submission.executes, writer.run.id)
-        await self._run_with_retries(await self._runner(), _AnnouncingExecutor(executor, writer, self._submission))
+        tools = self._deps.tools.bind(self._submission.executes, writer.run.id)
+        await self._run_with_retries(await self._runner(), _StoringExecutor(tools, writer))
         async with writer.alone:
             if (ended := writer.state.ended) is not None:
                 event = NewEvent("status", {"status": "completed"})
@@ -150,7 +149,7 @@ class _Execution:
     def _compacted(self, event: CompactEvent) -> None:
         self._events.append(NewEvent("compacted", asdict(event)))
 
-    async def _run_with_retries(self, runner: WorkflowRunner, executor: Executor) -> None:
+    async def _run_with_retries(self, runner: WorkflowRunner, executor: CallExecutor) -> None:
         """Execute all steps possible here; wait while the model server is unavailable."""
         delays, since = iter(_RETRY_DELAYS), self._writer.state.iteration
         while True:
@@ -163,7 +162,7 @@ class _Execution:
                     raise
                 await self._wait(seconds, error)
 
-    async def _run_steps(self, runner: WorkflowRunner, executor: Executor) -> None:
+    async def _run_steps(self, runner: WorkflowRunner, executor: CallExecutor) -> None:
         writer = self._writer
         self._events.clear()
         steps = runner.drive(
@@ -186,25 +185,24 @@ class _Execution:
             raise WorkflowCancelledError(now.messages, now.steps, now.iteration) from None
 
 
-class _AnnouncingExecutor:
-    """`Executor` that stores a `tool_started` event before each call to an external executor.
+class _StoringExecutor:
+    """`CallExecutor` that stores a `tool_started` event before each call that leaves the daemon.
 
     Arguments and results are stored with the run: a value that could not be read again is an error of the call.
     """
 
-    def __init__(self, executor: Executor, writer: RunWriter, submission: Submission) -> None:
-        self._executor = executor
+    def __init__(self, tools: BoundTools, writer: RunWriter) -> None:
+        self._tools = tools
         self._writer = writer
-        self._executes = submission.executes
 
     async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
-        """See `Executor`."""
+        """See `CallExecutor`."""
         if is_too_deep(call.args()):
             return ToolOutcome.failed(f"the arguments are nested deeper than {DEEPEST} levels")
-        if self._executes[call.tool]["by"] not in OWN:
+        if self._tools.is_external(call.tool):
             event = NewEvent("tool_started", {"tool_call_id": call.id, "tool": call.tool, "key": key})
             await self._writer.write(event, patient=True)
-        outcome = await self._executor.execute(call, key)
+        outcome = await self._tools.execute(call, key)
         if outcome is not None and is_too_deep(outcome.value):
             return ToolOutcome.failed(f"the result is nested deeper than {DEEPEST} levels")
         return outcome

@@ -10,13 +10,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from forge_proxy.workflows.runs.errors import RunConflict
 from forge_proxy.workflows.runs.execution import ExecutionDeps, cancel, changes, told
 from forge_proxy.workflows.runs.notifier import RunNotifier
-from forge_proxy.workflows.runs.ports import IdempotencyClaim, RunStore, ToolDeclaration, ToolRegistry
+from forge_proxy.workflows.runs.ports import IdempotencyClaim, RunStore
 from forge_proxy.workflows.runs.records import NewEvent, RunEvent, RunHead, RunStatus, StoredRun
 from forge_proxy.workflows.runs.run_writer import numbered
 from forge_proxy.workflows.runs.scheduler import RunScheduler
 from forge_proxy.workflows.runs.serialization import write_state
 from forge_proxy.workflows.runs.submission import Submission
 from forge_proxy.workflows.runs.tool_outputs import ToolOutput, apply
+from forge_proxy.workflows.tool_registry import ToolDeclaration, ToolRegistry
 
 _EVENTS_PAGE = 200
 
@@ -49,7 +50,7 @@ class Runs:
         """
         claim = None if key is None else IdempotencyClaim(key, digest_of(submission))
         self._deps.engine.models.served_as(submission.model)
-        submission = await declared(submission, self._deps.toolbox)
+        submission = await resolve_tools(submission, self._deps.tools)
         workflow = submission.workflow.definition()
         state = submission.begin(workflow)
         store = await self._scheduler.store()
@@ -184,7 +185,7 @@ def digest_of(submission: Submission) -> str:
     return hashlib.sha256(submission.model_dump_json().encode()).hexdigest()
 
 
-async def declared(submission: Submission, toolbox: ToolRegistry) -> Submission:
+async def resolve_tools(submission: Submission, registry: ToolRegistry) -> Submission:
     """Return the submission with its tools' declarations completed by their executors.
 
     The stored run must be complete for a later restart. Raises `InvalidRequest` or `ToolUnusable`.
@@ -192,7 +193,7 @@ async def declared(submission: Submission, toolbox: ToolRegistry) -> Submission:
     tools = dict(submission.workflow.tools)
     for name, tool in tools.items():
         wanted = ToolDeclaration(name, tool.execute, tool.description, tool.parameters)
-        spec = await toolbox.declare(wanted, f"workflow.tools.{name}")
+        spec = await registry.declare(wanted, f"workflow.tools.{name}")
         parameters = dict(spec.parameters) if isinstance(spec.parameters, Mapping) else {}
         tools[name] = tool.model_copy(update={"description": spec.description, "parameters": parameters})
     workflow = submission.workflow.model_copy(update={"tools": tools})

@@ -11,7 +11,7 @@ from forge_proxy.core.messages import MessageType
 from forge_proxy.core.workflow.run import Batch, RunState, ToolOutcome, executed
 from forge_proxy.workflows.runs.errors import RunConflict
 from forge_proxy.workflows.runs.storage_limits import StorableModel, StoredJson
-from forge_proxy.workflows.tools import told
+from forge_proxy.workflows.tools import to_tool_outcome
 
 _KINDS = ("output", "error", "unresolved")
 
@@ -38,7 +38,7 @@ class ToolOutput(StorableModel):
         if len(present) != 1:
             raise InvalidRequest(at, f"expected exactly one of {', '.join(_KINDS)}; got {', '.join(present) or 'none'}")
         if present == ["output"]:
-            return told(self.output)
+            return to_tool_outcome(self.output)
         text = self.error if present == ["error"] else self.unresolved
         if text is None:
             raise InvalidRequest(f"{at}.{present[0]}", "expected text")

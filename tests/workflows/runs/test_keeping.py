@@ -17,11 +17,11 @@ from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.store.database import open_store
 from forge_proxy.store.runs import StoredRuns
+from forge_proxy.tools.local import ClientExecutor, EchoExecutor
 from forge_proxy.workflows.runner import WorkflowRunner
 from forge_proxy.workflows.runs import run_writer, scheduler
 from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, StoreUnavailable
 from forge_proxy.workflows.runs.execution import ExecutionDeps
-from forge_proxy.workflows.runs.local_tools import LocalTools
 from forge_proxy.workflows.runs.ports import IdempotencyClaim
 from forge_proxy.workflows.runs.records import NewEvent, RunEvent, StoredRun
 from forge_proxy.workflows.runs.run_writer import RunWriter
@@ -30,6 +30,7 @@ from forge_proxy.workflows.runs.service import Runs
 from forge_proxy.workflows.runs.submission import Submission
 from forge_proxy.workflows.runs.tool_outputs import ToolOutput
 from forge_proxy.workflows.sdk.client_backend import ClientBackend
+from forge_proxy.workflows.tool_registry import ToolRegistry
 from tests.fakes.said_client import SaidClient, calls, text
 
 OUTCOMES = {
@@ -133,7 +134,7 @@ def runs_over(store: Failing | Callable[[], Awaitable[StoredRuns]]) -> Runs:
 
     client = SaidClient([calls("ask"), calls("finish")])
     engine = Engine(ClientBackend(client), MonotonicClock(), lambda _: None)
-    return Runs(opened, ExecutionDeps(engine, LocalTools(), fail), 4, lambda: 1.0)
+    return Runs(opened, ExecutionDeps(engine, ToolRegistry(ClientExecutor(), EchoExecutor()), fail), 4, lambda: 1.0)
 
 
 async def until(runs: Runs, run_id: str, status: str) -> StoredRun:
