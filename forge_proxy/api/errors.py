@@ -56,9 +56,10 @@ from forge_proxy.core.errors import (
 )
 from forge_proxy.core.jsontypes import JsonObject, is_object
 from forge_proxy.core.sampling import UnsupportedModelError
+from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.engine.memory import MemoryFull, TooLargeForMemory
 from forge_proxy.wire.clients.chat_completions.errors import encode_error
-from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, RunNotFound, StoreUnavailable
+from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, RunNotFound
 from forge_proxy.workflows.tool_registry import ToolUnusable
 
 _LOG = logging.getLogger("forge_proxy.api")

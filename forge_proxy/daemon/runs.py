@@ -15,6 +15,7 @@ from structlog.typing import FilteringBoundLogger
 from forge_proxy.backends.capability_cache import state_folder
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import RunNotResumable, RunStatusChanged
 from forge_proxy.engine.ports import Observer
@@ -23,7 +24,6 @@ from forge_proxy.store.config import sqlite_file
 from forge_proxy.tools.executors import open_registry
 from forge_proxy.tools.ports import SystemClock
 from forge_proxy.tools.resolver import CheckedResolver
-from forge_proxy.workflows.runs.errors import StoreInUse, StoreUnavailable
 from forge_proxy.workflows.runs.execution import ExecutionDeps
 from forge_proxy.workflows.runs.ports import RunStore
 from forge_proxy.workflows.runs.records import StoredRun
@@ -45,8 +45,8 @@ async def build_runs(settings: Settings, engine: Engine, observe: Observer) -> A
 
     async def open_store() -> RunStore:
         # In a thread: importing SQLAlchemy and Alembic takes most of a second.
-        database = await asyncio.to_thread(import_module, "forge_proxy.store.database")
-        return await database.open_store(url)
+        repository = await asyncio.to_thread(import_module, "forge_proxy.store.runs")
+        return await repository.RunRepository.open(url)
 
     def report_stranded(run_id: str, error: Exception) -> None:
         if isinstance(error, ForgeError):

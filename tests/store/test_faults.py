@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from forge_proxy.store.database import open_store
-from forge_proxy.store.runs import StoredRuns
-from forge_proxy.workflows.runs.errors import RunNotFound, StoreUnavailable
+from forge_proxy.core.store_errors import StoreUnavailable
+from forge_proxy.store.runs import RunRepository
+from forge_proxy.workflows.runs.errors import RunNotFound
 from tests.contracts.test_store import event, place, run, store
 
 __all__ = ["place", "store"]
@@ -27,9 +27,9 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def opened(file: Path) -> AsyncGenerator[StoredRuns]:
+async def opened(file: Path) -> AsyncGenerator[RunRepository]:
     """A store in the file, with one run."""
-    found = await open_store(f"sqlite+aiosqlite:///{file}")
+    found = await RunRepository.open(f"sqlite+aiosqlite:///{file}")
     await found.create(run(), [event(1)], None)
     yield found
     await found.close()
@@ -49,7 +49,7 @@ def size_of(file: Path) -> int:
 
 @pytest.mark.parametrize("lost", ["runs.db", "runs.db.lock"])
 async def test_a_deleted_file_is_reported_once_and_nothing_is_stored_beside_it(
-    opened: StoredRuns, file: Path, lost: str, caplog: pytest.LogCaptureFixture
+    opened: RunRepository, file: Path, lost: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     away = file.with_name("away")
     move(file.with_name(lost), away)
@@ -70,7 +70,7 @@ async def test_a_deleted_file_is_reported_once_and_nothing_is_stored_beside_it(
 
 
 async def test_a_file_in_the_place_of_the_one_that_was_opened_is_not_taken_for_it(
-    opened: StoredRuns, file: Path
+    opened: RunRepository, file: Path
 ) -> None:
     move(file, file.with_name("away"))
     os.close(os.open(file, os.O_CREAT))
@@ -80,7 +80,7 @@ async def test_a_file_in_the_place_of_the_one_that_was_opened_is_not_taken_for_i
 
 
 @pytest.mark.parametrize("damage", ["garbage", "cut"])
-async def test_a_damaged_file_is_an_error_of_the_store(opened: StoredRuns, file: Path, damage: str) -> None:
+async def test_a_damaged_file_is_an_error_of_the_store(opened: RunRepository, file: Path, damage: str) -> None:
     await opened.close()
     damage_file(file, damage)
 
@@ -94,7 +94,7 @@ def damage_file(file: Path, how: str) -> None:
 
 
 async def read_again(file: Path) -> None:
-    again = await open_store(f"sqlite+aiosqlite:///{file}")
+    again = await RunRepository.open(f"sqlite+aiosqlite:///{file}")
     try:
         await again.get("run_1")
     finally:
@@ -102,7 +102,7 @@ async def read_again(file: Path) -> None:
 
 
 async def test_a_file_that_another_program_holds_is_read_and_not_waited_for_without_end(
-    opened: StoredRuns, file: Path
+    opened: RunRepository, file: Path
 ) -> None:
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -129,7 +129,7 @@ def no_file_grows_beyond(size: int) -> Generator[None]:
 
 
 async def test_on_a_full_disk_nothing_is_stored_by_halves_and_what_was_stored_is_read(
-    opened: StoredRuns, file: Path
+    opened: RunRepository, file: Path
 ) -> None:
     with no_file_grows_beyond(size_of(file.with_name("runs.db-wal"))):
         with pytest.raises(StoreUnavailable):
@@ -143,7 +143,7 @@ async def test_on_a_full_disk_nothing_is_stored_by_halves_and_what_was_stored_is
 
 
 @pytest.mark.parametrize("run_id", ["run_\0", "", "x" * 8000, "run_\ud83d", "\U0001f600", "run_%", "a'b\"", "\n"])
-async def test_no_run_has_an_odd_id(store: StoredRuns, run_id: str) -> None:
+async def test_no_run_has_an_odd_id(store: RunRepository, run_id: str) -> None:
     for asked in (store.get, store.head, store.delete):
         with pytest.raises(RunNotFound) as caught:
             await asked(run_id)

@@ -12,11 +12,12 @@ from alembic.migration import MigrationContext
 from pydantic import ValidationError
 from sqlalchemy import inspect
 
+from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
 from forge_proxy.store.config import StoreConfig
 from forge_proxy.store.connections import DatabaseConnections
-from forge_proxy.store.database import open_store
+from forge_proxy.store.runs import RunRepository
 from forge_proxy.store.tables import METADATA
-from forge_proxy.workflows.runs.errors import RunNotFound, StoreInUse, StoreUnavailable
+from forge_proxy.workflows.runs.errors import RunNotFound
 from tests.fakes.postgres import postgres
 
 
@@ -32,7 +33,7 @@ async def half_made(databases: DatabaseConnections) -> None:
 
 async def test_the_migrations_make_the_tables_that_the_code_has(tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
-    await (await open_store(url(file))).close()
+    await (await RunRepository.open(url(file))).close()
 
     databases = DatabaseConnections(url(file))
     async with databases.writer.connect() as connection:
@@ -49,7 +50,7 @@ async def test_the_migrations_make_the_tables_that_the_code_has(tmp_path: Path) 
 async def test_what_is_stored_is_nobody_elses_to_read(tmp_path: Path) -> None:
     file = tmp_path / "state" / "forge-proxy" / "runs.db"
 
-    await (await open_store(url(file))).close()
+    await (await RunRepository.open(url(file))).close()
 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
@@ -63,7 +64,7 @@ async def test_a_killed_process_leaves_whole_tables_or_none(tmp_path: Path) -> N
         await half_made(databases)
     await databases.close()
 
-    store = await open_store(url(file))
+    store = await RunRepository.open(url(file))
 
     assert await store.unfinished() == []
     await store.close()
@@ -71,13 +72,13 @@ async def test_a_killed_process_leaves_whole_tables_or_none(tmp_path: Path) -> N
 
 async def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
-    await (await open_store(url(file))).close()
+    await (await RunRepository.open(url(file))).close()
     with sqlite3.connect(file) as raw:
         raw.execute("UPDATE alembic_version SET version_num = '9999'")
     raw.close()
 
     with pytest.raises(StoreUnavailable, match="a newer forge-proxy or another program wrote"):
-        await open_store(url(file))
+        await RunRepository.open(url(file))
 
 
 async def test_what_is_no_database_is_said(tmp_path: Path) -> None:
@@ -85,21 +86,21 @@ async def test_what_is_no_database_is_said(tmp_path: Path) -> None:
     file.write_text("this is no database, and long enough for nobody to take it for one")
 
     with pytest.raises(StoreUnavailable, match="file is not a database"):
-        await open_store(url(file))
+        await RunRepository.open(url(file))
     with pytest.raises(StoreUnavailable, match=r"check store\.url"):
-        await open_store(url(file / "below" / "runs.db"))
+        await RunRepository.open(url(file / "below" / "runs.db"))
 
 
 async def test_a_postgres_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable):
-        await open_store(f"postgresql+asyncpg://someone@/runs?host={tmp_path}")
+        await RunRepository.open(f"postgresql+asyncpg://someone@/runs?host={tmp_path}")
     with postgres() as server, pytest.raises(StoreUnavailable, match="does not exist"):
-        await open_store(server.url.replace("/postgres?", "/nowhere?"))
+        await RunRepository.open(server.url.replace("/postgres?", "/nowhere?"))
 
 
 async def test_a_postgres_that_comes_back_is_written_to_by_the_one_who_takes_it_first() -> None:
     with postgres() as server:
-        first = await open_store(server.url)
+        first = await RunRepository.open(server.url)
         server.stop()
         with pytest.raises(StoreUnavailable):
             await first.delete("x")
@@ -107,11 +108,11 @@ async def test_a_postgres_that_comes_back_is_written_to_by_the_one_who_takes_it_
         with pytest.raises(RunNotFound):
             await first.delete("x")
         with pytest.raises(StoreInUse):
-            await open_store(server.url)
+            await RunRepository.open(server.url)
 
         server.stop()
         server.start()
-        second = await open_store(server.url)
+        second = await RunRepository.open(server.url)
 
         with pytest.raises(StoreInUse):
             await first.delete("x")

@@ -18,13 +18,14 @@ from forge_proxy.core.errors import (
 )
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import Message, ToolCall
+from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.workflow.cancelled import WorkflowCancelledError
 from forge_proxy.core.workflow.run import RunState, ToolOutcome, interrupted
 from forge_proxy.engine.answer import Engine
 from forge_proxy.workflows.cancellation import Cancelled, unless
 from forge_proxy.workflows.context import CompactEvent, ContextManager
 from forge_proxy.workflows.runner import WorkflowRunner
-from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, StoreUnavailable
+from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound
 from forge_proxy.workflows.runs.message_json import written
 from forge_proxy.workflows.runs.records import NewEvent
 from forge_proxy.workflows.runs.run_writer import RunWriter

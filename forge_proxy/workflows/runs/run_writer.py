@@ -10,9 +10,9 @@ from itertools import chain, repeat
 from typing import TypeVar
 
 from forge_proxy.core.jsontypes import write
+from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
 from forge_proxy.core.workflow.run import RunState
 from forge_proxy.workflows.cancellation import Cancelled, take
-from forge_proxy.workflows.runs.errors import StoreInUse, StoreUnavailable
 from forge_proxy.workflows.runs.ports import RunStore
 from forge_proxy.workflows.runs.records import NewEvent, RunEvent, RunStatus, StoredRun
 from forge_proxy.workflows.runs.serialization import read_state, write_state

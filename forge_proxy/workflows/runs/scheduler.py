@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
 from forge_proxy.workflows.cancellation import Cancelled, take
-from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, RunNotFound, StoreInUse, StoreUnavailable
+from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, RunNotFound
 from forge_proxy.workflows.runs.execution import ExecutionDeps, cancel, drive
 from forge_proxy.workflows.runs.ports import RunStore
 from forge_proxy.workflows.runs.records import RunHead, StoredRun

@@ -11,16 +11,16 @@ import pytest
 
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.messages import ToolCall
+from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.workflow import ToolDef, Workflow
 from forge_proxy.core.workflow.run import RunState, ToolOutcome, begin
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
-from forge_proxy.store.database import open_store
-from forge_proxy.store.runs import StoredRuns
+from forge_proxy.store.runs import RunRepository
 from forge_proxy.tools.local import ClientExecutor, EchoExecutor
 from forge_proxy.workflows.runner import WorkflowRunner
 from forge_proxy.workflows.runs import run_writer, scheduler
-from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, StoreUnavailable
+from forge_proxy.workflows.runs.errors import NotReadable, RunConflict
 from forge_proxy.workflows.runs.execution import ExecutionDeps
 from forge_proxy.workflows.runs.ports import IdempotencyClaim
 from forge_proxy.workflows.runs.records import NewEvent, RunEvent, StoredRun
@@ -70,7 +70,7 @@ def test_what_another_version_stored_is_said_to_be_that(stored: str) -> None:
         read_state(stored)
 
 
-class Failing(StoredRuns):
+class Failing(RunRepository):
     """A store that fails as a database does: before a change, or after it, when nobody knows."""
 
     fails: Sequence[str] = ()
@@ -118,15 +118,15 @@ SUBMISSION = {
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncGenerator[Failing]:
-    store = await open_store(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
+    store = await RunRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
     store.__class__ = Failing
     assert isinstance(store, Failing)
     yield store
     await store.close()
 
 
-def runs_over(store: Failing | Callable[[], Awaitable[StoredRuns]]) -> Runs:
-    async def opened() -> StoredRuns:
+def runs_over(store: Failing | Callable[[], Awaitable[RunRepository]]) -> Runs:
+    async def opened() -> RunRepository:
         return store if isinstance(store, Failing) else await store()
 
     def fail(_: str, error: Exception) -> None:
@@ -287,20 +287,20 @@ async def test_a_run_that_ends_while_it_is_submitted_again_is_not_begun_again(st
 
 
 async def test_a_store_that_fails_while_it_is_opened_is_opened_again(tmp_path: Path) -> None:
-    class FailingOnce(StoredRuns):
+    class FailingOnce(RunRepository):
         async def get(self, run_id: str) -> StoredRun:
-            FailingOnce.get = StoredRuns.get
+            FailingOnce.get = RunRepository.get
             raise StoreUnavailable("a test wants it")
 
-    async def opened() -> StoredRuns:
-        store = await open_store(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
+    async def opened() -> RunRepository:
+        store = await RunRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
         store.__class__ = FailingOnce
         return store
 
     submission = Submission.model_validate(SUBMISSION)
     state = write_state(submission.begin(submission.workflow.definition()))
     run = StoredRun("run_0", "queued", "w", None, 1.0, 1.0, 1, submission=submission.model_dump_json(), state=state)
-    first = await open_store(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
+    first = await RunRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
     await first.create(run, [RunEvent(1, "status", "{}", 1.0)], None)
     await first.close()
     runs = runs_over(opened)
