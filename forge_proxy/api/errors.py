@@ -241,4 +241,4 @@ async def refuse(
 def log_refused(error: ForgeError, request_id: str, scope: Scope) -> None:
     """Log one line about a rejected request."""
     fields = {"event": "refused", "request_id": request_id, "path": scope["path"], "error": error.summary}
-    _LOG.warning("refused %s: %s", fields["path"], fields["error"], extra={"said": fields})
+    _LOG.warning("refused %s: %s", fields["path"], fields["error"], extra={"fields": fields})

@@ -1,4 +1,7 @@
-"""Converts engine events to log lines: event name, fields, level. Log lines never contain prompt or response text."""
+"""Converts engine events to log lines: event name, fields, level. Log lines never contain prompt or response text.
+
+The fields `because` (now `reason`) and `told` (now `reported`) are kept until 0.3.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ _Server: TypeAlias = (
 class LogLine:
     """One line of the log."""
 
-    said: str
+    event: str
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     level: Level = "info"
 
@@ -75,10 +78,12 @@ def _of_server(event: _Server) -> LogLine:
     """Return the log line of a model server event."""
     match event:
         case SlotsDetected(slots):
-            return LogLine("backend slots", {"slots": slots, "told": slots is not None})
+            is_reported = slots is not None
+            return LogLine("backend slots", {"slots": slots, "reported": is_reported, "told": is_reported})
         case BudgetResolved(model, budget):
-            resolved = {"mode": budget.mode.value, "tokens": budget.tokens, "because": budget.because}
-            return LogLine("budget", {"model": model, **resolved})
+            resolved = {"mode": budget.mode.value, "tokens": budget.tokens}
+            reason = {"reason": budget.because, "because": budget.because}
+            return LogLine("budget", {"model": model, **resolved, **reason})
         case SamplingRecommended(model, family, source):
             note = "set sampling.defaults: on to use the recommended sampling parameters of this model"
             return LogLine("sampling", {"model": model, "family": family, "source": source, "note": note})

@@ -107,11 +107,11 @@ class LogObserver:
         line = line_of(event)
         match line.level:
             case "info":
-                self._log.info(line.said, **line.fields)
+                self._log.info(line.event, **line.fields)
             case "warning":
-                self._log.warning(line.said, **line.fields)
+                self._log.warning(line.event, **line.fields)
             case "error":
-                self._log.error(line.said, **line.fields)
+                self._log.error(line.event, **line.fields)
 
 
 class _ToStructlog(logging.Handler):
@@ -125,7 +125,7 @@ class _ToStructlog(logging.Handler):
         if message == self._EXPECTED or _is_lack_of_memory(record):
             return
         log: FilteringBoundLogger = structlog.get_logger()
-        if fields := getattr(record, "said", None):  # from a forge-proxy module that does not import structlog
+        if fields := getattr(record, "fields", None):  # from a forge-proxy module that does not import structlog
             log.log(record.levelno, **fields)
         else:
             log.log(record.levelno, message, logger=record.name, exc_info=record.exc_info)

@@ -42,7 +42,7 @@ async def test_a_guarded_response_that_breaks_off_is_retried(broken: Said | Exce
     assert (answer.status, answer.calls, answer.finish) == (200, [("get_weather", PARIS)], "tool_calls")
     assert answer.asked[0] == answer.asked[1] == answer.asked[2]
     lines = [line_of(event) for event in heard if isinstance(event, LostResponseRetried)]
-    assert [line.said for line in lines] == ["retried"] * 2
+    assert [line.event for line in lines] == ["retried"] * 2
     assert all("was interrupted" in line.fields["reason"] for line in lines)
 
 
