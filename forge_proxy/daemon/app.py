@@ -58,7 +58,7 @@ class Daemon:
 
     def end(self, signum: int) -> None:
         """Make `run` return once running responses have finished, or immediately at a second interrupt."""
-        self.runs.leave()  # shutdown does not wait for clients that watch a run: it may last for hours
+        self.runs.end_feeds()  # shutdown does not wait for clients that watch a run: it may last for hours
         self.server.handle_exit(signum, None)
 
     async def run(self, loaded: Callable[[], None] = lambda: None, *, resumes: bool = True) -> None:

@@ -16,7 +16,7 @@ from forge_proxy.workflows.runs.ports import IdempotencyClaim
 from forge_proxy.workflows.runs.records import FINISHED, RunEvent, RunHead, RunStatus, StoredRun
 
 _HEAD = [RUNS.c[field.name] for field in fields(RunHead)]
-_ALL = [RUNS.c[field.name] for field in fields(StoredRun)]
+_RUN = [RUNS.c[field.name] for field in fields(StoredRun)]
 
 
 class RunRepository:
@@ -36,7 +36,7 @@ class RunRepository:
         try:
             async with self._database.write() as connection:
                 await connection.execute(insert(RUNS).values(**asdict(run), **claimed))
-                await connection.execute(insert(EVENTS), _rows(run.id, events))
+                await connection.execute(insert(EVENTS), _event_rows(run.id, events))
         except IntegrityError:
             if claim is None:
                 raise
@@ -45,19 +45,19 @@ class RunRepository:
 
     async def _get_claimed(self, claim: IdempotencyClaim) -> StoredRun:
         async with self._database.read() as connection:
-            found = await connection.execute(select(*_ALL, RUNS.c.claim_digest).where(RUNS.c.claim_key == claim.key))
+            found = await connection.execute(select(*_RUN, RUNS.c.claim_digest).where(RUNS.c.claim_key == claim.key))
             row = found.one()
         if row.claim_digest != claim.digest:
             raise RunConflict("this Idempotency-Key was used for another submission")
-        return _run(row[:-1])
+        return _to_run(row[:-1])
 
     async def get(self, run_id: str) -> StoredRun:
         """See the port."""
-        return _run(await self._one(_ALL, run_id))
+        return _to_run(await self._get_row(_RUN, run_id))
 
     async def head(self, run_id: str) -> RunHead:
         """See the port."""
-        return RunHead(*await self._one(_HEAD, run_id))
+        return RunHead(*await self._get_row(_HEAD, run_id))
 
     async def list(self, *, before: str | None, limit: int, status: RunStatus | None) -> Sequence[RunHead]:
         """See the port."""
@@ -83,7 +83,7 @@ class RunRepository:
                 update(RUNS).where(RUNS.c.id == run.id, RUNS.c.last_event == since).values(**changed)
             )
             if result.rowcount == 1:
-                await connection.execute(insert(EVENTS), _rows(run.id, events))
+                await connection.execute(insert(EVENTS), _event_rows(run.id, events))
                 return
         stored = await self.head(run.id)
         if stored.last_event != run.last_event:
@@ -108,7 +108,7 @@ class RunRepository:
         """See the port."""
         await self._database.close()
 
-    async def _one(self, columns: list[Any], run_id: str) -> Sequence[Any]:
+    async def _get_row(self, columns: list[Any], run_id: str) -> Sequence[Any]:
         _check_id(run_id)
         async with self._database.read() as connection:
             row = (await connection.execute(select(*columns).where(RUNS.c.id == run_id))).one_or_none()
@@ -123,9 +123,9 @@ def _check_id(run_id: str) -> None:
         raise RunNotFound(run_id)
 
 
-def _rows(run_id: str, events: Sequence[RunEvent]) -> list[dict[str, Any]]:
+def _event_rows(run_id: str, events: Sequence[RunEvent]) -> list[dict[str, Any]]:
     return [{"run_id": run_id, **asdict(event)} for event in events]
 
 
-def _run(row: Sequence[Any]) -> StoredRun:
+def _to_run(row: Sequence[Any]) -> StoredRun:
     return StoredRun(*row)

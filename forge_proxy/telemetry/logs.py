@@ -16,7 +16,7 @@ from typing_extensions import Buffer
 
 from forge_proxy.engine.events import Event
 from forge_proxy.telemetry.config import LogConfig
-from forge_proxy.telemetry.log_events import line_of
+from forge_proxy.telemetry.log_events import to_log_line
 from forge_proxy.telemetry.log_writer import LogWriter
 
 _LOGGER_NAME = "forge_proxy"
@@ -59,7 +59,7 @@ def _dropped_line(processors: Sequence[Processor], dropped: int) -> bytes:
     return line + b"\n"
 
 
-def inside_another_program() -> FilteringBoundLogger:
+def standard_logger() -> FilteringBoundLogger:
     """Return a log over the standard logger `forge_proxy`. The embedding program sets its level and handlers."""
     processors = [structlog.stdlib.filter_by_level, structlog.processors.format_exc_info, _as_text]
     wrapper = structlog.stdlib.BoundLogger
@@ -104,7 +104,7 @@ class LogObserver:
 
     def __call__(self, event: Event) -> None:
         """See `engine.ports.Observer`."""
-        line = line_of(event)
+        line = to_log_line(event)
         match line.level:
             case "info":
                 self._log.info(line.event, **line.fields)
@@ -122,7 +122,7 @@ class _ToStructlog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
-        if message == self._EXPECTED or _is_lack_of_memory(record):
+        if message == self._EXPECTED or _is_memory_error(record):
             return
         log: FilteringBoundLogger = structlog.get_logger()
         if fields := getattr(record, "fields", None):  # from a forge-proxy module that does not import structlog
@@ -131,7 +131,7 @@ class _ToStructlog(logging.Handler):
             log.log(record.levelno, message, logger=record.name, exc_info=record.exc_info)
 
 
-def _is_lack_of_memory(record: logging.LogRecord) -> bool:
-    """Return whether uvicorn reports a request that ran out of memory: `refused` has been logged for it."""
+def _is_memory_error(record: logging.LogRecord) -> bool:
+    """Return whether uvicorn reports a request that ran out of memory, for which `refused` has been logged."""
     exc = record.exc_info[1] if record.exc_info else None
     return record.name == "uvicorn.error" and isinstance(exc, MemoryError)

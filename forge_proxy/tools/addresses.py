@@ -20,7 +20,7 @@ class ForbiddenAddress(OSError):
     """A name resolves to a forbidden address. The message names it."""
 
 
-async def resolve(host: str, port: int, *, is_wide: bool) -> Sequence[str]:
+async def resolve(host: str, port: int, *, is_wildcard: bool) -> Sequence[str]:
     """Return the addresses of a host, best first; an address resolves to itself.
 
     `is_wide` is true if only a wildcard entry lists the host. Raises `OSError`, and `ForbiddenAddress` if any address
@@ -32,7 +32,7 @@ async def resolve(host: str, port: int, *, is_wide: bool) -> Sequence[str]:
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(one[4][0]).partition("%")[0] for one in found))
     for address in addresses:
-        if (why := why_forbidden(address, is_wide=is_wide)) is not None:
+        if (why := find_forbidden_reason(address, is_wildcard=is_wildcard)) is not None:
             raise ForbiddenAddress(f"{host} resolves to {address}, {why}, which is not called by name")
     return addresses
 
@@ -46,25 +46,25 @@ def is_address(host: str) -> bool:
     return True
 
 
-def why_forbidden(text: str, *, is_wide: bool) -> str | None:
+def find_forbidden_reason(text: str, *, is_wildcard: bool) -> str | None:
     """Return why a name must not resolve to an address; None if it may.
 
     Loopback and private addresses are allowed for a name that the operator listed in full (`localhost`, a container's
     name). For a wildcard name, which the domain's owner chooses, loopback is forbidden.
     """
-    address = _inner(ip_address(text))
+    address = _unwrap(ip_address(text))
     if address.is_unspecified or str(address).startswith("0."):
         return "no address"
     if address.is_link_local or address == _METADATA:
         return "a link-local address"
     if address.is_multicast or (address.is_reserved and address not in _NAT64 and not address.is_loopback):
         return "no address of a host"
-    if address.is_loopback and is_wide:
+    if address.is_loopback and is_wildcard:
         return "this machine"
     return None
 
 
-def _inner(address: Address) -> Address:
+def _unwrap(address: Address) -> Address:
     """Return the IPv4 address embedded in an IPv6 address, else the address itself."""
     if isinstance(address, IPv4Address):
         return address

@@ -27,7 +27,7 @@ class TransientFailure:
 def read_response(status: int, headers: Mapping[str, str], body: bytes, now: float) -> ToolOutcome | TransientFailure:
     """Interpret a response. `now` is Unix time in seconds, to evaluate a `Retry-After` date."""
     if status in _TRANSIENT_STATUSES or status >= 500:
-        return TransientFailure(f"it answered {status}", _retry_after(headers.get("Retry-After", ""), now))
+        return TransientFailure(f"it answered {status}", _parse_retry_after(headers.get("Retry-After", ""), now))
     if 300 <= status < 400:
         return ToolOutcome.failed(f"the tool's server answered {status}, and redirects are not followed")
     if status != 200:
@@ -59,17 +59,17 @@ def _read_json(text: str) -> ToolOutcome:
         case other:
             return ToolOutcome.failed(
                 f'the tool\'s response must be {{"output": …}}, {{"error": "…"}} or {{"unresolved": "…"}}, but is'
-                f" {_shape(other)}"
+                f" {_describe_shape(other)}"
             )
 
 
-def _shape(value: Json) -> str:
+def _describe_shape(value: Json) -> str:
     if not is_object(value):
         return f"of type {kind_of(value)}"
     return f"an object with {', '.join(sorted(value)) or 'nothing in it'}"[:_MAX_QUOTED_CHARS]
 
 
-def _retry_after(header: str, now: float) -> float | None:
+def _parse_retry_after(header: str, now: float) -> float | None:
     """Return the seconds of a `Retry-After` header, a number or a date; None if it is invalid."""
     if header.isascii() and header.isdecimal():
         return float(header)

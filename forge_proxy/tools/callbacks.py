@@ -94,7 +94,7 @@ class HttpExecutor:
                 return result
             pause = max(result.after or 0.0, _FIRST_PAUSE * 2**attempt)
             if attempt + 1 == tries or pause > _LONGEST_PAUSE:
-                return ToolOutcome.failed(f"the tool's server failed: {result.why} (tried {_times(attempt + 1)})")
+                return ToolOutcome.failed(f"the tool's server failed: {result.why} (tried {_count_times(attempt + 1)})")
             await self._clock.sleep(pause)
         raise AssertionError("the last try returns")
 
@@ -153,5 +153,5 @@ def _describe(fault: BackendFault, seconds: float) -> str:
             return type(fault).__name__
 
 
-def _times(number: int) -> str:
+def _count_times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"

@@ -8,20 +8,20 @@ from collections.abc import Iterable
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from forge_proxy.tools.addresses import resolve
-from forge_proxy.tools.origins import host_of, plain
+from forge_proxy.tools.origins import host_of, without_wildcards
 
 
 class CheckedResolver(AbstractResolver):
     """`aiohttp.abc.AbstractResolver` for the entries of an allow-list."""
 
     def __init__(self, allowed: Iterable[str]) -> None:
-        self._plain = frozenset(host_of(entry) for entry in plain(allowed))
+        self._plain = frozenset(host_of(entry) for entry in without_wildcards(allowed))
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         """See `AbstractResolver`. Raises `OSError`, including `ForbiddenAddress`."""
-        addresses = await resolve(host, port, is_wide=host.lower() not in self._plain)
+        addresses = await resolve(host, port, is_wildcard=host.lower() not in self._plain)
         return [
             ResolveResult(
                 hostname=host,

@@ -56,13 +56,13 @@ class CallableTools:
         async def invoke() -> object:
             if inspect.iscoroutinefunction(function):
                 return await function(**args)
-            result = await asyncio.to_thread(_call, function, args)
+            result = await asyncio.to_thread(_call_sync, function, args)
             return await result if inspect.isawaitable(result) else result
 
         return await invoke_tool(invoke)
 
 
-def _call(function: Callable[..., object], args: JsonObject) -> object:
+def _call_sync(function: Callable[..., object], args: JsonObject) -> object:
     try:
         return function(**args)
     except StopIteration as error:  # a future rejects it: awaiting the thread would never end

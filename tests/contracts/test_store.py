@@ -42,7 +42,7 @@ def event(number: int, kind: str = "status") -> RunEvent:
     return RunEvent(number, kind, f'{{"n": {number}, "text": "\\u0000 \\ud83d é"}}', 1.5)
 
 
-async def test_what_is_stored_is_read_as_it_was(store: RunRepository) -> None:
+async def test_a_stored_run_is_read_unchanged(store: RunRepository) -> None:
     made = await store.create(run(model=None), [event(1)], None)
 
     assert made == run(model=None) == await store.get("run_1")
@@ -50,7 +50,7 @@ async def test_what_is_stored_is_read_as_it_was(store: RunRepository) -> None:
     assert await store.events("run_1", after=0, limit=10) == [event(1)]
 
 
-async def test_what_is_stored_is_there_after_a_restart(store: RunRepository, place: str) -> None:
+async def test_a_stored_run_survives_a_restart(store: RunRepository, place: str) -> None:
     await store.create(run(), [event(1)], None)
     await store.close()
 
@@ -71,7 +71,7 @@ async def test_a_change_and_its_events_are_stored_together(store: RunRepository)
     assert [one.id for one in await store.events("run_1", after=0, limit=2)] == [1, 2]
 
 
-async def test_the_same_change_said_again_is_stored_once(store: RunRepository) -> None:
+async def test_a_repeated_save_is_stored_once(store: RunRepository) -> None:
     await store.create(run(), [event(1)], None)
     after = run(status="running", last_event=2)
 
@@ -81,7 +81,7 @@ async def test_the_same_change_said_again_is_stored_once(store: RunRepository) -
     assert [one.id for one in await store.events("run_1", after=0, limit=10)] == [1, 2]
 
 
-async def test_a_change_of_what_was_changed_meanwhile_is_refused_as_a_whole(store: RunRepository) -> None:
+async def test_a_save_over_a_newer_change_is_refused_completely(store: RunRepository) -> None:
     await store.create(run(), [event(1)], None)
     await store.save(run(status="running", last_event=3), 1, [event(2), event(3)])
 
@@ -92,7 +92,7 @@ async def test_a_change_of_what_was_changed_meanwhile_is_refused_as_a_whole(stor
     assert all(one.type == "status" for one in await store.events("run_1", after=0, limit=10))
 
 
-async def test_a_key_used_again_finds_its_run_and_no_other(store: RunRepository) -> None:
+async def test_a_repeated_key_returns_its_run(store: RunRepository) -> None:
     claim = IdempotencyClaim("k", "digest")
     first = await store.create(run("run_1"), [event(1)], claim)
 
@@ -119,7 +119,7 @@ async def test_runs_are_listed_page_by_page_newest_first(store: RunRepository) -
     assert [head.id for head in await store.unfinished()] == ["run_0", "run_2", "run_4"]
 
 
-async def test_a_deleted_run_is_gone_with_its_events(store: RunRepository) -> None:
+async def test_deleting_a_run_deletes_its_events(store: RunRepository) -> None:
     await store.create(run(), [event(1)], None)
 
     await store.delete("run_1")

@@ -48,7 +48,7 @@ def size_of(file: Path) -> int:
 
 
 @pytest.mark.parametrize("lost", ["runs.db", "runs.db.lock"])
-async def test_a_deleted_file_is_reported_once_and_nothing_is_stored_beside_it(
+async def test_a_deleted_file_is_logged_once_and_not_recreated(
     opened: RunRepository, file: Path, lost: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     away = file.with_name("away")
@@ -69,9 +69,7 @@ async def test_a_deleted_file_is_reported_once_and_nothing_is_stored_beside_it(
         await opened.get("run_2")
 
 
-async def test_a_file_in_the_place_of_the_one_that_was_opened_is_not_taken_for_it(
-    opened: RunRepository, file: Path
-) -> None:
+async def test_a_replaced_file_is_not_used(opened: RunRepository, file: Path) -> None:
     move(file, file.with_name("away"))
     os.close(os.open(file, os.O_CREAT))
 
@@ -101,7 +99,7 @@ async def read_again(file: Path) -> None:
         await again.close()
 
 
-async def test_a_file_that_another_program_holds_is_read_and_not_waited_for_without_end(
+async def test_a_locked_file_can_be_read_and_a_write_fails_after_a_bounded_wait(
     opened: RunRepository, file: Path
 ) -> None:
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
@@ -128,9 +126,7 @@ def no_file_grows_beyond(size: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_on_a_full_disk_nothing_is_stored_by_halves_and_what_was_stored_is_read(
-    opened: RunRepository, file: Path
-) -> None:
+async def test_a_failed_write_stores_nothing_and_stored_runs_can_be_read(opened: RunRepository, file: Path) -> None:
     with no_file_grows_beyond(size_of(file.with_name("runs.db-wal"))):
         with pytest.raises(StoreUnavailable):
             await opened.create(run("run_2", submission="x" * 100_000), [event(1)], None)
@@ -143,7 +139,7 @@ async def test_on_a_full_disk_nothing_is_stored_by_halves_and_what_was_stored_is
 
 
 @pytest.mark.parametrize("run_id", ["run_\0", "", "x" * 8000, "run_\ud83d", "\U0001f600", "run_%", "a'b\"", "\n"])
-async def test_no_run_has_an_odd_id(store: RunRepository, run_id: str) -> None:
+async def test_an_unusual_id_is_not_found(store: RunRepository, run_id: str) -> None:
     for asked in (store.get, store.head, store.delete):
         with pytest.raises(RunNotFound) as caught:
             await asked(run_id)

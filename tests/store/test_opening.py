@@ -31,7 +31,7 @@ async def half_made(databases: DatabaseConnections) -> None:
         raise RuntimeError("killed")
 
 
-async def test_the_migrations_make_the_tables_that_the_code_has(tmp_path: Path) -> None:
+async def test_the_migrations_create_the_declared_tables(tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
     await (await RunRepository.open(url(file))).close()
 
@@ -47,7 +47,7 @@ async def test_the_migrations_make_the_tables_that_the_code_has(tmp_path: Path) 
     assert set(tables) == {"runs", "run_events", "alembic_version"}
 
 
-async def test_what_is_stored_is_nobody_elses_to_read(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     file = tmp_path / "state" / "forge-proxy" / "runs.db"
 
     await (await RunRepository.open(url(file))).close()
@@ -56,7 +56,7 @@ async def test_what_is_stored_is_nobody_elses_to_read(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
 
-async def test_a_killed_process_leaves_whole_tables_or_none(tmp_path: Path) -> None:
+async def test_an_interrupted_migration_leaves_nothing_behind(tmp_path: Path) -> None:
     """A change of tables that breaks off leaves nothing behind: it is one transaction, on SQLite too."""
     file = tmp_path / "runs.db"
     databases = DatabaseConnections(url(file))
@@ -81,7 +81,7 @@ async def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         await RunRepository.open(url(file))
 
 
-async def test_what_is_no_database_is_said(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
     file.write_text("this is no database, and long enough for nobody to take it for one")
 
@@ -91,14 +91,14 @@ async def test_what_is_no_database_is_said(tmp_path: Path) -> None:
         await RunRepository.open(url(file / "below" / "runs.db"))
 
 
-async def test_a_postgres_that_is_not_there_is_said(tmp_path: Path) -> None:
+async def test_an_unreachable_postgresql_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable):
         await RunRepository.open(f"postgresql+asyncpg://someone@/runs?host={tmp_path}")
     with postgres() as server, pytest.raises(StoreUnavailable, match="does not exist"):
         await RunRepository.open(server.url.replace("/postgres?", "/nowhere?"))
 
 
-async def test_a_postgres_that_comes_back_is_written_to_by_the_one_who_takes_it_first() -> None:
+async def test_after_a_restart_of_postgresql_the_first_daemon_to_lock_it_writes() -> None:
     with postgres() as server:
         first = await RunRepository.open(server.url)
         server.stop()
@@ -129,6 +129,6 @@ async def test_a_postgres_that_comes_back_is_written_to_by_the_one_who_takes_it_
         ("postgresql+asyncpg://user@host", "the database name is missing"),
     ],
 )
-def test_a_wrong_url_is_refused_with_what_is_right(wrong: str, said: str) -> None:
+def test_an_invalid_url_is_refused_with_the_expected_form(wrong: str, said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         StoreConfig(url=wrong)

@@ -21,7 +21,7 @@ from forge_proxy.core.redaction import without_quotes
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import AttemptRetried, Event, RequestAnswered, RequestFailed
 from forge_proxy.telemetry.config import LogConfig
-from forge_proxy.telemetry.log_events import line_of
+from forge_proxy.telemetry.log_events import to_log_line
 from forge_proxy.telemetry.logs import LogObserver, configure
 from tests.api.test_mistakes import ASK, RIGHT
 from tests.fakes.says import Said
@@ -48,7 +48,7 @@ ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": PROMPT}, {"rol
         ({"odd": "shape"}, ""),
     ],
 )
-def test_the_words_of_an_error_are_logged_without_the_prompt(words: str | dict[str, str], shown: str) -> None:
+def test_an_error_message_is_logged_without_the_prompt(words: str | dict[str, str], shown: str) -> None:
     assert without_quotes(words if isinstance(words, str) else repr(words), ASKED) == shown
 
 
@@ -58,14 +58,14 @@ def test_the_words_of_an_error_are_logged_without_the_prompt(words: str | dict[s
     before=st.sampled_from(["", "cannot read ", "error: ", "at '"]),
     begin=st.integers(0, 10),
 )
-def test_no_quote_of_a_prompt_is_logged_but_for_its_first_letters(prompt: str, before: str, begin: int) -> None:
+def test_at_most_the_first_characters_of_a_quoted_prompt_are_logged(prompt: str, before: str, begin: int) -> None:
     shown = without_quotes(f"{before}{prompt[begin:]} (1)", {"messages": [{"role": "user", "content": prompt}]})
 
     assert all(prompt[at : at + 24] not in shown for at in range(len(prompt) - 23))
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_the_words_of_the_model_server_are_in_the_failed_event(stream: bool) -> None:
+async def test_the_failed_event_contains_the_message_of_the_model_server(stream: bool) -> None:
     heard: list[Event] = []
     error = {"error": {"message": f"no memory left for: {ASK['messages'][0]['content']}"}}
 
@@ -95,7 +95,7 @@ async def test_a_retry_is_logged_with_tool_and_reason_and_without_values(said: S
 
     await chat([said, RIGHT], ASK, heard=heard)
 
-    (retried,) = [line_of(event) for event in heard if isinstance(event, AttemptRetried)]
+    (retried,) = [to_log_line(event) for event in heard if isinstance(event, AttemptRetried)]
     assert (retried.fields.get("tool", ""), retried.fields.get("reason", "")) == (tool, reason)
     assert "Secret" not in str(retried)
 
@@ -144,14 +144,14 @@ async def test_a_rejected_request_is_logged_on_one_line_without_its_content(
     assert "Secret" not in str(line)
 
 
-async def test_a_response_that_is_none_of_these_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_successful_response_is_not_logged_as_rejected(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "forge_proxy.api"):
         await chat([RIGHT], ASK)
 
     assert not caplog.records
 
 
-def test_a_lack_of_memory_is_logged_by_its_own_line_and_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_memory_error_is_logged_without_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     writer = configure(LogConfig(format="json"))
     uvicorn = logging.getLogger("uvicorn.error")
     for fault in (MemoryError(), RuntimeError("a bug")):

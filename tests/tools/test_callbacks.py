@@ -118,7 +118,7 @@ async def test_the_call_is_posted_and_its_output_is_the_result() -> None:
     }
 
 
-async def test_the_call_is_signed_each_time_anew() -> None:
+async def test_each_request_has_its_own_signature() -> None:
     tool = Tool(answers({}, 503), answers({"output": 1}))
 
     await tool.call()
@@ -150,7 +150,7 @@ async def test_the_call_is_signed_each_time_anew() -> None:
         ),
     ],
 )
-async def test_an_answer_is_an_outcome_at_once(answer: web.Response, outcome: ToolOutcome) -> None:
+async def test_a_response_becomes_an_outcome_without_retries(answer: web.Response, outcome: ToolOutcome) -> None:
     tool = Tool(answer)
 
     assert await tool.call() == outcome
@@ -181,7 +181,7 @@ async def test_an_answer_is_an_outcome_at_once(answer: web.Response, outcome: To
         (web.Response(text="<p>sunny", content_type="text/html"), "answered with text/html"),
     ],
 )
-async def test_an_answer_that_is_none_is_the_tools_error(answer: web.Response, said: str) -> None:
+async def test_an_invalid_response_is_an_error_of_the_tool(answer: web.Response, said: str) -> None:
     outcome = await Tool(answer).call()
 
     assert outcome.status == "error"
@@ -189,7 +189,7 @@ async def test_an_answer_that_is_none_is_the_tools_error(answer: web.Response, s
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
-async def test_what_may_pass_is_tried_again_with_the_same_key_and_body(status: int) -> None:
+async def test_a_transient_failure_is_retried_with_the_same_key_and_body(status: int) -> None:
     tool = Tool(answers({}, status), answers({}, status), answers({"output": "sunny"}))
 
     assert (await tool.call(retries=2)).text == "sunny"
@@ -197,7 +197,7 @@ async def test_what_may_pass_is_tried_again_with_the_same_key_and_body(status: i
     assert tool.time.slept == [0.5, 1.0]
 
 
-async def test_retries_end_with_the_tools_error_and_each_failure_is_told_of() -> None:
+async def test_exhausted_retries_are_a_tool_error_and_each_failure_is_reported() -> None:
     tool = Tool(answers({"error": "a secret"}, 503))
 
     outcome = await tool.call(retries=2)
@@ -219,7 +219,7 @@ async def test_retries_end_with_the_tools_error_and_each_failure_is_told_of() ->
         ("3600", []),  # longer than a run may hold its place
     ],
 )
-async def test_a_retry_after_is_waited_for(said: str, slept: list[float]) -> None:
+async def test_the_pause_follows_retry_after(said: str, slept: list[float]) -> None:
     tool = Tool(answers({}, 429, Retry_After=said), answers({"output": 1}))
 
     await tool.call()
@@ -227,7 +227,7 @@ async def test_a_retry_after_is_waited_for(said: str, slept: list[float]) -> Non
     assert tool.time.slept == slept
 
 
-async def test_a_server_that_is_not_there_is_asked_again() -> None:
+async def test_an_unreachable_server_is_retried() -> None:
     tool = Tool(answers({}))
     with closed_port() as port:
         outcome = await execute(f"http://127.0.0.1:{port}/", tool, f"http://127.0.0.1:{port}", retries=1)
@@ -237,7 +237,7 @@ async def test_a_server_that_is_not_there_is_asked_again() -> None:
     assert tool.time.slept == [0.5]
 
 
-async def test_a_connection_that_breaks_off_is_tried_again() -> None:
+async def test_a_broken_connection_is_retried() -> None:
     async def break_off(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.abort()
@@ -248,7 +248,7 @@ async def test_a_connection_that_breaks_off_is_tried_again() -> None:
     assert (await tool.call()).text == "1"
 
 
-async def test_without_retries_a_call_is_sent_once_whatever_the_connection_does() -> None:
+async def test_without_retries_a_call_is_sent_once_even_if_the_connection_breaks() -> None:
     async def break_off(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.abort()
@@ -266,7 +266,7 @@ async def test_without_retries_a_call_is_sent_once_whatever_the_connection_does(
     assert len(tool.asked) == 2
 
 
-async def test_an_answer_that_drips_is_out_of_time_all_the_same() -> None:
+async def test_the_timeout_limits_the_whole_response() -> None:
     async def drip(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await answer.prepare(request)
@@ -288,7 +288,7 @@ async def test_a_redirect_is_not_followed() -> None:
     assert elsewhere.asked == []
 
 
-async def test_what_is_not_listed_is_not_called() -> None:
+async def test_an_unlisted_url_is_not_called() -> None:
     tool = Tool(answers({"output": 1}))
 
     outcome = await tool.call(listed="https://tools.example.com")
@@ -298,7 +298,7 @@ async def test_what_is_not_listed_is_not_called() -> None:
     assert tool.asked == []
 
 
-async def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:
+async def test_a_response_over_the_size_limit_is_not_read_completely() -> None:
     written = 0
 
     async def write_on(request: web.Request) -> web.StreamResponse:
@@ -315,7 +315,7 @@ async def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:
     assert written < 100_000_000
 
 
-async def test_a_run_that_is_cancelled_closes_the_connection() -> None:
+async def test_cancelling_the_run_closes_the_connection() -> None:
     begun, left = asyncio.Event(), asyncio.Event()
 
     async def wait(_: web.Request) -> web.StreamResponse:

@@ -38,7 +38,7 @@ def write(folder: Path, tools: dict[str, Any]) -> Path:
         ({"mcp": {"servers": {"x": {"comand": SECRET}}}}, "tools.mcp.servers.x.comand: no such setting"),
     ],
 )
-def test_what_cannot_be_used_is_refused_without_its_secrets(tmp_path: Path, tools: dict[str, Any], said: str) -> None:
+def test_an_error_in_the_section_does_not_quote_secrets(tmp_path: Path, tools: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError) as refused:
         load(write(tmp_path, tools), {})
 
@@ -47,7 +47,7 @@ def test_what_cannot_be_used_is_refused_without_its_secrets(tmp_path: Path, tool
     assert "hunter2" not in str(refused.value)
 
 
-def test_secrets_are_masked_where_settings_are_shown(tmp_path: Path) -> None:
+def test_secrets_are_masked_in_displayed_settings(tmp_path: Path) -> None:
     servers = {
         "a": {"command": "a", "env": {"KEY": SECRET}},
         "b": {"url": "https://b.example/mcp", "headers": {"Authorization": SECRET}},
@@ -57,7 +57,7 @@ def test_secrets_are_masked_where_settings_are_shown(tmp_path: Path) -> None:
     assert SECRET not in str(masked(load(file, {})))
 
 
-def test_the_environment_gives_the_secret_and_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_set_the_secret_and_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORGE_PROXY_TOOLS__CALLBACKS__SECRET", SECRET)
     monkeypatch.setenv("FORGE_PROXY_TOOLS__CALLBACKS__ALLOW", "https://a.example,http://127.0.0.1:9000")
 
@@ -67,7 +67,7 @@ def test_the_environment_gives_the_secret_and_a_list(monkeypatch: pytest.MonkeyP
     assert callbacks.secret is not None
 
 
-def test_the_documented_example_holds_every_setting_of_a_server() -> None:
+def test_the_documented_example_contains_every_setting_of_a_server() -> None:
     config = (Path(__file__).parents[2] / "config" / "forge-proxy.yaml").read_text()
     example = config.partition("    #   servers:\n")[2].partition("    servers: {}")[0]
 

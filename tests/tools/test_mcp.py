@@ -78,7 +78,7 @@ async def test_a_structured_result_is_the_value_of_the_outcome(servers: McpExecu
     assert re.sub(r"\s", "", outcome.text) == '{"city":"Oslo","degrees":3}'
 
 
-async def test_what_is_no_text_is_named(servers: McpExecutor) -> None:
+async def test_content_other_than_text_is_named_in_the_result(servers: McpExecutor) -> None:
     assert (await called(servers, "picture")).text == "look:\n[image: image/png, not shown]"
 
 
@@ -90,25 +90,25 @@ async def test_what_is_no_text_is_named(servers: McpExecutor) -> None:
         ("greet", {}, "[ToolError] Error executing tool greet: 1 validation error"),
     ],
 )
-async def test_an_error_is_told_to_the_model(servers: McpExecutor, tool: str, args: dict[str, Any], said: str) -> None:
+async def test_an_error_reaches_the_model(servers: McpExecutor, tool: str, args: dict[str, Any], said: str) -> None:
     outcome = await called(servers, tool, **args)
 
     assert outcome.status == "error"
     assert outcome.text.startswith(said)
 
 
-async def test_the_key_comes_along(servers: McpExecutor) -> None:
+async def test_the_idempotency_key_is_sent(servers: McpExecutor) -> None:
     assert (await called(servers, "told")).value["key"] == "run-1/0/0"
 
 
-async def test_a_tool_out_of_time_is_stopped_and_the_next_one_called(servers: McpExecutor) -> None:
+async def test_a_call_that_times_out_is_cancelled_and_the_next_succeeds(servers: McpExecutor) -> None:
     outcome = await called(servers, "wait", timeout_seconds=0.2)
 
     assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s")
     await until_told(servers, "stops")
 
 
-async def test_a_tool_whose_run_is_cancelled_is_stopped(servers: McpExecutor) -> None:
+async def test_cancelling_the_run_cancels_the_call(servers: McpExecutor) -> None:
     calling = asyncio.create_task(called(servers, "wait"))
     await until_told(servers, "begins")
 
@@ -126,7 +126,7 @@ async def until_told(servers: McpExecutor, what: str) -> None:
             pass
 
 
-async def test_its_tools_are_listed_with_their_schemas(servers: McpExecutor) -> None:
+async def test_tools_are_listed_with_their_schemas(servers: McpExecutor) -> None:
     listed = {tool.name: tool for tool in await servers.list_tools("here")}
 
     assert listed["weather"].description == "The weather in a city."
@@ -134,7 +134,7 @@ async def test_its_tools_are_listed_with_their_schemas(servers: McpExecutor) -> 
     assert listed["weather"].parameters["required"] == ["city"]
 
 
-async def test_a_program_that_was_killed_is_started_anew_for_the_next_call() -> None:
+async def test_a_killed_program_is_restarted_for_the_next_call() -> None:
     async with McpExecutor(McpConfig(servers={"here": program(), "there": program()}), ignore) as servers:
         pid, _ = (await called(servers, "pids")).value["result"]
         os.kill(pid, signal.SIGKILL)
@@ -151,7 +151,7 @@ def running() -> str:
     return " ".join(Path(f"/proc/{pid}/cmdline").read_text() for pid in children(os.getpid()) if not has_ended(pid))
 
 
-async def test_a_call_in_which_the_server_ended_is_not_sent_again() -> None:
+async def test_a_call_during_which_the_server_ended_is_not_retried() -> None:
     async with McpExecutor(McpConfig(servers={"here": program()}), ignore) as servers:
         outcome = await called(servers, "end")
         after = await called(servers, "greet", name="Ann")
@@ -161,7 +161,7 @@ async def test_a_call_in_which_the_server_ended_is_not_sent_again() -> None:
 
 
 @pytest.mark.parametrize("kind", ["http", "legacy"])
-async def test_an_http_server_that_was_started_anew_is_used_again(kind: str) -> None:
+async def test_a_restarted_http_server_is_used_again(kind: str) -> None:
     with closed_port() as port:
         pass
     config = McpConfig(servers={"here": McpServerConfig(url=f"http://127.0.0.1:{port}/mcp")})
@@ -176,7 +176,7 @@ async def test_an_http_server_that_was_started_anew_is_used_again(kind: str) -> 
     assert down.text.startswith("[ToolError] the MCP server here cannot be used: ")
 
 
-async def test_an_http_server_that_has_forgotten_the_session_is_greeted_again() -> None:
+async def test_a_new_session_replaces_one_that_the_http_server_no_longer_knows() -> None:
     with closed_port() as port:
         pass
     config = McpConfig(servers={"here": McpServerConfig(url=f"http://127.0.0.1:{port}/mcp")})
@@ -187,21 +187,23 @@ async def test_an_http_server_that_has_forgotten_the_session_is_greeted_again() 
             assert (await called(servers, "greet", name="Ann")).text == "Hello Ann"
 
 
-async def test_calls_at_the_same_time_share_one_program() -> None:
+async def test_concurrent_calls_share_one_program() -> None:
     async with McpExecutor(McpConfig(servers={"here": program()}), ignore) as servers:
         came = await asyncio.gather(*(called(servers, "pids") for _ in range(5)))
 
     assert len({outcome.value["result"][0] for outcome in came}) == 1
 
 
-async def test_headers_of_the_settings_are_sent() -> None:
+async def test_configured_headers_are_sent() -> None:
     with http_server() as process:
         config = McpServerConfig(url=process.url, headers={"Authorization": SecretStr("Bearer x")})
         async with McpExecutor(McpConfig(servers={"here": config}), ignore) as servers:
             assert (await called(servers, "told")).value["authorization"] == "Bearer x"
 
 
-async def test_a_program_has_its_own_environment_and_folder(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_gets_its_own_environment_and_working_directory(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FORGE_PROXY_BACKEND__API_KEY", "secret")
     config = program(env={"COLOUR": SecretStr("blue")}, cwd=tmp_path)
     async with McpExecutor(McpConfig(servers={"here": config}), ignore) as servers:
@@ -220,14 +222,14 @@ async def test_a_program_has_its_own_environment_and_folder(tmp_path: Any, monke
         (McpServerConfig(url="http://127.0.0.1:9/mcp"), "there is no connection to it"),
     ],
 )
-async def test_a_server_that_cannot_be_used_is_an_error_that_says_why(config: McpServerConfig, why: str) -> None:
+async def test_an_unusable_server_is_an_error_with_the_reason(config: McpServerConfig, why: str) -> None:
     async with McpExecutor(McpConfig(servers={"here": config}, connect_seconds=0.3), ignore) as servers:
         with pytest.raises(ToolServerUnusable, match=re.escape(why)):
             await servers.list_tools("here")
         assert why in (await called(servers, "greet", name="Ann")).text
 
 
-async def test_a_server_that_is_neither_named_nor_listed_is_refused() -> None:
+async def test_a_server_that_is_neither_configured_nor_listed_is_refused() -> None:
     with http_server() as process:
         origin = process.url.removesuffix("/mcp")
         async with McpExecutor(McpConfig(servers={"here": program()}, allow=(origin,)), ignore) as servers:
@@ -239,7 +241,7 @@ async def test_a_server_that_is_neither_named_nor_listed_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", ["stdio", "stubborn"])
-async def test_nothing_of_a_program_is_left_when_the_context_is(kind: str) -> None:
+async def test_leaving_the_context_ends_all_processes_of_a_program(kind: str) -> None:
     async with McpExecutor(McpConfig(servers={"here": program(kind)}), ignore) as servers:
         pids = (await called(servers, "pids")).value["result"]
 
@@ -247,7 +249,7 @@ async def test_nothing_of_a_program_is_left_when_the_context_is(kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", ["stdio", "stubborn"])
-def test_nothing_of_a_program_is_left_when_its_owner_is_killed(kind: str) -> None:
+def test_killing_the_daemon_ends_all_processes_of_a_program(kind: str) -> None:
     owner = Process("tests.fakes.mcp_owner", PROGRAM, "pids", kind)
     pids = owner.wait_for("started")["pids"]
 
@@ -257,7 +259,7 @@ def test_nothing_of_a_program_is_left_when_its_owner_is_killed(kind: str) -> Non
     until(lambda: all(has_ended(pid) for pid in pids), "all have ended")
 
 
-def test_the_package_is_not_imported_before_a_server_is_used() -> None:
+def test_the_mcp_package_is_not_imported_before_first_use() -> None:
     program = "import sys, forge_proxy.daemon.container, forge_proxy.tools.executors; print('mcp' in sys.modules)"
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -265,7 +267,7 @@ def test_the_package_is_not_imported_before_a_server_is_used() -> None:
     assert done.stdout == "False\n"
 
 
-async def test_of_servers_that_only_workflows_name_no_more_than_a_few_are_kept() -> None:
+async def test_the_number_of_sessions_with_unconfigured_servers_is_limited() -> None:
     with http_server() as process:
         origin = process.url.removesuffix("/mcp")
         async with McpExecutor(McpConfig(allow=(origin,)), ignore) as servers:

@@ -17,8 +17,8 @@ from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.engine.events import Event
 from forge_proxy.tools.config import McpConfig, McpServerConfig
-from forge_proxy.tools.mcp.bounds import NotificationLimit, TooMuchOutput, check_values
 from forge_proxy.tools.mcp.executor import McpExecution, McpExecutor
+from forge_proxy.tools.mcp.output_limits import NotificationLimit, TooMuchOutput, check_values
 from tests.fakes.processes import Process, has_ended, until
 
 PROGRAM = "tests.fakes.hostile_mcp_server"
@@ -44,7 +44,7 @@ async def called(servers: McpExecutor, tool: str, server: str = "here", seconds:
     return await servers.execute(how, ToolCall.of(tool, {}), "run-1/0/0", "run-1")
 
 
-async def test_a_program_that_hangs_is_ended_and_the_next_call_starts_another() -> None:
+async def test_an_unresponsive_program_is_killed_and_the_next_call_restarts_it() -> None:
     async with started() as servers:
         before = int((await called(servers, "pid")).text)
         outcome = await called(servers, "hang", seconds=0.2)
@@ -56,7 +56,7 @@ async def test_a_program_that_hangs_is_ended_and_the_next_call_starts_another() 
         until(lambda: has_ended(before), "the program that hangs ends")
 
 
-async def test_a_program_that_was_stopped_is_replaced_as_well() -> None:
+async def test_a_suspended_program_is_restarted() -> None:
     async with started() as servers:
         before = int((await called(servers, "pid")).text)
         os.kill(before, signal.SIGSTOP)
@@ -66,7 +66,7 @@ async def test_a_program_that_was_stopped_is_replaced_as_well() -> None:
         until(lambda: has_ended(before), "the program that was stopped ends")
 
 
-async def test_calls_that_wait_for_a_program_that_hangs_are_told_why_it_was_ended() -> None:
+async def test_pending_calls_of_a_killed_program_fail_with_the_reason() -> None:
     async with started() as servers:
         await called(servers, "pid")
         waiting = asyncio.create_task(called(servers, "hang"))
@@ -78,7 +78,7 @@ async def test_calls_that_wait_for_a_program_that_hangs_are_told_why_it_was_ende
     assert outcome.text.startswith("[ToolError] the MCP server here cannot be used: it answered nothing within 5 s")
 
 
-async def test_while_one_program_hangs_another_is_called() -> None:
+async def test_an_unresponsive_program_does_not_delay_another() -> None:
     async with started() as servers:
         await asyncio.gather(called(servers, "pid"), called(servers, "pid", "there"))
         hanging = asyncio.create_task(called(servers, "hang"))
@@ -100,7 +100,7 @@ async def test_while_one_program_hangs_another_is_called() -> None:
         ("endless_strange_responses", "it sent more than 256 KB of unrequested data within a minute"),
     ],
 )
-async def test_a_program_that_floods_is_cut_and_replaced(tool: str, why: str) -> None:
+async def test_a_program_that_exceeds_an_output_limit_is_restarted(tool: str, why: str) -> None:
     async with started() as servers:
         before = int((await called(servers, "pid")).text)
         await called(servers, "pid", "there")
@@ -120,7 +120,7 @@ async def test_a_program_that_floods_is_cut_and_replaced(tool: str, why: str) ->
 
 
 @pytest.mark.parametrize("tool", ["deep", "invalid_utf8", "not_a_number", "half_character"])
-async def test_a_result_that_is_no_json_is_the_error_of_that_call_alone(tool: str) -> None:
+async def test_an_invalid_result_is_an_error_of_that_call_only(tool: str) -> None:
     async with started() as servers:
         before = (await called(servers, "pid")).text
 
@@ -130,22 +130,22 @@ async def test_a_result_that_is_no_json_is_the_error_of_that_call_alone(tool: st
         assert (await called(servers, "pid")).text == before
 
 
-async def test_garbage_between_messages_is_passed_over() -> None:
+async def test_output_that_is_not_a_message_is_skipped() -> None:
     async with started() as servers:
         assert (await called(servers, "garbage")).text == "after garbage"
 
 
-def test_a_large_text_is_no_flood() -> None:
+def test_a_large_text_is_within_the_limits() -> None:
     check_values(b'{"a":"' + b'x,[{\\"' * 200_000 + b'"}')
 
 
 @pytest.mark.parametrize("text", [b"[" + b"[]," * 200_000 + b"0]", b'["",' * 120_000])
-def test_more_values_than_the_loop_has_time_for_are_a_flood(text: bytes) -> None:
+def test_a_message_with_too_many_values_is_refused(text: bytes) -> None:
     with pytest.raises(TooMuchOutput, match="more than 100,000 values"):
         check_values(text)
 
 
-def test_what_nobody_asked_for_may_come_at_some_rate() -> None:
+def test_notifications_are_limited_per_minute() -> None:
     allowance = NotificationLimit(6000)
 
     for second in range(1000):
@@ -155,7 +155,7 @@ def test_what_nobody_asked_for_may_come_at_some_rate() -> None:
         allowance.spend(6001, 1000.0)
 
 
-async def test_a_process_that_a_program_has_daemonized_ends_with_it() -> None:
+async def test_a_daemonized_process_ends_with_its_program() -> None:
     async with started() as servers:
         outcome = await called(servers, "daemonize")
         pid = int(outcome.text)
@@ -165,7 +165,7 @@ async def test_a_process_that_a_program_has_daemonized_ends_with_it() -> None:
     until(lambda: has_ended(pid), "the daemonized process ends")
 
 
-async def test_a_process_that_a_program_has_daemonized_ends_when_that_is_replaced() -> None:
+async def test_a_daemonized_process_ends_when_its_program_is_restarted() -> None:
     async with started() as servers:
         pid = int((await called(servers, "daemonize")).text)
         await called(servers, "hang", seconds=0.2)
@@ -174,7 +174,7 @@ async def test_a_process_that_a_program_has_daemonized_ends_when_that_is_replace
         until(lambda: has_ended(pid), "the daemonized process ends")
 
 
-def test_a_process_that_a_program_has_daemonized_ends_when_the_daemon_is_killed() -> None:
+def test_a_daemonized_process_ends_when_the_daemon_is_killed() -> None:
     owner = Process("tests.fakes.mcp_owner", PROGRAM, "daemonize")
     (pid,) = owner.wait_for("started")["pids"]
     assert not has_ended(pid)

@@ -117,7 +117,7 @@ async def called(servers: McpExecutor, tool: str, seconds: float = 60) -> ToolOu
     )
 
 
-async def test_a_server_that_hangs_is_greeted_again_once_it_answers() -> None:
+async def test_an_unresponsive_http_server_gets_a_new_session() -> None:
     async with served() as (server, servers):
         await called(servers, "fine")
         outcome = await called(servers, "hang", seconds=0.2)
@@ -141,7 +141,7 @@ async def test_a_server_that_hangs_is_greeted_again_once_it_answers() -> None:
         ("not_a_number", "not valid JSON"),
     ],
 )
-async def test_what_a_server_may_not_send_is_an_error_that_says_so(tool: str, why: str) -> None:
+async def test_a_forbidden_response_is_an_error_with_the_reason(tool: str, why: str) -> None:
     async with served() as (server, servers):
         await called(servers, "fine")
         tracemalloc.start()

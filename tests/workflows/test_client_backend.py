@@ -76,7 +76,7 @@ def workflow(looked: list[int]) -> Workflow:
         ([text(CALL), RETRY, text(CALL), final(CALL)], [("text_delta", CALL), ("retry", ""), ("text_delta", CALL)]),
     ],
 )
-async def test_a_call_in_a_stream_is_made_once(told: list[StreamChunk], heard: Told) -> None:
+async def test_a_streamed_call_is_executed_once(told: list[StreamChunk], heard: Told) -> None:
     looked: list[int] = []
     chunks: Told = []
 
@@ -90,7 +90,7 @@ async def test_a_call_in_a_stream_is_made_once(told: list[StreamChunk], heard: T
     assert chunks[: len(heard) + 1] == [*heard, ("final", "")]
 
 
-async def test_without_stream_a_client_is_asked_for_whole_answers() -> None:
+async def test_without_stream_the_client_is_called_by_send() -> None:
     class Whole(Streams):
         async def send(self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec] | None = None) -> LLMResponse:
             return TextResponse(CALL) if len(messages) == 2 else [ToolCall.of("finish")]

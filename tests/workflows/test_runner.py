@@ -25,10 +25,10 @@ from forge_proxy.core.workflow.errors import (
     ToolExecutionError,
     ToolResolutionError,
 )
-from forge_proxy.core.workflow.run import ToolOutcome, begin
+from forge_proxy.core.workflow.run import ToolOutcome, begin_run
 from forge_proxy.engine.answer import Engine
 from forge_proxy.workflows.context import ContextManager
-from forge_proxy.workflows.requests import request_for
+from forge_proxy.workflows.requests import build_request
 from forge_proxy.workflows.runner import WorkflowRunner
 from forge_proxy.workflows.sdk.client import ChunkType, LLMResponse, StreamChunk
 from forge_proxy.workflows.sdk.engine_client import EngineClient
@@ -90,7 +90,7 @@ async def test_a_run_ends_with_the_result_of_its_terminal_tool() -> None:
     ]
 
 
-async def test_text_is_never_an_answer() -> None:
+async def test_a_plain_text_response_is_retried() -> None:
     client = SaidClient([text("I am done."), calls("finish")])
 
     _, said = await run(client, workflow())
@@ -99,7 +99,7 @@ async def test_text_is_never_an_answer() -> None:
     assert said[3].content == "That was not a valid tool call. Call one of: finish."
 
 
-async def test_a_call_in_text_is_rescued_but_where_that_is_off() -> None:
+async def test_a_call_in_text_is_recovered_unless_rescue_is_off() -> None:
     written = text('```json\n{"name": "finish", "arguments": {}}\n```')
 
     result, _ = await run(SaidClient([written]), workflow())
@@ -112,7 +112,7 @@ async def test_a_call_in_text_is_rescued_but_where_that_is_off() -> None:
     assert '"name": "finish"' in caught.value.raw_response
 
 
-async def test_the_retry_budget_is_of_failures_in_a_row() -> None:
+async def test_the_retry_limit_counts_consecutive_failures() -> None:
     bad, good = text("Hm."), calls("look")
     flow = workflow(tool("look", lambda: "x"))
 
@@ -125,7 +125,7 @@ async def test_the_retry_budget_is_of_failures_in_a_row() -> None:
     assert caught.value.attempts == len(client.asked) == 3
 
 
-async def test_arguments_that_break_the_schema_are_asked_again() -> None:
+async def test_a_call_with_invalid_arguments_is_retried() -> None:
     flow = workflow(tool("look", echo, CITY))
 
     _, said = await run(SaidClient([calls("look"), calls("look", city="Oslo"), calls("finish")]), flow)
@@ -135,7 +135,7 @@ async def test_arguments_that_break_the_schema_are_asked_again() -> None:
     assert "`city`" in first
 
 
-async def test_a_run_has_so_many_iterations_and_no_more() -> None:
+async def test_a_run_fails_after_max_iterations() -> None:
     client = SaidClient([calls("look")])
     flow = workflow(tool("look", lambda: "x"), tool("ask", lambda: "x"), required=["look", "ask"])
 
@@ -146,7 +146,7 @@ async def test_a_run_has_so_many_iterations_and_no_more() -> None:
     assert (caught.value.completed_steps, caught.value.pending_steps) == (("look",), ("ask",))
 
 
-async def test_ending_too_early_is_refused_ever_more_firmly() -> None:
+async def test_a_premature_terminal_call_is_refused_with_increasing_firmness() -> None:
     flow = workflow(tool("look", lambda: "x"), required=["look"])
     client = SaidClient([calls("finish")])
     said: list[Message] = []
@@ -160,7 +160,7 @@ async def test_ending_too_early_is_refused_ever_more_firmly() -> None:
     assert (caught.value.attempts, caught.value.pending_steps) == (4, ("look",))
 
 
-async def test_a_batch_that_ends_too_early_is_not_run_at_all() -> None:
+async def test_no_call_of_a_batch_with_a_premature_terminal_call_is_executed() -> None:
     ran: list[str] = []
     flow = workflow(tool("look", lambda: ran.append("look") or "x"), required=["look"])
 
@@ -170,7 +170,7 @@ async def test_a_batch_that_ends_too_early_is_not_run_at_all() -> None:
     assert [content[:22] for content in results(said)[:2]] == ["[StepEnforcementError]"] * 2
 
 
-async def test_a_prerequisite_has_to_succeed_before_with_the_same_argument() -> None:
+async def test_a_prerequisite_must_have_succeeded_with_the_same_argument() -> None:
     needs = [{"tool": "read", "match_arg": "city"}]
     flow = workflow(tool("read", echo, CITY), tool("edit", echo, CITY, needs))
     script = [calls("read", city="a"), calls("edit", city="b"), calls("read", city="b"), calls("edit", city="b")]
@@ -184,7 +184,7 @@ async def test_a_prerequisite_has_to_succeed_before_with_the_same_argument() -> 
     assert (caught.value.violations, caught.value.missing_prereqs) == (3, ("read with the same city",))
 
 
-async def test_a_failing_tool_is_told_and_ends_the_run_at_last() -> None:
+async def test_a_tool_error_reaches_the_model_and_too_many_end_the_run() -> None:
     def fails() -> str:
         raise KeyError("nothing there")
 
@@ -201,7 +201,7 @@ async def test_a_failing_tool_is_told_and_ends_the_run_at_last() -> None:
     assert caught.value.__cause__ is caught.value.cause
 
 
-async def test_what_did_not_resolve_is_no_error_and_no_step() -> None:
+async def test_an_unresolved_call_counts_neither_as_an_error_nor_as_a_step() -> None:
     found = iter([ToolResolutionError("no such city; try Oslo"), ToolResolutionError("no"), ToolResolutionError("no")])
 
     def look(city: str) -> str:
@@ -220,7 +220,7 @@ async def test_what_did_not_resolve_is_no_error_and_no_step() -> None:
     assert results(said)[3].startswith("[StepEnforcementError]")
 
 
-async def test_a_whole_batch_runs_and_its_results_come_in_its_order() -> None:
+async def test_a_batch_is_executed_completely_and_its_results_keep_the_order() -> None:
     async def slow() -> dict[str, int]:
         await asyncio.sleep(0)
         return {"n": 1}
@@ -236,7 +236,7 @@ async def test_a_whole_batch_runs_and_its_results_come_in_its_order() -> None:
     assert [message.tool_call_id for message in said[3:6]] == [call.id for call in said[2].tool_calls]
 
 
-async def test_a_cancelled_run_hands_out_a_history_to_go_on_with() -> None:
+async def test_a_cancelled_run_can_be_resumed_with_its_messages() -> None:
     cancel = asyncio.Event()
     flow = workflow(tool("look", cancel.set), tool("ask", lambda: "x"), required=["look"])
     client = SaidClient([calls("look", "ask")])
@@ -250,14 +250,14 @@ async def test_a_cancelled_run_hands_out_a_history_to_go_on_with() -> None:
     assert await again.run(flow, "", initial_messages=caught.value.messages, steps=caught.value.steps) == "done"
 
 
-async def test_initial_messages_that_are_none_are_named() -> None:
+async def test_an_initial_message_of_the_wrong_type_is_an_error_with_its_index() -> None:
     told: list[Any] = [Message.of(MessageType.USER_INPUT, "Go."), {"role": "user", "content": "Go."}]
 
     with pytest.raises(TypeError, match=r"initial_messages\[1\]: expected a Message, got dict"):
         await WorkflowRunner(SaidClient([calls("finish")])).run(workflow(), "", initial_messages=told)
 
 
-async def test_cancelling_stops_an_answer_that_is_being_written() -> None:
+async def test_cancelling_stops_a_response_in_progress() -> None:
     class Endless(SaidClient):
         stopped = False
 
@@ -288,7 +288,7 @@ async def test_cancelling_stops_an_answer_that_is_being_written() -> None:
     assert client.stopped
 
 
-async def test_pieces_are_told_while_they_are_written_and_taken_back_where_they_were_of_no_use() -> None:
+async def test_chunks_are_reported_as_they_arrive_and_a_retry_voids_them() -> None:
     heard: list[StreamChunk] = []
 
     async def on_chunk(chunk: StreamChunk) -> None:
@@ -304,13 +304,13 @@ async def test_pieces_are_told_while_they_are_written_and_taken_back_where_they_
     assert last == (ToolCall("finish", "{}", last[0].id),) if isinstance(last, tuple) else False
 
 
-async def test_a_run_may_end_in_words_by_the_respond_tool() -> None:
+async def test_a_run_may_end_with_text_by_the_respond_tool() -> None:
     flow = Workflow("w", "", {"respond": respond_tool()}, (), "respond", "Talk.")
 
     assert await WorkflowRunner(SaidClient([calls("respond", message="Hello.")])).run(flow, "Hi.") == "Hello."
 
 
-async def test_thoughts_are_kept_apart_and_told_with_their_calls() -> None:
+async def test_reasoning_is_a_separate_message_and_is_sent_with_its_calls() -> None:
     thinks = [ToolCall.of("look", {}, reasoning="I should look.")]
     client = SaidClient([thinks, calls("finish")])
 
@@ -320,7 +320,7 @@ async def test_thoughts_are_kept_apart_and_told_with_their_calls() -> None:
     assert client.asked[1][2]["content"] == "I should look."
 
 
-async def test_each_call_is_executed_under_a_key_of_its_own_that_stays_when_the_run_is_gone_on_with() -> None:
+async def test_each_call_has_its_own_key_which_is_the_same_after_a_resume() -> None:
     keys: list[str] = []
 
     class Elsewhere:
@@ -330,7 +330,7 @@ async def test_each_call_is_executed_under_a_key_of_its_own_that_stays_when_the_
 
     flow = workflow(tool("look", lambda: "x"), tool("ask", lambda: "x"))
     runner = WorkflowRunner(SaidClient([calls("look"), calls("look", "ask")]))
-    state = begin(flow, "Go.", {"who": "Ann"})
+    state = begin_run(flow, "Go.", {"who": "Ann"})
     for _ in range(2):
         async for now in runner.drive(flow, state, executor=Elsewhere(), run_id="r1"):
             state = now
@@ -338,7 +338,7 @@ async def test_each_call_is_executed_under_a_key_of_its_own_that_stays_when_the_
     assert keys == ["r1/0/0", "r1/1/0", "r1/1/1", "r1/1/1"]
 
 
-async def test_where_calls_are_not_validated_they_reach_the_tools_as_they_were_written() -> None:
+async def test_calls_reach_the_tools_unchanged_if_they_are_not_validated() -> None:
     off = Switches.model_validate(dict.fromkeys(("respond", "rescue", "validate", "retry", "loops"), False))
     script = [calls("lok"), [ToolCall("look", '{"city": Oslo}')], calls("look", town="Oslo"), calls("finish")]
 
@@ -352,7 +352,7 @@ async def test_where_calls_are_not_validated_they_reach_the_tools_as_they_were_w
     ]
 
 
-async def test_the_tokens_of_each_answer_are_told() -> None:
+async def test_the_usage_of_each_response_is_reported() -> None:
     http = ScriptedHttp([Said(calls=(("look", "{}"),)), Said(calls=(("finish", "{}"),))])
     engine = Engine(OpenAICompatible("http://scripted", http), StillClock(), lambda _: None)
     heard: list[Any] = []
@@ -362,20 +362,20 @@ async def test_the_tokens_of_each_answer_are_told() -> None:
     assert [usage["total_tokens"] for usage in heard] == [15, 15]
 
 
-def test_a_limit_of_tokens_is_one_for_backends_that_write_it_differently() -> None:
-    assert request_for(workflow(), [], None, {"max_tokens": 7}).limit == 7
-    assert request_for(workflow(), [], None, {}).limit is None
-    assert request_for(workflow(), [], None, {"max_tokens": -1, "max_completion_tokens": -1}).limit is None
+def test_every_name_of_the_token_limit_sets_the_limit_of_the_request() -> None:
+    assert build_request(workflow(), [], None, {"max_tokens": 7}).limit == 7
+    assert build_request(workflow(), [], None, {}).limit is None
+    assert build_request(workflow(), [], None, {"max_tokens": -1, "max_completion_tokens": -1}).limit is None
 
 
-async def test_an_event_of_threading_is_refused_where_it_would_hold_up_everything() -> None:
+async def test_a_threading_event_is_refused_as_cancel_event() -> None:
     stop: Any = threading.Event()
 
     with pytest.raises(TypeError, match=r"cancel_event: expected an asyncio\.Event"):
         await WorkflowRunner(SaidClient([calls("finish")])).run(workflow(), "Go.", {"who": "A"}, cancel_event=stop)
 
 
-async def test_listeners_of_the_wrong_kind_are_refused() -> None:
+async def test_callbacks_of_the_wrong_kind_are_refused() -> None:
     async def on_message(_: Message) -> None: ...
 
     wrong: Any = print
@@ -388,17 +388,17 @@ async def test_listeners_of_the_wrong_kind_are_refused() -> None:
 
 
 @pytest.mark.parametrize("budget", [-1, 1.5, True, "3"])
-def test_a_budget_is_a_whole_number(budget: Any) -> None:
+def test_a_limit_must_be_a_non_negative_integer(budget: Any) -> None:
     with pytest.raises(ValueError, match="expected a whole number, 0 or more"):
         WorkflowRunner(SaidClient([]), max_iterations=budget)
 
 
-async def test_a_wrong_name_ends_a_run_in_words_that_name_the_right_ones() -> None:
+async def test_the_error_for_an_unknown_tool_names_the_available_ones() -> None:
     with pytest.raises(ToolCallError, match="no call of look, finish in 2 answers"):
         await run(SaidClient([calls("luk")]), workflow(tool("look", lambda: "x")), max_retries_per_step=1)
 
 
-async def test_without_retries_the_first_answer_without_a_call_is_the_last() -> None:
+async def test_without_retries_the_first_response_without_a_call_ends_the_run() -> None:
     client = SaidClient([text("Hm."), calls("finish")])
 
     with pytest.raises(ToolCallError):
@@ -407,7 +407,7 @@ async def test_without_retries_the_first_answer_without_a_call_is_the_last() -> 
     assert len(client.asked) == 1
 
 
-async def test_nobody_hears_of_a_call_that_never_gets_a_result() -> None:
+async def test_a_call_without_a_result_is_not_reported() -> None:
     flow = workflow(tool("look", lambda: None), required=["look"])
     said: list[Message] = []
 
@@ -417,7 +417,7 @@ async def test_nobody_hears_of_a_call_that_never_gets_a_result() -> None:
     assert [message.type.value for message in said[2:]] == ["tool_call", "step_nudge"] * 3
 
 
-async def test_cancelling_does_not_wait_for_a_server_that_counts_tokens() -> None:
+async def test_cancelling_does_not_wait_for_a_token_count() -> None:
     counting = asyncio.Event()
 
     class Counts(EngineClient):
@@ -439,7 +439,7 @@ async def test_cancelling_does_not_wait_for_a_server_that_counts_tokens() -> Non
     assert [message.role for message in caught.value.messages] == ["system", "user"]
 
 
-async def test_what_is_cancelled_before_it_is_asked_is_never_asked() -> None:
+async def test_a_run_cancelled_before_its_first_request_sends_none() -> None:
     cancel = asyncio.Event()
     memory = ContextManager(NoCompact(), 1000, context_thresholds={0.001: lambda _: cancel.set()})
     client = SaidClient([calls("finish")])

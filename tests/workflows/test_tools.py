@@ -24,13 +24,13 @@ async def executed(function: Callable[..., Any]) -> ToolOutcome:
     return outcome
 
 
-async def test_a_tool_that_runs_out_of_what_it_looks_through_fails_and_nobody_waits_for_ever() -> None:
+async def test_a_tool_that_raises_stop_iteration_fails_without_hanging() -> None:
     outcome = await executed(lambda: next(number for number in (1, 2) if number > 2))
 
     assert (outcome.status, outcome.text) == ("error", "[ToolError] RuntimeError: the tool raised StopIteration")
 
 
-async def test_what_a_tool_waits_for_may_be_cancelled_without_the_run() -> None:
+async def test_a_cancelled_task_inside_a_tool_is_an_error_of_the_tool() -> None:
     async def act() -> None:
         gone = asyncio.create_task(asyncio.sleep(9))
         gone.cancel()
@@ -42,7 +42,7 @@ async def test_what_a_tool_waits_for_may_be_cancelled_without_the_run() -> None:
     assert "CancelledError" in outcome.text
 
 
-async def test_cancelling_the_run_is_no_fault_of_the_tool() -> None:
+async def test_cancelling_the_run_is_not_an_error_of_the_tool() -> None:
     began = asyncio.Event()
 
     async def act() -> None:
@@ -74,5 +74,5 @@ def broken() -> str:
         (broken, "[ToolError] ValueError: no file \ufffd"),
     ],
 )
-async def test_half_a_character_is_nothing_to_send(function: Callable[[], str], text: str) -> None:
+async def test_lone_surrogates_in_a_result_are_replaced(function: Callable[[], str], text: str) -> None:
     assert (await executed(function)).text == text

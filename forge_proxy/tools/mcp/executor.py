@@ -80,7 +80,7 @@ class McpExecutor:
     async def list_tools(self, server: str | McpUrl) -> Sequence[ToolSpec]:
         """Return the tools of a server. Raises `NotAllowed` or `ToolServerUnusable`."""
         try:
-            listed = await self._sessions.request(server, lambda session: session.tools())
+            listed = await self._sessions.request(server, lambda session: session.list_tools())
         except ForgeError:
             raise
         except Exception as error:  # the package raises many exception types
@@ -94,7 +94,9 @@ class McpExecutor:
         seconds = definition.timeout_seconds or self._timeout_seconds
         arguments: dict[str, object] = {**(call.args() or {})}
         try:
-            result = await self._sessions.request(server, lambda session: session.call(tool, arguments, key, seconds))
+            result = await self._sessions.request(
+                server, lambda session: session.call_tool(tool, arguments, key, seconds)
+            )
             return to_outcome(result)
         except NotAllowed as error:  # it was allowed when the run was submitted
             return ToolOutcome.failed(str(error))

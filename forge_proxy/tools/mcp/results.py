@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def to_outcome(result: CallToolResult) -> ToolOutcome:
     """Convert a call result: text for the model, and the structured content, if any, as value."""
-    text = "\n".join(_render(block) for block in result.content)
+    text = "\n".join(_render_block(block) for block in result.content)
     if result.is_error:
         return ToolOutcome.failed(text or "the tool failed without an error message")
     if result.structured_content is None:
@@ -33,7 +33,7 @@ def to_spec(tool: Tool) -> ToolSpec:
     return ToolSpec(tool.name, tool.input_schema, tool.description or "")
 
 
-def _render(block: ContentBlock) -> str:
+def _render_block(block: ContentBlock) -> str:
     """Render a content block as text for the model."""
     match block.type:
         case "text":

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from forge_proxy.tools.config import McpConfig, McpServerConfig, Url
 from forge_proxy.tools.errors import NotAllowed, SessionEnded, ToolServerUnusable
-from forge_proxy.tools.origins import is_listed, origin_of, plain
+from forge_proxy.tools.origins import is_listed, origin_of, without_wildcards
 
 if TYPE_CHECKING:
     from forge_proxy.tools.mcp.session import Session
@@ -78,7 +78,7 @@ class SessionPool:
 
             if self._closed:
                 raise ToolServerUnusable(display_name(server), "forge-proxy is stopping")
-            is_wide = isinstance(server, McpUrl) and not is_listed(server.url, plain(self._config.allow))
+            is_wide = isinstance(server, McpUrl) and not is_listed(server.url, without_wildcards(self._config.allow))
             limits = SessionLimits(self._config.connect_seconds, 1024 * self._config.max_answer_kb, is_wide)
             session = self._sessions[server] = Session(display_name(server), settings, limits)
             return session

@@ -20,5 +20,5 @@ class RunConflict(ForgeError):
     """The operation is not possible in the run's present state; nothing was changed."""
 
 
-class NotReadable(ForgeError):
+class RunNotReadable(ForgeError):
     """A stored run was written by another version and cannot be resumed."""

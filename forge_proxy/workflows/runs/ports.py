@@ -21,7 +21,7 @@ class RunStore(Protocol):
     """Stores runs and their events. One daemon uses it at a time. Every method raises `StoreUnavailable`."""
 
     async def create(self, run: StoredRun, events: Sequence[RunEvent], claim: IdempotencyClaim | None) -> StoredRun:
-        """Store a new run and return it; if the key of `claim` was used before, return the run of that time.
+        """Store a new run and return it; if the key of `claim` was used before, return the run stored with it.
 
         Raises `RunConflict` if that run's submission was different.
         """

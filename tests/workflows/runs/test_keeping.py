@@ -13,14 +13,14 @@ from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.workflow import ToolDef, Workflow
-from forge_proxy.core.workflow.run import RunState, ToolOutcome, begin
+from forge_proxy.core.workflow.run import RunState, ToolOutcome, begin_run
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.store.runs import RunRepository
 from forge_proxy.tools.local import ClientExecutor, EchoExecutor
 from forge_proxy.workflows.runner import WorkflowRunner
 from forge_proxy.workflows.runs import run_writer, scheduler
-from forge_proxy.workflows.runs.errors import NotReadable, RunConflict
+from forge_proxy.workflows.runs.errors import RunConflict, RunNotReadable
 from forge_proxy.workflows.runs.execution import ExecutionDeps
 from forge_proxy.workflows.runs.ports import IdempotencyClaim
 from forge_proxy.workflows.runs.records import NewEvent, RunEvent, StoredRun
@@ -46,7 +46,7 @@ class Outcomes:
         return OUTCOMES.get(call.tool)
 
 
-async def test_every_state_of_a_run_is_read_as_it_was_written() -> None:
+async def test_a_state_is_equal_after_serialization() -> None:
     names = [*OUTCOMES, "elsewhere"]
     tools = {name: ToolDef(ToolSpec.from_json_schema(name, "", {"type": "object"})) for name in names}
     flow = Workflow("w", "", tools, ["look"], "finish", "")
@@ -55,7 +55,7 @@ async def test_every_state_of_a_run_is_read_as_it_was_written() -> None:
     seen: list[RunState] = []
 
     for script in (waits, [calls("look"), calls("finish")]):
-        states = WorkflowRunner(SaidClient(script)).drive(flow, begin(flow, "Go."), executor=Outcomes())
+        states = WorkflowRunner(SaidClient(script)).drive(flow, begin_run(flow, "Go."), executor=Outcomes())
         seen += [state async for state in states]
 
     assert [read_state(write_state(state)) for state in seen] == seen
@@ -65,8 +65,8 @@ async def test_every_state_of_a_run_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("stored", ["", "{}", '{"version":2,"state":{}}', '{"version":1,"state":{"messages":7}}'])
-def test_what_another_version_stored_is_said_to_be_that(stored: str) -> None:
-    with pytest.raises(NotReadable):
+def test_a_state_of_another_version_is_refused(stored: str) -> None:
+    with pytest.raises(RunNotReadable):
         read_state(stored)
 
 
@@ -154,7 +154,7 @@ async def put(runs: Runs, run: StoredRun, output: str) -> None:
     async with asyncio.timeout(20):
         while True:
             try:
-                await runs.put_outputs(run.id, [said])
+                await runs.post_outputs(run.id, [said])
             except StoreUnavailable:
                 await asyncio.sleep(0.001)  # it may be refused at once, again and again, while nobody else has a turn
             else:
@@ -164,7 +164,7 @@ async def put(runs: Runs, run: StoredRun, output: str) -> None:
 @pytest.mark.parametrize(
     "fails", [("before", ""), ("after", ""), ("before", "after", ""), ("after", "after", "before", "")]
 )
-async def test_a_store_that_fails_now_and_then_loses_nothing_and_doubles_nothing(
+async def test_intermittent_store_failures_neither_lose_nor_duplicate_steps(
     store: Failing, fails: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_writer, "_RETRY_DELAYS", (0.0,))
@@ -175,7 +175,7 @@ async def test_a_store_that_fails_now_and_then_loses_nothing_and_doubles_nothing
     run = await runs.submit(Submission.model_validate(SUBMISSION))
     await put(runs, await until(runs, run.id, "requires_action"), "yes")
     done = await until(runs, run.id, "completed")
-    events = [event async for event in runs.feed(run.id)]
+    events = [event async for event in runs.follow_events(run.id)]
     await runs.close()
 
     assert [event.id for event in events] == list(range(1, done.last_event + 1))
@@ -183,7 +183,7 @@ async def test_a_store_that_fails_now_and_then_loses_nothing_and_doubles_nothing
     assert read_state(done.state).steps.completed == ("ask", "finish")
 
 
-async def test_who_watches_misses_no_event_that_comes_while_it_is_looked_for(store: Failing) -> None:
+async def test_a_feed_yields_an_event_stored_between_query_and_wait(store: Failing) -> None:
     runs = runs_over(store)
     run = await runs.submit(Submission.model_validate(SUBMISSION))
     waiting = await until(runs, run.id, "requires_action")
@@ -193,14 +193,14 @@ async def test_who_watches_misses_no_event_that_comes_while_it_is_looked_for(sto
         await until(runs, run.id, "completed")
 
     store.meanwhile = finish
-    seen = [event.id async for event in runs.feed(run.id)]
+    seen = [event.id async for event in runs.follow_events(run.id)]
     done = await runs.get(run.id)
     await runs.close()
 
     assert seen == list(range(1, done.last_event + 1))
 
 
-async def test_who_leaves_while_the_store_is_asked_disturbs_nothing_in_it(store: Failing) -> None:
+async def test_a_client_that_disconnects_during_a_query_does_not_cancel_it(store: Failing) -> None:
     """A connection whose user is cancelled is thrown away, with an error in the log."""
     runs, asked, go_on, answered = runs_over(store), asyncio.Event(), asyncio.Event(), asyncio.Event()
     run = await runs.submit(Submission.model_validate(SUBMISSION))
@@ -224,7 +224,7 @@ async def test_who_leaves_while_the_store_is_asked_disturbs_nothing_in_it(store:
     assert watching.cancelled()
 
 
-async def test_a_request_does_not_wait_with_a_driver_for_a_store_that_is_away(
+async def test_a_request_fails_while_an_executing_run_waits_for_the_store(
     store: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_writer, "_RETRY_DELAYS", (0.01,))
@@ -249,7 +249,7 @@ async def test_a_request_does_not_wait_with_a_driver_for_a_store_that_is_away(
     assert cancelled.status == "cancelled"
 
 
-async def test_a_run_that_fails_just_then_is_not_cancelled(store: Failing) -> None:
+async def test_cancelling_a_run_that_is_failing_is_a_conflict(store: Failing) -> None:
     runs = runs_over(store)
     run = await runs.submit(Submission.model_validate({**SUBMISSION, "max_iterations": 1}))
     waiting = await until(runs, run.id, "requires_action")
@@ -266,13 +266,13 @@ async def test_a_run_that_fails_just_then_is_not_cancelled(store: Failing) -> No
     failed = await until(runs, run.id, "failed")
     with pytest.raises(RunConflict):
         await requests[0]
-    events = [event async for event in runs.feed(run.id)]
+    events = [event async for event in runs.follow_events(run.id)]
     await runs.close()
 
     assert (failed.cancel_requested, events[-1].data) == (False, '{"status": "failed", "error": "MaxIterationsError"}')
 
 
-async def test_a_run_that_ends_while_it_is_submitted_again_is_not_begun_again(store: Failing) -> None:
+async def test_a_run_that_ends_during_a_repeated_submission_is_not_restarted(store: Failing) -> None:
     runs = runs_over(store)
     run = await runs.submit(Submission.model_validate(SUBMISSION), "key")
     await until(runs, run.id, "requires_action")
@@ -286,7 +286,7 @@ async def test_a_run_that_ends_while_it_is_submitted_again_is_not_begun_again(st
     assert {head.last_event for head in seen} == {cancelled.last_event}
 
 
-async def test_a_store_that_fails_while_it_is_opened_is_opened_again(tmp_path: Path) -> None:
+async def test_a_store_that_fails_during_opening_is_opened_again(tmp_path: Path) -> None:
     class FailingOnce(RunRepository):
         async def get(self, run_id: str) -> StoredRun:
             FailingOnce.get = RunRepository.get
@@ -313,7 +313,7 @@ async def test_a_store_that_fails_while_it_is_opened_is_opened_again(tmp_path: P
     assert found.last_event > run.last_event
 
 
-async def test_a_run_that_somebody_else_has_changed_is_not_changed_back(store: Failing) -> None:
+async def test_a_change_by_another_writer_is_not_overwritten(store: Failing) -> None:
     runs = runs_over(store)
     run = await runs.submit(Submission.model_validate(SUBMISSION))
     waiting = await until(runs, run.id, "requires_action")
@@ -332,5 +332,5 @@ def _nothing(before: StoredRun, after: StoredRun) -> None:
 
 
 async def _next(runs: Runs, run: StoredRun) -> None:
-    async for _ in runs.feed(run.id, run.last_event):
+    async for _ in runs.follow_events(run.id, run.last_event):
         return
