@@ -1,4 +1,4 @@
-"""What holds of any store of runs: SQLite and PostgreSQL."""
+"""The contract of `RunStore`, for SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ async def test_deleting_a_run_deletes_its_events(store: RunRepository) -> None:
     await store.delete("run_1")
 
     assert await store.events("run_1", after=0, limit=10) == []
-    for asked in (store.get, store.head, store.delete):
+    for operation in (store.get, store.head, store.delete):
         with pytest.raises(RunNotFound):
-            await asked("run_1")
+            await operation("run_1")
     with pytest.raises(RunNotFound):
         await store.save(run(last_event=2), 1, [event(2)])
 

@@ -19,7 +19,7 @@ from forge_proxy.store.database import Database, open_database
 from forge_proxy.store.runs import RunRepository
 from forge_proxy.store.tables import RUNS
 from tests.contracts.test_store import event, place, run
-from tests.store.test_faults import move, no_file_grows_beyond, size_of
+from tests.store.test_faults import limit_file_size, move, size_of
 
 __all__ = ["place"]
 
@@ -154,7 +154,7 @@ async def test_a_full_database_is_reported_and_its_rows_can_be_read(file: Path) 
 
 
 async def test_a_failed_write_to_the_disk_stores_nothing(notes_in_file: NoteRepository, file: Path) -> None:
-    with no_file_grows_beyond(size_of(file.with_name("runs.db-wal"))):
+    with limit_file_size(size_of(file.with_name("runs.db-wal"))):
         with pytest.raises(StoreUnavailable, match="disk I/O error"):
             await notes_in_file.add("2", "x" * 100_000)
         assert await notes_in_file.texts() == ["first"]

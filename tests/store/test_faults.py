@@ -1,4 +1,4 @@
-"""A store whose file is lost, damaged, locked or full says so; it loses nothing silently and never hangs."""
+"""A store whose file is lost, damaged, locked or full reports an error; it loses nothing and never hangs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def move(file: Path, to: Path) -> None:
     file.rename(to)
 
 
-def is_there(file: Path) -> bool:
+def exists(file: Path) -> bool:
     return file.exists()
 
 
@@ -62,7 +62,7 @@ async def test_a_deleted_file_is_logged_once_and_not_recreated(
                 await opened.create(run("run_2"), [event(1)], None)
 
     assert len(caplog.records) == 1
-    assert not is_there(file.with_name(lost))
+    assert not exists(file.with_name(lost))
     move(away, file.with_name(lost))
     assert (await opened.get("run_1")).id == "run_1"
     with pytest.raises(RunNotFound):
@@ -83,7 +83,7 @@ async def test_a_damaged_file_is_an_error_of_the_store(opened: RunRepository, fi
     damage_file(file, damage)
 
     with pytest.raises(StoreUnavailable):
-        await read_again(file)
+        await reopen(file)
 
 
 def damage_file(file: Path, how: str) -> None:
@@ -91,7 +91,7 @@ def damage_file(file: Path, how: str) -> None:
     file.write_bytes(data[:4096] + os.urandom(len(data) - 4096) if how == "garbage" else data[:6000])
 
 
-async def read_again(file: Path) -> None:
+async def reopen(file: Path) -> None:
     again = await RunRepository.open(f"sqlite+aiosqlite:///{file}")
     try:
         await again.get("run_1")
@@ -116,8 +116,8 @@ async def test_a_locked_file_can_be_read_and_a_write_fails_after_a_bounded_wait(
 
 
 @contextmanager
-def no_file_grows_beyond(size: int) -> Generator[None]:
-    """As on a disk that is full: what is written behind this many bytes of a file fails."""
+def limit_file_size(size: int) -> Generator[None]:
+    """Simulate a full disk: writes beyond this many bytes of a file fail."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -127,7 +127,7 @@ def no_file_grows_beyond(size: int) -> Generator[None]:
 
 
 async def test_a_failed_write_stores_nothing_and_stored_runs_can_be_read(opened: RunRepository, file: Path) -> None:
-    with no_file_grows_beyond(size_of(file.with_name("runs.db-wal"))):
+    with limit_file_size(size_of(file.with_name("runs.db-wal"))):
         with pytest.raises(StoreUnavailable):
             await opened.create(run("run_2", submission="x" * 100_000), [event(1)], None)
         assert (await opened.get("run_1")).id == "run_1"
@@ -140,7 +140,7 @@ async def test_a_failed_write_stores_nothing_and_stored_runs_can_be_read(opened:
 
 @pytest.mark.parametrize("run_id", ["run_\0", "", "x" * 8000, "run_\ud83d", "\U0001f600", "run_%", "a'b\"", "\n"])
 async def test_an_unusual_id_is_not_found(store: RunRepository, run_id: str) -> None:
-    for asked in (store.get, store.head, store.delete):
+    for operation in (store.get, store.head, store.delete):
         with pytest.raises(RunNotFound) as caught:
-            await asked(run_id)
+            await operation(run_id)
         assert len(str(caught.value)) < 400

@@ -1,4 +1,4 @@
-"""What a store is opened with, and how it says that it cannot be."""
+"""Opening a store: URL, migrations, permissions and errors."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def url(file: Path) -> str:
     return f"sqlite+aiosqlite:///{file}"
 
 
-async def half_made(databases: DatabaseConnections) -> None:
-    async with databases.writer.begin() as connection:
+async def fail_within_migration(connections: DatabaseConnections) -> None:
+    async with connections.writer.begin() as connection:
         await connection.exec_driver_sql("CREATE TABLE runs (id TEXT)")
         raise RuntimeError("killed")
 
@@ -35,13 +35,13 @@ async def test_the_migrations_create_the_declared_tables(tmp_path: Path) -> None
     file = tmp_path / "runs.db"
     await (await RunRepository.open(url(file))).close()
 
-    databases = DatabaseConnections(url(file))
-    async with databases.writer.connect() as connection:
+    connections = DatabaseConnections(url(file))
+    async with connections.writer.connect() as connection:
         differences = await connection.run_sync(
             lambda sync: compare_metadata(MigrationContext.configure(sync), METADATA)
         )
         tables = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
-    await databases.close()
+    await connections.close()
 
     assert differences == []
     assert set(tables) == {"runs", "run_events", "alembic_version"}
@@ -57,12 +57,12 @@ async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
 
 
 async def test_an_interrupted_migration_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A change of tables that breaks off leaves nothing behind: it is one transaction, on SQLite too."""
+    """Migrations are one transaction, on SQLite too."""
     file = tmp_path / "runs.db"
-    databases = DatabaseConnections(url(file))
+    connections = DatabaseConnections(url(file))
     with pytest.raises(RuntimeError, match="killed"):
-        await half_made(databases)
-    await databases.close()
+        await fail_within_migration(connections)
+    await connections.close()
 
     store = await RunRepository.open(url(file))
 
@@ -83,7 +83,7 @@ async def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 async def test_a_file_that_is_not_a_database_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
-    file.write_text("this is no database, and long enough for nobody to take it for one")
+    file.write_text("this is not a database, and longer than the header of one: it is only text")
 
     with pytest.raises(StoreUnavailable, match="file is not a database"):
         await RunRepository.open(url(file))
@@ -121,7 +121,7 @@ async def test_after_a_restart_of_postgresql_the_first_daemon_to_lock_it_writes(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("invalid", "message"),
     [
         ("mysql://x/y", "expected sqlite"),
         ("sqlite+aiosqlite://", "expected a file that persists"),
@@ -129,6 +129,6 @@ async def test_after_a_restart_of_postgresql_the_first_daemon_to_lock_it_writes(
         ("postgresql+asyncpg://user@host", "the database name is missing"),
     ],
 )
-def test_an_invalid_url_is_refused_with_the_expected_form(wrong: str, said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        StoreConfig(url=wrong)
+def test_an_invalid_url_is_refused_with_the_expected_form(invalid: str, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        StoreConfig(url=invalid)

@@ -1,4 +1,4 @@
-"""The thread that writes log lines: never blocks who logs, and reports what it had to drop."""
+"""The thread that writes log lines never blocks the caller and reports dropped lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def dropped_line(count: int) -> bytes:
 
 
 def read_lines(reading: int, last: bytes) -> list[bytes]:
-    """What stands in a pipe, up to and with a line."""
+    """Read a pipe up to and including a line."""
     found = b""
     while last not in found:
         found += os.read(reading, 65536)

@@ -1,4 +1,4 @@
-"""What the log says of requests that fail: why, on one line, and nothing of a prompt or an answer."""
+"""A failed request is logged with its reason on one line, without any part of a prompt or a response."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": PROMPT}, {"rol
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("message", "logged"),
     [
         ("no memory left", "no memory left"),
         ("unknown field 'foo' in tools[0].function", "unknown field 'foo' in tools[0].function"),
@@ -48,8 +48,8 @@ ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": PROMPT}, {"rol
         ({"odd": "shape"}, ""),
     ],
 )
-def test_an_error_message_is_logged_without_the_prompt(words: str | dict[str, str], shown: str) -> None:
-    assert without_quotes(words if isinstance(words, str) else repr(words), ASKED) == shown
+def test_an_error_message_is_logged_without_the_prompt(message: str | dict[str, str], logged: str) -> None:
+    assert without_quotes(message if isinstance(message, str) else repr(message), ASKED) == logged
 
 
 @examples(300)
@@ -59,24 +59,24 @@ def test_an_error_message_is_logged_without_the_prompt(words: str | dict[str, st
     begin=st.integers(0, 10),
 )
 def test_at_most_the_first_characters_of_a_quoted_prompt_are_logged(prompt: str, before: str, begin: int) -> None:
-    shown = without_quotes(f"{before}{prompt[begin:]} (1)", {"messages": [{"role": "user", "content": prompt}]})
+    logged = without_quotes(f"{before}{prompt[begin:]} (1)", {"messages": [{"role": "user", "content": prompt}]})
 
-    assert all(prompt[at : at + 24] not in shown for at in range(len(prompt) - 23))
+    assert all(prompt[at : at + 24] not in logged for at in range(len(prompt) - 23))
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_the_failed_event_contains_the_message_of_the_model_server(stream: bool) -> None:
-    heard: list[Event] = []
+    events: list[Event] = []
     error = {"error": {"message": f"no memory left for: {ASK['messages'][0]['content']}"}}
 
-    await chat([Said(status=500, body=error)], ASK, stream=stream, heard=heard)
+    await chat([Said(status=500, body=error)], ASK, stream=stream, heard=events)
 
-    (failed,) = [event for event in heard if isinstance(event, RequestFailed)]
+    (failed,) = [event for event in events if isinstance(event, RequestFailed)]
     assert failed.error == "the model server at http://scripted answered 500: no memory left for:…"
 
 
 @pytest.mark.parametrize(
-    ("said", "tool", "reason"),
+    ("response", "tool", "reason"),
     [
         (Said(calls=(("get_weather", '{"city": "Secret"}'),)), "get_weather", "`days`: required, missing"),
         (
@@ -90,12 +90,12 @@ async def test_the_failed_event_contains_the_message_of_the_model_server(stream:
     ],
     ids=["missing", "wrong type", "no JSON", "unknown tool", "text"],
 )
-async def test_a_retry_is_logged_with_tool_and_reason_and_without_values(said: Said, tool: str, reason: str) -> None:
-    heard: list[Event] = []
+async def test_a_retry_is_logged_with_tool_and_reason_but_no_values(response: Said, tool: str, reason: str) -> None:
+    events: list[Event] = []
 
-    await chat([said, RIGHT], ASK, heard=heard)
+    await chat([response, RIGHT], ASK, heard=events)
 
-    (retried,) = [to_log_line(event) for event in heard if isinstance(event, AttemptRetried)]
+    (retried,) = [to_log_line(event) for event in events if isinstance(event, AttemptRetried)]
     assert (retried.fields.get("tool", ""), retried.fields.get("reason", "")) == (tool, reason)
     assert "Secret" not in str(retried)
 
@@ -113,7 +113,7 @@ def test_counts_of_any_size_are_logged(capfd: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "status", "said"),
+    ("method", "path", "body", "status", "fields"),
     [
         ("POST", "/v1/chat/completions", {"messages": "Secret"}, 400, {"param": "messages"}),
         ("POST", "/v1/chat/completions", b"Secret{", 400, {"param": "body"}),
@@ -123,12 +123,12 @@ def test_counts_of_any_size_are_logged(capfd: pytest.CaptureFixture[str]) -> Non
     ],
 )
 async def test_a_rejected_request_is_logged_on_one_line_without_its_content(
-    caplog: pytest.LogCaptureFixture, method: str, path: str, body: Any, status: int, said: dict[str, str]
+    caplog: pytest.LogCaptureFixture, method: str, path: str, body: Any, status: int, fields: dict[str, str]
 ) -> None:
     http = ScriptedHttp([])
     backend = OpenAICompatible("http://scripted", http)
-    heard: list[Event] = []
-    app = create_app(Engine(backend, StillClock(), heard.append), backend, GuardPolicy(), ServerConfig())
+    events: list[Event] = []
+    app = create_app(Engine(backend, StillClock(), events.append), backend, GuardPolicy(), ServerConfig())
     content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
 
     with caplog.at_level(logging.WARNING, "forge_proxy.api"):
@@ -139,7 +139,7 @@ async def test_a_rejected_request_is_logged_on_one_line_without_its_content(
     line: dict[str, Any] = record.__dict__["fields"]
     assert response.status_code == status
     assert {"event": "rejected", "request_id": "mine", "method": method, "status": status}.items() <= line.items()
-    assert said.items() <= line.items()
+    assert fields.items() <= line.items()
     assert line["path"] == path.split("?")[0]
     assert "Secret" not in str(line)
 

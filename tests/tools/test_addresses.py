@@ -1,4 +1,4 @@
-"""What a listed name resolves to is checked, and is what the connection is made to."""
+"""The addresses of a listed name are checked, and the connection uses a checked address."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from forge_proxy.tools.resolver import CheckedResolver
 
 
 def resolve_to(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:
-    """Have the loop look up every name as these addresses, one after the other, and note the names."""
+    """Make the loop resolve each name to these addresses in turn. Returns the list of resolved names."""
     asked: list[str] = []
     left = list(answers)
 
@@ -87,7 +87,7 @@ async def test_a_callback_to_a_cloud_metadata_name_is_not_sent(monkeypatch: pyte
 
 
 async def test_a_callback_connects_to_the_checked_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that resolves to something else the next time is looked up once."""
+    """A name whose address changes between lookups is resolved once."""
 
     async def answer(request: web.Request) -> web.Response:
         return web.json_response({"output": request.headers["Host"]})

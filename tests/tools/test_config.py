@@ -1,4 +1,4 @@
-"""The section `tools`: what contradicts itself is refused in words, and a secret is never shown."""
+"""The section `tools`: contradictions are refused, and secrets are never displayed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def write(folder: Path, tools: dict[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("tools", "said"),
+    ("tools", "message"),
     [
         ({"callbacks": {"allow": ["https://a.example"]}}, "tools.callbacks: allow requires a secret"),
         ({"callbacks": {"secret": "hunter2"}}, "tools.callbacks.secret: expected a secret of at least 16 characters"),
@@ -38,11 +38,11 @@ def write(folder: Path, tools: dict[str, Any]) -> Path:
         ({"mcp": {"servers": {"x": {"comand": SECRET}}}}, "tools.mcp.servers.x.comand: no such setting"),
     ],
 )
-def test_an_error_in_the_section_does_not_quote_secrets(tmp_path: Path, tools: dict[str, Any], said: str) -> None:
+def test_an_error_in_the_section_does_not_quote_secrets(tmp_path: Path, tools: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError) as refused:
         load(write(tmp_path, tools), {})
 
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert SECRET not in str(refused.value)
     assert "hunter2" not in str(refused.value)
 

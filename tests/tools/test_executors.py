@@ -25,7 +25,7 @@ from forge_proxy.workflows.tool_registry import (
     parse_definition,
     spec_with_parameters,
 )
-from tests.tools.test_callbacks import Tool, answers
+from tests.tools.test_callbacks import ToolServer, json_response
 from tests.tools.test_mcp import ignore, program
 
 AT = "tools[2]"
@@ -36,7 +36,7 @@ SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 async def served() -> AsyncGenerator[tuple[ToolRegistry, str]]:
     """A registry of all kinds, with an HTTP server, whose address comes second, and an MCP server called `here`."""
     http = AioHttp(connect_seconds=5, silence_seconds=60)
-    async with Tool(answers({"output": "by http"})).served() as address:
+    async with ToolServer(json_response({"output": "by http"})).served() as address:
         settings = ToolSettings(
             callbacks=CallbackConfig(allow=(address,), secret=SecretStr("a secret of the tests")),
             mcp=McpConfig(servers={"here": program()}),

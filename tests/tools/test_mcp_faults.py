@@ -1,4 +1,4 @@
-"""MCP servers that hang, flood, or send what nobody can use: the next call finds one that works."""
+"""MCP servers that hang, exceed output limits or send invalid data: the next call finds one that works."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ LIMIT_KB = 256
 
 
 def ignore(_: Event) -> None:
-    """Nobody watches."""
+    """Discard the event."""
 
 
 @asynccontextmanager
-async def started(limit_kb: int = LIMIT_KB) -> AsyncGenerator[McpExecutor]:
-    """Two programs, `here` and `there`."""
+async def two_programs(limit_kb: int = LIMIT_KB) -> AsyncGenerator[McpExecutor]:
+    """Start two programs, `here` and `there`."""
     env = {"PYTHONPATH": SecretStr(os.pathsep.join(sys.path))}
     program = McpServerConfig(command=sys.executable, args=("-m", PROGRAM), env=env)
     config = McpConfig(servers={"here": program, "there": program}, max_answer_kb=limit_kb)
@@ -39,17 +39,17 @@ async def started(limit_kb: int = LIMIT_KB) -> AsyncGenerator[McpExecutor]:
         yield servers
 
 
-async def called(servers: McpExecutor, tool: str, server: str = "here", seconds: float = 60) -> ToolOutcome:
-    how = McpExecution(server=server, timeout_seconds=seconds)
-    return await servers.execute(how, ToolCall.of(tool, {}), "run-1/0/0", "run-1")
+async def call_tool(servers: McpExecutor, tool: str, server: str = "here", seconds: float = 60) -> ToolOutcome:
+    execution = McpExecution(server=server, timeout_seconds=seconds)
+    return await servers.execute(execution, ToolCall.of(tool, {}), "run-1/0/0", "run-1")
 
 
 async def test_an_unresponsive_program_is_killed_and_the_next_call_restarts_it() -> None:
-    async with started() as servers:
-        before = int((await called(servers, "pid")).text)
-        outcome = await called(servers, "hang", seconds=0.2)
+    async with two_programs() as servers:
+        before = int((await call_tool(servers, "pid")).text)
+        outcome = await call_tool(servers, "hang", seconds=0.2)
 
-        after = int((await called(servers, "pid")).text)
+        after = int((await call_tool(servers, "pid")).text)
 
         assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s")
         assert after != before
@@ -57,21 +57,21 @@ async def test_an_unresponsive_program_is_killed_and_the_next_call_restarts_it()
 
 
 async def test_a_suspended_program_is_restarted() -> None:
-    async with started() as servers:
-        before = int((await called(servers, "pid")).text)
+    async with two_programs() as servers:
+        before = int((await call_tool(servers, "pid")).text)
         os.kill(before, signal.SIGSTOP)
-        await called(servers, "garbage", seconds=0.2)
+        await call_tool(servers, "garbage", seconds=0.2)
 
-        assert int((await called(servers, "pid")).text) != before
+        assert int((await call_tool(servers, "pid")).text) != before
         until(lambda: has_ended(before), "the program that was stopped ends")
 
 
 async def test_pending_calls_of_a_killed_program_fail_with_the_reason() -> None:
-    async with started() as servers:
-        await called(servers, "pid")
-        waiting = asyncio.create_task(called(servers, "hang"))
+    async with two_programs() as servers:
+        await call_tool(servers, "pid")
+        waiting = asyncio.create_task(call_tool(servers, "hang"))
         await asyncio.sleep(0)
-        await called(servers, "pid", seconds=0.2)
+        await call_tool(servers, "pid", seconds=0.2)
 
         outcome = await waiting
 
@@ -79,11 +79,11 @@ async def test_pending_calls_of_a_killed_program_fail_with_the_reason() -> None:
 
 
 async def test_an_unresponsive_program_does_not_delay_another() -> None:
-    async with started() as servers:
-        await asyncio.gather(called(servers, "pid"), called(servers, "pid", "there"))
-        hanging = asyncio.create_task(called(servers, "hang"))
+    async with two_programs() as servers:
+        await asyncio.gather(call_tool(servers, "pid"), call_tool(servers, "pid", "there"))
+        hanging = asyncio.create_task(call_tool(servers, "hang"))
 
-        came = [await called(servers, "pid", "there") for _ in range(20)]
+        came = [await call_tool(servers, "pid", "there") for _ in range(20)]
 
         assert {outcome.status for outcome in came} == {"ok"}
         assert not hanging.done()
@@ -101,13 +101,13 @@ async def test_an_unresponsive_program_does_not_delay_another() -> None:
     ],
 )
 async def test_a_program_that_exceeds_an_output_limit_is_restarted(tool: str, why: str) -> None:
-    async with started() as servers:
-        before = int((await called(servers, "pid")).text)
-        await called(servers, "pid", "there")
+    async with two_programs() as servers:
+        before = int((await call_tool(servers, "pid")).text)
+        await call_tool(servers, "pid", "there")
         tracemalloc.start()
-        flooding = asyncio.create_task(called(servers, tool))
+        flooding = asyncio.create_task(call_tool(servers, tool))
 
-        healthy = [await called(servers, "pid", "there") for _ in range(20)]
+        healthy = [await call_tool(servers, "pid", "there") for _ in range(20)]
         outcome = await flooding
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
@@ -115,24 +115,24 @@ async def test_a_program_that_exceeds_an_output_limit_is_restarted(tool: str, wh
         assert outcome.text.startswith(f"[ToolError] the MCP server here cannot be used: {why}")
         assert {one.status for one in healthy} == {"ok"}
         assert peak < 8 * 1024 * LIMIT_KB
-        assert int((await called(servers, "pid")).text) != before
+        assert int((await call_tool(servers, "pid")).text) != before
         until(lambda: has_ended(before), "the program that floods ends")
 
 
 @pytest.mark.parametrize("tool", ["deep", "invalid_utf8", "not_a_number", "half_character"])
 async def test_an_invalid_result_is_an_error_of_that_call_only(tool: str) -> None:
-    async with started() as servers:
-        before = (await called(servers, "pid")).text
+    async with two_programs() as servers:
+        before = (await call_tool(servers, "pid")).text
 
-        outcome = await called(servers, tool)
+        outcome = await call_tool(servers, tool)
 
         assert outcome.text == "[ToolError] the server's response is not valid JSON, or nested too deeply"
-        assert (await called(servers, "pid")).text == before
+        assert (await call_tool(servers, "pid")).text == before
 
 
 async def test_output_that_is_not_a_message_is_skipped() -> None:
-    async with started() as servers:
-        assert (await called(servers, "garbage")).text == "after garbage"
+    async with two_programs() as servers:
+        assert (await call_tool(servers, "garbage")).text == "after garbage"
 
 
 def test_a_large_text_is_within_the_limits() -> None:
@@ -156,8 +156,8 @@ def test_notifications_are_limited_per_minute() -> None:
 
 
 async def test_a_daemonized_process_ends_with_its_program() -> None:
-    async with started() as servers:
-        outcome = await called(servers, "daemonize")
+    async with two_programs() as servers:
+        outcome = await call_tool(servers, "daemonize")
         pid = int(outcome.text)
         assert not has_ended(pid)
         assert os.getsid(pid) == os.getpgid(pid) != os.getsid(0)
@@ -166,10 +166,10 @@ async def test_a_daemonized_process_ends_with_its_program() -> None:
 
 
 async def test_a_daemonized_process_ends_when_its_program_is_restarted() -> None:
-    async with started() as servers:
-        pid = int((await called(servers, "daemonize")).text)
-        await called(servers, "hang", seconds=0.2)
-        await called(servers, "pid")
+    async with two_programs() as servers:
+        pid = int((await call_tool(servers, "daemonize")).text)
+        await call_tool(servers, "hang", seconds=0.2)
+        await call_tool(servers, "pid")
 
         until(lambda: has_ended(pid), "the daemonized process ends")
 

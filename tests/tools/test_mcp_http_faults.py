@@ -1,4 +1,4 @@
-"""MCP servers over HTTP that hang, flood or lead elsewhere: bounded, and the next call is answered."""
+"""MCP servers over HTTP that hang, exceed limits or redirect: the call is bounded and the next one is answered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOMB = gzip.compress(b" " * 50_000_000)
 
 
 class Server:
-    """Speaks the protocol with a handshake; its tools misbehave as their names say."""
+    """A server of the protocol version with a handshake. Its tools misbehave as their names say."""
 
     def __init__(self) -> None:
         self.hangs = False
@@ -111,7 +111,7 @@ async def served() -> AsyncGenerator[tuple[Server, McpExecutor]]:
         await runner.cleanup()
 
 
-async def called(servers: McpExecutor, tool: str, seconds: float = 60) -> ToolOutcome:
+async def call_tool(servers: McpExecutor, tool: str, seconds: float = 60) -> ToolOutcome:
     return await servers.execute(
         McpExecution(server="here", timeout_seconds=seconds), ToolCall.of(tool, {}), "k", "run-1"
     )
@@ -119,12 +119,12 @@ async def called(servers: McpExecutor, tool: str, seconds: float = 60) -> ToolOu
 
 async def test_an_unresponsive_http_server_gets_a_new_session() -> None:
     async with served() as (server, servers):
-        await called(servers, "fine")
-        outcome = await called(servers, "hang", seconds=0.2)
+        await call_tool(servers, "fine")
+        outcome = await call_tool(servers, "hang", seconds=0.2)
         await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name() == "mcp here: check"])
         server.hangs = False
 
-        after = await called(servers, "fine")
+        after = await call_tool(servers, "fine")
 
     assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s")
     assert (after.text, server.greeted) == ("fine", 2)
@@ -143,10 +143,10 @@ async def test_an_unresponsive_http_server_gets_a_new_session() -> None:
 )
 async def test_a_forbidden_response_is_an_error_with_the_reason(tool: str, why: str) -> None:
     async with served() as (server, servers):
-        await called(servers, "fine")
+        await call_tool(servers, "fine")
         tracemalloc.start()
 
-        outcome = await called(servers, tool)
+        outcome = await call_tool(servers, tool)
 
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
@@ -154,4 +154,4 @@ async def test_a_forbidden_response_is_an_error_with_the_reason(tool: str, why: 
         assert why in outcome.text
         assert peak < 16 * 1024 * LIMIT_KB
         assert server.elsewhere == []
-        assert (await called(servers, "fine")).text == "fine"
+        assert (await call_tool(servers, "fine")).text == "fine"

@@ -1,4 +1,4 @@
-"""Which URLs are listed: compared as text, and written in the one way that no two parsers read differently."""
+"""The allow-list compares URLs as text, in the one form that all parsers read alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a conversation is shortened, what is told of it, and how estimates are set right."""
+"""Compaction of a conversation: thresholds, events and the calibration of estimates."""
 
 from __future__ import annotations
 

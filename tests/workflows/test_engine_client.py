@@ -1,4 +1,4 @@
-"""A client over the engine: what it sends, what it makes of an answer, and what is known after one."""
+"""A client over the engine: requests, responses, usage and tool mode."""
 
 from __future__ import annotations
 

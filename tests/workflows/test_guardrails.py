@@ -1,4 +1,4 @@
-"""The guardrails in a loop that is not ours: all together, and one by one."""
+"""The guardrails in a custom agent loop: combined, and individually."""
 
 from __future__ import annotations
 

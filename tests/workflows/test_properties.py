@@ -1,4 +1,4 @@
-"""Whatever a model says and whatever its tools do, these hold."""
+"""Properties of runs, for any responses of the model and any outcomes of tools."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ NEEDS = st.lists(st.sampled_from(["a", {"tool": "a", "match_arg": "n"}]), max_si
 
 @dataclass
 class World:
-    """Tools that do what a script says, and remember what was done."""
+    """Tools that follow a script and record their calls."""
 
     does: Sequence[str]
     done: list[tuple[str, int, str]] = field(default_factory=list)
@@ -137,7 +137,7 @@ def test_every_sent_call_has_a_result_and_every_result_a_call(
 
 
 def orphans(messages: Sequence[dict[str, Json]]) -> list[Json]:
-    """The ids of calls that are not answered at once, each once, and of answers to no such call."""
+    """Return the ids of calls without a result right after them, and of results without such a call."""
     waiting: list[Json] = []
     wrong: list[Json] = []
     for message in messages:

@@ -1,4 +1,4 @@
-"""A workflow runs to its end: what the model is told on the way, and how a run can end otherwise."""
+"""Running a workflow: the messages to the model, and the ways in which a run can end."""
 
 from __future__ import annotations
 
@@ -52,30 +52,30 @@ def workflow(*tools: ToolDef, required: Sequence[str] = (), terminal: str = "fin
 
 
 async def run(client: SaidClient, flow: Workflow, **options: Any) -> tuple[Any, list[Message]]:
-    said: list[Message] = []
-    runner = WorkflowRunner(client, on_message=said.append, **options)
-    return await runner.run(flow, "Go.", {"who": "Ann"}), said
+    messages: list[Message] = []
+    runner = WorkflowRunner(client, on_message=messages.append, **options)
+    return await runner.run(flow, "Go.", {"who": "Ann"}), messages
 
 
 def echo(city: str) -> str:
     return f"sunny in {city}"
 
 
-def results(said: Sequence[Message]) -> list[str]:
-    return [message.content for message in said if message.tool_call_id is not None]
+def results(messages: Sequence[Message]) -> list[str]:
+    return [message.content for message in messages if message.tool_call_id is not None]
 
 
 async def test_a_run_ends_with_the_result_of_its_terminal_tool() -> None:
     flow = workflow(tool("look", echo, CITY))
     client = SaidClient([calls("look", city="Oslo"), calls("finish")])
 
-    result, said = await run(client, flow)
+    result, messages = await run(client, flow)
 
     assert result == "done"
-    kinds = [message.type.value for message in said]
+    kinds = [message.type.value for message in messages]
     assert kinds == ["system_prompt", "user_input", "tool_call", "tool_result", "tool_call", "tool_result"]
-    assert [message.metadata.step_index for message in said] == [None, None, 0, 0, 1, 1]
-    call = said[2].tool_calls[0].id
+    assert [message.metadata.step_index for message in messages] == [None, None, 0, 0, 1, 1]
+    call = messages[2].tool_calls[0].id
     assert client.asked[1] == [
         {"role": "system", "content": "You help Ann."},
         {"role": "user", "content": "Go."},
@@ -93,10 +93,10 @@ async def test_a_run_ends_with_the_result_of_its_terminal_tool() -> None:
 async def test_a_plain_text_response_is_retried() -> None:
     client = SaidClient([text("I am done."), calls("finish")])
 
-    _, said = await run(client, workflow())
+    _, messages = await run(client, workflow())
 
-    assert [message.type for message in said[2:4]] == [MessageType.TEXT_RESPONSE, MessageType.RETRY_NUDGE]
-    assert said[3].content == "That was not a valid tool call. Call one of: finish."
+    assert [message.type for message in messages[2:4]] == [MessageType.TEXT_RESPONSE, MessageType.RETRY_NUDGE]
+    assert messages[3].content == "That was not a valid tool call. Call one of: finish."
 
 
 async def test_a_call_in_text_is_recovered_unless_rescue_is_off() -> None:
@@ -128,9 +128,9 @@ async def test_the_retry_limit_counts_consecutive_failures() -> None:
 async def test_a_call_with_invalid_arguments_is_retried() -> None:
     flow = workflow(tool("look", echo, CITY))
 
-    _, said = await run(SaidClient([calls("look"), calls("look", city="Oslo"), calls("finish")]), flow)
+    _, messages = await run(SaidClient([calls("look"), calls("look", city="Oslo"), calls("finish")]), flow)
 
-    first = results(said)[0]
+    first = results(messages)[0]
     assert first.startswith("[ToolArgValidationError] Invalid arguments for look")
     assert "`city`" in first
 
@@ -149,12 +149,12 @@ async def test_a_run_fails_after_max_iterations() -> None:
 async def test_a_premature_terminal_call_is_refused_with_increasing_firmness() -> None:
     flow = workflow(tool("look", lambda: "x"), required=["look"])
     client = SaidClient([calls("finish")])
-    said: list[Message] = []
+    messages: list[Message] = []
 
     with pytest.raises(StepEnforcementError) as caught:
-        await WorkflowRunner(client, on_message=said.append).run(flow, "Go.", {"who": "Ann"})
+        await WorkflowRunner(client, on_message=messages.append).run(flow, "Go.", {"who": "Ann"})
 
-    nudges = [message.content for message in said if message.type is MessageType.STEP_NUDGE]
+    nudges = [message.content for message in messages if message.type is MessageType.STEP_NUDGE]
     assert len(nudges) == len(set(nudges)) == 3
     assert all(nudge.startswith("[StepEnforcementError] finish") and "look" in nudge for nudge in nudges)
     assert (caught.value.attempts, caught.value.pending_steps) == (4, ("look",))
@@ -164,10 +164,10 @@ async def test_no_call_of_a_batch_with_a_premature_terminal_call_is_executed() -
     ran: list[str] = []
     flow = workflow(tool("look", lambda: ran.append("look") or "x"), required=["look"])
 
-    _, said = await run(SaidClient([calls("look", "finish"), calls("look"), calls("finish")]), flow)
+    _, messages = await run(SaidClient([calls("look", "finish"), calls("look"), calls("finish")]), flow)
 
     assert ran == ["look"]
-    assert [content[:22] for content in results(said)[:2]] == ["[StepEnforcementError]"] * 2
+    assert [content[:22] for content in results(messages)[:2]] == ["[StepEnforcementError]"] * 2
 
 
 async def test_a_prerequisite_must_have_succeeded_with_the_same_argument() -> None:
@@ -175,12 +175,12 @@ async def test_a_prerequisite_must_have_succeeded_with_the_same_argument() -> No
     flow = workflow(tool("read", echo, CITY), tool("edit", echo, CITY, needs))
     script = [calls("read", city="a"), calls("edit", city="b"), calls("read", city="b"), calls("edit", city="b")]
 
-    _, said = await run(SaidClient([*script, calls("finish")]), flow)
+    _, messages = await run(SaidClient([*script, calls("finish")]), flow)
     with pytest.raises(PrerequisiteError) as caught:
         await run(SaidClient([calls("edit", city="b")]), flow)
 
-    assert results(said)[1].startswith("[PrereqError] edit cannot run yet. First call: read with the same city")
-    assert results(said)[3] == "sunny in b"
+    assert results(messages)[1].startswith("[PrereqError] edit cannot run yet. First call: read with the same city")
+    assert results(messages)[3] == "sunny in b"
     assert (caught.value.violations, caught.value.missing_prereqs) == (3, ("read with the same city",))
 
 
@@ -191,11 +191,11 @@ async def test_a_tool_error_reaches_the_model_and_too_many_end_the_run() -> None
     flow = workflow(tool("look", fails))
     client = SaidClient([calls("look")])
 
-    said: list[Message] = []
+    messages: list[Message] = []
     with pytest.raises(ToolExecutionError) as caught:
-        await WorkflowRunner(client, on_message=said.append).run(flow, "Go.", {"who": "Ann"})
+        await WorkflowRunner(client, on_message=messages.append).run(flow, "Go.", {"who": "Ann"})
 
-    assert results(said) == ["[ToolError] KeyError: 'nothing there'"] * 3
+    assert results(messages) == ["[ToolError] KeyError: 'nothing there'"] * 3
     assert (caught.value.tool_name, caught.value.attempts) == ("look", 3)
     assert isinstance(caught.value.cause, KeyError)
     assert caught.value.__cause__ is caught.value.cause
@@ -213,11 +213,11 @@ async def test_an_unresolved_call_counts_neither_as_an_error_nor_as_a_step() -> 
     script = [calls("look", city="x")] * 3
     client = SaidClient([*script, calls("finish"), calls("look", city="Oslo"), calls("finish")])
 
-    result, said = await run(client, flow, max_tool_errors=0)
+    result, messages = await run(client, flow, max_tool_errors=0)
 
     assert result == "done"
-    assert results(said)[0] == "no such city; try Oslo"
-    assert results(said)[3].startswith("[StepEnforcementError]")
+    assert results(messages)[0] == "no such city; try Oslo"
+    assert results(messages)[3].startswith("[StepEnforcementError]")
 
 
 async def test_a_batch_is_executed_completely_and_its_results_keep_the_order() -> None:
@@ -230,10 +230,10 @@ async def test_a_batch_is_executed_completely_and_its_results_keep_the_order() -
 
     flow = workflow(tool("slow", slow), tool("fails", fails), tool("quick", lambda: None))
 
-    _, said = await run(SaidClient([calls("slow", "fails", "quick"), calls("finish")]), flow)
+    _, messages = await run(SaidClient([calls("slow", "fails", "quick"), calls("finish")]), flow)
 
-    assert results(said)[:3] == ['{"n":1}', "[ToolError] ValueError: bad", "null"]
-    assert [message.tool_call_id for message in said[3:6]] == [call.id for call in said[2].tool_calls]
+    assert results(messages)[:3] == ['{"n":1}', "[ToolError] ValueError: bad", "null"]
+    assert [message.tool_call_id for message in messages[3:6]] == [call.id for call in messages[2].tool_calls]
 
 
 async def test_a_cancelled_run_can_be_resumed_with_its_messages() -> None:
@@ -251,10 +251,10 @@ async def test_a_cancelled_run_can_be_resumed_with_its_messages() -> None:
 
 
 async def test_an_initial_message_of_the_wrong_type_is_an_error_with_its_index() -> None:
-    told: list[Any] = [Message.of(MessageType.USER_INPUT, "Go."), {"role": "user", "content": "Go."}]
+    result: list[Any] = [Message.of(MessageType.USER_INPUT, "Go."), {"role": "user", "content": "Go."}]
 
     with pytest.raises(TypeError, match=r"initial_messages\[1\]: expected a Message, got dict"):
-        await WorkflowRunner(SaidClient([calls("finish")])).run(workflow(), "", initial_messages=told)
+        await WorkflowRunner(SaidClient([calls("finish")])).run(workflow(), "", initial_messages=result)
 
 
 async def test_cancelling_stops_a_response_in_progress() -> None:
@@ -272,15 +272,15 @@ async def test_cancelling_stops_a_response_in_progress() -> None:
                 self.stopped = True
 
     client, cancel = Endless([]), asyncio.Event()
-    heard = asyncio.Event()
+    received = asyncio.Event()
 
     async def on_chunk(_: StreamChunk) -> None:
-        heard.set()
+        received.set()
 
     running = asyncio.create_task(
         WorkflowRunner(client, stream=True, on_chunk=on_chunk).run(workflow(), "Go.", {"who": "A"}, cancel_event=cancel)
     )
-    await heard.wait()
+    await received.wait()
     cancel.set()
 
     with pytest.raises(WorkflowCancelledError):
@@ -289,18 +289,18 @@ async def test_cancelling_stops_a_response_in_progress() -> None:
 
 
 async def test_chunks_are_reported_as_they_arrive_and_a_retry_voids_them() -> None:
-    heard: list[StreamChunk] = []
+    received: list[StreamChunk] = []
 
     async def on_chunk(chunk: StreamChunk) -> None:
-        heard.append(chunk)
+        received.append(chunk)
 
     client = SaidClient([text("Oh no."), calls("finish")])
     await run(client, workflow(), stream=True, on_chunk=on_chunk)
 
-    kinds = [chunk.type.value for chunk in heard]
+    kinds = [chunk.type.value for chunk in received]
     assert kinds == ["text_delta"] * 4 + ["retry", "tool_call_delta", "tool_call_delta", "final"]
-    assert "".join(chunk.content for chunk in heard[:4]) == "Oh no. "
-    last: LLMResponse | None = heard[-1].response
+    assert "".join(chunk.content for chunk in received[:4]) == "Oh no. "
+    last: LLMResponse | None = received[-1].response
     assert last == (ToolCall("finish", "{}", last[0].id),) if isinstance(last, tuple) else False
 
 
@@ -314,9 +314,9 @@ async def test_reasoning_is_a_separate_message_and_is_sent_with_its_calls() -> N
     thinks = [ToolCall.of("look", {}, reasoning="I should look.")]
     client = SaidClient([thinks, calls("finish")])
 
-    _, said = await run(client, workflow(tool("look", lambda: "x")))
+    _, messages = await run(client, workflow(tool("look", lambda: "x")))
 
-    assert (said[2].type, said[2].content) == (MessageType.REASONING, "I should look.")
+    assert (messages[2].type, messages[2].content) == (MessageType.REASONING, "I should look.")
     assert client.asked[1][2]["content"] == "I should look."
 
 
@@ -342,10 +342,12 @@ async def test_calls_reach_the_tools_unchanged_if_they_are_not_validated() -> No
     off = Switches.model_validate(dict.fromkeys(("respond", "rescue", "validate", "retry", "loops"), False))
     script = [calls("lok"), [ToolCall("look", '{"city": Oslo}')], calls("look", town="Oslo"), calls("finish")]
 
-    result, said = await run(SaidClient(script), workflow(tool("look", echo, CITY)), max_tool_errors=3, guardrails=off)
+    result, messages = await run(
+        SaidClient(script), workflow(tool("look", echo, CITY)), max_tool_errors=3, guardrails=off
+    )
 
     assert result == "done"
-    assert [told.partition(":")[0] for told in results(said)[:3]] == [
+    assert [result.partition(":")[0] for result in results(messages)[:3]] == [
         "[ToolError] there is no tool lok",
         "[ToolError] the arguments of look are not a JSON object",
         "[ToolError] TypeError",
@@ -355,14 +357,16 @@ async def test_calls_reach_the_tools_unchanged_if_they_are_not_validated() -> No
 async def test_the_usage_of_each_response_is_reported() -> None:
     http = ScriptedHttp([Said(calls=(("look", "{}"),)), Said(calls=(("finish", "{}"),))])
     engine = Engine(OpenAICompatible("http://scripted", http), StillClock(), lambda _: None)
-    heard: list[Any] = []
+    received: list[Any] = []
 
-    await WorkflowRunner(engine, on_usage=heard.append).run(workflow(tool("look", lambda: "x")), "Go.", {"who": "Ann"})
+    await WorkflowRunner(engine, on_usage=received.append).run(
+        workflow(tool("look", lambda: "x")), "Go.", {"who": "Ann"}
+    )
 
-    assert [usage["total_tokens"] for usage in heard] == [15, 15]
+    assert [usage["total_tokens"] for usage in received] == [15, 15]
 
 
-def test_every_name_of_the_token_limit_sets_the_limit_of_the_request() -> None:
+def test_a_negative_token_limit_means_no_limit() -> None:
     assert build_request(workflow(), [], None, {"max_tokens": 7}).limit == 7
     assert build_request(workflow(), [], None, {}).limit is None
     assert build_request(workflow(), [], None, {"max_tokens": -1, "max_completion_tokens": -1}).limit is None
@@ -379,12 +383,12 @@ async def test_callbacks_of_the_wrong_kind_are_refused() -> None:
     async def on_message(_: Message) -> None: ...
 
     wrong: Any = print
-    deaf: Any = on_message
+    asynchronous: Any = on_message
 
     with pytest.raises(TypeError, match="on_chunk: expected an async function"):
         await run(SaidClient([calls("finish")]), workflow(), stream=True, on_chunk=wrong)
     with pytest.raises(TypeError, match="on_message: expected a function that is not async"):
-        WorkflowRunner(SaidClient([]), on_message=deaf)
+        WorkflowRunner(SaidClient([]), on_message=asynchronous)
 
 
 @pytest.mark.parametrize("budget", [-1, 1.5, True, "3"])
@@ -409,12 +413,12 @@ async def test_without_retries_the_first_response_without_a_call_ends_the_run() 
 
 async def test_a_call_without_a_result_is_not_reported() -> None:
     flow = workflow(tool("look", lambda: None), required=["look"])
-    said: list[Message] = []
+    messages: list[Message] = []
 
     with pytest.raises(StepEnforcementError):
-        await WorkflowRunner(SaidClient([calls("finish")]), on_message=said.append).run(flow, "Go.", {"who": "Ann"})
+        await WorkflowRunner(SaidClient([calls("finish")]), on_message=messages.append).run(flow, "Go.", {"who": "Ann"})
 
-    assert [message.type.value for message in said[2:]] == ["tool_call", "step_nudge"] * 3
+    assert [message.type.value for message in messages[2:]] == ["tool_call", "step_nudge"] * 3
 
 
 async def test_cancelling_does_not_wait_for_a_token_count() -> None:

@@ -1,4 +1,4 @@
-"""Runs that share one slot: the most urgent goes first, the others lose nothing, and nobody waits for ever."""
+"""Runs that share one slot: priority decides, a preempted run loses nothing, and no run waits forever."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NONE: dict[str, Json] = {"type": "object", "properties": {}}
 
 
 class GatedClient(SaidClient):
-    """Answers `step`, then `finish`. An answer waits for the gate of its workflow, where it has one."""
+    """Calls `step`, then `finish`. A response waits for the gate of its workflow, if there is one."""
 
     def __init__(self) -> None:
         super().__init__([])
@@ -47,12 +47,12 @@ def workflow(done: list[str], name: str) -> Workflow:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Let the others go on until this holds."""
+    """Yield to the other tasks until the condition is true."""
     while not holds():  # noqa: ASYNC110 - it is about several things, and few of them tell
         await asyncio.sleep(0)
 
 
-async def submitted(worker: SlotWorker, done: list[str], name: str, priority: int = 0) -> asyncio.Task[str]:
+async def submit(worker: SlotWorker, done: list[str], name: str, priority: int = 0) -> asyncio.Task[str]:
     waiting = worker.waiting
     task = asyncio.create_task(worker.run(workflow(done, name), name, priority=priority))
     await until(lambda: worker.waiting > waiting)
@@ -66,7 +66,7 @@ async def test_the_queued_run_of_highest_priority_is_next() -> None:
         first = asyncio.create_task(worker.run(workflow(done, "first"), "first"))
         await client.begun.wait()
         others = [
-            await submitted(worker, done, name, priority) for name, priority in (("low", 0), ("high", 5), ("also", 5))
+            await submit(worker, done, name, priority) for name, priority in (("low", 0), ("high", 5), ("also", 5))
         ]
         client.gates["first"].set()
         results = await asyncio.gather(first, *others)
@@ -97,7 +97,7 @@ async def test_a_run_of_equal_priority_does_not_preempt() -> None:
     async with SlotWorker(WorkflowRunner(client)) as worker:
         first = asyncio.create_task(worker.run(workflow(done, "first"), "first"))
         await client.begun.wait()
-        second = await submitted(worker, done, "second")
+        second = await submit(worker, done, "second")
         client.gates["first"].set()
         await asyncio.gather(first, second)
 
@@ -111,7 +111,7 @@ async def test_stopping_cancels_all_runs() -> None:
     worker.start()
     first = asyncio.create_task(worker.run(workflow(done, "first"), "first"))
     await client.begun.wait()
-    second = await submitted(worker, done, "second")
+    second = await submit(worker, done, "second")
 
     await worker.stop()
 
@@ -129,8 +129,8 @@ async def test_cancelling_the_caller_removes_its_run() -> None:
     async with SlotWorker(WorkflowRunner(client)) as worker:
         first = asyncio.create_task(worker.run(workflow(done, "first"), "first"))
         await client.begun.wait()
-        gone = await submitted(worker, done, "gone")
-        last = await submitted(worker, done, "last")
+        gone = await submit(worker, done, "gone")
+        last = await submit(worker, done, "last")
         gone.cancel()
         first.cancel()
         assert await last == "last is done"
@@ -188,7 +188,7 @@ async def test_all_runs_are_cancelled_if_the_worker_is_cancelled(by_hand: bool) 
     worker.start()
     first = asyncio.create_task(worker.run(endless, "endless"))
     await entered.wait()
-    second = await submitted(worker, done, "second")
+    second = await submit(worker, done, "second")
 
     if by_hand:
         for task in asyncio.all_tasks() - {first, second, asyncio.current_task()}:

@@ -1,4 +1,4 @@
-"""Waiting that may end early."""
+"""Waiting for a lock that an event or a cancellation ends."""
 
 from __future__ import annotations
 
