@@ -21,9 +21,9 @@ from forge_proxy.engine.events import RunNotResumable, RunStatusChanged
 from forge_proxy.engine.ports import Observer
 from forge_proxy.settings import Settings
 from forge_proxy.store.config import sqlite_file
+from forge_proxy.tools.addresses import CheckedResolver
 from forge_proxy.tools.executors import open_registry
 from forge_proxy.tools.ports import SystemClock
-from forge_proxy.tools.resolver import CheckedResolver
 from forge_proxy.workflows.runs.execution import ExecutionDeps
 from forge_proxy.workflows.runs.ports import RunStore
 from forge_proxy.workflows.runs.records import StoredRun

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from forge_proxy.tools.origins import host_of, without_wildcards
 
 Address = IPv4Address | IPv6Address
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -23,7 +27,7 @@ class ForbiddenAddress(OSError):
 async def resolve(host: str, port: int, *, is_wildcard: bool) -> Sequence[str]:
     """Return the addresses of a host, best first; an address resolves to itself.
 
-    `is_wide` is true if only a wildcard entry lists the host. Raises `OSError`, and `ForbiddenAddress` if any address
+    `is_wildcard` is true if only a wildcard entry lists the host. Raises `OSError`, and `ForbiddenAddress` if any address
     is forbidden.
     """
     host = host.strip("[]")
@@ -35,6 +39,33 @@ async def resolve(host: str, port: int, *, is_wildcard: bool) -> Sequence[str]:
         if (why := find_forbidden_reason(address, is_wildcard=is_wildcard)) is not None:
             raise ForbiddenAddress(f"{host} resolves to {address}, {why}, which is not called by name")
     return addresses
+
+
+class CheckedResolver(AbstractResolver):
+    """`aiohttp.abc.AbstractResolver` for the entries of an allow-list."""
+
+    def __init__(self, allowed: Iterable[str]) -> None:
+        self._full_names = frozenset(host_of(entry) for entry in without_wildcards(allowed))
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """See `AbstractResolver`. Raises `OSError`, including `ForbiddenAddress`."""
+        addresses = await resolve(host, port, is_wildcard=host.lower() not in self._full_names)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in addresses
+        ]
+
+    async def close(self) -> None:
+        """See `AbstractResolver`."""
 
 
 def is_address(host: str) -> bool:

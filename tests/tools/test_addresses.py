@@ -12,13 +12,12 @@ from aiohttp import web
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
-from forge_proxy.tools.addresses import ForbiddenAddress, find_forbidden_reason, resolve
+from forge_proxy.tools.addresses import CheckedResolver, ForbiddenAddress, find_forbidden_reason, resolve
 from forge_proxy.tools.callbacks import HttpExecution, HttpExecutor
 from forge_proxy.tools.config import CallbackConfig, McpConfig
 from forge_proxy.tools.mcp.executor import McpExecution, McpExecutor
 from forge_proxy.tools.mcp.session_pool import McpUrl
 from forge_proxy.tools.ports import SystemClock
-from forge_proxy.tools.resolver import CheckedResolver
 
 
 def resolve_to(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:

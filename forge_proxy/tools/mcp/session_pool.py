@@ -78,8 +78,10 @@ class SessionPool:
 
             if self._closed:
                 raise ToolServerUnusable(display_name(server), "forge-proxy is stopping")
-            is_wide = isinstance(server, McpUrl) and not is_listed(server.url, without_wildcards(self._config.allow))
-            limits = SessionLimits(self._config.connect_seconds, 1024 * self._config.max_answer_kb, is_wide)
+            is_wildcard = isinstance(server, McpUrl) and not is_listed(
+                server.url, without_wildcards(self._config.allow)
+            )
+            limits = SessionLimits(self._config.connect_seconds, 1024 * self._config.max_answer_kb, is_wildcard)
             session = self._sessions[server] = Session(display_name(server), settings, limits)
             return session
 
