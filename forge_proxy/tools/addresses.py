@@ -27,8 +27,8 @@ class ForbiddenAddress(OSError):
 async def resolve(host: str, port: int, *, is_wildcard: bool) -> Sequence[str]:
     """Return the addresses of a host, best first; an address resolves to itself.
 
-    `is_wildcard` is true if only a wildcard entry lists the host. Raises `OSError`, and `ForbiddenAddress` if any address
-    is forbidden.
+    `is_wildcard` is true if only a wildcard entry lists the host. Raises `OSError`, and `ForbiddenAddress` if any
+    address is forbidden.
     """
     host = host.strip("[]")
     if is_address(host):

@@ -19,6 +19,7 @@ from forge_proxy.store.database import Database, open_database
 from forge_proxy.store.runs import RunRepository
 from forge_proxy.store.tables import RUNS
 from tests.contracts.test_store import event, place, run
+from tests.fakes.postgres import postgres
 from tests.store.test_faults import limit_file_size, move, size_of
 
 __all__ = ["place"]
@@ -151,6 +152,18 @@ async def test_a_full_database_is_reported_and_its_rows_can_be_read(file: Path) 
 
     assert await notes.texts() == []
     await database.close()
+
+
+async def test_a_full_disk_of_a_postgresql_server_is_reported() -> None:
+    program = "DO $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$"
+    with postgres() as server:
+        database = await open_database(server.url)
+
+        with pytest.raises(StoreFull, match="could not extend file; free some space"):
+            async with database.write() as connection:
+                await connection.exec_driver_sql(program)
+
+        await database.close()
 
 
 async def test_a_failed_write_to_the_disk_stores_nothing(notes_in_file: NoteRepository, file: Path) -> None:

@@ -22,8 +22,9 @@ class ResponseTruncated(httpx2.StreamError, httpx2.SSEError):
 
 
 class BoundedTransport(httpx2.AsyncBaseTransport):
-    """Connects only to addresses from `resolve`. Limits a response to `limit` bytes, and a notification stream to
-    `limit` bytes per minute.
+    """Connects only to addresses from `resolve`, and limits what is read.
+
+    A response is limited to `limit` bytes, a notification stream to `limit` bytes per minute.
     """
 
     def __init__(self, limit: int, resolve: Resolve) -> None:

@@ -25,8 +25,10 @@ _ID_SEARCH_BYTES = 300
 
 
 class MessageAssembler:
-    """Converts bytes to messages. `limit` is the maximum in bytes for one message, and for all messages within a minute
-    that are not a response to a request.
+    """Converts bytes to messages.
+
+    `limit` is the maximum in bytes for one message, and for all messages within a minute that are not a response to a
+    request.
     """
 
     def __init__(self, limit: int) -> None:

@@ -77,9 +77,7 @@ class RunScheduler:
                 raise
 
     async def start_if_queued(self, run_id: str) -> None:
-        """Start a queued run that no task executes; it may also stem from an earlier request that failed after storing
-        it.
-        """
+        """Start a queued run that no task executes, such as one whose submission failed after it was stored."""
         writer = await self._get_writer(run_id)
         if writer.run.status == "queued" and writer.executions == 0:  # it may have started since it was read
             self.start(writer)
@@ -90,8 +88,9 @@ class RunScheduler:
         self._spawn(self._execute(writer))
 
     async def run_shielded(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await a store operation, shielded from cancellation by a disconnecting client: a cancelled operation would
-        discard its database connection.
+        """Await a store operation, shielded from cancellation by a disconnecting client.
+
+        A cancelled operation would discard its database connection.
         """
         return await asyncio.shield(self._spawn(work))
 
