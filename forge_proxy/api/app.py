@@ -28,8 +28,8 @@ from forge_proxy.api.openai.chat import ChatCompletions
 from forge_proxy.api.openai.models import ModelList
 from forge_proxy.api.origins import CheckOrigin, HostNames
 from forge_proxy.api.rejected import LogRejections
-from forge_proxy.api.validation_errors import wrong_field
 from forge_proxy.core.errors import ForgeError, InvalidRequest, OutOfMemory
+from forge_proxy.core.validation import to_invalid_request
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.memory import MemoryBudget, memory_limit
 from forge_proxy.engine.ports import Backend
@@ -122,7 +122,7 @@ async def _wrong_field(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, RequestValidationError)  # noqa: S101  # registered for this type only
     if isinstance(exc.body, bytes) and exc.body:  # not parsed: its Content-Type is not JSON
         return await _forge_error(request, InvalidRequest("body", "send JSON with Content-Type: application/json"))
-    return await _forge_error(request, wrong_field(list(exc.errors()), exc.body))
+    return await _forge_error(request, to_invalid_request(list(exc.errors()), exc.body))
 
 
 async def _http_error(request: Request, exc: Exception) -> Response:

@@ -56,9 +56,11 @@ from forge_proxy.core.errors import (
 )
 from forge_proxy.core.jsontypes import JsonObject, is_object
 from forge_proxy.core.sampling import UnsupportedModelError
+from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.engine.memory import MemoryFull, TooLargeForMemory
 from forge_proxy.wire.clients.chat_completions.errors import encode_error
-from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, RunNotFound, StoreUnavailable, ToolUnusable
+from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, RunNotReadable
+from forge_proxy.workflows.tool_registry import ToolUnusable
 
 _LOG = logging.getLogger("forge_proxy.api")
 
@@ -112,7 +114,7 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     WrongSettings: (400, "invalid_request_error", "wrong_settings"),
     RunNotFound: (404, "invalid_request_error", "run_not_found"),
     RunConflict: (409, "invalid_request_error", "run_conflict"),
-    NotReadable: (409, "invalid_request_error", "run_not_readable"),
+    RunNotReadable: (409, "invalid_request_error", "run_not_readable"),
     ToolUnusable: (502, "server_error", "tool_unusable"),
     StoreUnavailable: (503, "server_error", "store_unavailable"),
     ShuttingDown: (503, "server_error", "stopping"),
@@ -239,4 +241,4 @@ async def refuse(
 def log_refused(error: ForgeError, request_id: str, scope: Scope) -> None:
     """Log one line about a rejected request."""
     fields = {"event": "refused", "request_id": request_id, "path": scope["path"], "error": error.summary}
-    _LOG.warning("refused %s: %s", fields["path"], fields["error"], extra={"said": fields})
+    _LOG.warning("refused %s: %s", fields["path"], fields["error"], extra={"fields": fields})

@@ -48,7 +48,7 @@ class LogRejections:
 def _log(scope: Scope, start: Message, body: bytes) -> None:
     headers: list[tuple[bytes, bytes]] = start["headers"]
     request_id = next((value.decode("latin-1") for name, value in headers if name.lower() == b"x-request-id"), None)
-    said = {
+    fields = {
         "event": "rejected",
         "request_id": request_id,
         "method": scope["method"],
@@ -56,7 +56,7 @@ def _log(scope: Scope, start: Message, body: bytes) -> None:
         "status": start["status"],
         **_error_in(body),
     }
-    _LOG.warning("rejected %s %s: %s", said["method"], said["path"], said["status"], extra={"said": said})
+    _LOG.warning("rejected %s %s: %s", fields["method"], fields["path"], fields["status"], extra={"fields": fields})
 
 
 def _error_in(body: bytes) -> dict[str, str]:

@@ -13,7 +13,7 @@ import typer
 
 from forge_proxy.backends.capability_cache import state_folder
 from forge_proxy.core.errors import ForgeError
-from forge_proxy.telemetry.running_daemons import RunningDaemon, is_running, running_daemons
+from forge_proxy.telemetry.running_daemons import RunningDaemon, is_running, list_running_daemons
 
 _POLL_SECONDS = 0.05
 
@@ -29,7 +29,7 @@ def stop(
     ] = 60,
 ) -> None:
     """Stop a daemon of this user on this machine, after its running responses have finished."""
-    daemon = _choose(running_daemons(state_folder(os.environ)), port)
+    daemon = _choose(list_running_daemons(state_folder(os.environ)), port)
     print(f"stopping forge-proxy {daemon.version} on port {daemon.port} (pid {daemon.pid})")
     _signal(daemon)
     until = time.monotonic() + seconds

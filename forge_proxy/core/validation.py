@@ -1,11 +1,15 @@
-"""What pydantic finds wrong with a value, described in one form for settings, the admin API, commands and tools."""
+"""Describes pydantic's validation errors, in one form for settings, the HTTP API, commands and tools."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
+from forge_proxy.core.errors import InvalidRequest
+from forge_proxy.core.jsontypes import is_list, is_object
+
+FieldPath: TypeAlias = tuple[str, ...]
 _EXPECTED: Mapping[str, str] = {
     "missing": "required, but missing",
     "int": "expected an integer",
@@ -24,17 +28,75 @@ _EXPECTED: Mapping[str, str] = {
     "too_short": "expected at least {min_length} items",
     "too_long": "expected at most {max_length} items",
 }
-"""By pydantic's type of the fault, or by its first word for the faults of a type (`int_parsing`, `int_from_float`)."""
-_OF_TYPES = ("_type", "_parsing", "_parsing_size", "_from_float", "_unicode", "_attributes_type")
+"""By pydantic's error type, or by its first part for errors of a type (`int_parsing`, `int_from_float`)."""
+_PARAMETER_KINDS = ("query", "path", "header")
+_TYPE_SUFFIXES = ("_type", "_parsing", "_parsing_size", "_from_float", "_unicode", "_attributes_type")
 
 
 def describe_fault(fault: Mapping[str, Any]) -> str:
-    """Describe one of pydantic's faults, without its path and without the value, which may be secret."""
+    """Describe one of pydantic's errors, without its path and without the value, which may be secret."""
     kind = str(fault["type"])
     words = _EXPECTED.get(kind)
-    if words is None and kind.endswith(_OF_TYPES):
+    if words is None and kind.endswith(_TYPE_SUFFIXES):
         words = _EXPECTED.get(kind.partition("_")[0])
     if words is not None:
         return words.format(**fault.get("ctx", {}))
     message = str(fault["msg"]).removeprefix("Value error, ")
     return re.sub(r"^(?:Input|Value) should be ", "expected ", message)
+
+
+def to_invalid_request(faults: Sequence[Mapping[str, Any]], value: object = None) -> InvalidRequest:
+    """Return the first of pydantic's errors as an error with the field's path, without the value, which may be secret.
+
+    `value` is what was validated. It distinguishes field names from type names: for a field of several types, pydantic
+    reports one error per type and adds the type's name to the path.
+    """
+    paths = [(_field_path(fault, value), fault) for fault in faults]
+    begin = paths[0][0]
+    longest = max((path for path, _ in paths if path[: len(begin)] == begin), key=len)
+    reasons = dict.fromkeys(_describe_field_fault(fault) for path, fault in paths if path == longest)
+    first = next(fault for path, fault in paths if path == longest)
+    at = "" if first["type"] == "json_invalid" else ".".join(longest)
+    return InvalidRequest(at or "body", ", or: ".join(reasons))
+
+
+def _describe_field_fault(fault: Mapping[str, Any]) -> str:
+    match fault["type"]:
+        case "extra_forbidden":
+            return "no such field"
+        case "json_invalid":
+            return f"not JSON: {fault['ctx']['error']}"
+        case "bool_parsing" | "bool_type":
+            return "expected true or false (on or off)"
+        case _:
+            return describe_fault(fault)
+
+
+def _field_path(fault: Mapping[str, Any], value: object) -> FieldPath:
+    """Return the path of an error, without the names of types."""
+    parts: list[str | int] = [*fault["loc"]]
+    if parts and parts[0] in _PARAMETER_KINDS:
+        return tuple(map(str, parts[1:]))
+    if parts[:1] == ["body"]:
+        del parts[0]
+    if fault["type"] == "missing" and parts:  # without parts, the whole body is missing
+        *parts, last = parts
+        return (*_existing_path(parts, value), str(last))
+    return _existing_path(parts, value)
+
+
+def _existing_path(parts: Sequence[str | int], value: object) -> FieldPath:
+    """Return the parts that exist in the value; the others are names of types."""
+    if not (is_object(value) or is_list(value)):
+        return tuple(map(str, parts))
+    path: list[str] = []
+    current: object = value
+    for part in parts:
+        if is_object(current) and part in current:
+            current = current[str(part)]
+        elif is_list(current) and isinstance(part, int) and part < len(current):
+            current = current[part]
+        else:
+            continue
+        path.append(str(part))
+    return tuple(path)

@@ -56,7 +56,7 @@ class Daemon:
 
     def end(self, signum: int) -> None:
         """Make `run` return once running responses have finished, or immediately at a second interrupt."""
-        self.runs.leave()  # shutdown does not wait for clients that watch a run: it may last for hours
+        self.runs.end_feeds()  # shutdown does not wait for clients that watch a run: it may last for hours
         self.server.handle_exit(signum, None)
 
     async def run(self, loaded: Callable[[], None] = lambda: None, *, resumes: bool = True) -> None:
@@ -114,7 +114,8 @@ class Daemon:
     async def _log_hardware(self) -> None:
         found = await self.parts.machine.profile()
         gpus = [f"{gpu.name}, {gpu.vram_mb or '?'} MiB" for gpu in found.gpus]
-        self.log.info("hardware", gpus=gpus, ram_mb=found.ram_mb, cores=found.cores, because=found.because)
+        reason = {"reason": found.because, "because": found.because}  # `because`: until 0.3
+        self.log.info("hardware", gpus=gpus, ram_mb=found.ram_mb, cores=found.cores, **reason)
 
 
 @asynccontextmanager
@@ -143,7 +144,8 @@ def tell_choice(choice: SelectedBackend, settings: Settings, log: FilteringBound
     """Log the backend that is used, and why."""
     model_file = str(choice.gguf) if choice.gguf else None
     listed = {"models": list(settings.models)} if settings.models else {}
-    log.info("backend", kind=choice.kind, url=choice.shown_url, model_file=model_file, because=choice.because, **listed)
+    reason = {"reason": choice.because, "because": choice.because}  # `because`: until 0.3
+    log.info("backend", kind=choice.kind, url=choice.shown_url, model_file=model_file, **reason, **listed)
     if choice.gguf == TINY_MODEL:
         log.warning("test model", note="understands only a few phrases: for trying out the daemon, not for real work")
 

@@ -142,7 +142,7 @@ class _Running:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None  # noqa: S101  # a coroutine runs in a task
         self._end_with(lambda: loop.call_soon_threadsafe(task.cancel))
-        log = logs.inside_another_program()
+        log = logs.standard_logger()
         async with build(self._settings, self._listener, lambda: self._settings, log) as daemon:
             refuse_unheard(self._options, daemon.parts.choice)
             self.url = daemon.url

@@ -26,7 +26,7 @@ from forge_proxy.settings import Settings
 from forge_proxy.settings.usable import refuse_unusable
 from forge_proxy.telemetry import logs
 from forge_proxy.telemetry.hangup import Hangup
-from forge_proxy.telemetry.running_daemons import registered, running_daemons
+from forge_proxy.telemetry.running_daemons import list_running_daemons, register_daemon
 from forge_proxy.telemetry.systemd import Systemd
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -104,7 +104,7 @@ def run(read: Callable[[], Settings], hangup: Hangup = "reload", file: Path | No
         # Until the backend is selected; `serve` then installs its own handlers.
         for signum in (*STOP_SIGNALS, *([signal.SIGHUP] if hangup == "stop" else [])):
             asyncio.get_running_loop().add_signal_handler(signum, task.cancel)
-        with registered(state, listener.getsockname()[1]):
+        with register_daemon(state, listener.getsockname()[1]):
             await serve(settings, listener, read, hangup, file)
 
     with closing(logs.configure(settings.log)), listener, suppress(asyncio.CancelledError):
@@ -120,6 +120,6 @@ def open_listener(server: ServerConfig, state: Path) -> socket.socket:
     try:
         return listen(server)
     except PortTaken as error:
-        running = running_daemons(state)
+        running = list_running_daemons(state)
         found = find_daemon(server.host, server.port, running)
         raise PortTaken(server.host, server.port, found, stop_command(server.port, running)) from error

@@ -62,7 +62,7 @@ async def setup_backend(
     sampling parameters are recommended for the model.
     """
     resolved = settings_of(options, settings, BackendOptions)
-    log = logs.inside_another_program()
+    log = logs.standard_logger()
     async with assemble(resolved, in_next_turn(logs.LogObserver(log))) as parts:
         refuse_unheard(options, parts.choice)
         tell_choice(parts.choice, resolved, log)

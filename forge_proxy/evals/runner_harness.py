@@ -15,7 +15,7 @@ from forge_proxy.core.workflow.errors import (
     ToolCallError,
     ToolExecutionError,
 )
-from forge_proxy.core.workflow.run import RunState, ToolOutcome, begin
+from forge_proxy.core.workflow.run import RunState, ToolOutcome, begin_run
 from forge_proxy.engine.answer import Engine
 from forge_proxy.evals.record import Strategy
 from forge_proxy.evals.scenario import ScenarioState
@@ -56,7 +56,7 @@ class RunnerHarness:
             guardrails=preset.switches,
             on_usage=tally.spend,
         )
-        state = begin(workflow, world.user_message)
+        state = begin_run(workflow, world.user_message)
         tools = _CountedTools(workflow, tally)
         run_id = f"eval-{job.scenario.name}-{job.run}"
         try:
@@ -93,7 +93,7 @@ class _CountedTools(CallableTools):
         self._tally = tally
 
     async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
-        """See `Executor`."""
+        """See `CallExecutor`."""
         outcome = await super().execute(call, key)
         self._tally.tool_errors += outcome is not None and outcome.status == "error"
         return outcome
@@ -113,14 +113,14 @@ def strategy_of(name: Strategy) -> CompactStrategy:
 class _AlwaysEstimating(ContextManager):
     """Uses only token estimates, so that compaction happens at the same points for every model."""
 
-    def observe_usage(self, messages: Sequence[Message], prompt_tokens: int, beside: int = 0) -> None:
+    def observe_usage(self, messages: Sequence[Message], prompt_tokens: int, tool_tokens: int = 0) -> None:
         """Ignore the usage."""
 
     async def maybe_compact_counted(
-        self, messages: Sequence[Message], count: Count, step_index: int = 0, step_hint: str = "", beside: int = 0
+        self, messages: Sequence[Message], count: Count, step_index: int = 0, step_hint: str = "", tool_tokens: int = 0
     ) -> tuple[Message, ...]:
         """Compact by estimates; do not count tokens."""
-        return self.maybe_compact(messages, step_index, step_hint, beside)
+        return self.maybe_compact(messages, step_index, step_hint, tool_tokens)
 
 
 def _memory(job: PlannedRun, window: int | None, tally: RunCounter) -> ContextManager | None:

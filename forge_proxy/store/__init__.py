@@ -1,1 +1,4 @@
-"""Storage of runs: SQLite by default, PostgreSQL by URL. All modules except `config` import SQLAlchemy."""
+"""Storage in SQLite by default, in PostgreSQL by URL: one database, and one repository per noun.
+
+All modules except `config` import SQLAlchemy.
+"""

@@ -17,8 +17,8 @@ from sqlalchemy import event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from forge_proxy.core.store_errors import StoreInUse, StoreLost
 from forge_proxy.store.config import sqlite_file
-from forge_proxy.workflows.runs.errors import StoreInUse, StoreUnavailable
 
 _LOCK_KEY = 0x666F7267
 """Key of the PostgreSQL advisory lock: "forg" in ASCII."""
@@ -43,31 +43,31 @@ class DatabaseConnections:
         else:
             self.writer, self.readers = _postgres(url, 1), _postgres(url, _READERS)
             event.listen(self.writer.sync_engine, "connect", _lock_postgres)
-        self._lock = -1
+        self._lock_descriptor = -1
         self._identities: dict[Path, tuple[int, int]] = {}
         self._is_reported = False
 
-    def take(self) -> None:
+    def lock(self) -> None:
         """Lock an SQLite database. Raises `StoreInUse` or `OSError`."""
         if self._file is None:
             return
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock_file = Path(f"{self._file}.lock")
-        lock = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
-            os.close(lock)
+            os.close(descriptor)
             raise StoreInUse(str(self._file)) from exc
-        self._lock = lock
+        self._lock_descriptor = descriptor
         os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # 0600: prompts are private
         self._identities = {path: _identity(path) for path in (self._file, lock_file)}
 
     def check(self) -> None:
-        """Raise `StoreUnavailable` if a file was deleted or replaced since it was opened.
+        """Raise `StoreLost` if a file was deleted or replaced since it was opened.
 
         A deleted file stays writable while it is open, and its contents are lost when the daemon stops. No new file is
-        created in its place, because the existing runs would be missing from it.
+        created in its place, because the stored data would be missing from it.
         """
         for path, identity in self._identities.items():
             try:
@@ -79,17 +79,17 @@ class DatabaseConnections:
                 why = f"{path} {what} while it was in use; move it back, or restart the daemon"
                 if not self._is_reported:
                     self._is_reported = True
-                    _LOG.error("%s", why, extra={"said": {"event": "store lost", "error": why}})
-                raise StoreUnavailable(why)
+                    _LOG.error("%s", why, extra={"fields": {"event": "store lost", "error": why}})
+                raise StoreLost(why)
         self._is_reported = False
 
     async def close(self) -> None:
         """Close all connections and release the lock."""
         await self.writer.dispose()
         await self.readers.dispose()
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        if self._lock_descriptor >= 0:
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = -1
 
 
 def _identity(path: Path) -> tuple[int, int]:

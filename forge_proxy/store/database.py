@@ -1,38 +1,75 @@
-"""Opens the store: locks the database and migrates its tables."""
+"""One database, shared by all repositories: opening, migrations, transactions and errors. It knows no repository."""
 
 from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from forge_proxy.core.store_errors import StoreFull, StoreLocked, StoreUnavailable
 from forge_proxy.store.connections import DatabaseConnections
-from forge_proxy.store.runs import StoredRuns, words_of
 from forge_proxy.store.tables import METADATA
-from forge_proxy.workflows.runs.errors import StoreUnavailable
+
+_POSTGRES_DISK_FULL = "53100"
+"""SQLSTATE `disk_full`."""
 
 
-async def open_store(url: str) -> StoredRuns:
-    """Open the database at a URL, creating it if needed. Raises `StoreUnavailable`."""
+class Database:
+    """An open database, which this daemon uses exclusively."""
+
+    def __init__(self, connections: DatabaseConnections) -> None:
+        self._connections = connections
+
+    @asynccontextmanager
+    async def write(self) -> AsyncGenerator[AsyncConnection]:
+        """Open a transaction that may write. It is rolled back if the block raises.
+
+        What several repositories must store together uses the connection of one transaction. Transactions cannot be
+        nested: there is one writing connection. Raises `StoreUnavailable`, or `IntegrityError` if a constraint is
+        violated.
+        """
+        self._connections.check()
+        async with _transaction(self._connections.writer) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def read(self) -> AsyncGenerator[AsyncConnection]:
+        """Open a transaction that only reads. Raises `StoreUnavailable`."""
+        self._connections.check()
+        async with _transaction(self._connections.readers) as connection:
+            yield connection
+
+    async def close(self) -> None:
+        """Close all connections and release the database for other daemons."""
+        await self._connections.close()
+
+
+async def open_database(url: str) -> Database:
+    """Open the database at a URL, creating it if needed, and migrate its tables. Raises `StoreUnavailable`."""
     try:
-        databases = DatabaseConnections(url)
+        connections = DatabaseConnections(url)
     except (SQLAlchemyError, ImportError) as exc:
         hint = "; install forge-proxy[postgres]" if isinstance(exc, ImportError) else ""
-        raise StoreUnavailable(f"{words_of(exc)}{hint}") from exc
+        raise StoreUnavailable(f"{_describe(exc)}{hint}") from exc
     try:
-        databases.take()
-        async with databases.writer.begin() as connection:
+        connections.lock()
+        async with connections.writer.begin() as connection:
             await connection.run_sync(migrate)
     except BaseException as exc:
-        await databases.close()
+        await connections.close()
         if isinstance(exc, CommandError):
             raise StoreUnavailable(f"a newer forge-proxy or another program wrote the database ({exc})") from exc
         if isinstance(exc, SQLAlchemyError | OSError):
-            raise StoreUnavailable(f"{words_of(exc)}; check store.url") from exc
+            raise _to_store_error(exc, hint="; check store.url") from exc
         raise
-    return StoredRuns(databases)
+    return Database(connections)
 
 
 def migrate(connection: Connection, to: str = "head") -> None:
@@ -42,3 +79,31 @@ def migrate(connection: Connection, to: str = "head") -> None:
     config.set_main_option("path_separator", "os")
     config.attributes.update(connection=connection, metadata=METADATA)
     command.upgrade(config, to)
+
+
+@asynccontextmanager
+async def _transaction(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
+    try:
+        async with engine.begin() as connection:
+            yield connection
+    except IntegrityError:
+        raise
+    except (SQLAlchemyError, OSError) as exc:
+        raise _to_store_error(exc) from exc
+
+
+def _to_store_error(error: SQLAlchemyError | OSError, hint: str = "") -> StoreUnavailable:
+    """Return a database error as an error of the store."""
+    cause = getattr(error, "orig", None) or error
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the low byte of an extended code is the primary code
+    if code == sqlite3.SQLITE_FULL or getattr(cause, "sqlstate", None) == _POSTGRES_DISK_FULL:
+        return StoreFull(f"{_describe(error)}; free some space on its disk")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreLocked(f"{_describe(error)}; another program uses it")
+    return StoreUnavailable(f"{_describe(error)}{hint}")
+
+
+def _describe(error: Exception) -> str:
+    """Describe a database error without SQL statements and their parameters, which contain prompts."""
+    cause = getattr(error, "orig", None) or error
+    return f"{type(cause).__name__}: {str(cause).splitlines()[0] if str(cause) else 'no message'}"

@@ -1,39 +1,42 @@
-"""`RunStore` over SQLAlchemy."""
+"""Repository of runs and their events."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
 from sqlalchemy import delete, insert, select, update
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.exc import IntegrityError
 
-from forge_proxy.store.connections import DatabaseConnections
+from forge_proxy.store.database import Database, open_database
 from forge_proxy.store.tables import EVENTS, RUNS
-from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, StoreUnavailable
+from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound
 from forge_proxy.workflows.runs.ports import IdempotencyClaim
 from forge_proxy.workflows.runs.records import FINISHED, RunEvent, RunHead, RunStatus, StoredRun
 
 _HEAD = [RUNS.c[field.name] for field in fields(RunHead)]
-_ALL = [RUNS.c[field.name] for field in fields(StoredRun)]
+_RUN = [RUNS.c[field.name] for field in fields(StoredRun)]
 
 
-class StoredRuns:
-    """See `workflows.runs.ports.RunStore`."""
+class RunRepository:
+    """`workflows.runs.ports.RunStore` in a database."""
 
-    def __init__(self, databases: DatabaseConnections) -> None:
-        self._databases = databases
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    async def open(cls, url: str) -> RunRepository:
+        """Open a database that only this repository uses. Raises `StoreUnavailable`."""
+        return cls(await open_database(url))
 
     async def create(self, run: StoredRun, events: Sequence[RunEvent], claim: IdempotencyClaim | None) -> StoredRun:
         """See the port."""
         claimed = {} if claim is None else {"claim_key": claim.key, "claim_digest": claim.digest}
         try:
-            async with self._write() as connection:
+            async with self._database.write() as connection:
                 await connection.execute(insert(RUNS).values(**asdict(run), **claimed))
-                await connection.execute(insert(EVENTS), _rows(run.id, events))
+                await connection.execute(insert(EVENTS), _event_rows(run.id, events))
         except IntegrityError:
             if claim is None:
                 raise
@@ -41,20 +44,20 @@ class StoredRuns:
         return run
 
     async def _get_claimed(self, claim: IdempotencyClaim) -> StoredRun:
-        async with self._read() as connection:
-            found = await connection.execute(select(*_ALL, RUNS.c.claim_digest).where(RUNS.c.claim_key == claim.key))
+        async with self._database.read() as connection:
+            found = await connection.execute(select(*_RUN, RUNS.c.claim_digest).where(RUNS.c.claim_key == claim.key))
             row = found.one()
         if row.claim_digest != claim.digest:
             raise RunConflict("this Idempotency-Key was used for another submission")
-        return _run(row[:-1])
+        return _to_run(row[:-1])
 
     async def get(self, run_id: str) -> StoredRun:
         """See the port."""
-        return _run(await self._one(_ALL, run_id))
+        return _to_run(await self._get_row(_RUN, run_id))
 
     async def head(self, run_id: str) -> RunHead:
         """See the port."""
-        return RunHead(*await self._one(_HEAD, run_id))
+        return RunHead(*await self._get_row(_HEAD, run_id))
 
     async def list(self, *, before: str | None, limit: int, status: RunStatus | None) -> Sequence[RunHead]:
         """See the port."""
@@ -63,24 +66,24 @@ class StoredRuns:
             query = query.where(RUNS.c.id < before)
         if status is not None:
             query = query.where(RUNS.c.status == status)
-        async with self._read() as connection:
+        async with self._database.read() as connection:
             return [RunHead(*row) for row in await connection.execute(query)]
 
     async def unfinished(self) -> Sequence[RunHead]:
         """See the port."""
         query = select(*_HEAD).where(RUNS.c.status.not_in(FINISHED)).order_by(RUNS.c.id)
-        async with self._read() as connection:
+        async with self._database.read() as connection:
             return [RunHead(*row) for row in await connection.execute(query)]
 
     async def save(self, run: StoredRun, since: int, events: Sequence[RunEvent]) -> None:
         """See the port."""
         changed = {name: value for name, value in asdict(run).items() if name not in ("id", "created_at", "submission")}
-        async with self._write() as connection:
+        async with self._database.write() as connection:
             result = await connection.execute(
                 update(RUNS).where(RUNS.c.id == run.id, RUNS.c.last_event == since).values(**changed)
             )
             if result.rowcount == 1:
-                await connection.execute(insert(EVENTS), _rows(run.id, events))
+                await connection.execute(insert(EVENTS), _event_rows(run.id, events))
                 return
         stored = await self.head(run.id)
         if stored.last_event != run.last_event:
@@ -90,58 +93,28 @@ class StoredRuns:
         """See the port."""
         columns = [EVENTS.c[field.name] for field in fields(RunEvent)]
         query = select(*columns).where(EVENTS.c.run_id == run_id, EVENTS.c.id > after)
-        async with self._read() as connection:
+        async with self._database.read() as connection:
             return [RunEvent(*row) for row in await connection.execute(query.order_by(EVENTS.c.id).limit(limit))]
 
     async def delete(self, run_id: str) -> None:
         """See the port."""
         _check_id(run_id)
-        async with self._write() as connection:
+        async with self._database.write() as connection:
             result = await connection.execute(delete(RUNS).where(RUNS.c.id == run_id))
         if result.rowcount == 0:
             raise RunNotFound(run_id)
 
     async def close(self) -> None:
         """See the port."""
-        await self._databases.close()
+        await self._database.close()
 
-    async def _one(self, columns: list[Any], run_id: str) -> Sequence[Any]:
+    async def _get_row(self, columns: list[Any], run_id: str) -> Sequence[Any]:
         _check_id(run_id)
-        async with self._read() as connection:
+        async with self._database.read() as connection:
             row = (await connection.execute(select(*columns).where(RUNS.c.id == run_id))).one_or_none()
         if row is None:
             raise RunNotFound(run_id)
         return row
-
-    @asynccontextmanager
-    async def _write(self) -> AsyncGenerator[AsyncConnection]:
-        self._databases.check()
-        async with _transaction(self._databases.writer) as connection:
-            yield connection
-
-    @asynccontextmanager
-    async def _read(self) -> AsyncGenerator[AsyncConnection]:
-        self._databases.check()
-        async with _transaction(self._databases.readers) as connection:
-            yield connection
-
-
-@asynccontextmanager
-async def _transaction(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
-    """Run a transaction. Raises `StoreUnavailable`, or `IntegrityError` if a constraint is violated."""
-    try:
-        async with engine.begin() as connection:
-            yield connection
-    except IntegrityError:
-        raise
-    except (SQLAlchemyError, OSError) as exc:
-        raise StoreUnavailable(words_of(exc)) from exc
-
-
-def words_of(error: Exception) -> str:
-    """Describe a database error without SQL statements and their parameters, which contain prompts."""
-    cause = getattr(error, "orig", None) or error
-    return f"{type(cause).__name__}: {str(cause).splitlines()[0] if str(cause) else 'no message'}"
 
 
 def _check_id(run_id: str) -> None:
@@ -150,9 +123,9 @@ def _check_id(run_id: str) -> None:
         raise RunNotFound(run_id)
 
 
-def _rows(run_id: str, events: Sequence[RunEvent]) -> list[dict[str, Any]]:
+def _event_rows(run_id: str, events: Sequence[RunEvent]) -> list[dict[str, Any]]:
     return [{"run_id": run_id, **asdict(event)} for event in events]
 
 
-def _run(row: Sequence[Any]) -> StoredRun:
+def _to_run(row: Sequence[Any]) -> StoredRun:
     return StoredRun(*row)

@@ -1,4 +1,7 @@
-"""Converts engine events to log lines: event name, fields, level. Log lines never contain prompt or response text."""
+"""Converts engine events to log lines: event name, fields, level. Log lines never contain prompt or response text.
+
+The fields `because` (now `reason`) and `told` (now `reported`) are kept until 0.3.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,12 @@ Level: TypeAlias = Literal["info", "warning", "error"]
 _FAILURE_STATES = ("failed", "crash-loop")
 _MAX_DONE_CHARS = 4000
 """Maximum length in characters of the interventions in a log line."""
-_End: TypeAlias = RequestAnswered | RequestFailed | RequestAbandoned
-_Run: TypeAlias = RunStatusChanged | RunNotResumable | ToolServerFailed
-_Request: TypeAlias = (
+_EndEvent: TypeAlias = RequestAnswered | RequestFailed | RequestAbandoned
+_RunEvent: TypeAlias = RunStatusChanged | RunNotResumable | ToolServerFailed
+_RequestEvent: TypeAlias = (
     ToolsUnvalidated | PromptTruncated | ContextCompacted | AttemptRetried | LostResponseRetried | LoopDetected
 )
-_Server: TypeAlias = (
+_ServerEvent: TypeAlias = (
     SlotsDetected
     | BudgetResolved
     | SamplingRecommended
@@ -55,30 +58,32 @@ _Server: TypeAlias = (
 class LogLine:
     """One line of the log."""
 
-    said: str
+    event: str
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     level: Level = "info"
 
 
-def line_of(event: Event) -> LogLine:
+def to_log_line(event: Event) -> LogLine:
     """Return the log line of an event."""
-    if isinstance(event, _Server):
-        return _of_server(event)
-    if isinstance(event, _End):
-        return _of_end(event)
-    if isinstance(event, _Run):
-        return _of_run(event)
-    return _of_request(event)
+    if isinstance(event, _ServerEvent):
+        return _server_line(event)
+    if isinstance(event, _EndEvent):
+        return _end_line(event)
+    if isinstance(event, _RunEvent):
+        return _run_line(event)
+    return _request_line(event)
 
 
-def _of_server(event: _Server) -> LogLine:
+def _server_line(event: _ServerEvent) -> LogLine:
     """Return the log line of a model server event."""
     match event:
         case SlotsDetected(slots):
-            return LogLine("backend slots", {"slots": slots, "told": slots is not None})
+            is_reported = slots is not None
+            return LogLine("backend slots", {"slots": slots, "reported": is_reported, "told": is_reported})
         case BudgetResolved(model, budget):
-            resolved = {"mode": budget.mode.value, "tokens": budget.tokens, "because": budget.because}
-            return LogLine("budget", {"model": model, **resolved})
+            resolved = {"mode": budget.mode.value, "tokens": budget.tokens}
+            reason = {"reason": budget.because, "because": budget.because}
+            return LogLine("budget", {"model": model, **resolved, **reason})
         case SamplingRecommended(model, family, source):
             note = "set sampling.defaults: on to use the recommended sampling parameters of this model"
             return LogLine("sampling", {"model": model, "family": family, "source": source, "note": note})
@@ -98,7 +103,7 @@ def _of_server(event: _Server) -> LogLine:
             assert_never(event)
 
 
-def _of_request(event: _Request) -> LogLine:
+def _request_line(event: _RequestEvent) -> LogLine:
     """Return the log line of an event of a running request."""
     match event:
         case ToolsUnvalidated(request_id, tools):
@@ -123,7 +128,7 @@ def _of_request(event: _Request) -> LogLine:
             assert_never(event)
 
 
-def _of_end(event: _End) -> LogLine:
+def _end_line(event: _EndEvent) -> LogLine:
     """Return the log line of the end of a request."""
     times = {"seconds": round(event.seconds, 3), "queued_ms": round(1e3 * event.queued)}
     match event:
@@ -146,7 +151,7 @@ def _of_end(event: _End) -> LogLine:
             assert_never(event)
 
 
-def _of_run(event: _Run) -> LogLine:
+def _run_line(event: _RunEvent) -> LogLine:
     """Return the log line of a run or of one of its tool servers."""
     match event:
         case RunStatusChanged(run_id, status, error):

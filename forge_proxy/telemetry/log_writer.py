@@ -1,4 +1,4 @@
-"""Writes log lines without ever blocking the event loop on a pipe that nobody reads.
+"""Writes log lines without blocking the event loop on a pipe that nobody reads.
 
 Lines that can be written without blocking are written at once: waking a thread per line costs as much as answering a
 small request. Other lines are queued for a writer thread. The queue is limited in bytes. Lines that exceed the limit or

@@ -16,7 +16,7 @@ from typing_extensions import Buffer
 
 from forge_proxy.engine.events import Event
 from forge_proxy.telemetry.config import LogConfig
-from forge_proxy.telemetry.log_events import line_of
+from forge_proxy.telemetry.log_events import to_log_line
 from forge_proxy.telemetry.log_writer import LogWriter
 
 _LOGGER_NAME = "forge_proxy"
@@ -59,7 +59,7 @@ def _dropped_line(processors: Sequence[Processor], dropped: int) -> bytes:
     return line + b"\n"
 
 
-def inside_another_program() -> FilteringBoundLogger:
+def standard_logger() -> FilteringBoundLogger:
     """Return a log over the standard logger `forge_proxy`. The embedding program sets its level and handlers."""
     processors = [structlog.stdlib.filter_by_level, structlog.processors.format_exc_info, _as_text]
     wrapper = structlog.stdlib.BoundLogger
@@ -104,14 +104,14 @@ class LogObserver:
 
     def __call__(self, event: Event) -> None:
         """See `engine.ports.Observer`."""
-        line = line_of(event)
+        line = to_log_line(event)
         match line.level:
             case "info":
-                self._log.info(line.said, **line.fields)
+                self._log.info(line.event, **line.fields)
             case "warning":
-                self._log.warning(line.said, **line.fields)
+                self._log.warning(line.event, **line.fields)
             case "error":
-                self._log.error(line.said, **line.fields)
+                self._log.error(line.event, **line.fields)
 
 
 class _ToStructlog(logging.Handler):
@@ -122,16 +122,16 @@ class _ToStructlog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
-        if message == self._EXPECTED or _is_lack_of_memory(record):
+        if message == self._EXPECTED or _is_memory_error(record):
             return
         log: FilteringBoundLogger = structlog.get_logger()
-        if fields := getattr(record, "said", None):  # from a forge-proxy module that does not import structlog
+        if fields := getattr(record, "fields", None):  # from a forge-proxy module that does not import structlog
             log.log(record.levelno, **fields)
         else:
             log.log(record.levelno, message, logger=record.name, exc_info=record.exc_info)
 
 
-def _is_lack_of_memory(record: logging.LogRecord) -> bool:
-    """Return whether uvicorn reports a request that ran out of memory: `refused` has been logged for it."""
+def _is_memory_error(record: logging.LogRecord) -> bool:
+    """Return whether uvicorn reports a request that ran out of memory, for which `refused` has been logged."""
     exc = record.exc_info[1] if record.exc_info else None
     return record.name == "uvicorn.error" and isinstance(exc, MemoryError)

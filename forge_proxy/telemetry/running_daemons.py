@@ -33,8 +33,8 @@ class RunningDaemon:
 
 
 @contextmanager
-def registered(state: Path, port: int) -> Generator[None]:
-    """Register this process as a daemon on a port. If the folder cannot be content, the daemon runs unregistered."""
+def register_daemon(state: Path, port: int) -> Generator[None]:
+    """Register this process as a daemon on a port. If the folder cannot be written, the daemon runs unregistered."""
     file = state / _FOLDER / f"{os.getpid()}.json"
     try:
         descriptor = _write(file, {**_own_process(), "port": port, "version": __version__})
@@ -49,7 +49,7 @@ def registered(state: Path, port: int) -> Generator[None]:
         os.close(descriptor)
 
 
-def running_daemons(state: Path) -> Sequence[RunningDaemon]:
+def list_running_daemons(state: Path) -> Sequence[RunningDaemon]:
     """Return this user's running daemons, and remove the files of killed ones."""
     folder = state / _FOLDER
     try:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from forge_proxy.tools.origins import host_of, without_wildcards
 
 Address = IPv4Address | IPv6Address
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -20,11 +24,11 @@ class ForbiddenAddress(OSError):
     """A name resolves to a forbidden address. The message names it."""
 
 
-async def resolve(host: str, port: int, *, is_wide: bool) -> Sequence[str]:
+async def resolve(host: str, port: int, *, is_wildcard: bool) -> Sequence[str]:
     """Return the addresses of a host, best first; an address resolves to itself.
 
-    `is_wide` is true if only a wildcard entry lists the host. Raises `OSError`, and `ForbiddenAddress` if any address
-    is forbidden.
+    `is_wildcard` is true if only a wildcard entry lists the host. Raises `OSError`, and `ForbiddenAddress` if any
+    address is forbidden.
     """
     host = host.strip("[]")
     if is_address(host):
@@ -32,9 +36,36 @@ async def resolve(host: str, port: int, *, is_wide: bool) -> Sequence[str]:
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(one[4][0]).partition("%")[0] for one in found))
     for address in addresses:
-        if (why := why_forbidden(address, is_wide=is_wide)) is not None:
+        if (why := find_forbidden_reason(address, is_wildcard=is_wildcard)) is not None:
             raise ForbiddenAddress(f"{host} resolves to {address}, {why}, which is not called by name")
     return addresses
+
+
+class CheckedResolver(AbstractResolver):
+    """`aiohttp.abc.AbstractResolver` for the entries of an allow-list."""
+
+    def __init__(self, allowed: Iterable[str]) -> None:
+        self._full_names = frozenset(host_of(entry) for entry in without_wildcards(allowed))
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """See `AbstractResolver`. Raises `OSError`, including `ForbiddenAddress`."""
+        addresses = await resolve(host, port, is_wildcard=host.lower() not in self._full_names)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in addresses
+        ]
+
+    async def close(self) -> None:
+        """See `AbstractResolver`."""
 
 
 def is_address(host: str) -> bool:
@@ -46,25 +77,25 @@ def is_address(host: str) -> bool:
     return True
 
 
-def why_forbidden(text: str, *, is_wide: bool) -> str | None:
+def find_forbidden_reason(text: str, *, is_wildcard: bool) -> str | None:
     """Return why a name must not resolve to an address; None if it may.
 
     Loopback and private addresses are allowed for a name that the operator listed in full (`localhost`, a container's
     name). For a wildcard name, which the domain's owner chooses, loopback is forbidden.
     """
-    address = _inner(ip_address(text))
+    address = _unwrap(ip_address(text))
     if address.is_unspecified or str(address).startswith("0."):
         return "no address"
     if address.is_link_local or address == _METADATA:
         return "a link-local address"
     if address.is_multicast or (address.is_reserved and address not in _NAT64 and not address.is_loopback):
         return "no address of a host"
-    if address.is_loopback and is_wide:
+    if address.is_loopback and is_wildcard:
         return "this machine"
     return None
 
 
-def _inner(address: Address) -> Address:
+def _unwrap(address: Address) -> Address:
     """Return the IPv4 address embedded in an IPv6 address, else the address itself."""
     if isinstance(address, IPv4Address):
         return address

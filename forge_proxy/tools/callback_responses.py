@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 
 from forge_proxy.core.jsontypes import Json, is_object, kind_of, read_value, skip_space
 from forge_proxy.core.workflow.run import ToolOutcome
-from forge_proxy.workflows.tools import told
+from forge_proxy.workflows.tools import to_tool_outcome
 
 _MAX_QUOTED_CHARS = 300
 """Maximum number of characters of an error body that the model receives."""
@@ -24,10 +24,10 @@ class TransientFailure:
     after: float | None = None
 
 
-def read_answer(status: int, headers: Mapping[str, str], body: bytes, now: float) -> ToolOutcome | TransientFailure:
+def read_response(status: int, headers: Mapping[str, str], body: bytes, now: float) -> ToolOutcome | TransientFailure:
     """Interpret a response. `now` is Unix time in seconds, to evaluate a `Retry-After` date."""
     if status in _TRANSIENT_STATUSES or status >= 500:
-        return TransientFailure(f"it answered {status}", _retry_after(headers.get("Retry-After", ""), now))
+        return TransientFailure(f"it answered {status}", _parse_retry_after(headers.get("Retry-After", ""), now))
     if 300 <= status < 400:
         return ToolOutcome.failed(f"the tool's server answered {status}, and redirects are not followed")
     if status != 200:
@@ -39,7 +39,7 @@ def read_answer(status: int, headers: Mapping[str, str], body: bytes, now: float
         return ToolOutcome.failed("the tool's response is not UTF-8 text")
     kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind == "text/plain":
-        return told(text)
+        return to_tool_outcome(text)
     if kind == "application/json":
         return _read_json(text)
     return ToolOutcome.failed(f"the tool answered with {kind or 'no content type'}, not application/json or text/plain")
@@ -51,7 +51,7 @@ def _read_json(text: str) -> ToolOutcome:
         return ToolOutcome.failed("the tool's response is not valid JSON")
     match read[0]:
         case {"output": output, **rest} if not rest:
-            return told(output)
+            return to_tool_outcome(output)
         case {"error": str(why), **rest} if not rest:
             return ToolOutcome.failed(why)
         case {"unresolved": str(why), **rest} if not rest:
@@ -59,17 +59,17 @@ def _read_json(text: str) -> ToolOutcome:
         case other:
             return ToolOutcome.failed(
                 f'the tool\'s response must be {{"output": …}}, {{"error": "…"}} or {{"unresolved": "…"}}, but is'
-                f" {_shape(other)}"
+                f" {_describe_shape(other)}"
             )
 
 
-def _shape(value: Json) -> str:
+def _describe_shape(value: Json) -> str:
     if not is_object(value):
         return f"of type {kind_of(value)}"
     return f"an object with {', '.join(sorted(value)) or 'nothing in it'}"[:_MAX_QUOTED_CHARS]
 
 
-def _retry_after(header: str, now: float) -> float | None:
+def _parse_retry_after(header: str, now: float) -> float | None:
     """Return the seconds of a `Retry-After` header, a number or a date; None if it is invalid."""
     if header.isascii() and header.isdecimal():
         return float(header)

@@ -4,26 +4,52 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from typing import Literal
 
-from forge_proxy.core.errors import BackendBroke, BackendFault, BackendTimeout, BackendUnreachable
-from forge_proxy.core.jsontypes import write
+from pydantic import BaseModel, ConfigDict, Field
+
+from forge_proxy.core.chat import ToolSpec
+from forge_proxy.core.errors import BackendBroke, BackendFault, BackendTimeout, BackendUnreachable, InvalidRequest
+from forge_proxy.core.jsontypes import JsonObject, write
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.engine.events import ToolServerFailed
 from forge_proxy.engine.ports import Observer
-from forge_proxy.tools.callback_responses import TransientFailure, read_answer
-from forge_proxy.tools.config import ByHttp, CallbackConfig
+from forge_proxy.tools.callback_responses import TransientFailure, read_response
+from forge_proxy.tools.config import CallbackConfig, Url
 from forge_proxy.tools.errors import NotAllowed
 from forge_proxy.tools.origins import is_listed, origin_of
 from forge_proxy.tools.ports import Clock, HttpClient
+from forge_proxy.workflows.tool_registry import ToolDeclaration, parse_definition, spec_with_parameters
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 60.0
 """Seconds. If a server asks for a longer pause, the call fails: the waiting run occupies one of `runs.max_running`."""
 
 
-class HttpCallback:
-    """Sends calls to the URLs of tools whose origins the configuration lists."""
+class HttpExecution(BaseModel):
+    """A tool that is executed by a POST to `url`, as described in docs/tools.md."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by: Literal["http"] = "http"
+    url: Url = Field(description="URL that receives the calls. tools.callbacks.allow must list its origin.")
+    timeout_seconds: float | None = Field(
+        default=None, gt=0, le=3600, description="Total time limit of one request. Default: the setting."
+    )
+    retries: int | None = Field(
+        default=None,
+        ge=0,
+        le=10,
+        description="How often a failed request is retried, with the same key. Default: the setting.",
+    )
+
+
+class HttpExecutor:
+    """`ToolExecutor` that sends calls to the URLs of tools whose origins the configuration lists."""
+
+    kind = "http"
+    is_external = True
 
     def __init__(self, config: CallbackConfig, http: HttpClient, clock: Clock, observe: Observer) -> None:
         self._config = config
@@ -31,51 +57,66 @@ class HttpCallback:
         self._clock = clock
         self._observe = observe
 
-    def check(self, how: ByHttp) -> None:
+    def parse(self, execute: JsonObject, at: str) -> HttpExecution:
+        """See `ToolExecutor`."""
+        return parse_definition(HttpExecution, execute, at)
+
+    async def declare(self, tool: ToolDeclaration, definition: HttpExecution, at: str) -> ToolSpec:
+        """See `ToolExecutor`."""
+        spec = spec_with_parameters(tool, at)
+        try:
+            self._check_listed(definition.url)
+        except NotAllowed as error:
+            raise InvalidRequest(f"{at}.execute.url", str(error)) from error
+        return spec
+
+    def _check_listed(self, url: str) -> None:
         """Raise `NotAllowed` if the origin of the URL is not listed."""
-        if not is_listed(how.url, self._config.allow):
+        if not is_listed(url, self._config.allow):
             listed = ", ".join(self._config.allow) or "no origin at all"
             raise NotAllowed(
-                f"{origin_of(how.url)} is not among the hosts that may be called: add it to tools.callbacks.allow,"
+                f"{origin_of(url)} is not among the hosts that may be called: add it to tools.callbacks.allow,"
                 f" which lists {listed}"
             )
 
-    async def execute(self, how: ByHttp, call: ToolCall, key: str, run_id: str) -> ToolOutcome:
+    async def execute(self, definition: HttpExecution, call: ToolCall, key: str, run_id: str) -> ToolOutcome:
         """Execute a call. Transient failures are retried with the same key before they become a tool error."""
         try:
-            self.check(how)
+            self._check_listed(definition.url)
         except NotAllowed as error:  # it was listed when the run was submitted
             return ToolOutcome.failed(str(error))
         request = {"run_id": run_id, "tool": call.tool, "arguments": call.args() or {}, "call_id": call.id, "key": key}
         body = write(request).encode()
-        tries = 1 + (self._config.retries if how.retries is None else how.retries)
+        tries = 1 + (self._config.retries if definition.retries is None else definition.retries)
         for attempt in range(tries):
-            result = await self._post(how, call.tool, body, key)
+            result = await self._post(definition, call.tool, body, key)
             if isinstance(result, ToolOutcome):
                 return result
             pause = max(result.after or 0.0, _FIRST_PAUSE * 2**attempt)
             if attempt + 1 == tries or pause > _LONGEST_PAUSE:
-                return ToolOutcome.failed(f"the tool's server failed: {result.why} (tried {_times(attempt + 1)})")
+                return ToolOutcome.failed(f"the tool's server failed: {result.why} (tried {_count_times(attempt + 1)})")
             await self._clock.sleep(pause)
         raise AssertionError("the last try returns")
 
-    async def _post(self, how: ByHttp, tool: str, body: bytes, key: str) -> ToolOutcome | TransientFailure:
-        seconds = how.timeout_seconds or self._config.timeout_seconds
+    async def _post(
+        self, definition: HttpExecution, tool: str, body: bytes, key: str
+    ) -> ToolOutcome | TransientFailure:
+        seconds, url = definition.timeout_seconds or self._config.timeout_seconds, definition.url
         limit = 1024 * self._config.max_answer_kb
         headers = self._headers(body, key)
         try:
-            async with self._http.open("POST", how.url, body=body, headers=headers, seconds=seconds) as answer:
+            async with self._http.open("POST", url, body=body, headers=headers, seconds=seconds) as response:
                 read = bytearray()
-                async for piece in answer.pieces():
+                async for piece in response.pieces():
                     read += piece
                     if len(read) > limit:
                         return ToolOutcome.failed(f"the tool's response is larger than {self._config.max_answer_kb} KB")
-                if answer.status != 200:
-                    self._observe(ToolServerFailed(origin_of(how.url), tool, key, f"it answered {answer.status}"))
-                return read_answer(answer.status, answer.headers, bytes(read), self._clock.time())
+                if response.status != 200:
+                    self._observe(ToolServerFailed(origin_of(url), tool, key, f"it answered {response.status}"))
+                return read_response(response.status, response.headers, bytes(read), self._clock.time())
         except BackendFault as fault:
             why = _describe(fault, seconds)
-            self._observe(ToolServerFailed(origin_of(how.url), tool, key, why))
+            self._observe(ToolServerFailed(origin_of(url), tool, key, why))
             return TransientFailure(why)
 
     def _headers(self, body: bytes, key: str) -> dict[str, str]:
@@ -112,5 +153,5 @@ def _describe(fault: BackendFault, seconds: float) -> str:
             return type(fault).__name__
 
 
-def _times(number: int) -> str:
+def _count_times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"

@@ -1,4 +1,4 @@
-"""The `tools` section of the configuration, and the `execute` field of a submitted workflow's tools.
+"""The `tools` section of the configuration.
 
 Only hosts and programs that the operator lists are used: a submitted run cannot reach other hosts or start other
 programs.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import NoDecode
@@ -135,48 +135,3 @@ class ToolSettings(BaseModel):
 
     callbacks: CallbackConfig = Field(default_factory=CallbackConfig, description="HTTP callbacks.")
     mcp: McpConfig = Field(default_factory=McpConfig, description="MCP servers.")
-
-
-class ByHttp(BaseModel):
-    """A tool that is executed by a POST to `url`, as described in docs/tools.md."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    by: Literal["http"] = "http"
-    url: Url = Field(description="URL that receives the calls. tools.callbacks.allow must list its origin.")
-    timeout_seconds: float | None = Field(
-        default=None, gt=0, le=3600, description="Total time limit of one request. Default: the setting."
-    )
-    retries: int | None = Field(
-        default=None,
-        ge=0,
-        le=10,
-        description="How often a failed request is retried, with the same key. Default: the setting.",
-    )
-
-
-class McpUrl(BaseModel):
-    """An MCP server that is not in the settings."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    url: Url = Field(description="Its endpoint (streamable HTTP). tools.mcp.allow must list its origin.")
-
-
-class ByMcp(BaseModel):
-    """A tool of an MCP server."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    by: Literal["mcp"] = "mcp"
-    server: str | McpUrl = Field(description="A name from tools.mcp.servers, or the URL of another server.")
-    tool: str | None = Field(
-        default=None, min_length=1, description="The tool's name on the server. Default: the same name."
-    )
-    timeout_seconds: float | None = Field(
-        default=None, gt=0, le=3600, description="Time limit of one call. Default: the setting."
-    )
-
-
-Execution: TypeAlias = Annotated[ByHttp | ByMcp, Field(discriminator="by")]
-"""How the daemon executes a tool of a workflow; without it, the client executes the tool."""

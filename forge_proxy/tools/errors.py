@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.workflows.tool_registry import ToolUnusable
 
 
 class NotAllowed(ForgeError):
     """The configuration does not allow this host or server. The message names the setting."""
 
 
-class ToolServerUnusable(ForgeError):
+class ToolServerUnusable(ToolUnusable):
     """An MCP server cannot be started or reached, or does not speak MCP. `server` is its name or URL."""
 
     def __init__(self, server: str, why: str) -> None:

@@ -57,7 +57,7 @@ def is_listed(url: str, allowed: Iterable[str]) -> bool:
     return any(entry in (origin, wide) for entry in allowed)
 
 
-def plain(allowed: Iterable[str]) -> tuple[str, ...]:
+def without_wildcards(allowed: Iterable[str]) -> tuple[str, ...]:
     """Return the entries without a wildcard."""
     return tuple(entry for entry in allowed if "*" not in entry)
 

@@ -1,1 +1,1 @@
-"""Runs workflows: calls the engine, executes tools, enforces steps. Uses no HTTP, SQL or process library."""
+"""Runs workflows: calls the engine, executes tools and enforces steps. Imports no HTTP, SQL or process library."""

@@ -14,8 +14,8 @@ class Cancelled(Exception):
     """The event was set first; the work was cancelled."""
 
 
-async def unless(event: asyncio.Event | None, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`. Raises `Cancelled` if `event` is set before it is done."""
+async def run_cancellable(event: asyncio.Event | None, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`. Raises `Cancelled` and cancels the work if `event` is set first."""
     if event is None:
         return await work
     if not inspect.iscoroutinefunction(event.wait):  # a threading.Event, whose wait would block the event loop
@@ -37,7 +37,7 @@ async def unless(event: asyncio.Event | None, work: Coroutine[Any, Any, T]) -> T
         await asyncio.gather(running, stop, return_exceptions=True)
 
 
-async def take(lock: asyncio.Lock | asyncio.Semaphore, event: asyncio.Event) -> None:
+async def acquire_cancellable(lock: asyncio.Lock | asyncio.Semaphore, event: asyncio.Event) -> None:
     """Acquire `lock`. Raises `Cancelled` if `event` is set first. A task cancelled meanwhile does not keep the lock."""
     acquisition = asyncio.ensure_future(lock.acquire())
 
@@ -45,7 +45,7 @@ async def take(lock: asyncio.Lock | asyncio.Semaphore, event: asyncio.Event) -> 
         await acquisition
 
     try:
-        await unless(event, wait_for_lock())
+        await run_cancellable(event, wait_for_lock())
     except BaseException:
         if not acquisition.cancel() and not acquisition.cancelled():  # it was acquired at the last moment
             lock.release()

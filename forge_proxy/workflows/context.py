@@ -14,7 +14,7 @@ from forge_proxy.core.estimate import Calibration, messages_tokens
 from forge_proxy.core.messages import Message
 
 Count: TypeAlias = Callable[[tuple[Message, ...]], Awaitable[int | None]]
-"""Counts the exact prompt tokens of these messages, with everything sent beside them; None if that is impossible."""
+"""Counts the exact prompt tokens of these messages and of everything sent with them; None if that is impossible."""
 _COUNTING_SHARE = 0.5
 """Share of the threshold from which tokens are counted, if possible: estimates are rarely off by more."""
 _MAX_COMPACTIONS = 4
@@ -23,7 +23,7 @@ _MAX_COMPACTIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class CompactEvent:
-    """A context was compacted. Tokens are estimates for the messages and what is sent beside them."""
+    """A context was compacted. Tokens are estimates for the messages and the tools."""
 
     step_index: int
     tokens_before: int
@@ -51,8 +51,8 @@ class ContextManager:
     """Compacts a conversation by a strategy if it exceeds `compact_threshold` of the budget.
 
     `context_thresholds` maps shares of the budget to callbacks; each is called when the context exceeds its share, and
-    again only after the context has been below it. In all methods `beside` is the estimated number of tokens sent with
-    the messages, that is of the tools. Callbacks are called synchronously and their exceptions propagate.
+    again only after the context has been below it. In all methods `tool_tokens` is the estimated number of tokens of
+    the tools, which are sent with the messages. Callbacks are called synchronously and their exceptions propagate.
     """
 
     def __init__(
@@ -78,41 +78,41 @@ class ContextManager:
         self.calibration = Calibration()
         self._on_compact = on_compact
         self._thresholds = thresholds
-        self._share = 0.0
+        self._last_share = 0.0
 
     @property
     def trigger_tokens(self) -> int:
         """Tokens above which a conversation is compacted."""
         return int(self.budget_tokens * self.compact_threshold)
 
-    def estimate_tokens(self, messages: Sequence[Message], beside: int = 0) -> int:
+    def estimate_tokens(self, messages: Sequence[Message], tool_tokens: int = 0) -> int:
         """Estimate the tokens of the prompt by its texts and the usage reported so far."""
-        return self.calibration.tokens(messages_tokens(messages) + beside)
+        return self.calibration.tokens(messages_tokens(messages) + tool_tokens)
 
-    def is_over_budget(self, messages: Sequence[Message], beside: int = 0) -> bool:
+    def is_over_budget(self, messages: Sequence[Message], tool_tokens: int = 0) -> bool:
         """Return whether the prompt is too long for the model."""
-        return self.estimate_tokens(messages, beside) > self.budget_tokens
+        return self.estimate_tokens(messages, tool_tokens) > self.budget_tokens
 
-    def observe_usage(self, messages: Sequence[Message], prompt_tokens: int, beside: int = 0) -> None:
+    def observe_usage(self, messages: Sequence[Message], prompt_tokens: int, tool_tokens: int = 0) -> None:
         """Calibrate by the prompt tokens that the model server reports for these messages."""
-        self.calibration = self.calibration.observed(messages_tokens(messages) + beside, prompt_tokens)
+        self.calibration = self.calibration.observed(messages_tokens(messages) + tool_tokens, prompt_tokens)
 
     def maybe_compact(
-        self, messages: Sequence[Message], step_index: int = 0, step_hint: str = "", beside: int = 0
+        self, messages: Sequence[Message], step_index: int = 0, step_hint: str = "", tool_tokens: int = 0
     ) -> tuple[Message, ...]:
         """Return the messages, compacted if they are over the threshold. `step_hint` is passed to the strategy."""
         before = tuple(messages)
-        tokens = self.estimate_tokens(before, beside)
-        self._report_level(tokens, step_index)
+        tokens = self.estimate_tokens(before, tool_tokens)
+        self._report_thresholds(tokens, step_index)
         if tokens <= self.trigger_tokens:
             return before
-        trigger = max(0, self.calibration.estimated(self.trigger_tokens) - beside)
+        trigger = max(0, self.calibration.estimated(self.trigger_tokens) - tool_tokens)
         kept, phase = self.strategy.compact(before, trigger, step_hint=step_hint)
         after = tuple(kept)  # a custom strategy may return a list
         if phase == 0:
             return after
-        tokens_after = self.estimate_tokens(after, beside)
-        self._report_level(tokens_after, step_index)
+        tokens_after = self.estimate_tokens(after, tool_tokens)
+        self._report_thresholds(tokens_after, step_index)
         if self._on_compact is not None:
             self._on_compact(
                 CompactEvent(step_index, tokens, tokens_after, self.budget_tokens, len(before), len(after), phase)
@@ -120,33 +120,33 @@ class ContextManager:
         return after
 
     async def maybe_compact_counted(
-        self, messages: Sequence[Message], count: Count, step_index: int = 0, step_hint: str = "", beside: int = 0
+        self, messages: Sequence[Message], count: Count, step_index: int = 0, step_hint: str = "", tool_tokens: int = 0
     ) -> tuple[Message, ...]:
-        """Do the same by exact counts, if available.
+        """Compact like `maybe_compact`, by exact counts if available.
 
         Counts are requested once the estimate is near the threshold, and after each compaction. Raises what `count`
         raises.
         """
         now = tuple(messages)
         for _ in range(_MAX_COMPACTIONS):
-            if self.estimate_tokens(now, beside) > _COUNTING_SHARE * self.trigger_tokens:
-                self._calibrate(now, await count(now), beside)
-            shorter = self.maybe_compact(now, step_index, step_hint, beside)
+            if self.estimate_tokens(now, tool_tokens) > _COUNTING_SHARE * self.trigger_tokens:
+                self._calibrate(now, await count(now), tool_tokens)
+            shorter = self.maybe_compact(now, step_index, step_hint, tool_tokens)
             if shorter == now:
                 break
             now = shorter
         return now
 
-    def _calibrate(self, messages: tuple[Message, ...], tokens: int | None, beside: int) -> None:
+    def _calibrate(self, messages: tuple[Message, ...], tokens: int | None, tool_tokens: int) -> None:
         """Replace the calibration by the exact count of these messages."""
         if tokens is not None:
-            self.calibration = Calibration.of(messages_tokens(messages) + beside, tokens)
+            self.calibration = Calibration.of(messages_tokens(messages) + tool_tokens, tokens)
 
-    def _report_level(self, tokens: int, step_index: int) -> None:
-        before, self._share = self._share, tokens / self.budget_tokens
-        for threshold, tell in self._thresholds:
-            if before < threshold <= self._share:
-                tell(ContextLevel(threshold, tokens, self.budget_tokens, step_index))
+    def _report_thresholds(self, tokens: int, step_index: int) -> None:
+        before, self._last_share = self._last_share, tokens / self.budget_tokens
+        for threshold, callback in self._thresholds:
+            if before < threshold <= self._last_share:
+                callback(ContextLevel(threshold, tokens, self.budget_tokens, step_index))
 
 
 def _check_share(name: str, share: float) -> None:

@@ -22,7 +22,7 @@ from forge_proxy.core.workflow.errors import ToolCallError
 from forge_proxy.core.workflow.run import Limits, RunState
 from forge_proxy.engine.answer import AttemptResult, Engine
 from forge_proxy.workflows.context import ContextManager
-from forge_proxy.workflows.requests import request_for, turn_for
+from forge_proxy.workflows.requests import build_request, build_turn
 from forge_proxy.workflows.sdk.engine_client import EngineClient
 from forge_proxy.workflows.stream_listener import StreamListener
 
@@ -33,40 +33,40 @@ class IterationRunner:
     def __init__(
         self,
         engine: Engine | EngineClient,
-        memory: ContextManager | None,
+        context_manager: ContextManager | None,
         policy: GuardPolicy,
         limits: Limits,
         model: str | None,
         options: JsonObject,
     ) -> None:
         self._engine = engine
-        self._memory = memory
+        self._context = context_manager
         self._policy = policy
         self._limits = limits
         self._model = model
         self._options = options
-        self._tools_tokens: tuple[Workflow, int] | None = None
+        self._tool_tokens: tuple[Workflow, int] | None = None
 
-    async def fit(self, workflow: Workflow, state: RunState) -> RunState:
-        """The state with a history that fits. Raises `ContextBudgetExceeded` where none does."""
-        memory = self._memory
-        if memory is None:
+    async def fit_context(self, workflow: Workflow, state: RunState) -> RunState:
+        """Return the state with messages that fit the context. Raises `ContextBudgetExceeded` if that is impossible."""
+        context = self._context
+        if context is None:
             return state
 
         async def count(messages: Sequence[Message]) -> int | None:
             return await self._engine.count(self._request(workflow, messages))
 
-        beside = self._beside(workflow)
+        tool_tokens = self._estimate_tool_tokens(workflow)
         hint = state.steps.summary_hint()
-        kept = await memory.maybe_compact_counted(state.messages, count, state.iteration, hint, beside)
-        if memory.is_over_budget(kept, beside):
-            tokens, tokens_after = (memory.estimate_tokens(these, beside) for these in (state.messages, kept))
-            because, shortened = "that of the run's context", tokens_after if kept != state.messages else None
-            raise ContextBudgetExceeded(tokens, memory.budget_tokens, because, exact=False, shortened=shortened)
+        kept = await context.maybe_compact_counted(state.messages, count, state.iteration, hint, tool_tokens)
+        if context.is_over_budget(kept, tool_tokens):
+            tokens, tokens_after = (context.estimate_tokens(these, tool_tokens) for these in (state.messages, kept))
+            reason, shortened = "that of the run's context", tokens_after if kept != state.messages else None
+            raise ContextBudgetExceeded(tokens, context.budget_tokens, reason, exact=False, shortened=shortened)
         return state.with_messages(kept)
 
-    async def ask(
-        self, workflow: Workflow, state: RunState, watcher: StreamListener, run_id: str
+    async def request_response(
+        self, workflow: Workflow, state: RunState, listener: StreamListener, run_id: str
     ) -> Retry | AttemptResult:
         """Run one attempt and return its result.
 
@@ -74,48 +74,48 @@ class IterationRunner:
         """
         attempts = state.retries + 1
         try:
-            result = await self._attempt(workflow, state, watcher, run_id)
+            result = await self._attempt(workflow, state, listener, run_id)
         except ToolChoiceUnsatisfied as error:  # the program did not set a tool_choice, so it gets a ToolCallError
             names = ", ".join(workflow.tools)
             why = f"no call of {names} in {attempts} answer{'s' if attempts > 1 else ''}; raw_response is the last one"
-            raise ToolCallError(why, watcher.text, error, attempts) from error
+            raise ToolCallError(why, listener.text, error, attempts) from error
         except ToolCallInvalid as error:
-            raise ToolCallError(str(error), watcher.text, error, attempts) from error
+            raise ToolCallError(str(error), listener.text, error, attempts) from error
         except UnreadCall as error:
             raise ToolCallError(str(error), error.written, error, attempts) from error
         except ContextOverflow as error:
-            if self._memory is None or error.tokens is None:
+            if self._context is None or error.tokens is None:
                 raise
             raise ContextBudgetExceeded(
-                error.tokens, error.window or self._memory.budget_tokens, "the model server's window", exact=True
+                error.tokens, error.window or self._context.budget_tokens, "the model server's window", exact=True
             ) from error
-        if self._memory is not None and watcher.prompt_tokens is not None:
-            self._memory.observe_usage(state.messages, watcher.prompt_tokens, self._beside(workflow))
+        if self._context is not None and listener.prompt_tokens is not None:
+            self._context.observe_usage(state.messages, listener.prompt_tokens, self._estimate_tool_tokens(workflow))
         return result
 
     async def _attempt(
-        self, workflow: Workflow, state: RunState, watcher: StreamListener, run_id: str
+        self, workflow: Workflow, state: RunState, listener: StreamListener, run_id: str
     ) -> Retry | AttemptResult:
         request = self._request(workflow, state.messages)
-        turn = turn_for(request, self._policy, state, self._limits, run_id)
+        turn = build_turn(request, self._policy, state, self._limits, run_id)
         result: Retry | AttemptResult | None = None
         async with aclosing(self._engine.attempt(request, turn, client=run_id)) as events:
             async for event in events:
                 if isinstance(event, Retry | AttemptResult):
                     result = event
                 else:
-                    await watcher.take(event)
+                    await listener.process(event)
         if result is None:
             raise AssertionError("an attempt ended without a result")
         return result
 
     def _request(self, workflow: Workflow, messages: Sequence[Message]) -> ChatRequest:
-        return request_for(workflow, messages, self._model, self._options)
+        return build_request(workflow, messages, self._model, self._options)
 
-    def _beside(self, workflow: Workflow) -> int:
+    def _estimate_tool_tokens(self, workflow: Workflow) -> int:
         """Return the estimated tokens of the tools, which are the same for each iteration of a run."""
-        if self._tools_tokens is None or self._tools_tokens[0] is not workflow:
+        if self._tool_tokens is None or self._tool_tokens[0] is not workflow:
             specs = workflow.get_tool_specs()
             tokens = sum(estimate_tokens(spec.name, spec.description, spec.parameters) for spec in specs)
-            self._tools_tokens = workflow, tokens
-        return self._tools_tokens[1]
+            self._tool_tokens = workflow, tokens
+        return self._tool_tokens[1]

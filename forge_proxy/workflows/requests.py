@@ -16,13 +16,15 @@ _REQUIRED = ToolChoice("required")
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
-def request_for(workflow: Workflow, messages: Sequence[Message], model: str | None, options: JsonObject) -> ChatRequest:
+def build_request(
+    workflow: Workflow, messages: Sequence[Message], model: str | None, options: JsonObject
+) -> ChatRequest:
     """Build the request, which offers every tool and requires a call.
 
     `tool_choice` is sent to the model server only with the last retry: many servers then apply a grammar that forces
     the model to call before any reasoning. `options` are more fields of the body (`temperature`, …).
     """
-    encoded = spoken(messages)
+    encoded = encode_messages(messages)
     tools: list[Json] = [encode_tool(spec) for spec in workflow.get_tool_specs()]
     body: dict[str, Json] = {**options, "messages": [*encoded], "tools": tools, "stream": True}
     if model is not None:
@@ -42,7 +44,7 @@ def request_for(workflow: Workflow, messages: Sequence[Message], model: str | No
     )
 
 
-def turn_for(request: ChatRequest, policy: GuardPolicy, state: RunState, limits: Limits, run_id: str) -> Turn:
+def build_turn(request: ChatRequest, policy: GuardPolicy, state: RunState, limits: Limits, run_id: str) -> Turn:
     """Open the turn of this iteration with the retries that are left."""
     turn = open_turn(request, policy, request_id=f"{run_id}/{state.iteration}", nudge_text=False)
     if turn is None:
@@ -57,7 +59,7 @@ def turn_for(request: ChatRequest, policy: GuardPolicy, state: RunState, limits:
     )
 
 
-def spoken(messages: Sequence[Message]) -> list[dict[str, Json]]:
+def encode_messages(messages: Sequence[Message]) -> list[dict[str, Json]]:
     """Return the messages in the API's format. Reasoning becomes the content of the calls that it led to."""
     out: list[dict[str, Json]] = []
     reasoning = ""

@@ -21,26 +21,26 @@ from forge_proxy.core.workflow.errors import MaxIterationsError
 from forge_proxy.core.workflow.run import (
     Limits,
     RunState,
-    allowed,
-    begin,
-    called,
-    closed,
-    corrected,
-    executed,
-    interrupted,
+    apply_calls,
+    apply_correction,
+    apply_outcome,
+    begin_run,
+    check_order,
+    close_batch,
+    close_open_calls,
 )
 from forge_proxy.core.workflow.steps import Steps
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.engine.config import EngineConfig
-from forge_proxy.workflows.cancellation import Cancelled, unless
+from forge_proxy.workflows.cancellation import Cancelled, run_cancellable
 from forge_proxy.workflows.context import ContextManager
 from forge_proxy.workflows.iterations import IterationRunner
 from forge_proxy.workflows.sdk.client import ChunkType, LLMClient, StreamChunk
 from forge_proxy.workflows.sdk.client_backend import ClientBackend
 from forge_proxy.workflows.sdk.engine_client import EngineClient
 from forge_proxy.workflows.stream_listener import StreamListener
-from forge_proxy.workflows.tools import CallableTools, Executor
+from forge_proxy.workflows.tools import CallableTools, CallExecutor
 
 OnChunk = Callable[[StreamChunk], Awaitable[None]]
 OnMessage = Callable[[Message], None]
@@ -77,7 +77,7 @@ class WorkflowRunner:
     ) -> None:
         if inspect.iscoroutinefunction(on_message):
             raise TypeError("on_message: expected a function that is not async: it is called, not awaited")
-        engine = client if isinstance(client, Engine | EngineClient) else _engine_over(client, stream=stream)
+        engine = client if isinstance(client, Engine | EngineClient) else _wrap_client(client, stream=stream)
         if isinstance(client, EngineClient):
             model, options = model or client.model, {**client.options, **(options or {})}
         # A call is required, so the `respond` tool is never added; with every switch off nothing would be judged.
@@ -109,9 +109,9 @@ class WorkflowRunner:
         Raises `MaxIterationsError`, `ToolCallError`, `ToolExecutionError`, `StepEnforcementError`,
         `PrerequisiteError`, `WorkflowCancelledError`, `StreamError`, `ContextBudgetExceeded`, or a `BackendFault`.
         """
-        state = begin(workflow, user_message, prompt_vars, initial_messages, steps or Steps())
+        state = begin_run(workflow, user_message, prompt_vars, initial_messages, steps or Steps())
         if initial_messages is None:
-            self.hear(state.messages)
+            self.report_messages(state.messages)
         async with aclosing(self.drive(workflow, state, cancel_event=cancel_event)) as states:
             async for now in states:
                 state = now
@@ -122,79 +122,81 @@ class WorkflowRunner:
         workflow: Workflow,
         state: RunState,
         *,
-        executor: Executor | None = None,
+        executor: CallExecutor | None = None,
         cancel_event: asyncio.Event | None = None,
         run_id: str | None = None,
     ) -> AsyncGenerator[RunState]:
         """Yield each state after `state` as soon as it is reached; the run can be resumed from any of them.
 
         Ends when the run ends, or when it waits for calls that the executor does not execute itself: add their
-        outcomes by `executed`, then call `drive` again. Raises like `run`.
+        outcomes by `apply_outcome`, then call `drive` again. Raises like `run`.
         """
         executor = executor or CallableTools(workflow)
         run_id = run_id or uuid.uuid4().hex
         while state.ended is None:
             if state.batch is None:
-                state = await self._ask(workflow, state, cancel_event, run_id)
+                state = await self._request_response(workflow, state, cancel_event, run_id)
                 yield state
                 continue
-            calls, elsewhere = state.batch.calls, False
+            calls, is_waiting = state.batch.calls, False
             for place in state.batch.open:
-                self._check(cancel_event, state)
+                self._check_cancelled(cancel_event, state)
                 outcome = await executor.execute(calls[place], f"{run_id}/{state.iteration}/{place}")
                 if outcome is None:
-                    elsewhere = True
+                    is_waiting = True
                     continue
-                state = self._report(state, executed(state, place, outcome))
+                state = self._report_added(state, apply_outcome(state, place, outcome))
                 yield state
-            if elsewhere:
+            if is_waiting:
                 return
-            state = closed(state, workflow, self._limits)
+            state = close_batch(state, workflow, self._limits)
             yield state
 
-    async def _ask(
+    async def _request_response(
         self, workflow: Workflow, state: RunState, cancel_event: asyncio.Event | None, run_id: str
     ) -> RunState:
         """Return the state after one more response of the model."""
-        self._check(cancel_event, state)
+        self._check_cancelled(cancel_event, state)
         if state.iteration >= self._limits.max_iterations:
             pending = state.steps.pending(workflow.required_steps)
             raise MaxIterationsError(state.iteration, state.steps.completed, pending)
-        watcher = StreamListener(self._on_chunk)
+        listener = StreamListener(self._on_chunk)
         try:
-            state = await unless(cancel_event, self._iterations.fit(workflow, state))
-            result = await unless(cancel_event, self._iterations.ask(workflow, state, watcher, run_id))
+            state = await run_cancellable(cancel_event, self._iterations.fit_context(workflow, state))
+            work = self._iterations.request_response(workflow, state, listener, run_id)
+            response = await run_cancellable(cancel_event, work)
         except Cancelled:
-            raise self._cancelled(state) from None
+            raise self._cancelled_error(state) from None
         finally:
-            if watcher.usage is not None and self._on_usage is not None:
-                self._on_usage(watcher.usage)
-        if isinstance(result, Retry):
-            await watcher.tell(StreamChunk(ChunkType.RETRY))
-            return self._report(state, corrected(state, result.turn.added, result.fault, held=result.turn.held))
-        calls = result.answer.calls
-        await watcher.tell(StreamChunk(ChunkType.FINAL, response=calls))
+            if listener.usage is not None and self._on_usage is not None:
+                self._on_usage(listener.usage)
+        if isinstance(response, Retry):
+            await listener.notify(StreamChunk(ChunkType.RETRY))
+            turn = response.turn
+            return self._report_added(state, apply_correction(state, turn.added, response.fault, held=turn.held))
+        calls = response.answer.calls
+        await listener.notify(StreamChunk(ChunkType.FINAL, response=calls))
         # Reported together: if the nudges are exhausted, `on_message` never receives a call without a result.
-        state_with_call = called(state, result.answer, result.reasoning)
-        return self._report(state, allowed(state_with_call, workflow, self._limits))
+        state_with_call = apply_calls(state, response.answer, response.reasoning)
+        return self._report_added(state, check_order(state_with_call, workflow, self._limits))
 
-    def _report(self, before: RunState, after: RunState) -> RunState:
+    def _report_added(self, before: RunState, after: RunState) -> RunState:
         """Report the messages that a step added, and return its state."""
-        self.hear(after.messages[len(before.messages) :])
+        self.report_messages(after.messages[len(before.messages) :])
         return after
 
-    def hear(self, messages: Sequence[Message]) -> None:
+    def report_messages(self, messages: Sequence[Message]) -> None:
         """Pass messages to `on_message`; for the initial messages of a run that `drive` runs instead of `run`."""
         if self._on_message is not None:
             for message in messages:
                 self._on_message(message)
 
-    def _check(self, cancel_event: asyncio.Event | None, state: RunState) -> None:
+    def _check_cancelled(self, cancel_event: asyncio.Event | None, state: RunState) -> None:
         if cancel_event is not None and cancel_event.is_set():
-            raise self._cancelled(state)
+            raise self._cancelled_error(state)
 
-    def _cancelled(self, state: RunState) -> WorkflowCancelledError:
-        return WorkflowCancelledError(interrupted(state), state.steps, state.iteration)
+    def _cancelled_error(self, state: RunState) -> WorkflowCancelledError:
+        return WorkflowCancelledError(close_open_calls(state), state.steps, state.iteration)
 
 
 def result_of(state: RunState) -> Any:
@@ -205,5 +207,5 @@ def result_of(state: RunState) -> Any:
     return state.ended.result
 
 
-def _engine_over(client: LLMClient, *, stream: bool) -> Engine:
+def _wrap_client(client: LLMClient, *, stream: bool) -> Engine:
     return Engine(EngineConfig(ClientBackend(client, stream=stream), MonotonicClock(), lambda _: None))

@@ -30,22 +30,22 @@ class StreamListener:
         tokens = self.usage.get("prompt_tokens") if self.usage else None
         return tokens if is_integer(tokens) else None
 
-    async def take(self, chunk: Chunk) -> None:
+    async def process(self, chunk: Chunk) -> None:
         """Process one more chunk."""
         self.usage = chunk.usage or self.usage
         if chunk.anew:
             self._parts.clear()
             if not chunk.deltas:
-                await self.tell(StreamChunk(ChunkType.RETRY))
+                await self.notify(StreamChunk(ChunkType.RETRY))
         for delta in chunk.deltas:
             self._parts += [
                 part for part in (delta.text, *(f"{one.name}{one.arguments}" for one in delta.calls)) if part
             ]
             # A chunk that restarts the response repeats text that the callback has received in other pieces.
             for piece in pieces_of(delta) if self._on_chunk and not chunk.anew else ():
-                await self.tell(piece)
+                await self.notify(piece)
 
-    async def tell(self, chunk: StreamChunk) -> None:
+    async def notify(self, chunk: StreamChunk) -> None:
         """Call the callback, if there is one."""
         if self._on_chunk is None:
             return

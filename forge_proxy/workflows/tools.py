@@ -17,8 +17,8 @@ from forge_proxy.core.workflow.errors import ToolResolutionError
 from forge_proxy.core.workflow.run import ToolOutcome
 
 
-class Executor(Protocol):
-    """Executes tool calls."""
+class CallExecutor(Protocol):
+    """Executes the tool calls of one run."""
 
     async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
         """Execute a call and return its outcome; None if it is executed elsewhere and its outcome is posted later.
@@ -30,7 +30,7 @@ class Executor(Protocol):
 
 
 class CallableTools:
-    """`Executor` of the callables of a workflow's tools.
+    """`CallExecutor` of the callables of a workflow's tools.
 
     Async functions run on the event loop, others in a thread, so that they do not block it.
     """
@@ -56,23 +56,23 @@ class CallableTools:
         async def invoke() -> object:
             if inspect.iscoroutinefunction(function):
                 return await function(**args)
-            result = await asyncio.to_thread(_call, function, args)
+            result = await asyncio.to_thread(_call_sync, function, args)
             return await result if inspect.isawaitable(result) else result
 
-        return await outcome_of(invoke)
+        return await invoke_tool(invoke)
 
 
-def _call(function: Callable[..., object], args: JsonObject) -> object:
+def _call_sync(function: Callable[..., object], args: JsonObject) -> object:
     try:
         return function(**args)
     except StopIteration as error:  # a future rejects it: awaiting the thread would never end
         raise RuntimeError("the tool raised StopIteration") from error
 
 
-async def outcome_of(invoke: Callable[[], Awaitable[object]]) -> ToolOutcome:
+async def invoke_tool(invoke: Callable[[], Awaitable[object]]) -> ToolOutcome:
     """Call a tool and return its outcome, whatever it raises."""
     try:
-        outcome = told(await invoke())
+        outcome = to_tool_outcome(await invoke())
     except ToolResolutionError as error:
         outcome = ToolOutcome.soft(str(error))
     except asyncio.CancelledError:
@@ -86,7 +86,7 @@ async def outcome_of(invoke: Callable[[], Awaitable[object]]) -> ToolOutcome:
     return replace(outcome, text=_replace_surrogates(outcome.text))
 
 
-def told(result: object) -> ToolOutcome:
+def to_tool_outcome(result: object) -> ToolOutcome:
     """Convert a tool's result to an outcome: text unchanged, anything else as JSON.
 
     A result that JSON cannot represent is an error of the tool: a model should not see its `repr`.

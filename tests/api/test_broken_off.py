@@ -9,7 +9,7 @@ import pytest
 from forge_proxy.core.errors import BackendBroke, BackendTimeout, BackendUnreachable
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.events import Event, LostResponseRetried
-from forge_proxy.telemetry.log_events import line_of
+from forge_proxy.telemetry.log_events import to_log_line
 from tests.api.test_mistakes import ASK, PARIS, PARIS_TEXT, RIGHT
 from tests.fakes.says import Said
 from tests.fakes.scripted import chat
@@ -41,8 +41,8 @@ async def test_a_guarded_response_that_breaks_off_is_retried(broken: Said | Exce
 
     assert (answer.status, answer.calls, answer.finish) == (200, [("get_weather", PARIS)], "tool_calls")
     assert answer.asked[0] == answer.asked[1] == answer.asked[2]
-    lines = [line_of(event) for event in heard if isinstance(event, LostResponseRetried)]
-    assert [line.said for line in lines] == ["retried"] * 2
+    lines = [to_log_line(event) for event in heard if isinstance(event, LostResponseRetried)]
+    assert [line.event for line in lines] == ["retried"] * 2
     assert all("was interrupted" in line.fields["reason"] for line in lines)
 
 

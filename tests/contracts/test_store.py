@@ -1,4 +1,4 @@
-"""What holds of any store of runs: SQLite and PostgreSQL."""
+"""The contract of `RunStore`, for SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from forge_proxy.store.database import open_store
-from forge_proxy.store.runs import StoredRuns
-from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, StoreInUse
+from forge_proxy.core.store_errors import StoreInUse
+from forge_proxy.store.runs import RunRepository
+from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound
 from forge_proxy.workflows.runs.ports import IdempotencyClaim
 from forge_proxy.workflows.runs.records import RunEvent, StoredRun
 from tests.fakes.postgres import postgres
@@ -25,8 +25,8 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture
-async def store(place: str) -> AsyncGenerator[StoredRuns]:
-    opened = await open_store(place)
+async def store(place: str) -> AsyncGenerator[RunRepository]:
+    opened = await RunRepository.open(place)
     for head in await opened.list(before=None, limit=1000, status=None):
         await opened.delete(head.id)
     yield opened
@@ -42,7 +42,7 @@ def event(number: int, kind: str = "status") -> RunEvent:
     return RunEvent(number, kind, f'{{"n": {number}, "text": "\\u0000 \\ud83d é"}}', 1.5)
 
 
-async def test_what_is_stored_is_read_as_it_was(store: StoredRuns) -> None:
+async def test_a_stored_run_is_read_unchanged(store: RunRepository) -> None:
     made = await store.create(run(model=None), [event(1)], None)
 
     assert made == run(model=None) == await store.get("run_1")
@@ -50,17 +50,17 @@ async def test_what_is_stored_is_read_as_it_was(store: StoredRuns) -> None:
     assert await store.events("run_1", after=0, limit=10) == [event(1)]
 
 
-async def test_what_is_stored_is_there_after_a_restart(store: StoredRuns, place: str) -> None:
+async def test_a_stored_run_survives_a_restart(store: RunRepository, place: str) -> None:
     await store.create(run(), [event(1)], None)
     await store.close()
 
-    again = await open_store(place)
+    again = await RunRepository.open(place)
 
     assert await again.get("run_1") == run()
     await again.close()
 
 
-async def test_a_change_and_its_events_are_stored_together(store: StoredRuns) -> None:
+async def test_a_change_and_its_events_are_stored_together(store: RunRepository) -> None:
     await store.create(run(), [event(1)], None)
     after = run(status="running", last_event=3, state='{"version":1,"x":1}', updated_at=2.5)
 
@@ -71,7 +71,7 @@ async def test_a_change_and_its_events_are_stored_together(store: StoredRuns) ->
     assert [one.id for one in await store.events("run_1", after=0, limit=2)] == [1, 2]
 
 
-async def test_the_same_change_said_again_is_stored_once(store: StoredRuns) -> None:
+async def test_a_repeated_save_is_stored_once(store: RunRepository) -> None:
     await store.create(run(), [event(1)], None)
     after = run(status="running", last_event=2)
 
@@ -81,7 +81,7 @@ async def test_the_same_change_said_again_is_stored_once(store: StoredRuns) -> N
     assert [one.id for one in await store.events("run_1", after=0, limit=10)] == [1, 2]
 
 
-async def test_a_change_of_what_was_changed_meanwhile_is_refused_as_a_whole(store: StoredRuns) -> None:
+async def test_a_save_over_a_newer_change_is_refused_completely(store: RunRepository) -> None:
     await store.create(run(), [event(1)], None)
     await store.save(run(status="running", last_event=3), 1, [event(2), event(3)])
 
@@ -92,7 +92,7 @@ async def test_a_change_of_what_was_changed_meanwhile_is_refused_as_a_whole(stor
     assert all(one.type == "status" for one in await store.events("run_1", after=0, limit=10))
 
 
-async def test_a_key_used_again_finds_its_run_and_no_other(store: StoredRuns) -> None:
+async def test_a_repeated_key_returns_its_run(store: RunRepository) -> None:
     claim = IdempotencyClaim("k", "digest")
     first = await store.create(run("run_1"), [event(1)], claim)
 
@@ -104,7 +104,7 @@ async def test_a_key_used_again_finds_its_run_and_no_other(store: StoredRuns) ->
     assert [head.id for head in await store.list(before=None, limit=10, status=None)] == ["run_1"]
 
 
-async def test_runs_are_listed_page_by_page_newest_first(store: StoredRuns) -> None:
+async def test_runs_are_listed_page_by_page_newest_first(store: RunRepository) -> None:
     for number in range(5):
         status = "completed" if number % 2 else "queued"
         await store.create(run(f"run_{number}", status=status), [event(1)], None)
@@ -119,22 +119,22 @@ async def test_runs_are_listed_page_by_page_newest_first(store: StoredRuns) -> N
     assert [head.id for head in await store.unfinished()] == ["run_0", "run_2", "run_4"]
 
 
-async def test_a_deleted_run_is_gone_with_its_events(store: StoredRuns) -> None:
+async def test_deleting_a_run_deletes_its_events(store: RunRepository) -> None:
     await store.create(run(), [event(1)], None)
 
     await store.delete("run_1")
 
     assert await store.events("run_1", after=0, limit=10) == []
-    for asked in (store.get, store.head, store.delete):
+    for operation in (store.get, store.head, store.delete):
         with pytest.raises(RunNotFound):
-            await asked("run_1")
+            await operation("run_1")
     with pytest.raises(RunNotFound):
         await store.save(run(last_event=2), 1, [event(2)])
 
 
-async def test_a_store_has_one_daemon_at_a_time(store: StoredRuns, place: str) -> None:
+async def test_a_store_has_one_daemon_at_a_time(store: RunRepository, place: str) -> None:
     with pytest.raises(StoreInUse):
-        await open_store(place)
+        await RunRepository.open(place)
     await store.close()
 
-    await (await open_store(place)).close()
+    await (await RunRepository.open(place)).close()

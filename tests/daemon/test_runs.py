@@ -9,19 +9,19 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.daemon import runs as daemon_runs
 from forge_proxy.daemon.runs import resume
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.engine.config import EngineConfig
 from forge_proxy.settings import load
-from forge_proxy.store.database import open_store
-from forge_proxy.store.runs import StoredRuns
-from forge_proxy.workflows.runs.errors import StoreUnavailable
+from forge_proxy.store.runs import RunRepository
+from forge_proxy.tools.local import ClientExecutor, EchoExecutor
 from forge_proxy.workflows.runs.execution import ExecutionDeps
-from forge_proxy.workflows.runs.local_tools import LocalTools
 from forge_proxy.workflows.runs.service import Runs
 from forge_proxy.workflows.sdk.client_backend import ClientBackend
+from forge_proxy.workflows.tool_registry import ToolRegistry
 from tests.fakes.said_client import SaidClient
 
 
@@ -30,13 +30,18 @@ async def test_a_store_that_comes_up_later_is_waited_for(tmp_path: Path, monkeyp
     url, faults = f"sqlite+aiosqlite:///{tmp_path}/runs.db", ["starting up", "starting up", "no such role"]
     (tmp_path / "runs.db").touch()
 
-    async def opened() -> StoredRuns:
+    async def opened() -> RunRepository:
         if faults:
             raise StoreUnavailable(faults.pop(0))
-        return await open_store(url)
+        return await RunRepository.open(url)
 
     engine = Engine(EngineConfig(ClientBackend(SaidClient([])), MonotonicClock(), lambda _: None))
-    runs = Runs(opened, ExecutionDeps(engine, LocalTools(), lambda _, __: None), 1, lambda: 1.0)
+    runs = Runs(
+        opened,
+        ExecutionDeps(engine, ToolRegistry(ClientExecutor(), EchoExecutor()), lambda _, __: None),
+        1,
+        lambda: 1.0,
+    )
     with capture_logs() as logged:
         async with asyncio.timeout(20):
             await resume(runs, load(None, {"store": {"url": url}}), structlog.get_logger())

@@ -8,7 +8,8 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel
 
-from forge_proxy.tools.config import ByHttp, ByMcp
+from forge_proxy.tools.callbacks import HttpExecution
+from forge_proxy.tools.mcp.executor import McpExecution
 from forge_proxy.workflows.runs.message_json import MessageJson
 from forge_proxy.workflows.runs.records import EventType, RunStatus
 from forge_proxy.workflows.runs.submission import (
@@ -36,8 +37,8 @@ NAMED = {word for quoted in re.findall(r"`([^`]+)`", PAGE) for word in re.findal
         ContextOptions,
         ToolOutput,
         MessageJson,
-        ByHttp,
-        ByMcp,
+        HttpExecution,
+        McpExecution,
     ],
 )
 def test_every_field_is_named(model: type[BaseModel]) -> None:

@@ -14,12 +14,12 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from pydantic import TypeAdapter
 
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.core.messages import ToolCall
-from forge_proxy.tools.callbacks import HttpCallback
-from forge_proxy.tools.config import ByHttp, CallbackConfig, Execution, ToolSettings
+from forge_proxy.tools.callbacks import HttpExecution, HttpExecutor
+from forge_proxy.tools.config import CallbackConfig, ToolSettings
+from forge_proxy.tools.mcp.executor import McpExecution
 from forge_proxy.tools.ports import SystemClock
 from tests.fakes.processes import closed_port, until
 
@@ -55,8 +55,8 @@ async def call(address: str, secret: str, city: str) -> str:
     config = CallbackConfig.model_validate({"allow": (address,), "secret": secret})
     http = AioHttp(connect_seconds=5, silence_seconds=60)
     try:
-        callback = HttpCallback(config, http, SystemClock(), lambda _: None)
-        how = ByHttp(url=f"{address}/weather", retries=0)
+        callback = HttpExecutor(config, http, SystemClock(), lambda _: None)
+        how = HttpExecution(url=f"{address}/weather", retries=0)
         return (await callback.execute(how, ToolCall.of("weather", {"city": city}), "run-1/0/0", "run-1")).text
     finally:
         await http.close()
@@ -83,7 +83,8 @@ def test_the_settings_can_be_used() -> None:
         ToolSettings.model_validate(settings)
 
 
-def test_the_declarations_can_be_used() -> None:
-    found = [TypeAdapter[Any](Execution).validate_python(json.loads(block)["execute"]) for block in blocks("json")]
+def test_the_declarations_are_valid() -> None:
+    models = {"http": HttpExecution, "mcp": McpExecution}
+    declared = [json.loads(block)["execute"] for block in blocks("json")]
 
-    assert [one.by for one in found] == ["http", "mcp"]
+    assert [models[execute["by"]].model_validate(execute).by for execute in declared] == ["http", "mcp"]

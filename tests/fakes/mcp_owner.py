@@ -12,15 +12,15 @@ import sys
 import uvloop
 
 from forge_proxy.core.messages import ToolCall
-from forge_proxy.tools.config import ByMcp, McpConfig, McpServerConfig
-from forge_proxy.tools.mcp.servers import McpServers
+from forge_proxy.tools.config import McpConfig, McpServerConfig
+from forge_proxy.tools.mcp.executor import McpExecution, McpExecutor
 
 
 async def main() -> None:
     module, tool, *words = sys.argv[1:]
     command = McpServerConfig(command=sys.executable, args=("-m", module, *words))
-    async with McpServers(McpConfig(servers={"here": command}), lambda _: None) as servers:
-        outcome = await servers.execute(ByMcp(server="here"), ToolCall.of(tool), "key")
+    async with McpExecutor(McpConfig(servers={"here": command}), lambda _: None) as servers:
+        outcome = await servers.execute(McpExecution(server="here"), ToolCall.of(tool), "key", "run-1")
         pids = outcome.value["result"] if isinstance(outcome.value, dict) else [int(outcome.text)]
         print(json.dumps({"event": "started", "pids": pids}), flush=True)  # noqa: T201
         await asyncio.to_thread(sys.stdin.read)

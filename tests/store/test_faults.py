@@ -1,4 +1,4 @@
-"""A store whose file is lost, damaged, locked or full says so; it loses nothing silently and never hangs."""
+"""A store whose file is lost, damaged, locked or full reports an error; it loses nothing and never hangs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from forge_proxy.store.database import open_store
-from forge_proxy.store.runs import StoredRuns
-from forge_proxy.workflows.runs.errors import RunNotFound, StoreUnavailable
+from forge_proxy.core.store_errors import StoreUnavailable
+from forge_proxy.store.runs import RunRepository
+from forge_proxy.workflows.runs.errors import RunNotFound
 from tests.contracts.test_store import event, place, run, store
 
 __all__ = ["place", "store"]
@@ -27,9 +27,9 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def opened(file: Path) -> AsyncGenerator[StoredRuns]:
+async def opened(file: Path) -> AsyncGenerator[RunRepository]:
     """A store in the file, with one run."""
-    found = await open_store(f"sqlite+aiosqlite:///{file}")
+    found = await RunRepository.open(f"sqlite+aiosqlite:///{file}")
     await found.create(run(), [event(1)], None)
     yield found
     await found.close()
@@ -39,7 +39,7 @@ def move(file: Path, to: Path) -> None:
     file.rename(to)
 
 
-def is_there(file: Path) -> bool:
+def exists(file: Path) -> bool:
     return file.exists()
 
 
@@ -48,8 +48,8 @@ def size_of(file: Path) -> int:
 
 
 @pytest.mark.parametrize("lost", ["runs.db", "runs.db.lock"])
-async def test_a_deleted_file_is_reported_once_and_nothing_is_stored_beside_it(
-    opened: StoredRuns, file: Path, lost: str, caplog: pytest.LogCaptureFixture
+async def test_a_deleted_file_is_logged_once_and_not_recreated(
+    opened: RunRepository, file: Path, lost: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     away = file.with_name("away")
     move(file.with_name(lost), away)
@@ -62,16 +62,14 @@ async def test_a_deleted_file_is_reported_once_and_nothing_is_stored_beside_it(
                 await opened.create(run("run_2"), [event(1)], None)
 
     assert len(caplog.records) == 1
-    assert not is_there(file.with_name(lost))
+    assert not exists(file.with_name(lost))
     move(away, file.with_name(lost))
     assert (await opened.get("run_1")).id == "run_1"
     with pytest.raises(RunNotFound):
         await opened.get("run_2")
 
 
-async def test_a_file_in_the_place_of_the_one_that_was_opened_is_not_taken_for_it(
-    opened: StoredRuns, file: Path
-) -> None:
+async def test_a_replaced_file_is_not_used(opened: RunRepository, file: Path) -> None:
     move(file, file.with_name("away"))
     os.close(os.open(file, os.O_CREAT))
 
@@ -80,12 +78,12 @@ async def test_a_file_in_the_place_of_the_one_that_was_opened_is_not_taken_for_i
 
 
 @pytest.mark.parametrize("damage", ["garbage", "cut"])
-async def test_a_damaged_file_is_an_error_of_the_store(opened: StoredRuns, file: Path, damage: str) -> None:
+async def test_a_damaged_file_is_an_error_of_the_store(opened: RunRepository, file: Path, damage: str) -> None:
     await opened.close()
     damage_file(file, damage)
 
     with pytest.raises(StoreUnavailable):
-        await read_again(file)
+        await reopen(file)
 
 
 def damage_file(file: Path, how: str) -> None:
@@ -93,16 +91,16 @@ def damage_file(file: Path, how: str) -> None:
     file.write_bytes(data[:4096] + os.urandom(len(data) - 4096) if how == "garbage" else data[:6000])
 
 
-async def read_again(file: Path) -> None:
-    again = await open_store(f"sqlite+aiosqlite:///{file}")
+async def reopen(file: Path) -> None:
+    again = await RunRepository.open(f"sqlite+aiosqlite:///{file}")
     try:
         await again.get("run_1")
     finally:
         await again.close()
 
 
-async def test_a_file_that_another_program_holds_is_read_and_not_waited_for_without_end(
-    opened: StoredRuns, file: Path
+async def test_a_locked_file_can_be_read_and_a_write_fails_after_a_bounded_wait(
+    opened: RunRepository, file: Path
 ) -> None:
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -118,8 +116,8 @@ async def test_a_file_that_another_program_holds_is_read_and_not_waited_for_with
 
 
 @contextmanager
-def no_file_grows_beyond(size: int) -> Generator[None]:
-    """As on a disk that is full: what is written behind this many bytes of a file fails."""
+def limit_file_size(size: int) -> Generator[None]:
+    """Simulate a full disk: writes beyond this many bytes of a file fail."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -128,10 +126,8 @@ def no_file_grows_beyond(size: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_on_a_full_disk_nothing_is_stored_by_halves_and_what_was_stored_is_read(
-    opened: StoredRuns, file: Path
-) -> None:
-    with no_file_grows_beyond(size_of(file.with_name("runs.db-wal"))):
+async def test_a_failed_write_stores_nothing_and_stored_runs_can_be_read(opened: RunRepository, file: Path) -> None:
+    with limit_file_size(size_of(file.with_name("runs.db-wal"))):
         with pytest.raises(StoreUnavailable):
             await opened.create(run("run_2", submission="x" * 100_000), [event(1)], None)
         assert (await opened.get("run_1")).id == "run_1"
@@ -143,8 +139,8 @@ async def test_on_a_full_disk_nothing_is_stored_by_halves_and_what_was_stored_is
 
 
 @pytest.mark.parametrize("run_id", ["run_\0", "", "x" * 8000, "run_\ud83d", "\U0001f600", "run_%", "a'b\"", "\n"])
-async def test_no_run_has_an_odd_id(store: StoredRuns, run_id: str) -> None:
-    for asked in (store.get, store.head, store.delete):
+async def test_an_unusual_id_is_not_found(store: RunRepository, run_id: str) -> None:
+    for operation in (store.get, store.head, store.delete):
         with pytest.raises(RunNotFound) as caught:
-            await asked(run_id)
+            await operation(run_id)
         assert len(str(caught.value)) < 400

@@ -1,4 +1,4 @@
-"""What a store is opened with, and how it says that it cannot be."""
+"""Opening a store: URL, migrations, permissions and errors."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from alembic.migration import MigrationContext
 from pydantic import ValidationError
 from sqlalchemy import inspect
 
+from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
 from forge_proxy.store.config import StoreConfig
 from forge_proxy.store.connections import DatabaseConnections
-from forge_proxy.store.database import open_store
+from forge_proxy.store.runs import RunRepository
 from forge_proxy.store.tables import METADATA
-from forge_proxy.workflows.runs.errors import RunNotFound, StoreInUse, StoreUnavailable
+from forge_proxy.workflows.runs.errors import RunNotFound
 from tests.fakes.postgres import postgres
 
 
@@ -24,46 +25,46 @@ def url(file: Path) -> str:
     return f"sqlite+aiosqlite:///{file}"
 
 
-async def half_made(databases: DatabaseConnections) -> None:
-    async with databases.writer.begin() as connection:
+async def fail_within_migration(connections: DatabaseConnections) -> None:
+    async with connections.writer.begin() as connection:
         await connection.exec_driver_sql("CREATE TABLE runs (id TEXT)")
         raise RuntimeError("killed")
 
 
-async def test_the_migrations_make_the_tables_that_the_code_has(tmp_path: Path) -> None:
+async def test_the_migrations_create_the_declared_tables(tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
-    await (await open_store(url(file))).close()
+    await (await RunRepository.open(url(file))).close()
 
-    databases = DatabaseConnections(url(file))
-    async with databases.writer.connect() as connection:
+    connections = DatabaseConnections(url(file))
+    async with connections.writer.connect() as connection:
         differences = await connection.run_sync(
             lambda sync: compare_metadata(MigrationContext.configure(sync), METADATA)
         )
         tables = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
-    await databases.close()
+    await connections.close()
 
     assert differences == []
     assert set(tables) == {"runs", "run_events", "alembic_version"}
 
 
-async def test_what_is_stored_is_nobody_elses_to_read(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     file = tmp_path / "state" / "forge-proxy" / "runs.db"
 
-    await (await open_store(url(file))).close()
+    await (await RunRepository.open(url(file))).close()
 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
 
-async def test_a_killed_process_leaves_whole_tables_or_none(tmp_path: Path) -> None:
-    """A change of tables that breaks off leaves nothing behind: it is one transaction, on SQLite too."""
+async def test_an_interrupted_migration_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Migrations are one transaction, on SQLite too."""
     file = tmp_path / "runs.db"
-    databases = DatabaseConnections(url(file))
+    connections = DatabaseConnections(url(file))
     with pytest.raises(RuntimeError, match="killed"):
-        await half_made(databases)
-    await databases.close()
+        await fail_within_migration(connections)
+    await connections.close()
 
-    store = await open_store(url(file))
+    store = await RunRepository.open(url(file))
 
     assert await store.unfinished() == []
     await store.close()
@@ -71,35 +72,35 @@ async def test_a_killed_process_leaves_whole_tables_or_none(tmp_path: Path) -> N
 
 async def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
-    await (await open_store(url(file))).close()
+    await (await RunRepository.open(url(file))).close()
     with sqlite3.connect(file) as raw:
         raw.execute("UPDATE alembic_version SET version_num = '9999'")
     raw.close()
 
     with pytest.raises(StoreUnavailable, match="a newer forge-proxy or another program wrote"):
-        await open_store(url(file))
+        await RunRepository.open(url(file))
 
 
-async def test_what_is_no_database_is_said(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
-    file.write_text("this is no database, and long enough for nobody to take it for one")
+    file.write_text("this is not a database, and longer than the header of one: it is only text")
 
     with pytest.raises(StoreUnavailable, match="file is not a database"):
-        await open_store(url(file))
+        await RunRepository.open(url(file))
     with pytest.raises(StoreUnavailable, match=r"check store\.url"):
-        await open_store(url(file / "below" / "runs.db"))
+        await RunRepository.open(url(file / "below" / "runs.db"))
 
 
-async def test_a_postgres_that_is_not_there_is_said(tmp_path: Path) -> None:
+async def test_an_unreachable_postgresql_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable):
-        await open_store(f"postgresql+asyncpg://someone@/runs?host={tmp_path}")
+        await RunRepository.open(f"postgresql+asyncpg://someone@/runs?host={tmp_path}")
     with postgres() as server, pytest.raises(StoreUnavailable, match="does not exist"):
-        await open_store(server.url.replace("/postgres?", "/nowhere?"))
+        await RunRepository.open(server.url.replace("/postgres?", "/nowhere?"))
 
 
-async def test_a_postgres_that_comes_back_is_written_to_by_the_one_who_takes_it_first() -> None:
+async def test_after_a_restart_of_postgresql_the_first_daemon_to_lock_it_writes() -> None:
     with postgres() as server:
-        first = await open_store(server.url)
+        first = await RunRepository.open(server.url)
         server.stop()
         with pytest.raises(StoreUnavailable):
             await first.delete("x")
@@ -107,11 +108,11 @@ async def test_a_postgres_that_comes_back_is_written_to_by_the_one_who_takes_it_
         with pytest.raises(RunNotFound):
             await first.delete("x")
         with pytest.raises(StoreInUse):
-            await open_store(server.url)
+            await RunRepository.open(server.url)
 
         server.stop()
         server.start()
-        second = await open_store(server.url)
+        second = await RunRepository.open(server.url)
 
         with pytest.raises(StoreInUse):
             await first.delete("x")
@@ -120,7 +121,7 @@ async def test_a_postgres_that_comes_back_is_written_to_by_the_one_who_takes_it_
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("invalid", "message"),
     [
         ("mysql://x/y", "expected sqlite"),
         ("sqlite+aiosqlite://", "expected a file that persists"),
@@ -128,6 +129,6 @@ async def test_a_postgres_that_comes_back_is_written_to_by_the_one_who_takes_it_
         ("postgresql+asyncpg://user@host", "the database name is missing"),
     ],
 )
-def test_a_wrong_url_is_refused_with_what_is_right(wrong: str, said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        StoreConfig(url=wrong)
+def test_an_invalid_url_is_refused_with_the_expected_form(invalid: str, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        StoreConfig(url=invalid)

@@ -1,4 +1,4 @@
-"""The thread that writes log lines: never blocks who logs, and reports what it had to drop."""
+"""The thread that writes log lines never blocks the caller and reports dropped lines."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def dropped_line(count: int) -> bytes:
 
 
 def read_lines(reading: int, last: bytes) -> list[bytes]:
-    """What stands in a pipe, up to and with a line."""
+    """Read a pipe up to and including a line."""
     found = b""
     while last not in found:
         found += os.read(reading, 65536)
     return found.splitlines()
 
 
-def test_lines_are_written_in_their_order_and_close_waits_for_them(pipe: tuple[int, int]) -> None:
+def test_lines_are_written_in_order_and_close_waits_for_them(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     writer = LogWriter(writing, dropped_line)
 
@@ -41,7 +41,7 @@ def test_lines_are_written_in_their_order_and_close_waits_for_them(pipe: tuple[i
     assert read_lines(reading, b"line 99\n") == [b"line %d" % number for number in range(100)]
 
 
-def test_lines_for_a_pipe_that_nobody_reads_are_dropped_above_the_limit_and_counted_once_it_is_read(
+def test_lines_above_the_limit_are_dropped_and_counted_once_the_pipe_is_read(
     pipe: tuple[int, int],
 ) -> None:
     reading, writing = pipe
@@ -62,7 +62,7 @@ def test_lines_for_a_pipe_that_nobody_reads_are_dropped_above_the_limit_and_coun
     assert lines[-1] == b"after"
 
 
-def test_lines_for_a_full_disk_are_dropped_and_the_writer_lives_on() -> None:
+def test_lines_for_a_full_disk_are_dropped_and_the_writer_continues() -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     writer = LogWriter(full, dropped_line)
 

@@ -1,4 +1,4 @@
-"""What the log says of requests that fail: why, on one line, and nothing of a prompt or an answer."""
+"""A failed request is logged with its reason on one line, without any part of a prompt or a response."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.events import AttemptRetried, Event, RequestAnswered, RequestFailed
 from forge_proxy.telemetry.config import LogConfig
-from forge_proxy.telemetry.log_events import line_of
+from forge_proxy.telemetry.log_events import to_log_line
 from forge_proxy.telemetry.logs import LogObserver, configure
 from tests.api.test_mistakes import ASK, RIGHT
 from tests.fakes.says import Said
@@ -34,7 +34,7 @@ ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": PROMPT}, {"rol
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("message", "logged"),
     [
         ("no memory left", "no memory left"),
         ("unknown field 'foo' in tools[0].function", "unknown field 'foo' in tools[0].function"),
@@ -49,8 +49,8 @@ ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": PROMPT}, {"rol
         ({"odd": "shape"}, ""),
     ],
 )
-def test_the_words_of_an_error_are_logged_without_the_prompt(words: str | dict[str, str], shown: str) -> None:
-    assert without_quotes(words if isinstance(words, str) else repr(words), ASKED) == shown
+def test_an_error_message_is_logged_without_the_prompt(message: str | dict[str, str], logged: str) -> None:
+    assert without_quotes(message if isinstance(message, str) else repr(message), ASKED) == logged
 
 
 @examples(300)
@@ -59,25 +59,25 @@ def test_the_words_of_an_error_are_logged_without_the_prompt(words: str | dict[s
     before=st.sampled_from(["", "cannot read ", "error: ", "at '"]),
     begin=st.integers(0, 10),
 )
-def test_no_quote_of_a_prompt_is_logged_but_for_its_first_letters(prompt: str, before: str, begin: int) -> None:
-    shown = without_quotes(f"{before}{prompt[begin:]} (1)", {"messages": [{"role": "user", "content": prompt}]})
+def test_at_most_the_first_characters_of_a_quoted_prompt_are_logged(prompt: str, before: str, begin: int) -> None:
+    logged = without_quotes(f"{before}{prompt[begin:]} (1)", {"messages": [{"role": "user", "content": prompt}]})
 
-    assert all(prompt[at : at + 24] not in shown for at in range(len(prompt) - 23))
+    assert all(prompt[at : at + 24] not in logged for at in range(len(prompt) - 23))
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_the_words_of_the_model_server_are_in_the_failed_event(stream: bool) -> None:
-    heard: list[Event] = []
+async def test_the_failed_event_contains_the_message_of_the_model_server(stream: bool) -> None:
+    events: list[Event] = []
     error = {"error": {"message": f"no memory left for: {ASK['messages'][0]['content']}"}}
 
-    await chat([Said(status=500, body=error)], ASK, stream=stream, heard=heard)
+    await chat([Said(status=500, body=error)], ASK, stream=stream, heard=events)
 
-    (failed,) = [event for event in heard if isinstance(event, RequestFailed)]
+    (failed,) = [event for event in events if isinstance(event, RequestFailed)]
     assert failed.error == "the model server at http://scripted answered 500: no memory left for:…"
 
 
 @pytest.mark.parametrize(
-    ("said", "tool", "reason"),
+    ("response", "tool", "reason"),
     [
         (Said(calls=(("get_weather", '{"city": "Secret"}'),)), "get_weather", "`days`: required, missing"),
         (
@@ -91,12 +91,12 @@ async def test_the_words_of_the_model_server_are_in_the_failed_event(stream: boo
     ],
     ids=["missing", "wrong type", "no JSON", "unknown tool", "text"],
 )
-async def test_a_retry_is_logged_with_tool_and_reason_and_without_values(said: Said, tool: str, reason: str) -> None:
-    heard: list[Event] = []
+async def test_a_retry_is_logged_with_tool_and_reason_but_no_values(response: Said, tool: str, reason: str) -> None:
+    events: list[Event] = []
 
-    await chat([said, RIGHT], ASK, heard=heard)
+    await chat([response, RIGHT], ASK, heard=events)
 
-    (retried,) = [line_of(event) for event in heard if isinstance(event, AttemptRetried)]
+    (retried,) = [to_log_line(event) for event in events if isinstance(event, AttemptRetried)]
     assert (retried.fields.get("tool", ""), retried.fields.get("reason", "")) == (tool, reason)
     assert "Secret" not in str(retried)
 
@@ -114,7 +114,7 @@ def test_counts_of_any_size_are_logged(capfd: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "status", "said"),
+    ("method", "path", "body", "status", "fields"),
     [
         ("POST", "/v1/chat/completions", {"messages": "Secret"}, 400, {"param": "messages"}),
         ("POST", "/v1/chat/completions", b"Secret{", 400, {"param": "body"}),
@@ -124,12 +124,12 @@ def test_counts_of_any_size_are_logged(capfd: pytest.CaptureFixture[str]) -> Non
     ],
 )
 async def test_a_rejected_request_is_logged_on_one_line_without_its_content(
-    caplog: pytest.LogCaptureFixture, method: str, path: str, body: Any, status: int, said: dict[str, str]
+    caplog: pytest.LogCaptureFixture, method: str, path: str, body: Any, status: int, fields: dict[str, str]
 ) -> None:
     http = ScriptedHttp([])
     backend = OpenAICompatible("http://scripted", http)
-    heard: list[Event] = []
-    app = create_app(Engine(EngineConfig(backend, StillClock(), heard.append)), backend, ServerConfig())
+    events: list[Event] = []
+    app = create_app(Engine(EngineConfig(backend, StillClock(), events.append)), backend, ServerConfig())
     content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
 
     with caplog.at_level(logging.WARNING, "forge_proxy.api"):
@@ -137,22 +137,22 @@ async def test_a_rejected_request_is_logged_on_one_line_without_its_content(
             response = await client.request(method, path, content=content, headers={"x-request-id": "mine"})
 
     (record,) = [record for record in caplog.records if record.name == "forge_proxy.api"]
-    line: dict[str, Any] = record.__dict__["said"]
+    line: dict[str, Any] = record.__dict__["fields"]
     assert response.status_code == status
     assert {"event": "rejected", "request_id": "mine", "method": method, "status": status}.items() <= line.items()
-    assert said.items() <= line.items()
+    assert fields.items() <= line.items()
     assert line["path"] == path.split("?")[0]
     assert "Secret" not in str(line)
 
 
-async def test_a_response_that_is_none_of_these_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_successful_response_is_not_logged_as_rejected(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "forge_proxy.api"):
         await chat([RIGHT], ASK)
 
     assert not caplog.records
 
 
-def test_a_lack_of_memory_is_logged_by_its_own_line_and_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_memory_error_is_logged_without_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     writer = configure(LogConfig(format="json"))
     uvicorn = logging.getLogger("uvicorn.error")
     for fault in (MemoryError(), RuntimeError("a bug")):

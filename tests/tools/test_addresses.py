@@ -1,4 +1,4 @@
-"""What a listed name resolves to is checked, and is what the connection is made to."""
+"""The addresses of a listed name are checked, and the connection uses a checked address."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from aiohttp import web
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
-from forge_proxy.tools.addresses import ForbiddenAddress, resolve, why_forbidden
-from forge_proxy.tools.callbacks import HttpCallback
-from forge_proxy.tools.config import ByHttp, ByMcp, CallbackConfig, McpConfig, McpUrl
-from forge_proxy.tools.mcp.servers import McpServers
+from forge_proxy.tools.addresses import CheckedResolver, ForbiddenAddress, find_forbidden_reason, resolve
+from forge_proxy.tools.callbacks import HttpExecution, HttpExecutor
+from forge_proxy.tools.config import CallbackConfig, McpConfig
+from forge_proxy.tools.mcp.executor import McpExecution, McpExecutor
+from forge_proxy.tools.mcp.session_pool import McpUrl
 from forge_proxy.tools.ports import SystemClock
-from forge_proxy.tools.resolver import CheckedResolver
 
 
 def resolve_to(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:
-    """Have the loop look up every name as these addresses, one after the other, and note the names."""
+    """Make the loop resolve each name to these addresses in turn. Returns the list of resolved names."""
     asked: list[str] = []
     left = list(answers)
 
@@ -43,27 +43,27 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:
         "::127.0.0.1",
     ],
 )  # fmt: skip
-def test_no_name_leads_to(address: str) -> None:
-    assert why_forbidden(address, is_wide=False) is not None
+def test_a_name_must_not_resolve_to(address: str) -> None:
+    assert find_forbidden_reason(address, is_wildcard=False) is not None
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "127.9.9.9", "::ffff:127.0.0.1", "64:ff9b::7f00:1"])
-def test_this_machine_is_called_by_a_name_that_is_written_out_and_not_by_one_below_a_star(address: str) -> None:
-    assert why_forbidden(address, is_wide=False) is None
-    assert why_forbidden(address, is_wide=True) == "this machine"
+def test_loopback_is_allowed_for_a_full_name_but_not_for_a_wildcard(address: str) -> None:
+    assert find_forbidden_reason(address, is_wildcard=False) is None
+    assert find_forbidden_reason(address, is_wildcard=True) == "this machine"
 
 
 @pytest.mark.parametrize(
     "address", ["10.0.0.5", "172.18.0.3", "192.168.1.9", "93.184.216.34", "fd12::1", "2606:4700::1"]
 )
-def test_hosts_of_a_network_are_called(address: str) -> None:
-    assert why_forbidden(address, is_wide=True) is None
+def test_private_addresses_are_allowed(address: str) -> None:
+    assert find_forbidden_reason(address, is_wildcard=True) is None
 
 
-async def test_an_address_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_address_resolves_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = resolve_to(monkeypatch, "10.0.0.1")
 
-    assert [await resolve(host, 80, is_wide=False) for host in ("127.0.0.1", "[::1]")] == [["127.0.0.1"], ["::1"]]
+    assert [await resolve(host, 80, is_wildcard=False) for host in ("127.0.0.1", "[::1]")] == [["127.0.0.1"], ["::1"]]
     assert asked == []
 
 
@@ -71,13 +71,13 @@ async def callback(entry: str, url: str) -> ToolOutcome:
     config = CallbackConfig.model_validate({"allow": (entry,), "secret": "a secret of the tests"})
     http = AioHttp(connect_seconds=5, silence_seconds=60, resolver=CheckedResolver(config.allow))
     try:
-        caller = HttpCallback(config, http, SystemClock(), lambda _: None)
-        return await caller.execute(ByHttp(url=url, retries=0), ToolCall.of("look"), "k", "r")
+        caller = HttpExecutor(config, http, SystemClock(), lambda _: None)
+        return await caller.execute(HttpExecution(url=url, retries=0), ToolCall.of("look"), "k", "r")
     finally:
         await http.close()
 
 
-async def test_a_callback_to_a_name_of_the_cloud_s_metadata_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_callback_to_a_cloud_metadata_name_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, "169.254.169.254")
 
     outcome = await callback("http://tools.example.com", "http://tools.example.com/latest")
@@ -85,8 +85,8 @@ async def test_a_callback_to_a_name_of_the_cloud_s_metadata_is_not_sent(monkeypa
     assert "tools.example.com resolves to 169.254.169.254, a link-local address" in outcome.text
 
 
-async def test_a_callback_goes_to_the_address_that_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that resolves to something else the next time is looked up once."""
+async def test_a_callback_connects_to_the_checked_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name whose address changes between lookups is resolved once."""
 
     async def answer(request: web.Request) -> web.Response:
         return web.json_response({"output": request.headers["Host"]})
@@ -106,7 +106,7 @@ async def test_a_callback_goes_to_the_address_that_was_checked(monkeypatch: pyte
     await runner.cleanup()
 
 
-async def test_a_name_below_a_star_does_not_lead_to_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wildcard_name_that_resolves_to_loopback_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, "127.0.0.1")
 
     outcome = await callback("http://*.example.com:9", "http://evil.example.com:9/")
@@ -114,21 +114,21 @@ async def test_a_name_below_a_star_does_not_lead_to_this_machine(monkeypatch: py
     assert "evil.example.com resolves to 127.0.0.1, this machine" in outcome.text
 
 
-async def test_an_mcp_server_by_such_a_name_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_mcp_server_on_such_a_name_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, "169.254.169.254")
-    async with McpServers(McpConfig(allow=("http://*.example.com",)), lambda _: None) as servers:
-        how = ByMcp(server=McpUrl(url="http://a.example.com/mcp"))
+    async with McpExecutor(McpConfig(allow=("http://*.example.com",)), lambda _: None) as servers:
+        how = McpExecution(server=McpUrl(url="http://a.example.com/mcp"))
 
-        outcome = await servers.execute(how, ToolCall.of("look"), "k")
+        outcome = await servers.execute(how, ToolCall.of("look"), "k", "run-1")
 
     assert "a.example.com resolves to 169.254.169.254, a link-local address" in outcome.text
 
 
-async def test_every_address_of_a_name_has_to_be_good(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_with_one_forbidden_address_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
     async def getaddrinfo(*_: Any, **__: Any) -> list[Any]:
         return [(0, 0, 0, "", (address, 80)) for address in ("93.184.216.34", "169.254.169.254")]
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
 
     with pytest.raises(ForbiddenAddress):
-        await resolve("tools.example.com", 80, is_wide=False)
+        await resolve("tools.example.com", 80, is_wildcard=False)

@@ -1,4 +1,4 @@
-"""Tools by HTTP callback, before a real server: what is sent, what an answer means, and what is tried again."""
+"""Tools by HTTP callback, tested with a real server: requests, responses and retries."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from forge_proxy.backends.http import AioHttp
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.engine.events import Event, ToolServerFailed
-from forge_proxy.tools.callbacks import HttpCallback
-from forge_proxy.tools.config import ByHttp, CallbackConfig
+from forge_proxy.tools.callbacks import HttpExecution, HttpExecutor
+from forge_proxy.tools.config import CallbackConfig
 from tests.fakes.processes import closed_port
 
 SECRET = "a secret of the tests"
@@ -29,8 +29,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CALL = ToolCall("weather", '{"city": "Oslo"}', "call_1")
 
 
-class Time:
-    """A clock that is put forward by who sleeps. It begins on 2026-11-21, at 12 h."""
+class FakeClock:
+    """A clock that `sleep` advances. It starts at 2026-11-21 12:00 UTC."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []
@@ -45,18 +45,18 @@ class Time:
         self.slept.append(seconds)
 
 
-class Tool:
-    """A server that answers with each of these in turn, then with the last one, and remembers what it was asked."""
+class ToolServer:
+    """A server that sends these responses in turn, then the last one again, and records the requests."""
 
-    def __init__(self, *answers: Handler | web.Response) -> None:
-        self._answers = list(answers)
-        self.asked: list[web.Request] = []
+    def __init__(self, *json_response: Handler | web.Response) -> None:
+        self._answers = list(json_response)
+        self.requests: list[web.Request] = []
         self.bodies: list[bytes] = []
-        self.time = Time()
+        self.time = FakeClock()
         self.events: list[Event] = []
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(request)
+        self.requests.append(request)
         self.bodies.append(await request.read())
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if not isinstance(answer, web.Response):
@@ -65,7 +65,7 @@ class Tool:
 
     @asynccontextmanager
     async def served(self) -> AsyncGenerator[str]:
-        """Its address, while it answers."""
+        """Serve and yield the address."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0)
@@ -77,38 +77,38 @@ class Tool:
         finally:
             await runner.cleanup()
 
-    async def call(self, url: str = "", listed: str = "", **said: Any) -> ToolOutcome:
-        """What comes of a call of it."""
+    async def call(self, url: str = "", listed: str = "", **options: Any) -> ToolOutcome:
+        """Serve, call the tool and return the outcome."""
         async with self.served() as address:
-            return await execute(url or f"{address}/weather", self, listed or address, **said)
+            return await execute(url or f"{address}/weather", self, listed or address, **options)
 
 
-async def execute(url: str, tool: Tool, listed: str, **said: Any) -> ToolOutcome:
-    limits = {name: said.pop(name) for name in ("max_answer_kb",) if name in said}
+async def execute(url: str, tool: ToolServer, listed: str, **options: Any) -> ToolOutcome:
+    limits = {name: options.pop(name) for name in ("max_answer_kb",) if name in options}
     config = CallbackConfig.model_validate({"allow": (listed,), "secret": SecretStr(SECRET), **limits})
     http = AioHttp(connect_seconds=5, silence_seconds=60)
     try:
-        callback = HttpCallback(config, http, tool.time, tool.events.append)
-        return await callback.execute(ByHttp(url=url, **said), CALL, "run-7/0/0", "run-7")
+        callback = HttpExecutor(config, http, tool.time, tool.events.append)
+        return await callback.execute(HttpExecution(url=url, **options), CALL, "run-7/0/0", "run-7")
     finally:
         await http.close()
 
 
-def answers(value: object, status: int = 200, **headers: str) -> web.Response:
+def json_response(value: object, status: int = 200, **headers: str) -> web.Response:
     return web.json_response(
         value, status=status, headers={name.replace("_", "-"): say for name, say in headers.items()}
     )
 
 
 async def test_the_call_is_posted_and_its_output_is_the_result() -> None:
-    tool = Tool(answers({"output": {"degrees": 3}}))
+    tool = ToolServer(json_response({"output": {"degrees": 3}}))
 
     outcome = await tool.call()
 
     assert outcome == ToolOutcome('{"degrees":3}', value={"degrees": 3})
-    (asked,) = tool.asked
-    assert (asked.method, asked.path, asked.content_type) == ("POST", "/weather", "application/json")
-    assert asked.headers["Idempotency-Key"] == "run-7/0/0"
+    (request,) = tool.requests
+    assert (request.method, request.path, request.content_type) == ("POST", "/weather", "application/json")
+    assert request.headers["Idempotency-Key"] == "run-7/0/0"
     assert json.loads(tool.bodies[0]) == {
         "run_id": "run-7",
         "tool": "weather",
@@ -118,27 +118,27 @@ async def test_the_call_is_posted_and_its_output_is_the_result() -> None:
     }
 
 
-async def test_the_call_is_signed_each_time_anew() -> None:
-    tool = Tool(answers({}, 503), answers({"output": 1}))
+async def test_each_request_has_its_own_signature() -> None:
+    tool = ToolServer(json_response({}, 503), json_response({"output": 1}))
 
     await tool.call()
 
-    stamps = [asked.headers["X-Forge-Timestamp"] for asked in tool.asked]
+    stamps = [request.headers["X-Forge-Timestamp"] for request in tool.requests]
     assert stamps == ["1795262400", "1795262400"]  # half a second apart
-    for asked, body in zip(tool.asked, tool.bodies, strict=True):
-        signed = f"{asked.headers['X-Forge-Timestamp']}.".encode() + body
+    for request, body in zip(tool.requests, tool.bodies, strict=True):
+        signed = f"{request.headers['X-Forge-Timestamp']}.".encode() + body
         right = hmac.new(SECRET.encode(), signed, hashlib.sha256).hexdigest()
-        assert asked.headers["X-Forge-Signature"] == f"v1={right}"
+        assert request.headers["X-Forge-Signature"] == f"v1={right}"
 
 
 @pytest.mark.parametrize(
     ("answer", "outcome"),
     [
-        (answers({"output": "sunny"}), ToolOutcome("sunny", value="sunny")),
-        (answers({"output": None}), ToolOutcome("null")),
+        (json_response({"output": "sunny"}), ToolOutcome("sunny", value="sunny")),
+        (json_response({"output": None}), ToolOutcome("null")),
         (web.Response(text="sunny\n"), ToolOutcome("sunny\n", value="sunny\n")),
-        (answers({"error": "no licence"}), ToolOutcome.failed("no licence")),
-        (answers({"unresolved": "no such city"}), ToolOutcome.soft("no such city")),
+        (json_response({"error": "no licence"}), ToolOutcome.failed("no licence")),
+        (json_response({"unresolved": "no such city"}), ToolOutcome.soft("no such city")),
         (
             web.Response(status=404, text="no  route\nhere"),
             ToolOutcome.failed("the tool's server answered 404: no route here"),
@@ -150,20 +150,20 @@ async def test_the_call_is_signed_each_time_anew() -> None:
         ),
     ],
 )
-async def test_an_answer_is_an_outcome_at_once(answer: web.Response, outcome: ToolOutcome) -> None:
-    tool = Tool(answer)
+async def test_a_response_becomes_an_outcome_without_retries(answer: web.Response, outcome: ToolOutcome) -> None:
+    tool = ToolServer(answer)
 
     assert await tool.call() == outcome
-    assert len(tool.asked) == 1
+    assert len(tool.requests) == 1
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
-        (answers({"degrees": 3}), 'or {"unresolved": "…"}, but is an object with degrees'),
-        (answers({"output": 1, "error": "x"}), "an object with error, output"),
-        (answers({"error": 5}), "an object with error"),
-        (answers([1]), "but is of type array"),
+        (json_response({"degrees": 3}), 'or {"unresolved": "…"}, but is an object with degrees'),
+        (json_response({"output": 1, "error": "x"}), "an object with error, output"),
+        (json_response({"error": 5}), "an object with error"),
+        (json_response([1]), "but is of type array"),
         (web.Response(body=b'{"output": 1', content_type="application/json"), "is not valid JSON"),
         (web.Response(body=b'{"output": NaN}', content_type="application/json"), "is not valid JSON"),
         (web.Response(body=b'{"output": 1e999}', content_type="application/json"), "is not valid JSON"),
@@ -181,24 +181,24 @@ async def test_an_answer_is_an_outcome_at_once(answer: web.Response, outcome: To
         (web.Response(text="<p>sunny", content_type="text/html"), "answered with text/html"),
     ],
 )
-async def test_an_answer_that_is_none_is_the_tools_error(answer: web.Response, said: str) -> None:
-    outcome = await Tool(answer).call()
+async def test_an_invalid_response_is_an_error_of_the_tool(answer: web.Response, message: str) -> None:
+    outcome = await ToolServer(answer).call()
 
     assert outcome.status == "error"
-    assert said in outcome.text
+    assert message in outcome.text
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
-async def test_what_may_pass_is_tried_again_with_the_same_key_and_body(status: int) -> None:
-    tool = Tool(answers({}, status), answers({}, status), answers({"output": "sunny"}))
+async def test_a_transient_failure_is_retried_with_the_same_key_and_body(status: int) -> None:
+    tool = ToolServer(json_response({}, status), json_response({}, status), json_response({"output": "sunny"}))
 
     assert (await tool.call(retries=2)).text == "sunny"
-    assert len(set(tool.bodies)) == len({asked.headers["Idempotency-Key"] for asked in tool.asked}) == 1
+    assert len(set(tool.bodies)) == len({request.headers["Idempotency-Key"] for request in tool.requests}) == 1
     assert tool.time.slept == [0.5, 1.0]
 
 
-async def test_retries_end_with_the_tools_error_and_each_failure_is_told_of() -> None:
-    tool = Tool(answers({"error": "a secret"}, 503))
+async def test_exhausted_retries_are_a_tool_error_and_each_failure_is_reported() -> None:
+    tool = ToolServer(json_response({"error": "a secret"}, 503))
 
     outcome = await tool.call(retries=2)
 
@@ -209,7 +209,7 @@ async def test_retries_end_with_the_tools_error_and_each_failure_is_told_of() ->
 
 
 @pytest.mark.parametrize(
-    ("said", "slept"),
+    ("header", "slept"),
     [
         ("7", [7.0]),
         ("Sat, 21 Nov 2026 12:00:30 GMT", [30.0]),
@@ -219,16 +219,16 @@ async def test_retries_end_with_the_tools_error_and_each_failure_is_told_of() ->
         ("3600", []),  # longer than a run may hold its place
     ],
 )
-async def test_a_retry_after_is_waited_for(said: str, slept: list[float]) -> None:
-    tool = Tool(answers({}, 429, Retry_After=said), answers({"output": 1}))
+async def test_the_pause_follows_retry_after(header: str, slept: list[float]) -> None:
+    tool = ToolServer(json_response({}, 429, Retry_After=header), json_response({"output": 1}))
 
     await tool.call()
 
     assert tool.time.slept == slept
 
 
-async def test_a_server_that_is_not_there_is_asked_again() -> None:
-    tool = Tool(answers({}))
+async def test_an_unreachable_server_is_retried() -> None:
+    tool = ToolServer(json_response({}))
     with closed_port() as port:
         outcome = await execute(f"http://127.0.0.1:{port}/", tool, f"http://127.0.0.1:{port}", retries=1)
 
@@ -237,36 +237,36 @@ async def test_a_server_that_is_not_there_is_asked_again() -> None:
     assert tool.time.slept == [0.5]
 
 
-async def test_a_connection_that_breaks_off_is_tried_again() -> None:
+async def test_a_broken_connection_is_retried() -> None:
     async def break_off(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.abort()
         return web.Response()
 
-    tool = Tool(break_off, answers({"output": 1}))
+    tool = ToolServer(break_off, json_response({"output": 1}))
 
     assert (await tool.call()).text == "1"
 
 
-async def test_without_retries_a_call_is_sent_once_whatever_the_connection_does() -> None:
+async def test_without_retries_a_call_is_sent_once_even_if_the_connection_breaks() -> None:
     async def break_off(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.abort()
         return web.Response()
 
-    tool = Tool(answers({"output": 1}), break_off)
+    tool = ToolServer(json_response({"output": 1}), break_off)
     http = AioHttp(connect_seconds=5, silence_seconds=60)
     async with tool.served() as address:
         config = CallbackConfig.model_validate({"allow": (address,), "secret": SecretStr(SECRET)})
-        callback = HttpCallback(config, http, tool.time, tool.events.append)
-        came = [await callback.execute(ByHttp(url=address, retries=0), CALL, "k", "r") for _ in range(2)]
+        callback = HttpExecutor(config, http, tool.time, tool.events.append)
+        outcomes = [await callback.execute(HttpExecution(url=address, retries=0), CALL, "k", "r") for _ in range(2)]
     await http.close()
 
-    assert [outcome.status for outcome in came] == ["ok", "error"]
-    assert len(tool.asked) == 2
+    assert [outcome.status for outcome in outcomes] == ["ok", "error"]
+    assert len(tool.requests) == 2
 
 
-async def test_an_answer_that_drips_is_out_of_time_all_the_same() -> None:
+async def test_the_timeout_limits_the_whole_response() -> None:
     async def drip(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await answer.prepare(request)
@@ -274,31 +274,31 @@ async def test_an_answer_that_drips_is_out_of_time_all_the_same() -> None:
             await answer.write(b".")
             await asyncio.sleep(0.01)
 
-    outcome = await Tool(drip).call(timeout_seconds=0.2, retries=0)
+    outcome = await ToolServer(drip).call(timeout_seconds=0.2, retries=0)
 
     assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s (tried once)")
 
 
 async def test_a_redirect_is_not_followed() -> None:
-    elsewhere = Tool(answers({"output": "from elsewhere"}))
+    elsewhere = ToolServer(json_response({"output": "from elsewhere"}))
     async with elsewhere.served() as address:
-        outcome = await Tool(web.Response(status=307, headers={"Location": f"{address}/x"})).call()
+        outcome = await ToolServer(web.Response(status=307, headers={"Location": f"{address}/x"})).call()
 
     assert outcome == ToolOutcome.failed("the tool's server answered 307, and redirects are not followed")
-    assert elsewhere.asked == []
+    assert elsewhere.requests == []
 
 
-async def test_what_is_not_listed_is_not_called() -> None:
-    tool = Tool(answers({"output": 1}))
+async def test_an_unlisted_url_is_not_called() -> None:
+    tool = ToolServer(json_response({"output": 1}))
 
     outcome = await tool.call(listed="https://tools.example.com")
 
     assert outcome.status == "error"
     assert "is not among the hosts that may be called: add it to tools.callbacks.allow" in outcome.text
-    assert tool.asked == []
+    assert tool.requests == []
 
 
-async def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:
+async def test_a_response_over_the_size_limit_is_not_read_completely() -> None:
     written = 0
 
     async def write_on(request: web.Request) -> web.StreamResponse:
@@ -309,13 +309,13 @@ async def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:
             await answer.write(b"." * 65536)
             written += 65536
 
-    outcome = await Tool(write_on).call(max_answer_kb=1)
+    outcome = await ToolServer(write_on).call(max_answer_kb=1)
 
     assert outcome == ToolOutcome.failed("the tool's response is larger than 1 KB")
     assert written < 100_000_000
 
 
-async def test_a_run_that_is_cancelled_closes_the_connection() -> None:
+async def test_cancelling_the_run_closes_the_connection() -> None:
     begun, left = asyncio.Event(), asyncio.Event()
 
     async def wait(_: web.Request) -> web.StreamResponse:
@@ -326,7 +326,7 @@ async def test_a_run_that_is_cancelled_closes_the_connection() -> None:
             left.set()
         return web.Response()
 
-    tool = Tool(wait)
+    tool = ToolServer(wait)
     async with tool.served() as address:
         calling = asyncio.create_task(execute(f"{address}/", tool, address))
         await begun.wait()

@@ -1,4 +1,4 @@
-"""The section `tools`: what contradicts itself is refused in words, and a secret is never shown."""
+"""The section `tools`: contradictions are refused, and secrets are never displayed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
-from pydantic import TypeAdapter, ValidationError
 
 from forge_proxy.daemon.reload import masked
 from forge_proxy.settings import SettingsError, load
-from forge_proxy.tools.config import Execution, McpServerConfig
+from forge_proxy.tools.config import McpServerConfig
 
 SECRET = "0123456789abcdef"
 
@@ -23,7 +22,7 @@ def write(folder: Path, tools: dict[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("tools", "said"),
+    ("tools", "message"),
     [
         ({"callbacks": {"allow": ["https://a.example"]}}, "tools.callbacks: allow requires a secret"),
         ({"callbacks": {"secret": "hunter2"}}, "tools.callbacks.secret: expected a secret of at least 16 characters"),
@@ -39,16 +38,16 @@ def write(folder: Path, tools: dict[str, Any]) -> Path:
         ({"mcp": {"servers": {"x": {"comand": SECRET}}}}, "tools.mcp.servers.x.comand: no such setting"),
     ],
 )
-def test_what_cannot_be_used_is_refused_without_its_secrets(tmp_path: Path, tools: dict[str, Any], said: str) -> None:
+def test_an_error_in_the_section_does_not_quote_secrets(tmp_path: Path, tools: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError) as refused:
         load(write(tmp_path, tools), {})
 
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert SECRET not in str(refused.value)
     assert "hunter2" not in str(refused.value)
 
 
-def test_secrets_are_masked_where_settings_are_shown(tmp_path: Path) -> None:
+def test_secrets_are_masked_in_displayed_settings(tmp_path: Path) -> None:
     servers = {
         "a": {"command": "a", "env": {"KEY": SECRET}},
         "b": {"url": "https://b.example/mcp", "headers": {"Authorization": SECRET}},
@@ -58,7 +57,7 @@ def test_secrets_are_masked_where_settings_are_shown(tmp_path: Path) -> None:
     assert SECRET not in str(masked(load(file, {})))
 
 
-def test_the_environment_gives_the_secret_and_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_set_the_secret_and_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORGE_PROXY_TOOLS__CALLBACKS__SECRET", SECRET)
     monkeypatch.setenv("FORGE_PROXY_TOOLS__CALLBACKS__ALLOW", "https://a.example,http://127.0.0.1:9000")
 
@@ -68,26 +67,7 @@ def test_the_environment_gives_the_secret_and_a_list(monkeypatch: pytest.MonkeyP
     assert callbacks.secret is not None
 
 
-@pytest.mark.parametrize(
-    ("execute", "at"),
-    [
-        ({"by": "http"}, ("http", "url")),
-        ({"by": "http", "url": "file:///etc/passwd"}, ("http", "url")),
-        ({"by": "http", "url": "http://a", "retries": 11}, ("http", "retries")),
-        ({"by": "http", "url": "http://a", "command": "rm"}, ("http", "command")),
-        ({"by": "mcp"}, ("mcp", "server")),
-        ({"by": "mcp", "server": {"command": "rm"}}, ("mcp", "server", "McpUrl", "url")),
-        ({"by": "shell", "command": "rm"}, ()),
-    ],
-)
-def test_a_declaration_that_is_none(execute: dict[str, Any], at: tuple[str, ...]) -> None:
-    with pytest.raises(ValidationError) as refused:
-        TypeAdapter[Any](Execution).validate_python(execute)
-
-    assert at in [error["loc"] for error in refused.value.errors()]
-
-
-def test_the_documented_example_holds_every_setting_of_a_server() -> None:
+def test_the_documented_example_contains_every_setting_of_a_server() -> None:
     config = (Path(__file__).parents[2] / "config" / "forge-proxy.yaml").read_text()
     example = config.partition("    #   servers:\n")[2].partition("    servers: {}")[0]
 

@@ -1,4 +1,4 @@
-"""MCP servers over HTTP that hang, flood or lead elsewhere: bounded, and the next call is answered."""
+"""MCP servers over HTTP that hang, exceed limits or redirect: the call is bounded and the next one is answered."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from aiohttp import web
 
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow.run import ToolOutcome
-from forge_proxy.tools.config import ByMcp, McpConfig, McpServerConfig
-from forge_proxy.tools.mcp.servers import McpServers
+from forge_proxy.tools.config import McpConfig, McpServerConfig
+from forge_proxy.tools.mcp.executor import McpExecution, McpExecutor
 
 LIMIT_KB = 256
 BOMB = gzip.compress(b" " * 50_000_000)
 
 
 class Server:
-    """Speaks the protocol with a handshake; its tools misbehave as their names say."""
+    """A server of the protocol version with a handshake. Its tools misbehave as their names say."""
 
     def __init__(self) -> None:
         self.hangs = False
@@ -95,7 +95,7 @@ class Server:
 
 
 @asynccontextmanager
-async def served() -> AsyncGenerator[tuple[Server, McpServers]]:
+async def served() -> AsyncGenerator[tuple[Server, McpExecutor]]:
     server = Server()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", server.answer)
@@ -105,24 +105,26 @@ async def served() -> AsyncGenerator[tuple[Server, McpServers]]:
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
     config = McpConfig(servers={"here": McpServerConfig(url=url)}, max_answer_kb=LIMIT_KB)
     try:
-        async with McpServers(config, lambda _: None) as servers:
+        async with McpExecutor(config, lambda _: None) as servers:
             yield server, servers
     finally:
         await runner.cleanup()
 
 
-async def called(servers: McpServers, tool: str, seconds: float = 60) -> ToolOutcome:
-    return await servers.execute(ByMcp(server="here", timeout_seconds=seconds), ToolCall.of(tool, {}), "k")
+async def call_tool(servers: McpExecutor, tool: str, seconds: float = 60) -> ToolOutcome:
+    return await servers.execute(
+        McpExecution(server="here", timeout_seconds=seconds), ToolCall.of(tool, {}), "k", "run-1"
+    )
 
 
-async def test_a_server_that_hangs_is_greeted_again_once_it_answers() -> None:
+async def test_an_unresponsive_http_server_gets_a_new_session() -> None:
     async with served() as (server, servers):
-        await called(servers, "fine")
-        outcome = await called(servers, "hang", seconds=0.2)
+        await call_tool(servers, "fine")
+        outcome = await call_tool(servers, "hang", seconds=0.2)
         await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name() == "mcp here: check"])
         server.hangs = False
 
-        after = await called(servers, "fine")
+        after = await call_tool(servers, "fine")
 
     assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s")
     assert (after.text, server.greeted) == ("fine", 2)
@@ -139,12 +141,12 @@ async def test_a_server_that_hangs_is_greeted_again_once_it_answers() -> None:
         ("not_a_number", "not valid JSON"),
     ],
 )
-async def test_what_a_server_may_not_send_is_an_error_that_says_so(tool: str, why: str) -> None:
+async def test_a_forbidden_response_is_an_error_with_the_reason(tool: str, why: str) -> None:
     async with served() as (server, servers):
-        await called(servers, "fine")
+        await call_tool(servers, "fine")
         tracemalloc.start()
 
-        outcome = await called(servers, tool)
+        outcome = await call_tool(servers, tool)
 
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
@@ -152,4 +154,4 @@ async def test_what_a_server_may_not_send_is_an_error_that_says_so(tool: str, wh
         assert why in outcome.text
         assert peak < 16 * 1024 * LIMIT_KB
         assert server.elsewhere == []
-        assert (await called(servers, "fine")).text == "fine"
+        assert (await call_tool(servers, "fine")).text == "fine"

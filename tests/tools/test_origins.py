@@ -1,4 +1,4 @@
-"""Which URLs are listed: compared as text, and written in the one way that no two parsers read differently."""
+"""The allow-list compares URLs as text, in the one form that all parsers read alike."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALLOWED = tuple(
         "http://[::1]/x",
     ],
 )
-def test_listed(url: str) -> None:
+def test_a_url_of_a_listed_origin_is_listed(url: str) -> None:
     assert is_listed(url, ALLOWED)
 
 
@@ -46,7 +46,7 @@ def test_listed(url: str) -> None:
         "http://a.corp.example/",
     ],
 )
-def test_not_listed(url: str) -> None:
+def test_a_url_of_another_origin_is_not_listed(url: str) -> None:
     assert not is_listed(url, ALLOWED)
 
 
@@ -93,7 +93,7 @@ def test_not_listed(url: str) -> None:
         "http://224.0.0.1/",
     ],
 )
-def test_what_two_parsers_might_read_differently_is_no_url(url: str) -> None:
+def test_an_ambiguous_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="expected a URL such as https://"):
         check_url(url)
 
@@ -112,6 +112,6 @@ def test_what_two_parsers_might_read_differently_is_no_url(url: str) -> None:
         ("http://0.0.0.0:9000", "expected an origin such as"),
     ],
 )
-def test_an_entry_that_is_none(entry: str, why: str) -> None:
+def test_an_invalid_entry_is_refused(entry: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         check_entry(entry)

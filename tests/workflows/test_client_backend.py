@@ -1,4 +1,4 @@
-"""A model client of one's own: its whole answer is what holds, whatever it told on the way."""
+"""A custom model client: its FINAL chunk is authoritative, whatever it streamed before."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from forge_proxy.workflows.sdk.client import ChunkType, LLMResponse, StreamChunk
 
 CALL = '{"name": "look", "arguments": {"n": 1}}'
 RETRY = StreamChunk(ChunkType.RETRY)
-Told: TypeAlias = list[tuple[str, str]]
+ReceivedChunks: TypeAlias = list[tuple[str, str]]
 
 
 class Streams:
-    """Tells these chunks, then calls `finish`. It has no whole answers."""
+    """Streams these chunks, then calls `finish`. It cannot send complete responses."""
 
     api_format: MessageFormat = "openai"
 
-    def __init__(self, *told: StreamChunk) -> None:
-        self.answers = [[StreamChunk(ChunkType.FINAL, response=[ToolCall.of("finish")])], [*told]]
+    def __init__(self, *streamed: StreamChunk) -> None:
+        self.responses = [[StreamChunk(ChunkType.FINAL, response=[ToolCall.of("finish")])], [*streamed]]
 
     async def send(self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec] | None = None) -> LLMResponse:
         raise NotImplementedError
@@ -33,19 +33,19 @@ class Streams:
     async def send_stream(
         self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec] | None = None
     ) -> AsyncIterator[StreamChunk]:
-        for chunk in self.answers.pop():
+        for chunk in self.responses.pop():
             yield chunk
 
     async def get_context_length(self) -> int | None:
         return None
 
 
-def text(said: str) -> StreamChunk:
-    return StreamChunk(ChunkType.TEXT_DELTA, said)
+def text(content: str) -> StreamChunk:
+    return StreamChunk(ChunkType.TEXT_DELTA, content)
 
 
-def final(said: str) -> StreamChunk:
-    return StreamChunk(ChunkType.FINAL, response=TextResponse(said))
+def final(content: str) -> StreamChunk:
+    return StreamChunk(ChunkType.FINAL, response=TextResponse(content))
 
 
 def workflow(looked: list[int]) -> Workflow:
@@ -60,7 +60,7 @@ def workflow(looked: list[int]) -> Workflow:
 
 
 @pytest.mark.parametrize(
-    ("told", "heard"),
+    ("streamed", "received"),
     [
         ([text(CALL[:9]), text(CALL[9:]), final(CALL)], [("text_delta", CALL[:9]), ("text_delta", CALL[9:])]),
         (
@@ -76,27 +76,27 @@ def workflow(looked: list[int]) -> Workflow:
         ([text(CALL), RETRY, text(CALL), final(CALL)], [("text_delta", CALL), ("retry", ""), ("text_delta", CALL)]),
     ],
 )
-async def test_a_call_in_a_stream_is_made_once(told: list[StreamChunk], heard: Told) -> None:
+async def test_a_streamed_call_is_executed_once(streamed: list[StreamChunk], received: ReceivedChunks) -> None:
     looked: list[int] = []
-    chunks: Told = []
+    chunks: ReceivedChunks = []
 
     async def on_chunk(chunk: StreamChunk) -> None:
         chunks.append((chunk.type.value, chunk.content))
 
-    runner = WorkflowRunner(Streams(*told), stream=True, on_chunk=on_chunk)
+    runner = WorkflowRunner(Streams(*streamed), stream=True, on_chunk=on_chunk)
 
     assert await runner.run(workflow(looked), "Go.") == "done"
     assert looked == [1]
-    assert chunks[: len(heard) + 1] == [*heard, ("final", "")]
+    assert chunks[: len(received) + 1] == [*received, ("final", "")]
 
 
-async def test_without_stream_a_client_is_asked_for_whole_answers() -> None:
+async def test_without_stream_the_client_is_called_by_send() -> None:
     class Whole(Streams):
         async def send(self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec] | None = None) -> LLMResponse:
             return TextResponse(CALL) if len(messages) == 2 else [ToolCall.of("finish")]
 
     client, looked = Whole(), list[int]()
-    unasked = len(client.answers)
+    remaining = len(client.responses)
 
     assert await WorkflowRunner(client).run(workflow(looked), "Go.") == "done"
-    assert (looked, len(client.answers)) == ([1], unasked)
+    assert (looked, len(client.responses)) == ([1], remaining)

@@ -1,4 +1,4 @@
-"""When a conversation is shortened, what is told of it, and how estimates are set right."""
+"""Compaction of a conversation: thresholds, events and the calibration of estimates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MESSAGES = (*head(), *step(0, LONG), *step(1, LONG), *step(2, LONG), *step(3, LO
 """About 1,070 tokens."""
 
 
-def test_below_the_threshold_nothing_is_done() -> None:
+def test_a_context_below_the_threshold_is_unchanged() -> None:
     events: list[CompactEvent] = []
     context = ContextManager(TieredCompact(), 2000, on_compact=events.append)
 
@@ -25,7 +25,7 @@ def test_below_the_threshold_nothing_is_done() -> None:
     assert events == []
 
 
-def test_above_it_the_conversation_is_shortened_and_the_event_says_by_how_much() -> None:
+def test_a_context_above_the_threshold_is_compacted_and_reported() -> None:
     events: list[CompactEvent] = []
     context = ContextManager(TieredCompact(), 1000, on_compact=events.append)
 
@@ -37,7 +37,7 @@ def test_above_it_the_conversation_is_shortened_and_the_event_says_by_how_much()
     assert not context.is_over_budget(after)
 
 
-def test_without_a_strategy_there_is_no_event_and_the_budget_is_exceeded() -> None:
+def test_without_a_strategy_the_context_stays_over_budget() -> None:
     events: list[CompactEvent] = []
     context = ContextManager(NoCompact(), 1000, on_compact=events.append)
 
@@ -45,12 +45,12 @@ def test_without_a_strategy_there_is_no_event_and_the_budget_is_exceeded() -> No
     assert events == []
 
 
-def test_what_is_sent_beside_the_messages_counts() -> None:
+def test_the_tokens_of_the_tools_count() -> None:
     context = ContextManager(TieredCompact(), 2000)
 
-    assert context.maybe_compact(MESSAGES, beside=400) is MESSAGES
-    assert len(str(context.maybe_compact(MESSAGES, beside=600))) < len(str(MESSAGES))
-    assert context.is_over_budget(MESSAGES, beside=1000)
+    assert context.maybe_compact(MESSAGES, tool_tokens=400) is MESSAGES
+    assert len(str(context.maybe_compact(MESSAGES, tool_tokens=600))) < len(str(MESSAGES))
+    assert context.is_over_budget(MESSAGES, tool_tokens=1000)
 
 
 def test_estimates_follow_what_the_model_server_reports() -> None:
@@ -65,7 +65,7 @@ def test_estimates_follow_what_the_model_server_reports() -> None:
     assert context.maybe_compact(MESSAGES) != MESSAGES
 
 
-def test_each_threshold_is_told_when_it_is_crossed_upward() -> None:
+def test_each_threshold_is_reported_when_the_context_exceeds_it() -> None:
     told: list[ContextLevel] = []
     context = ContextManager(NoCompact(), 1000, context_thresholds={0.9: told.append, 0.5: told.append})
 
@@ -76,7 +76,7 @@ def test_each_threshold_is_told_when_it_is_crossed_upward() -> None:
     assert told[0].tokens == context.estimate_tokens(MESSAGES[:6])
 
 
-def test_after_a_compaction_a_threshold_is_told_again() -> None:
+def test_a_threshold_is_reported_again_after_a_compaction() -> None:
     told: list[ContextLevel] = []
     context = ContextManager(TieredCompact(keep_recent=1), 1000, context_thresholds={0.7: told.append})
 
@@ -86,7 +86,7 @@ def test_after_a_compaction_a_threshold_is_told_again() -> None:
     assert [level.threshold for level in told] == [0.7, 0.7]
 
 
-async def test_exact_counts_decide_where_there_are_any() -> None:
+async def test_exact_counts_replace_estimates_if_available() -> None:
     asked: list[int] = []
 
     async def count(messages: tuple[Message, ...]) -> int:
@@ -103,7 +103,7 @@ async def test_exact_counts_decide_where_there_are_any() -> None:
     assert context.maybe_compact(after) is after
 
 
-async def test_a_count_holds_however_unlikely_it_is() -> None:
+async def test_an_implausible_count_is_used() -> None:
     context = ContextManager(TieredCompact(), 1000)
 
     async def count(messages: tuple[Message, ...]) -> int:
@@ -114,7 +114,7 @@ async def test_a_count_holds_however_unlikely_it_is() -> None:
     assert context.estimate_tokens(MESSAGES) == 30
 
 
-async def test_what_is_far_from_the_threshold_is_not_counted() -> None:
+async def test_a_context_far_below_the_threshold_is_not_counted() -> None:
     async def count(messages: tuple[Message, ...]) -> int:
         raise AssertionError(messages)
 
@@ -132,19 +132,19 @@ async def test_what_is_far_from_the_threshold_is_not_counted() -> None:
         (100, 0.5, {7: print}, "context_thresholds"),
     ],
 )
-def test_what_is_no_budget_or_share_is_refused(
+def test_an_invalid_budget_or_threshold_is_refused(
     budget: int, threshold: float, levels: dict[float, object], named: str
 ) -> None:
     with pytest.raises(ValueError, match=named):
         ContextManager(TieredCompact(), budget, threshold, context_thresholds=levels)  # pyright: ignore[reportArgumentType]
 
 
-def test_the_name_of_a_strategy_is_none() -> None:
+def test_the_name_of_a_strategy_is_refused() -> None:
     with pytest.raises(TypeError, match="strategy: expected a CompactStrategy"):
         ContextManager("tiered", 1000)  # pyright: ignore[reportArgumentType]
 
 
-async def test_a_strategy_that_makes_a_list_is_as_good_as_one_that_makes_a_tuple() -> None:
+async def test_a_strategy_may_return_a_list() -> None:
     class Keeps(CompactStrategy):
         def compact(self, messages: Sequence[Message], trigger_tokens: int, *, step_hint: str = "") -> Any:
             return list(messages), 0

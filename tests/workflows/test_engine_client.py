@@ -1,4 +1,4 @@
-"""A client over the engine: what it sends, what it makes of an answer, and what is known after one."""
+"""A client over the engine: requests, responses, usage and tool mode."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def client(*script: Said, tools: ToolMode = "auto", **options: Any) -> tuple[Eng
     return EngineClient(engine, **options), http
 
 
-async def test_a_call_comes_as_a_call_with_what_was_thought_before_it() -> None:
+async def test_a_call_is_returned_with_its_reasoning() -> None:
     asks, http = client(Said(reasoning="Oslo, then.", calls=(("look", OSLO),)), options={"temperature": 0})
 
     answer = await asks.send(ASK, [LOOK])
@@ -45,14 +45,14 @@ async def test_a_call_comes_as_a_call_with_what_was_thought_before_it() -> None:
     assert [tool["function"]["name"] for tool in sent["tools"]] == ["look"]  # and no respond beside it
 
 
-async def test_nothing_is_repaired_or_asked_again() -> None:
+async def test_responses_are_neither_repaired_nor_retried() -> None:
     asks, http = client(Said(text=IN_TEXT))
 
     assert await asks.send(ASK, [LOOK]) == TextResponse(IN_TEXT)
     assert len(http.asked) == 1
 
 
-async def test_usage_and_mode_are_known_after_an_answer_and_not_before() -> None:
+async def test_usage_and_tool_mode_are_known_after_the_first_response() -> None:
     asks, _ = client(Said(text="hi"))
     assert (asks.last_usage, asks.resolved_mode) == (None, None)
 
@@ -62,7 +62,7 @@ async def test_usage_and_mode_are_known_after_an_answer_and_not_before() -> None
     assert asks.resolved_mode == "native"
 
 
-async def test_calls_of_a_model_that_is_told_of_tools_in_the_prompt_are_read_from_its_text() -> None:
+async def test_calls_in_text_are_recovered_if_the_tools_are_in_the_prompt() -> None:
     asks, http = client(Said(text='{"name": "look", "arguments": {"city": "Oslo"}}'), tools="prompt")
 
     answer = await asks.send(ASK, [LOOK])
@@ -73,7 +73,7 @@ async def test_calls_of_a_model_that_is_told_of_tools_in_the_prompt_are_read_fro
     assert "tools" not in http.asked[0]
 
 
-async def test_a_streamed_answer_comes_in_pieces_and_whole_at_the_end() -> None:
+async def test_a_stream_yields_chunks_and_the_complete_response_at_the_end() -> None:
     asks, _ = client(Said(text="It is cold.", calls=(("look", OSLO),)))
 
     chunks = [chunk async for chunk in asks.send_stream(ASK, [LOOK])]
@@ -85,13 +85,13 @@ async def test_a_streamed_answer_comes_in_pieces_and_whole_at_the_end() -> None:
     assert chunks[-1].type is ChunkType.FINAL
 
 
-async def test_what_the_server_could_not_read_of_its_own_model_comes_as_text() -> None:
+async def test_output_that_the_server_cannot_parse_is_returned_as_text() -> None:
     asks, _ = client(Said(status=500, body=NO_PARSE))
 
     assert await asks.send(ASK, [LOOK]) == TextResponse(IN_TEXT)
 
 
-async def test_an_error_of_the_server_is_raised_with_its_status() -> None:
+async def test_a_server_error_is_raised_with_its_status() -> None:
     asks, _ = client(Said(status=429, body={"error": {"message": "slow down"}}))
 
     with pytest.raises(BackendError) as raised:
@@ -100,7 +100,7 @@ async def test_an_error_of_the_server_is_raised_with_its_status() -> None:
     assert raised.value.status == 429
 
 
-async def test_the_runner_guards_what_comes_from_it_and_leaves_its_model_and_options() -> None:
+async def test_the_runner_applies_guardrails_and_keeps_model_and_options() -> None:
     asks, http = client(Said(text=IN_TEXT), model="scripted", options={"temperature": 0, "top_p": 0.5})
     flow = Workflow("w", "d", {"look": ToolDef(LOOK, "{city}: sunny".format)}, [], "look", "Look around.")
 
@@ -113,7 +113,7 @@ async def test_the_runner_guards_what_comes_from_it_and_leaves_its_model_and_opt
     assert asks.resolved_mode == "native"
 
 
-def test_it_is_an_llm_client() -> None:
+def test_an_engine_client_implements_llm_client() -> None:
     asks, _ = client()
 
     assert isinstance(asks, LLMClient)

@@ -1,4 +1,4 @@
-"""The guardrails in a loop that is not ours: all together, and one by one."""
+"""The guardrails in a custom agent loop: combined, and individually."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from forge_proxy.core.workflow.run import Limits, ToolOutcome
 from forge_proxy.workflows.sdk.client import TextResponse
 from forge_proxy.workflows.sdk.guardrail_components import ErrorTracker, ResponseValidator, StepEnforcer, StepTracker
 from forge_proxy.workflows.sdk.guardrails import Guardrails
-from forge_proxy.workflows.tools import told
+from forge_proxy.workflows.tools import to_tool_outcome
 from tests.fakes.said_client import calls, text
 
 PATH: dict[str, Json] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -34,7 +34,7 @@ def workflow() -> Workflow:
     return Workflow("w", "", {tool.name: tool for tool in tools}, ["edit"], "finish", "")
 
 
-def test_a_foreign_loop_is_told_what_to_run_and_what_to_say() -> None:
+def test_check_and_record_guide_a_custom_loop() -> None:
     guardrails = Guardrails(workflow())
 
     early = guardrails.check(calls("finish"))
@@ -49,27 +49,27 @@ def test_a_foreign_loop_is_told_what_to_run_and_what_to_say() -> None:
     ]
     assert [message.role for message in unread.messages] == ["assistant", "tool"]
     assert [(call.tool, call.args()) for call in good.tool_calls] == [("read", {"path": "a"})]
-    assert [message.content for message in guardrails.record([told("text of a")])] == ["text of a"]
+    assert [message.content for message in guardrails.record([to_tool_outcome("text of a")])] == ["text of a"]
     assert guardrails.check(calls("edit", path="a")).tool_calls
-    guardrails.record([told("ok")])
+    guardrails.record([to_tool_outcome("ok")])
     assert guardrails.check(calls("finish")).nudge is None
     assert guardrails.ended is None
-    guardrails.record([told({"n": 1})])
+    guardrails.record([to_tool_outcome({"n": 1})])
     assert (guardrails.ended and guardrails.ended.result) == {"n": 1}
     assert guardrails.completed_steps == ("read", "edit", "finish")
 
 
-def test_two_answers_never_get_the_same_ids() -> None:
+def test_generated_call_ids_are_unique_across_responses() -> None:
     guardrails = Guardrails(workflow())
 
     first = guardrails.check(calls("read", "read", path="a")).tool_calls
-    guardrails.record([told("x"), told("x")])
+    guardrails.record([to_tool_outcome("x"), to_tool_outcome("x")])
     second = guardrails.check(calls("read", path="b")).tool_calls
 
     assert len({call.id for call in (*first, *second)}) == 3
 
 
-def test_a_budget_that_is_spent_is_an_error() -> None:
+def test_an_exceeded_limit_is_an_error() -> None:
     none = Limits(max_retries=0, max_tool_errors=0, max_premature=0, max_prereq_violations=0)
 
     with pytest.raises(ToolCallError, match="no valid tool call in 1 answers"):
@@ -84,14 +84,14 @@ def test_a_budget_that_is_spent_is_an_error() -> None:
         guardrails.record([ToolOutcome.failed("OSError: no such file")])
 
 
-def test_what_came_of_calls_is_wanted_before_the_next_answer() -> None:
+def test_outcomes_must_be_recorded_before_the_next_response() -> None:
     guardrails = Guardrails(workflow())
     guardrails.check(calls("read", path="a"))
 
     with pytest.raises(RuntimeError, match="record"):
         guardrails.check(calls("read", path="a"))
     with pytest.raises(ValueError, match="expected the outcomes of 1 calls, got 2"):
-        guardrails.record([told("x"), told("x")])
+        guardrails.record([to_tool_outcome("x"), to_tool_outcome("x")])
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_what_came_of_calls_is_wanted_before_the_next_answer() -> None:
         (TextResponse(""), "retry"),
     ],
 )
-def test_a_validator_says_what_is_wrong(response: TextResponse | list[ToolCall], kind: str) -> None:
+def test_a_validator_returns_a_nudge_of_the_right_kind(response: TextResponse | list[ToolCall], kind: str) -> None:
     result = ResponseValidator(workflow().get_tool_specs()).validate(response)
 
     assert result.needs_retry
@@ -113,7 +113,7 @@ def test_a_validator_says_what_is_wrong(response: TextResponse | list[ToolCall],
     assert "read" in result.nudge.content
 
 
-def test_a_validator_that_knows_names_only_checks_names_only() -> None:
+def test_a_validator_without_schemas_checks_only_names() -> None:
     names = ResponseValidator(["read"])
 
     assert names.validate(calls("read", file="a")).tool_calls
@@ -122,7 +122,7 @@ def test_a_validator_that_knows_names_only_checks_names_only() -> None:
     assert not names.validate(text("read[ARGS]{}")).needs_retry
 
 
-def test_an_enforcer_counts_refusals_in_a_row() -> None:
+def test_an_enforcer_counts_consecutive_refusals() -> None:
     enforcer = StepEnforcer(["read"], ["finish"], {"edit": ["read"]}, max_premature_attempts=1, max_prereq_violations=0)
 
     tiers = [check.nudge and check.nudge.tier for check in (enforcer.check(calls("finish")) for _ in range(2))]
@@ -139,7 +139,7 @@ def test_an_enforcer_counts_refusals_in_a_row() -> None:
     assert enforcer.summary_hint() == "[Steps completed: read]"
 
 
-def test_a_tracker_knows_what_is_pending_in_its_order() -> None:
+def test_a_tracker_lists_pending_steps_in_order() -> None:
     tracker = StepTracker(["a", "b", "c"])
 
     tracker.record("c")
@@ -151,7 +151,7 @@ def test_a_tracker_knows_what_is_pending_in_its_order() -> None:
     assert StepTracker([]).summary_hint() == "[No steps completed yet]"
 
 
-def test_errors_are_exhausted_by_the_one_after_the_last_that_may_be() -> None:
+def test_a_limit_is_exhausted_by_the_first_error_beyond_it() -> None:
     tracker = ErrorTracker(max_retries=1, max_tool_errors=1)
 
     told_retries = [tracker.record_retry() or tracker.retries_exhausted for _ in range(2)]
@@ -165,7 +165,7 @@ def test_errors_are_exhausted_by_the_one_after_the_last_that_may_be() -> None:
     assert not tracker.tool_errors_exhausted
 
 
-def test_a_nudge_is_never_firmer_than_the_last_tier() -> None:
+def test_the_tier_of_a_nudge_is_at_most_the_last() -> None:
     guardrails = Guardrails(workflow(), Limits(max_premature=5))
 
     tiers = [nudge.tier for _ in range(5) if (nudge := guardrails.check(calls("finish")).nudge)]

@@ -1,4 +1,4 @@
-"""Whatever a model says and whatever its tools do, these hold."""
+"""Properties of runs, for any responses of the model and any outcomes of tools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from forge_proxy.core.jsontypes import Json, is_list, is_object
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow import ToolDef, Workflow
 from forge_proxy.core.workflow.errors import ToolResolutionError
-from forge_proxy.core.workflow.run import RunState, begin
+from forge_proxy.core.workflow.run import RunState, begin_run
 from forge_proxy.workflows.context import ContextManager
 from forge_proxy.workflows.runner import WorkflowRunner
 from forge_proxy.workflows.sdk.client import LLMResponse, TextResponse
@@ -50,7 +50,7 @@ NEEDS = st.lists(st.sampled_from(["a", {"tool": "a", "match_arg": "n"}]), max_si
 
 @dataclass
 class World:
-    """Tools that do what a script says, and remember what was done."""
+    """Tools that follow a script and record their calls."""
 
     does: Sequence[str]
     done: list[tuple[str, int, str]] = field(default_factory=list)
@@ -87,7 +87,9 @@ def outcome(runner: WorkflowRunner, workflow: Workflow) -> object:
 
 @examples(400)
 @given(runs())
-def test_a_run_ends_in_time_and_in_one_of_two_ways(drawn: tuple[Workflow, World, SaidClient, int]) -> None:
+def test_a_run_ends_within_its_limits_with_a_result_or_a_run_error(
+    drawn: tuple[Workflow, World, SaidClient, int],
+) -> None:
     workflow, world, client, most = drawn
 
     ended = outcome(WorkflowRunner(client, max_iterations=most), workflow)
@@ -102,7 +104,7 @@ def test_a_run_ends_in_time_and_in_one_of_two_ways(drawn: tuple[Workflow, World,
 
 @examples(400)
 @given(runs(), MEMORIES)
-def test_required_steps_and_prerequisites_come_first(
+def test_no_tool_is_executed_before_its_required_steps_and_prerequisites(
     drawn: tuple[Workflow, World, SaidClient, int], memory: ContextManager | None
 ) -> None:
     workflow, world, client, most = drawn
@@ -122,7 +124,7 @@ def test_required_steps_and_prerequisites_come_first(
 
 @examples(400)
 @given(runs(), MEMORIES)
-def test_no_call_is_sent_without_its_result_and_none_the_other_way(
+def test_every_sent_call_has_a_result_and_every_result_a_call(
     drawn: tuple[Workflow, World, SaidClient, int], memory: ContextManager | None
 ) -> None:
     workflow, _, client, most = drawn
@@ -135,7 +137,7 @@ def test_no_call_is_sent_without_its_result_and_none_the_other_way(
 
 
 def orphans(messages: Sequence[dict[str, Json]]) -> list[Json]:
-    """The ids of calls that are not answered at once, each once, and of answers to no such call."""
+    """Return the ids of calls without a result right after them, and of results without such a call."""
     waiting: list[Json] = []
     wrong: list[Json] = []
     for message in messages:
@@ -154,7 +156,7 @@ def orphans(messages: Sequence[dict[str, Json]]) -> list[Json]:
 
 @examples(200)
 @given(runs())
-def test_a_run_that_is_stored_after_each_move_goes_on_as_if_nothing_had_been(
+def test_a_run_resumed_from_any_stored_state_ends_like_an_uninterrupted_one(
     drawn: tuple[Workflow, World, SaidClient, int],
 ) -> None:
     workflow, world, client, most = drawn
@@ -164,7 +166,7 @@ def test_a_run_that_is_stored_after_each_move_goes_on_as_if_nothing_had_been(
     anew = SaidClient(client.script)
 
     async def piecewise() -> object:
-        stored = STATES.dump_json(begin(workflow, "Go."))
+        stored = STATES.dump_json(begin_run(workflow, "Go."))
         while True:
             state = STATES.validate_json(stored)
             if state.ended is not None:

@@ -1,4 +1,4 @@
-"""A workflow runs to its end: what the model is told on the way, and how a run can end otherwise."""
+"""Running a workflow: the messages to the model, and the ways in which a run can end."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from forge_proxy.core.workflow.errors import (
     ToolExecutionError,
     ToolResolutionError,
 )
-from forge_proxy.core.workflow.run import ToolOutcome, begin
+from forge_proxy.core.workflow.run import ToolOutcome, begin_run
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.config import EngineConfig
 from forge_proxy.workflows.context import ContextManager
-from forge_proxy.workflows.requests import request_for
+from forge_proxy.workflows.requests import build_request
 from forge_proxy.workflows.runner import WorkflowRunner
 from forge_proxy.workflows.sdk.client import ChunkType, LLMResponse, StreamChunk
 from forge_proxy.workflows.sdk.engine_client import EngineClient
@@ -53,30 +53,30 @@ def workflow(*tools: ToolDef, required: Sequence[str] = (), terminal: str = "fin
 
 
 async def run(client: SaidClient, flow: Workflow, **options: Any) -> tuple[Any, list[Message]]:
-    said: list[Message] = []
-    runner = WorkflowRunner(client, on_message=said.append, **options)
-    return await runner.run(flow, "Go.", {"who": "Ann"}), said
+    messages: list[Message] = []
+    runner = WorkflowRunner(client, on_message=messages.append, **options)
+    return await runner.run(flow, "Go.", {"who": "Ann"}), messages
 
 
 def echo(city: str) -> str:
     return f"sunny in {city}"
 
 
-def results(said: Sequence[Message]) -> list[str]:
-    return [message.content for message in said if message.tool_call_id is not None]
+def results(messages: Sequence[Message]) -> list[str]:
+    return [message.content for message in messages if message.tool_call_id is not None]
 
 
 async def test_a_run_ends_with_the_result_of_its_terminal_tool() -> None:
     flow = workflow(tool("look", echo, CITY))
     client = SaidClient([calls("look", city="Oslo"), calls("finish")])
 
-    result, said = await run(client, flow)
+    result, messages = await run(client, flow)
 
     assert result == "done"
-    kinds = [message.type.value for message in said]
+    kinds = [message.type.value for message in messages]
     assert kinds == ["system_prompt", "user_input", "tool_call", "tool_result", "tool_call", "tool_result"]
-    assert [message.metadata.step_index for message in said] == [None, None, 0, 0, 1, 1]
-    call = said[2].tool_calls[0].id
+    assert [message.metadata.step_index for message in messages] == [None, None, 0, 0, 1, 1]
+    call = messages[2].tool_calls[0].id
     assert client.asked[1] == [
         {"role": "system", "content": "You help Ann."},
         {"role": "user", "content": "Go."},
@@ -91,16 +91,16 @@ async def test_a_run_ends_with_the_result_of_its_terminal_tool() -> None:
     ]
 
 
-async def test_text_is_never_an_answer() -> None:
+async def test_a_plain_text_response_is_retried() -> None:
     client = SaidClient([text("I am done."), calls("finish")])
 
-    _, said = await run(client, workflow())
+    _, messages = await run(client, workflow())
 
-    assert [message.type for message in said[2:4]] == [MessageType.TEXT_RESPONSE, MessageType.RETRY_NUDGE]
-    assert said[3].content == "That was not a valid tool call. Call one of: finish."
+    assert [message.type for message in messages[2:4]] == [MessageType.TEXT_RESPONSE, MessageType.RETRY_NUDGE]
+    assert messages[3].content == "That was not a valid tool call. Call one of: finish."
 
 
-async def test_a_call_in_text_is_rescued_but_where_that_is_off() -> None:
+async def test_a_call_in_text_is_recovered_unless_rescue_is_off() -> None:
     written = text('```json\n{"name": "finish", "arguments": {}}\n```')
 
     result, _ = await run(SaidClient([written]), workflow())
@@ -113,7 +113,7 @@ async def test_a_call_in_text_is_rescued_but_where_that_is_off() -> None:
     assert '"name": "finish"' in caught.value.raw_response
 
 
-async def test_the_retry_budget_is_of_failures_in_a_row() -> None:
+async def test_the_retry_limit_counts_consecutive_failures() -> None:
     bad, good = text("Hm."), calls("look")
     flow = workflow(tool("look", lambda: "x"))
 
@@ -126,17 +126,17 @@ async def test_the_retry_budget_is_of_failures_in_a_row() -> None:
     assert caught.value.attempts == len(client.asked) == 3
 
 
-async def test_arguments_that_break_the_schema_are_asked_again() -> None:
+async def test_a_call_with_invalid_arguments_is_retried() -> None:
     flow = workflow(tool("look", echo, CITY))
 
-    _, said = await run(SaidClient([calls("look"), calls("look", city="Oslo"), calls("finish")]), flow)
+    _, messages = await run(SaidClient([calls("look"), calls("look", city="Oslo"), calls("finish")]), flow)
 
-    first = results(said)[0]
+    first = results(messages)[0]
     assert first.startswith("[ToolArgValidationError] Invalid arguments for look")
     assert "`city`" in first
 
 
-async def test_a_run_has_so_many_iterations_and_no_more() -> None:
+async def test_a_run_fails_after_max_iterations() -> None:
     client = SaidClient([calls("look")])
     flow = workflow(tool("look", lambda: "x"), tool("ask", lambda: "x"), required=["look", "ask"])
 
@@ -147,62 +147,62 @@ async def test_a_run_has_so_many_iterations_and_no_more() -> None:
     assert (caught.value.completed_steps, caught.value.pending_steps) == (("look",), ("ask",))
 
 
-async def test_ending_too_early_is_refused_ever_more_firmly() -> None:
+async def test_a_premature_terminal_call_is_refused_with_increasing_firmness() -> None:
     flow = workflow(tool("look", lambda: "x"), required=["look"])
     client = SaidClient([calls("finish")])
-    said: list[Message] = []
+    messages: list[Message] = []
 
     with pytest.raises(StepEnforcementError) as caught:
-        await WorkflowRunner(client, on_message=said.append).run(flow, "Go.", {"who": "Ann"})
+        await WorkflowRunner(client, on_message=messages.append).run(flow, "Go.", {"who": "Ann"})
 
-    nudges = [message.content for message in said if message.type is MessageType.STEP_NUDGE]
+    nudges = [message.content for message in messages if message.type is MessageType.STEP_NUDGE]
     assert len(nudges) == len(set(nudges)) == 3
     assert all(nudge.startswith("[StepEnforcementError] finish") and "look" in nudge for nudge in nudges)
     assert (caught.value.attempts, caught.value.pending_steps) == (4, ("look",))
 
 
-async def test_a_batch_that_ends_too_early_is_not_run_at_all() -> None:
+async def test_no_call_of_a_batch_with_a_premature_terminal_call_is_executed() -> None:
     ran: list[str] = []
     flow = workflow(tool("look", lambda: ran.append("look") or "x"), required=["look"])
 
-    _, said = await run(SaidClient([calls("look", "finish"), calls("look"), calls("finish")]), flow)
+    _, messages = await run(SaidClient([calls("look", "finish"), calls("look"), calls("finish")]), flow)
 
     assert ran == ["look"]
-    assert [content[:22] for content in results(said)[:2]] == ["[StepEnforcementError]"] * 2
+    assert [content[:22] for content in results(messages)[:2]] == ["[StepEnforcementError]"] * 2
 
 
-async def test_a_prerequisite_has_to_succeed_before_with_the_same_argument() -> None:
+async def test_a_prerequisite_must_have_succeeded_with_the_same_argument() -> None:
     needs = [{"tool": "read", "match_arg": "city"}]
     flow = workflow(tool("read", echo, CITY), tool("edit", echo, CITY, needs))
     script = [calls("read", city="a"), calls("edit", city="b"), calls("read", city="b"), calls("edit", city="b")]
 
-    _, said = await run(SaidClient([*script, calls("finish")]), flow)
+    _, messages = await run(SaidClient([*script, calls("finish")]), flow)
     with pytest.raises(PrerequisiteError) as caught:
         await run(SaidClient([calls("edit", city="b")]), flow)
 
-    assert results(said)[1].startswith("[PrereqError] edit cannot run yet. First call: read with the same city")
-    assert results(said)[3] == "sunny in b"
+    assert results(messages)[1].startswith("[PrereqError] edit cannot run yet. First call: read with the same city")
+    assert results(messages)[3] == "sunny in b"
     assert (caught.value.violations, caught.value.missing_prereqs) == (3, ("read with the same city",))
 
 
-async def test_a_failing_tool_is_told_and_ends_the_run_at_last() -> None:
+async def test_a_tool_error_reaches_the_model_and_too_many_end_the_run() -> None:
     def fails() -> str:
         raise KeyError("nothing there")
 
     flow = workflow(tool("look", fails))
     client = SaidClient([calls("look")])
 
-    said: list[Message] = []
+    messages: list[Message] = []
     with pytest.raises(ToolExecutionError) as caught:
-        await WorkflowRunner(client, on_message=said.append).run(flow, "Go.", {"who": "Ann"})
+        await WorkflowRunner(client, on_message=messages.append).run(flow, "Go.", {"who": "Ann"})
 
-    assert results(said) == ["[ToolError] KeyError: 'nothing there'"] * 3
+    assert results(messages) == ["[ToolError] KeyError: 'nothing there'"] * 3
     assert (caught.value.tool_name, caught.value.attempts) == ("look", 3)
     assert isinstance(caught.value.cause, KeyError)
     assert caught.value.__cause__ is caught.value.cause
 
 
-async def test_what_did_not_resolve_is_no_error_and_no_step() -> None:
+async def test_an_unresolved_call_counts_neither_as_an_error_nor_as_a_step() -> None:
     found = iter([ToolResolutionError("no such city; try Oslo"), ToolResolutionError("no"), ToolResolutionError("no")])
 
     def look(city: str) -> str:
@@ -214,14 +214,14 @@ async def test_what_did_not_resolve_is_no_error_and_no_step() -> None:
     script = [calls("look", city="x")] * 3
     client = SaidClient([*script, calls("finish"), calls("look", city="Oslo"), calls("finish")])
 
-    result, said = await run(client, flow, max_tool_errors=0)
+    result, messages = await run(client, flow, max_tool_errors=0)
 
     assert result == "done"
-    assert results(said)[0] == "no such city; try Oslo"
-    assert results(said)[3].startswith("[StepEnforcementError]")
+    assert results(messages)[0] == "no such city; try Oslo"
+    assert results(messages)[3].startswith("[StepEnforcementError]")
 
 
-async def test_a_whole_batch_runs_and_its_results_come_in_its_order() -> None:
+async def test_a_batch_is_executed_completely_and_its_results_keep_the_order() -> None:
     async def slow() -> dict[str, int]:
         await asyncio.sleep(0)
         return {"n": 1}
@@ -231,13 +231,13 @@ async def test_a_whole_batch_runs_and_its_results_come_in_its_order() -> None:
 
     flow = workflow(tool("slow", slow), tool("fails", fails), tool("quick", lambda: None))
 
-    _, said = await run(SaidClient([calls("slow", "fails", "quick"), calls("finish")]), flow)
+    _, messages = await run(SaidClient([calls("slow", "fails", "quick"), calls("finish")]), flow)
 
-    assert results(said)[:3] == ['{"n":1}', "[ToolError] ValueError: bad", "null"]
-    assert [message.tool_call_id for message in said[3:6]] == [call.id for call in said[2].tool_calls]
+    assert results(messages)[:3] == ['{"n":1}', "[ToolError] ValueError: bad", "null"]
+    assert [message.tool_call_id for message in messages[3:6]] == [call.id for call in messages[2].tool_calls]
 
 
-async def test_a_cancelled_run_hands_out_a_history_to_go_on_with() -> None:
+async def test_a_cancelled_run_can_be_resumed_with_its_messages() -> None:
     cancel = asyncio.Event()
     flow = workflow(tool("look", cancel.set), tool("ask", lambda: "x"), required=["look"])
     client = SaidClient([calls("look", "ask")])
@@ -251,14 +251,14 @@ async def test_a_cancelled_run_hands_out_a_history_to_go_on_with() -> None:
     assert await again.run(flow, "", initial_messages=caught.value.messages, steps=caught.value.steps) == "done"
 
 
-async def test_initial_messages_that_are_none_are_named() -> None:
-    told: list[Any] = [Message.of(MessageType.USER_INPUT, "Go."), {"role": "user", "content": "Go."}]
+async def test_an_initial_message_of_the_wrong_type_is_an_error_with_its_index() -> None:
+    result: list[Any] = [Message.of(MessageType.USER_INPUT, "Go."), {"role": "user", "content": "Go."}]
 
     with pytest.raises(TypeError, match=r"initial_messages\[1\]: expected a Message, got dict"):
-        await WorkflowRunner(SaidClient([calls("finish")])).run(workflow(), "", initial_messages=told)
+        await WorkflowRunner(SaidClient([calls("finish")])).run(workflow(), "", initial_messages=result)
 
 
-async def test_cancelling_stops_an_answer_that_is_being_written() -> None:
+async def test_cancelling_stops_a_response_in_progress() -> None:
     class Endless(SaidClient):
         stopped = False
 
@@ -273,15 +273,15 @@ async def test_cancelling_stops_an_answer_that_is_being_written() -> None:
                 self.stopped = True
 
     client, cancel = Endless([]), asyncio.Event()
-    heard = asyncio.Event()
+    received = asyncio.Event()
 
     async def on_chunk(_: StreamChunk) -> None:
-        heard.set()
+        received.set()
 
     running = asyncio.create_task(
         WorkflowRunner(client, stream=True, on_chunk=on_chunk).run(workflow(), "Go.", {"who": "A"}, cancel_event=cancel)
     )
-    await heard.wait()
+    await received.wait()
     cancel.set()
 
     with pytest.raises(WorkflowCancelledError):
@@ -289,39 +289,39 @@ async def test_cancelling_stops_an_answer_that_is_being_written() -> None:
     assert client.stopped
 
 
-async def test_pieces_are_told_while_they_are_written_and_taken_back_where_they_were_of_no_use() -> None:
-    heard: list[StreamChunk] = []
+async def test_chunks_are_reported_as_they_arrive_and_a_retry_voids_them() -> None:
+    received: list[StreamChunk] = []
 
     async def on_chunk(chunk: StreamChunk) -> None:
-        heard.append(chunk)
+        received.append(chunk)
 
     client = SaidClient([text("Oh no."), calls("finish")])
     await run(client, workflow(), stream=True, on_chunk=on_chunk)
 
-    kinds = [chunk.type.value for chunk in heard]
+    kinds = [chunk.type.value for chunk in received]
     assert kinds == ["text_delta"] * 4 + ["retry", "tool_call_delta", "tool_call_delta", "final"]
-    assert "".join(chunk.content for chunk in heard[:4]) == "Oh no. "
-    last: LLMResponse | None = heard[-1].response
+    assert "".join(chunk.content for chunk in received[:4]) == "Oh no. "
+    last: LLMResponse | None = received[-1].response
     assert last == (ToolCall("finish", "{}", last[0].id),) if isinstance(last, tuple) else False
 
 
-async def test_a_run_may_end_in_words_by_the_respond_tool() -> None:
+async def test_a_run_may_end_with_text_by_the_respond_tool() -> None:
     flow = Workflow("w", "", {"respond": respond_tool()}, (), "respond", "Talk.")
 
     assert await WorkflowRunner(SaidClient([calls("respond", message="Hello.")])).run(flow, "Hi.") == "Hello."
 
 
-async def test_thoughts_are_kept_apart_and_told_with_their_calls() -> None:
+async def test_reasoning_is_a_separate_message_and_is_sent_with_its_calls() -> None:
     thinks = [ToolCall.of("look", {}, reasoning="I should look.")]
     client = SaidClient([thinks, calls("finish")])
 
-    _, said = await run(client, workflow(tool("look", lambda: "x")))
+    _, messages = await run(client, workflow(tool("look", lambda: "x")))
 
-    assert (said[2].type, said[2].content) == (MessageType.REASONING, "I should look.")
+    assert (messages[2].type, messages[2].content) == (MessageType.REASONING, "I should look.")
     assert client.asked[1][2]["content"] == "I should look."
 
 
-async def test_each_call_is_executed_under_a_key_of_its_own_that_stays_when_the_run_is_gone_on_with() -> None:
+async def test_each_call_has_its_own_key_which_is_the_same_after_a_resume() -> None:
     keys: list[str] = []
 
     class Elsewhere:
@@ -331,7 +331,7 @@ async def test_each_call_is_executed_under_a_key_of_its_own_that_stays_when_the_
 
     flow = workflow(tool("look", lambda: "x"), tool("ask", lambda: "x"))
     runner = WorkflowRunner(SaidClient([calls("look"), calls("look", "ask")]))
-    state = begin(flow, "Go.", {"who": "Ann"})
+    state = begin_run(flow, "Go.", {"who": "Ann"})
     for _ in range(2):
         async for now in runner.drive(flow, state, executor=Elsewhere(), run_id="r1"):
             state = now
@@ -339,67 +339,71 @@ async def test_each_call_is_executed_under_a_key_of_its_own_that_stays_when_the_
     assert keys == ["r1/0/0", "r1/1/0", "r1/1/1", "r1/1/1"]
 
 
-async def test_where_calls_are_not_validated_they_reach_the_tools_as_they_were_written() -> None:
+async def test_calls_reach_the_tools_unchanged_if_they_are_not_validated() -> None:
     off = Switches.model_validate(dict.fromkeys(("respond", "rescue", "validate", "retry", "loops"), False))
     script = [calls("lok"), [ToolCall("look", '{"city": Oslo}')], calls("look", town="Oslo"), calls("finish")]
 
-    result, said = await run(SaidClient(script), workflow(tool("look", echo, CITY)), max_tool_errors=3, guardrails=off)
+    result, messages = await run(
+        SaidClient(script), workflow(tool("look", echo, CITY)), max_tool_errors=3, guardrails=off
+    )
 
     assert result == "done"
-    assert [told.partition(":")[0] for told in results(said)[:3]] == [
+    assert [result.partition(":")[0] for result in results(messages)[:3]] == [
         "[ToolError] there is no tool lok",
         "[ToolError] the arguments of look are not a JSON object",
         "[ToolError] TypeError",
     ]
 
 
-async def test_the_tokens_of_each_answer_are_told() -> None:
+async def test_the_usage_of_each_response_is_reported() -> None:
     http = ScriptedHttp([Said(calls=(("look", "{}"),)), Said(calls=(("finish", "{}"),))])
     engine = Engine(EngineConfig(OpenAICompatible("http://scripted", http), StillClock(), lambda _: None))
-    heard: list[Any] = []
+    received: list[Any] = []
 
-    await WorkflowRunner(engine, on_usage=heard.append).run(workflow(tool("look", lambda: "x")), "Go.", {"who": "Ann"})
+    await WorkflowRunner(engine, on_usage=received.append).run(
+        workflow(tool("look", lambda: "x")), "Go.", {"who": "Ann"}
+    )
 
-    assert [usage["total_tokens"] for usage in heard] == [15, 15]
-
-
-def test_a_limit_of_tokens_is_one_for_backends_that_write_it_differently() -> None:
-    assert request_for(workflow(), [], None, {"max_tokens": 7}).limit == 7
-    assert request_for(workflow(), [], None, {}).limit is None
-    assert request_for(workflow(), [], None, {"max_tokens": -1, "max_completion_tokens": -1}).limit is None
+    assert [usage["total_tokens"] for usage in received] == [15, 15]
 
 
-async def test_an_event_of_threading_is_refused_where_it_would_hold_up_everything() -> None:
+def test_a_negative_token_limit_means_no_limit() -> None:
+    assert build_request(workflow(), [], None, {"max_tokens": 7}).limit == 7
+    assert build_request(workflow(), [], None, {}).limit is None
+    assert build_request(workflow(), [], None, {"max_tokens": -1, "max_completion_tokens": -1}).limit is None
+
+
+async def test_a_threading_event_is_refused_as_cancel_event() -> None:
     stop: Any = threading.Event()
 
     with pytest.raises(TypeError, match=r"cancel_event: expected an asyncio\.Event"):
         await WorkflowRunner(SaidClient([calls("finish")])).run(workflow(), "Go.", {"who": "A"}, cancel_event=stop)
 
 
-async def test_listeners_of_the_wrong_kind_are_refused() -> None:
+async def test_callbacks_of_the_wrong_kind_are_refused() -> None:
     async def on_message(_: Message) -> None: ...
 
     wrong: Any = print
-    deaf: Any = on_message
+    asynchronous: Any = on_message
 
     with pytest.raises(TypeError, match="on_chunk: expected an async function"):
         await run(SaidClient([calls("finish")]), workflow(), stream=True, on_chunk=wrong)
     with pytest.raises(TypeError, match="on_message: expected a function that is not async"):
-        WorkflowRunner(SaidClient([]), on_message=deaf)
+        WorkflowRunner(SaidClient([]), on_message=asynchronous)
 
 
 @pytest.mark.parametrize("budget", [-1, 1.5, True, "3"])
-def test_a_budget_is_a_whole_number(budget: Any) -> None:
+def test_a_limit_must_be_a_non_negative_integer(budget: Any) -> None:
     with pytest.raises(ValueError, match="expected a whole number, 0 or more"):
         WorkflowRunner(SaidClient([]), max_iterations=budget)
 
 
-async def test_a_wrong_name_ends_a_run_in_words_that_name_the_right_ones() -> None:
+async def test_the_error_for_an_unknown_tool_names_the_available_ones() -> None:
     with pytest.raises(ToolCallError, match="no call of look, finish in 2 answers"):
         await run(SaidClient([calls("luk")]), workflow(tool("look", lambda: "x")), max_retries_per_step=1)
 
 
-async def test_without_retries_the_first_answer_without_a_call_is_the_last() -> None:
+async def test_without_retries_the_first_response_without_a_call_ends_the_run() -> None:
     client = SaidClient([text("Hm."), calls("finish")])
 
     with pytest.raises(ToolCallError):
@@ -408,17 +412,17 @@ async def test_without_retries_the_first_answer_without_a_call_is_the_last() -> 
     assert len(client.asked) == 1
 
 
-async def test_nobody_hears_of_a_call_that_never_gets_a_result() -> None:
+async def test_a_call_without_a_result_is_not_reported() -> None:
     flow = workflow(tool("look", lambda: None), required=["look"])
-    said: list[Message] = []
+    messages: list[Message] = []
 
     with pytest.raises(StepEnforcementError):
-        await WorkflowRunner(SaidClient([calls("finish")]), on_message=said.append).run(flow, "Go.", {"who": "Ann"})
+        await WorkflowRunner(SaidClient([calls("finish")]), on_message=messages.append).run(flow, "Go.", {"who": "Ann"})
 
-    assert [message.type.value for message in said[2:]] == ["tool_call", "step_nudge"] * 3
+    assert [message.type.value for message in messages[2:]] == ["tool_call", "step_nudge"] * 3
 
 
-async def test_cancelling_does_not_wait_for_a_server_that_counts_tokens() -> None:
+async def test_cancelling_does_not_wait_for_a_token_count() -> None:
     counting = asyncio.Event()
 
     class Counts(EngineClient):
@@ -440,7 +444,7 @@ async def test_cancelling_does_not_wait_for_a_server_that_counts_tokens() -> Non
     assert [message.role for message in caught.value.messages] == ["system", "user"]
 
 
-async def test_what_is_cancelled_before_it_is_asked_is_never_asked() -> None:
+async def test_a_run_cancelled_before_its_first_request_sends_none() -> None:
     cancel = asyncio.Event()
     memory = ContextManager(NoCompact(), 1000, context_thresholds={0.001: lambda _: cancel.set()})
     client = SaidClient([calls("finish")])

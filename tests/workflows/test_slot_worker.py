@@ -1,4 +1,4 @@
-"""Runs that share one slot: the most urgent goes first, the others lose nothing, and nobody waits for ever."""
+"""Runs that share one slot: priority decides, a preempted run loses nothing, and no run waits forever."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NONE: dict[str, Json] = {"type": "object", "properties": {}}
 
 
 class GatedClient(SaidClient):
-    """Answers `step`, then `finish`. An answer waits for the gate of its workflow, where it has one."""
+    """Calls `step`, then `finish`. A response waits for the gate of its workflow, if there is one."""
 
     def __init__(self) -> None:
         super().__init__([])
@@ -47,26 +47,26 @@ def workflow(done: list[str], name: str) -> Workflow:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Let the others go on until this holds."""
+    """Yield to the other tasks until the condition is true."""
     while not holds():  # noqa: ASYNC110 - it is about several things, and few of them tell
         await asyncio.sleep(0)
 
 
-async def submitted(worker: SlotWorker, done: list[str], name: str, priority: int = 0) -> asyncio.Task[str]:
+async def submit(worker: SlotWorker, done: list[str], name: str, priority: int = 0) -> asyncio.Task[str]:
     waiting = worker.waiting
     task = asyncio.create_task(worker.run(workflow(done, name), name, priority=priority))
     await until(lambda: worker.waiting > waiting)
     return task
 
 
-async def test_the_most_urgent_of_those_who_wait_is_next() -> None:
+async def test_the_queued_run_of_highest_priority_is_next() -> None:
     client, done = GatedClient(), list[str]()
     client.gates["first"] = asyncio.Event()
     async with SlotWorker(WorkflowRunner(client), preempt=False) as worker:
         first = asyncio.create_task(worker.run(workflow(done, "first"), "first"))
         await client.begun.wait()
         others = [
-            await submitted(worker, done, name, priority) for name, priority in (("low", 0), ("high", 5), ("also", 5))
+            await submit(worker, done, name, priority) for name, priority in (("low", 0), ("high", 5), ("also", 5))
         ]
         client.gates["first"].set()
         results = await asyncio.gather(first, *others)
@@ -75,7 +75,7 @@ async def test_the_most_urgent_of_those_who_wait_is_next() -> None:
     assert results == ["first is done", "low is done", "high is done", "also is done"]
 
 
-async def test_a_run_gives_way_and_goes_on_where_it_was() -> None:
+async def test_a_preempted_run_resumes_from_its_last_state() -> None:
     client, done = GatedClient(), list[str]()
     async with SlotWorker(WorkflowRunner(client)) as worker:
         slow = asyncio.create_task(worker.run(workflow(done, "slow"), "slow"))
@@ -91,27 +91,27 @@ async def test_a_run_gives_way_and_goes_on_where_it_was() -> None:
     assert client.asked_for == ["slow", "slow", "urgent", "urgent", "slow"]
 
 
-async def test_one_of_the_same_priority_does_not_interrupt() -> None:
+async def test_a_run_of_equal_priority_does_not_preempt() -> None:
     client, done = GatedClient(), list[str]()
     client.gates["first"] = asyncio.Event()
     async with SlotWorker(WorkflowRunner(client)) as worker:
         first = asyncio.create_task(worker.run(workflow(done, "first"), "first"))
         await client.begun.wait()
-        second = await submitted(worker, done, "second")
+        second = await submit(worker, done, "second")
         client.gates["first"].set()
         await asyncio.gather(first, second)
 
     assert client.asked_for == ["first", "first", "second", "second"]
 
 
-async def test_nobody_is_left_waiting_when_it_stops() -> None:
+async def test_stopping_cancels_all_runs() -> None:
     client, done = GatedClient(), list[str]()
     client.gates["first"] = asyncio.Event()
     worker = SlotWorker(WorkflowRunner(client))
     worker.start()
     first = asyncio.create_task(worker.run(workflow(done, "first"), "first"))
     await client.begun.wait()
-    second = await submitted(worker, done, "second")
+    second = await submit(worker, done, "second")
 
     await worker.stop()
 
@@ -123,14 +123,14 @@ async def test_nobody_is_left_waiting_when_it_stops() -> None:
         await worker.run(workflow(done, "late"), "late")
 
 
-async def test_who_leaves_makes_room() -> None:
+async def test_cancelling_the_caller_removes_its_run() -> None:
     client, done = GatedClient(), list[str]()
     client.gates["first"] = asyncio.Event()
     async with SlotWorker(WorkflowRunner(client)) as worker:
         first = asyncio.create_task(worker.run(workflow(done, "first"), "first"))
         await client.begun.wait()
-        gone = await submitted(worker, done, "gone")
-        last = await submitted(worker, done, "last")
+        gone = await submit(worker, done, "gone")
+        last = await submit(worker, done, "last")
         gone.cancel()
         first.cancel()
         assert await last == "last is done"
@@ -138,7 +138,7 @@ async def test_who_leaves_makes_room() -> None:
     assert done == ["last"]
 
 
-async def test_a_run_that_fails_fails_for_its_caller_only() -> None:
+async def test_an_error_of_a_run_is_raised_to_its_caller_only() -> None:
     client = SaidClient([calls("step")])
     async with SlotWorker(WorkflowRunner(client, max_iterations=2)) as worker:
         with pytest.raises(MaxIterationsError):
@@ -148,7 +148,7 @@ async def test_a_run_that_fails_fails_for_its_caller_only() -> None:
         assert await worker.run(workflow([], "next"), "next") == "next is done"
 
 
-async def test_a_tool_that_is_cancelled_by_itself_ends_neither_its_run_nor_the_worker() -> None:
+async def test_a_tool_that_cancels_itself_ends_neither_its_run_nor_the_worker() -> None:
     async def step() -> None:
         raise asyncio.CancelledError
 
@@ -159,7 +159,7 @@ async def test_a_tool_that_is_cancelled_by_itself_ends_neither_its_run_nor_the_w
         assert await worker.run(workflow([], "next"), "next") == "next is done"
 
 
-async def test_what_no_run_survives_is_raised_to_its_caller_only() -> None:
+async def test_a_base_exception_of_a_run_is_raised_to_its_caller_only() -> None:
     class Panic(BaseException):
         pass
 
@@ -175,7 +175,7 @@ async def test_what_no_run_survives_is_raised_to_its_caller_only() -> None:
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
-async def test_nobody_is_left_waiting_when_stopping_is_cut_short(by_hand: bool) -> None:
+async def test_all_runs_are_cancelled_if_the_worker_is_cancelled(by_hand: bool) -> None:
     entered, done = asyncio.Event(), list[str]()
 
     async def step() -> None:
@@ -188,7 +188,7 @@ async def test_nobody_is_left_waiting_when_stopping_is_cut_short(by_hand: bool) 
     worker.start()
     first = asyncio.create_task(worker.run(endless, "endless"))
     await entered.wait()
-    second = await submitted(worker, done, "second")
+    second = await submit(worker, done, "second")
 
     if by_hand:
         for task in asyncio.all_tasks() - {first, second, asyncio.current_task()}:
@@ -204,7 +204,7 @@ async def test_nobody_is_left_waiting_when_stopping_is_cut_short(by_hand: bool) 
         await worker.run(workflow(done, "late"), "late")
 
 
-async def test_a_worker_that_starts_while_it_stops_takes_runs_and_the_old_ones_end() -> None:
+async def test_a_worker_restarted_during_a_stop_accepts_runs_and_the_old_ones_end() -> None:
     client, done = GatedClient(), list[str]()
     client.gates["first"] = asyncio.Event()
     worker = SlotWorker(WorkflowRunner(client))
@@ -223,7 +223,7 @@ async def test_a_worker_that_starts_while_it_stops_takes_runs_and_the_old_ones_e
     await worker.stop()
 
 
-async def test_a_listener_hears_of_each_run_from_its_beginning_and_a_run_may_go_on() -> None:
+async def test_on_message_receives_each_run_from_its_first_message_unless_it_is_resumed() -> None:
     said: list[Message] = []
     async with SlotWorker(WorkflowRunner(GatedClient(), on_message=said.append)) as worker:
         await worker.run(workflow([], "first"), "first")

@@ -1,4 +1,4 @@
-"""Tools may raise and return anything: the run goes on, and the model is told what a server can take."""
+"""Tools may raise and return anything: the run continues, and the model receives valid text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forge_proxy.core.workflow.run import ToolOutcome
 from forge_proxy.workflows.tools import CallableTools
 
 
-async def executed(function: Callable[..., Any]) -> ToolOutcome:
+async def execute(function: Callable[..., Any]) -> ToolOutcome:
     tool = ToolDef(ToolSpec.from_json_schema("act", "", {"type": "object"}), function)
     flow = Workflow("w", "", {"act": tool}, [], "act", "Help.")
     outcome = await asyncio.wait_for(CallableTools(flow).execute(ToolCall("act"), "key"), 5)
@@ -24,32 +24,32 @@ async def executed(function: Callable[..., Any]) -> ToolOutcome:
     return outcome
 
 
-async def test_a_tool_that_runs_out_of_what_it_looks_through_fails_and_nobody_waits_for_ever() -> None:
-    outcome = await executed(lambda: next(number for number in (1, 2) if number > 2))
+async def test_a_tool_that_raises_stop_iteration_fails_without_hanging() -> None:
+    outcome = await execute(lambda: next(number for number in (1, 2) if number > 2))
 
     assert (outcome.status, outcome.text) == ("error", "[ToolError] RuntimeError: the tool raised StopIteration")
 
 
-async def test_what_a_tool_waits_for_may_be_cancelled_without_the_run() -> None:
+async def test_a_cancelled_task_inside_a_tool_is_an_error_of_the_tool() -> None:
     async def act() -> None:
         gone = asyncio.create_task(asyncio.sleep(9))
         gone.cancel()
         await gone
 
-    outcome = await executed(act)
+    outcome = await execute(act)
 
     assert outcome.status == "error"
     assert "CancelledError" in outcome.text
 
 
-async def test_cancelling_the_run_is_no_fault_of_the_tool() -> None:
+async def test_cancelling_the_run_is_not_an_error_of_the_tool() -> None:
     began = asyncio.Event()
 
     async def act() -> None:
         began.set()
         await asyncio.sleep(9)
 
-    running = asyncio.create_task(executed(act))
+    running = asyncio.create_task(execute(act))
     await began.wait()
     running.cancel()
 
@@ -57,11 +57,11 @@ async def test_cancelling_the_run_is_no_fault_of_the_tool() -> None:
         await running
 
 
-def lost() -> str:
+def raise_unresolved() -> str:
     raise ToolResolutionError("no file \udcff")
 
 
-def broken() -> str:
+def raise_error() -> str:
     raise ValueError("no file \udcff")
 
 
@@ -70,9 +70,9 @@ def broken() -> str:
     [
         (lambda: "a\udcff.txt \U0001f600", "a\ufffd.txt \U0001f600"),
         (lambda: "\ud83d\ude00", "\U0001f600"),
-        (lost, "no file \ufffd"),
-        (broken, "[ToolError] ValueError: no file \ufffd"),
+        (raise_unresolved, "no file \ufffd"),
+        (raise_error, "[ToolError] ValueError: no file \ufffd"),
     ],
 )
-async def test_half_a_character_is_nothing_to_send(function: Callable[[], str], text: str) -> None:
-    assert (await executed(function)).text == text
+async def test_lone_surrogates_in_a_result_are_replaced(function: Callable[[], str], text: str) -> None:
+    assert (await execute(function)).text == text

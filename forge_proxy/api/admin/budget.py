@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from forge_proxy.api.validation_errors import wrong_field
 from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Overflow
+from forge_proxy.core.validation import to_invalid_request
 from forge_proxy.engine.answer import Engine
 
 
@@ -60,6 +60,6 @@ class BudgetEndpoints:
         try:
             wish = BudgetPolicy(mode=change.mode, tokens=change.tokens, overflow=overflow)
         except ValidationError as exc:
-            raise wrong_field(exc.errors()) from exc
+            raise to_invalid_request(exc.errors()) from exc
         await self._engine.apply(budget=wish)
         return await self.read()

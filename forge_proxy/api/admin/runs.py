@@ -14,7 +14,7 @@ from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.workflows.runs.execution import open_calls
 from forge_proxy.workflows.runs.message_json import CallJson
 from forge_proxy.workflows.runs.records import RunHead, RunStatus, StoredRun
-from forge_proxy.workflows.runs.serialization import RunError, RunResult, messages_of, read_outcome, read_state
+from forge_proxy.workflows.runs.serialization import RunError, RunResult, messages_to_json, read_outcome, read_state
 from forge_proxy.workflows.runs.service import Runs, is_run_id
 from forge_proxy.workflows.runs.submission import CompletedStep, Submission, read_submission
 from forge_proxy.workflows.runs.tool_outputs import ToolOutput
@@ -140,11 +140,11 @@ class RunEndpoints:
                 raise InvalidRequest("Last-Event-ID", "expected the id of an event, which is a number")
             after = int(last_event_id)
         await self._runs.head(run_id)
-        return event_stream(request, self._runs.feed(run_id, after), self._keepalive_seconds)
+        return event_stream(request, self._runs.follow_events(run_id, after), self._keepalive_seconds)
 
     async def put_outputs(self, run_id: str, said: ToolOutputs) -> RunInfo:
         """Submit the outputs of calls. After the last one the run continues. The same output may be submitted twice."""
-        return shown(await self._runs.put_outputs(run_id, said.outputs))
+        return shown(await self._runs.post_outputs(run_id, said.outputs))
 
     async def cancel(self, run_id: str) -> RunInfo:
         """Cancel a run: stop the model at once, and wait for a running tool."""
@@ -170,7 +170,7 @@ def shown(run: StoredRun) -> RunInfo:
         required_action=[CallJson.model_validate(call) for call in open_calls(state)] if waits else [],
         result=outcome if isinstance(outcome, RunResult) else None,
         error=outcome if isinstance(outcome, RunError) else None,
-        messages=[dict(message) for message in messages_of(state)],
+        messages=[dict(message) for message in messages_to_json(state)],
         metadata=submission.metadata,
     )
 

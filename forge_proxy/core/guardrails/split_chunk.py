@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from forge_proxy.core.rescue.work import estimate_work
+from forge_proxy.core.rescue import estimate_parse_time
 from forge_proxy.core.stream import Chunk, Delta
 
 _MAX_PIECE_WORK = 2_000
@@ -43,11 +43,11 @@ def _is_short(deltas: tuple[Delta, ...]) -> bool:
         return True
     if sum(map(len, texts)) > _MAX_PIECE_CHARS:
         return False
-    return len(deltas) * _DELTA_WORK + estimate_work("".join(texts)) <= _MAX_PIECE_WORK
+    return len(deltas) * _DELTA_WORK + estimate_parse_time("".join(texts)) <= _MAX_PIECE_WORK
 
 
 def _work_in(delta: Delta) -> int:
-    return _DELTA_WORK + (estimate_work(delta.text) if delta.text else 0)
+    return _DELTA_WORK + (estimate_parse_time(delta.text) if delta.text else 0)
 
 
 def _merge_texts(deltas: tuple[Delta, ...]) -> Iterator[Delta]:
@@ -91,7 +91,7 @@ def _split_text(text: str) -> Iterator[str]:
 
 def _halve(text: str) -> Iterator[str]:
     """Split a text into pieces of at most `_MAX_PIECE_WORK` microseconds."""
-    if len(text) <= _MIN_PIECE_CHARS or estimate_work(text) <= _MAX_PIECE_WORK:
+    if len(text) <= _MIN_PIECE_CHARS or estimate_parse_time(text) <= _MAX_PIECE_WORK:
         yield text
         return
     middle = len(text) // 2

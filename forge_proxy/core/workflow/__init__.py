@@ -1,4 +1,4 @@
-"""What a workflow is and how one stands: definitions, steps, and the pure moves of a run."""
+"""Workflows: definitions, completed steps, and the pure state transitions of a run."""
 
 from forge_proxy.core.workflow.definition import Prerequisite, ToolDef, Workflow
 from forge_proxy.core.workflow.steps import Steps

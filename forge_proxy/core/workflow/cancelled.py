@@ -1,4 +1,4 @@
-"""How a run ends that was cancelled: with all that is needed to go on with it."""
+"""The error of a cancelled run. Not in `errors`, because it contains the steps, whose module imports `errors`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from forge_proxy.core.workflow.steps import Steps
 
 
 class WorkflowCancelledError(ForgeError):
-    """The run was cancelled. `messages` is its history, in which every call has a result, and `steps` what has been
-    done: with both it can be gone on with.
-    """
+    """The run was cancelled. It can be resumed with `messages`, in which every call has a result, and `steps`."""
 
     def __init__(self, messages: Sequence[Message], steps: Steps, iteration: int) -> None:
         super().__init__(f"cancelled after {iteration} iterations")
@@ -22,5 +20,5 @@ class WorkflowCancelledError(ForgeError):
 
     @property
     def completed_steps(self) -> tuple[str, ...]:
-        """The tools that had succeeded."""
+        """The tools that have succeeded."""
         return self.steps.completed

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from forge_proxy.core.messages import Message, MessageType, ToolCall
 from forge_proxy.core.workflow.steps import MissingPrerequisite, PrematureTerminalCall
 
-TIERS = 3
+MAX_TIER = 3
 """The number of corrections of a premature terminal call, each more insistent."""
 
 
-def step_nudges(
+def build_step_nudges(
     found: PrematureTerminalCall, calls: Sequence[ToolCall], terminal: frozenset[str], tier: int
 ) -> list[Message]:
     """Return the results of a batch that was blocked because of a premature terminal call. `tier` is 1 to 3."""
@@ -20,17 +20,17 @@ def step_nudges(
         "{tool} cannot run yet. First call: {pending}.",
         "{tool} was refused again, because these were not called: {pending}. Call {next} now.",
         "{tool} is refused until {pending} succeeded. Your next call must be {next}. This is the last warning.",
-    )[min(tier, TIERS) - 1]
+    )[min(tier, MAX_TIER) - 1]
 
     def correction(call: ToolCall) -> str:
         if call.tool in terminal:
             return wording.format(tool=call.tool, pending=pending, next=found.pending[0])
         return f"{call.tool} was not run, because {found.call.tool} beside it was refused. Call it again, alone."
 
-    return _answers(MessageType.STEP_NUDGE, "StepEnforcementError", calls, correction)
+    return _to_results(MessageType.STEP_NUDGE, "StepEnforcementError", calls, correction)
 
 
-def prerequisite_nudges(found: MissingPrerequisite, calls: Sequence[ToolCall]) -> list[Message]:
+def build_prerequisite_nudges(found: MissingPrerequisite, calls: Sequence[ToolCall]) -> list[Message]:
     """Return the results of a batch that was blocked because a call lacks a prerequisite."""
     missing = ", ".join(map(str, found.missing))
 
@@ -39,10 +39,10 @@ def prerequisite_nudges(found: MissingPrerequisite, calls: Sequence[ToolCall]) -
             return f"{call.tool} cannot run yet. First call: {missing}. Then call {call.tool} again."
         return f"{call.tool} was not run, because {found.call.tool} beside it was refused. Call it again as well."
 
-    return _answers(MessageType.PREREQUISITE_NUDGE, "PrereqError", calls, correction)
+    return _to_results(MessageType.PREREQUISITE_NUDGE, "PrereqError", calls, correction)
 
 
-def _answers(
+def _to_results(
     kind: MessageType, prefix: str, calls: Sequence[ToolCall], correction: Callable[[ToolCall], str]
 ) -> list[Message]:
     return [Message.of(kind, f"[{prefix}] {correction(call)}", answers=call) for call in calls]

@@ -29,7 +29,7 @@ class Prerequisite:
         return f"{self.tool} with the same {self.match_arg}" if self.match_arg else self.tool
 
     @classmethod
-    def read(cls, declared: str | Mapping[str, str] | Prerequisite, at: str) -> Prerequisite:
+    def parse(cls, declared: str | Mapping[str, str] | Prerequisite, at: str) -> Prerequisite:
         """Parse a declared prerequisite: `"read_file"` or `{"tool": "read_file", "match_arg": "path"}`.
 
         Raises `InvalidWorkflow` with the path `at` for anything else.
@@ -132,8 +132,8 @@ class Workflow:
         for place, step in enumerate(self.required_steps):
             if step in self.terminal_tools:
                 raise InvalidWorkflow(f"required_steps[{place}]", f"{step} is a terminal tool, which ends the workflow")
-        object.__setattr__(self, "prerequisites", dict(self._read_prerequisites()))
-        _check_circles(self.prerequisites)
+        object.__setattr__(self, "prerequisites", dict(self._parse_prerequisites()))
+        _check_cycles(self.prerequisites)
 
     @property
     def tool_names(self) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ class Workflow:
         def fill(found: re.Match[str]) -> str:
             at = f"prompt_vars.{found[1]}"
             if found[1] not in values:
-                raise InvalidWorkflow(at, "the system prompt has a place for it: give its value")
+                raise InvalidWorkflow(at, "the system prompt has this placeholder: pass a value")
             value = values[found[1]]
             if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # not all are typed
                 raise InvalidWorkflow(at, f"expected text, got {value!r}")
@@ -162,14 +162,14 @@ class Workflow:
 
         return _PLACEHOLDER.sub(fill, self.system_prompt_template)
 
-    def _read_prerequisites(self) -> Iterator[tuple[str, tuple[Prerequisite, ...]]]:
+    def _parse_prerequisites(self) -> Iterator[tuple[str, tuple[Prerequisite, ...]]]:
         for name, tool in self.tools.items():
             needed: list[Prerequisite] = []
             if isinstance(tool.prerequisites, str):
                 raise InvalidWorkflow(f"tools.{name}.prerequisites", f"expected a list, as [{tool.prerequisites!r}]")
             for place, declared in enumerate(tool.prerequisites):
                 at = f"tools.{name}.prerequisites[{place}]"
-                one = Prerequisite.read(declared, at)
+                one = Prerequisite.parse(declared, at)
                 _check_names(at, (one.tool,), self.tools)
                 if one.tool in self.terminal_tools:
                     raise InvalidWorkflow(at, f"{one.tool} is a terminal tool: nothing comes after it")
@@ -198,8 +198,8 @@ def _by_name(tools: Mapping[str, ToolDef] | Iterable[ToolDef]) -> Mapping[str, T
 
 def _check_type(at: str, tool: object) -> None:
     if not isinstance(tool, ToolDef):
-        how = "; make one with ToolDef.from_function" if callable(tool) else ""
-        raise InvalidWorkflow(at, f"expected a ToolDef, got {type(tool).__name__}{how}")
+        hint = "; create one with ToolDef.from_function" if callable(tool) else ""
+        raise InvalidWorkflow(at, f"expected a ToolDef, got {type(tool).__name__}{hint}")
 
 
 def _check_tools(tools: Mapping[str, ToolDef]) -> None:
@@ -207,12 +207,12 @@ def _check_tools(tools: Mapping[str, ToolDef]) -> None:
         raise InvalidWorkflow("tools", "a workflow needs at least one tool")
     for key, tool in tools.items():
         if key != tool.name:
-            raise InvalidWorkflow(f"tools.{key}", f"the tool is called {tool.name!r}: key and name have to be the same")
+            raise InvalidWorkflow(f"tools.{key}", f"the tool is called {tool.name!r}: key and name must be equal")
         if not _NAME.fullmatch(tool.name):
             raise InvalidWorkflow(f"tools.{key}", "a name is 1 to 64 letters, digits, _, - or .")
         if compile_schema(tool.spec.parameters) is None:
             why = find_schema_flaw(tool.spec.parameters) or "it cannot be compiled"
-            raise InvalidWorkflow(f"tools.{key}.parameters", f"this is no valid JSON Schema: {why}")
+            raise InvalidWorkflow(f"tools.{key}.parameters", f"not a valid JSON Schema: {why}")
         function: object = tool.callable
         if function is not None and not callable(function):
             raise InvalidWorkflow(f"tools.{key}.callable", f"expected a function, got {type(function).__name__}")
@@ -226,19 +226,19 @@ def _check_names(at: str, names: Sequence[str], tools: Mapping[str, ToolDef]) ->
         if name not in tools:
             raise InvalidWorkflow(where, f"no tool {name!r}; available: {', '.join(tools)}")
         if name in names[:place]:
-            raise InvalidWorkflow(where, f"{name} is named twice")
+            raise InvalidWorkflow(where, f"{name} is listed twice")
 
 
 def _has_argument(parameters: JsonObject | bool, name: str) -> bool:
-    """Whether a schema allows an argument. A schema without `properties` allows any."""
+    """Return whether a schema allows an argument. A schema without `properties` allows any."""
     if isinstance(parameters, bool):
         return parameters
     properties = parameters.get("properties")
     return name in properties if is_object(properties) else True
 
 
-def _check_circles(prerequisites: Mapping[str, tuple[Prerequisite, ...]]) -> None:
-    """Raise `InvalidWorkflow` for circular prerequisites: such tools could never be called."""
+def _check_cycles(prerequisites: Mapping[str, tuple[Prerequisite, ...]]) -> None:
+    """Raise `InvalidWorkflow` for cyclic prerequisites: such tools could never be called."""
     free: set[str] = set()
     while ready := {
         name for name, needed in prerequisites.items() if name not in free and all(one.tool in free for one in needed)
@@ -246,4 +246,4 @@ def _check_circles(prerequisites: Mapping[str, tuple[Prerequisite, ...]]) -> Non
         free |= ready
     stuck = [name for name in prerequisites if name not in free]
     if stuck:
-        raise InvalidWorkflow(f"tools.{stuck[0]}.prerequisites", f"{', '.join(stuck)} wait for each other in a circle")
+        raise InvalidWorkflow(f"tools.{stuck[0]}.prerequisites", f"{', '.join(stuck)} require each other in a cycle")

@@ -23,7 +23,7 @@ from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.validation import describe_fault
 from forge_proxy.core.workflow.errors import InvalidWorkflow
 
-_WHY_NOT = {
+_UNSUPPORTED_KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: "it is positional-only, and a model gives arguments by name: remove the /",
     inspect.Parameter.VAR_POSITIONAL: "a model gives arguments by name: take a list as a parameter of its own",
     inspect.Parameter.VAR_KEYWORD: "the schema has to name each argument: take a dict as a parameter of its own",
@@ -33,31 +33,32 @@ _WHY_NOT = {
 def derive_tool(
     function: Callable[..., Any], name: str | None = None, description: str | None = None
 ) -> tuple[ToolSpec, Callable[..., Any]]:
-    """What the model is offered, and what executes a call: the function behind a conversion of the arguments from JSON
-    to the types of its hints. Raises `InvalidWorkflow`, which names the parameter.
+    """Return the tool's specification, and a function that converts the arguments from JSON before the call.
+
+    Arguments are converted to the types of the function's hints. Raises `InvalidWorkflow`, which names the parameter.
     """
-    _refuse_other_values(function)
+    _check_function(function)
     name = name or _name_of(function)
     parameters = _parameters_of(function, name)
-    hints = _hints_of(function, name)
+    hints = _resolve_hints(function, name)
     for parameter in parameters.values():
-        _check(parameter, hints, name)
+        _check_parameter(parameter, hints, name)
     summary, notes = _read_docstring(function)
-    adapter = _adapter_of({one: hints[one] for one in parameters}, parameters, name)
+    adapter = _build_adapter({one: hints[one] for one in parameters}, parameters, name)
     schema = adapter.json_schema(schema_generator=_Schema)
     for one, parameter in parameters.items():
-        shown = schema["properties"][one]
+        property_schema = schema["properties"][one]
         if notes.get(one):
-            shown.setdefault("description", notes[one])
+            property_schema.setdefault("description", notes[one])
         if parameter.default is not parameter.empty:
-            _add_default(shown, parameter.default)
+            _add_default(property_schema, parameter.default)
     kept = {key: value for key, value in schema.items() if key not in ("title", "description")}
     spec = ToolSpec.from_json_schema(name, summary if description is None else description, kept)
-    return spec, _converting(function, adapter)
+    return spec, _convert_arguments(function, adapter)
 
 
-def _refuse_other_values(function: object) -> None:
-    """Raise `InvalidWorkflow` for what cannot be called, or has no single result."""
+def _check_function(function: object) -> None:
+    """Raise `InvalidWorkflow` for an object that cannot be called, or has no single result."""
     if not callable(function):
         raise InvalidWorkflow("function", f"expected a function, got {type(function).__name__}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -65,7 +66,7 @@ def _refuse_other_values(function: object) -> None:
 
 
 class _Schema(GenerateJsonSchema):
-    """Without titles, which repeat the names of the parameters and cost tokens."""
+    """JSON Schema without titles, which repeat the names of the parameters and cost tokens."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -80,7 +81,7 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _parameters_of(function: Callable[..., Any], name: str) -> Mapping[str, inspect.Parameter]:
-    """The parameters that the model gives: without those that `functools.partial` has bound."""
+    """Return the parameters that the model provides: all except those that `functools.partial` has bound."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
@@ -89,7 +90,7 @@ def _parameters_of(function: Callable[..., Any], name: str) -> Mapping[str, insp
     return {one: parameter for one, parameter in signature.parameters.items() if one not in bound}
 
 
-def _hints_of(function: Callable[..., Any], name: str) -> Mapping[str, Any]:
+def _resolve_hints(function: Callable[..., Any], name: str) -> Mapping[str, Any]:
     target: Any = function.func if isinstance(function, functools.partial) else function
     if inspect.isclass(target):
         target = target.__init__
@@ -104,21 +105,21 @@ def _hints_of(function: Callable[..., Any], name: str) -> Mapping[str, Any]:
         raise InvalidWorkflow(name, f"its type hints cannot be read: {error}") from error
 
 
-def _check(parameter: inspect.Parameter, hints: Mapping[str, Any], name: str) -> None:
+def _check_parameter(parameter: inspect.Parameter, hints: Mapping[str, Any], name: str) -> None:
     at = f"{name}.{parameter.name}"
-    if parameter.kind in _WHY_NOT:
-        raise InvalidWorkflow(at, _WHY_NOT[parameter.kind])
+    if parameter.kind in _UNSUPPORTED_KINDS:
+        raise InvalidWorkflow(at, _UNSUPPORTED_KINDS[parameter.kind])
     if parameter.name not in hints:
         unbound = " (or pass a bound method)" if parameter.name in ("self", "cls") else ""
         raise InvalidWorkflow(at, f"it has no type hint: add one{unbound}")
     if isinstance(parameter.default, FieldInfo):
-        raise InvalidWorkflow(at, "a Field is no default: write Annotated[…, Field(…)], and the default behind it")
+        raise InvalidWorkflow(at, "a Field is not a default: write Annotated[…, Field(…)] followed by the default")
 
 
-def _adapter_of(
+def _build_adapter(
     hints: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter], name: str
 ) -> TypeAdapter[dict[str, Any]]:
-    """What reads all arguments at once. Raises `InvalidWorkflow` for a type that has no JSON Schema."""
+    """Build the validator of all arguments. Raises `InvalidWorkflow` for a type that has no JSON Schema."""
     fields = {
         one: hint if parameters[one].default is inspect.Parameter.empty else NotRequired[hint]
         for one, hint in hints.items()
@@ -131,7 +132,7 @@ def _adapter_of(
     except (PydanticUserError, PydanticSchemaGenerationError, PydanticUndefinedAnnotation) as error:
         wrong = next((one for one, hint in hints.items() if not _has_schema(hint)), "")
         at = f"{name}.{wrong}" if wrong else name
-        raise InvalidWorkflow(at, f"its type has no JSON Schema{_advice(error)}") from error
+        raise InvalidWorkflow(at, f"its type has no JSON Schema{_advise(error)}") from error
     return adapter
 
 
@@ -143,15 +144,15 @@ def _has_schema(hint: Any) -> bool:
     return True
 
 
-def _advice(error: Exception) -> str:
-    """What to do about a type; pydantic's own advice for classes that it does not know is about its models."""
+def _advise(error: Exception) -> str:
+    """Return what to do about a type. pydantic's own advice on unknown classes is about its models."""
     if isinstance(error, PydanticSchemaGenerationError):
         return "; use built-in types, enums, dataclasses, TypedDicts or pydantic models"
     return f": {str(error).strip().splitlines()[0].rstrip('.')}"
 
 
 def _add_default(schema: dict[str, Any], default: object) -> None:
-    """For the model to read: the function's own default is what holds. One that JSON has no form for is not shown."""
+    """Add a default for the model to read, if JSON can represent it. The function's own default applies."""
     try:
         schema["default"] = to_jsonable_python(default)
     except (PydanticSerializationError, ValueError):
@@ -159,7 +160,7 @@ def _add_default(schema: dict[str, Any], default: object) -> None:
 
 
 def _read_docstring(function: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
-    """The description, and those of the parameters: in Google's, NumPy's, Sphinx' or Epydoc's style."""
+    """Return the description and those of the parameters, from Google, NumPy, Sphinx or Epydoc style."""
     text = inspect.getdoc(function.func if isinstance(function, functools.partial) else function) or ""
     try:
         read = docstring_parser.parse(text)
@@ -174,7 +175,7 @@ def _read_docstring(function: Callable[..., Any]) -> tuple[str, Mapping[str, str
     return "\n\n".join(part.strip() for part in (read.short_description, read.long_description) if part), notes
 
 
-def _converting(function: Callable[..., Any], adapter: TypeAdapter[dict[str, Any]]) -> Callable[..., Any]:
+def _convert_arguments(function: Callable[..., Any], adapter: TypeAdapter[dict[str, Any]]) -> Callable[..., Any]:
     def read(arguments: dict[str, Any]) -> dict[str, Any]:
         try:
             return adapter.validate_python(arguments)

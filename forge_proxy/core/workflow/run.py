@@ -17,7 +17,7 @@ from forge_proxy.core.guardrails import FinalAnswer
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.jsontypes import JsonObject, is_integer
 from forge_proxy.core.messages import Message, MessageType, ToolCall
-from forge_proxy.core.workflow.corrections import prerequisite_nudges, step_nudges
+from forge_proxy.core.workflow.corrections import build_prerequisite_nudges, build_step_nudges
 from forge_proxy.core.workflow.definition import Workflow
 from forge_proxy.core.workflow.errors import (
     PrerequisiteError,
@@ -26,7 +26,7 @@ from forge_proxy.core.workflow.errors import (
 )
 from forge_proxy.core.workflow.steps import Steps, find_premature, find_unprepared
 
-_NOTHING_DONE = Steps()
+_NO_STEPS = Steps()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class RunState:
     """
 
     messages: tuple[Message, ...]
-    steps: Steps = _NOTHING_DONE
+    steps: Steps = _NO_STEPS
     iteration: int = 0
     retries: int = 0
     held: bool = False
@@ -120,7 +120,7 @@ class RunState:
     batch: Batch | None = None
     ended: TerminalCall | None = None
 
-    def say(self, *messages: Message) -> RunState:
+    def add_messages(self, *messages: Message) -> RunState:
         """Return the state with `messages` appended, as messages of this iteration."""
         return replace(self, messages=(*self.messages, *(one.at(self.iteration) for one in messages)))
 
@@ -129,12 +129,12 @@ class RunState:
         return replace(self, messages=tuple(messages))
 
 
-def begin(
+def begin_run(
     workflow: Workflow,
     user_message: str,
     prompt_vars: Mapping[str, str] | None = None,
     initial_messages: Sequence[Message] | None = None,
-    steps: Steps = _NOTHING_DONE,
+    steps: Steps = _NO_STEPS,
 ) -> RunState:
     """Return the initial state of a run. `initial_messages` replace the prompts; `steps` are those already done.
 
@@ -149,20 +149,20 @@ def begin(
     return RunState((system, Message.of(MessageType.USER_INPUT, user_message)), steps)
 
 
-def corrected(state: RunState, added: Sequence[Message], fault: Fault, *, held: bool) -> RunState:
+def apply_correction(state: RunState, added: Sequence[Message], fault: Fault, *, held: bool) -> RunState:
     """Return the state after a response without a valid call, with the correction for the next one."""
-    state = state.say(*added)
+    state = state.add_messages(*added)
     return replace(state, iteration=state.iteration + 1, retries=state.retries + 1, held=held or fault is Fault.LOOP)
 
 
-def called(state: RunState, settled: FinalAnswer, reasoning: str) -> RunState:
-    """Return the state after valid calls, which become the batch. Pass it to `allowed` before executing any of them."""
+def apply_calls(state: RunState, settled: FinalAnswer, reasoning: str) -> RunState:
+    """Return the state after valid calls, which become the batch. Pass it to `check_order` before executing any."""
     thought = [Message.of(MessageType.REASONING, reasoning)] if reasoning else []
     message = Message.of(MessageType.TOOL_CALL, settled.text or "", calls=settled.calls)
-    return replace(state.say(*thought, message), retries=0, held=False, batch=Batch(settled.calls, {}))
+    return replace(state.add_messages(*thought, message), retries=0, held=False, batch=Batch(settled.calls, {}))
 
 
-def allowed(state: RunState, workflow: Workflow, limits: Limits) -> RunState:
+def check_order(state: RunState, workflow: Workflow, limits: Limits) -> RunState:
     """Check the batch against the order of steps: return the state unchanged, or with nudges in place of the batch.
 
     Raises `StepEnforcementError` or `PrerequisiteError` if the limit of nudges is exceeded.
@@ -172,19 +172,19 @@ def allowed(state: RunState, workflow: Workflow, limits: Limits) -> RunState:
         times = state.premature + 1
         if times > limits.max_premature:
             raise StepEnforcementError(early.call.tool, times, early.pending)
-        nudges = step_nudges(early, calls, workflow.terminal_tools, times)
-        return replace(state.say(*nudges), iteration=state.iteration + 1, premature=times, batch=None)
+        nudges = build_step_nudges(early, calls, workflow.terminal_tools, times)
+        return replace(state.add_messages(*nudges), iteration=state.iteration + 1, premature=times, batch=None)
     if unprepared := find_unprepared(workflow, state.steps, calls):
         times = state.prereq_violations + 1
         if times > limits.max_prereq_violations:
             raise PrerequisiteError(unprepared.call.tool, times, [str(one) for one in unprepared.missing])
-        nudges = prerequisite_nudges(unprepared, calls)
-        return replace(state.say(*nudges), iteration=state.iteration + 1, prereq_violations=times, batch=None)
+        nudges = build_prerequisite_nudges(unprepared, calls)
+        return replace(state.add_messages(*nudges), iteration=state.iteration + 1, prereq_violations=times, batch=None)
     return state
 
 
-def executed(state: RunState, place: int, outcome: ToolOutcome) -> RunState:
-    """Return the state with the outcome of the call at index `place`. After the last one, pass it to `closed`.
+def apply_outcome(state: RunState, place: int, outcome: ToolOutcome) -> RunState:
+    """Return the state with the outcome of the call at index `place`. After the last one, pass it to `close_batch`.
 
     Outcomes may arrive in any order; the model receives them in the order of the calls. Raises `LookupError` for a call
     that is not open.
@@ -199,16 +199,16 @@ def executed(state: RunState, place: int, outcome: ToolOutcome) -> RunState:
     if place > first_open:  # its result is appended after those of the earlier calls
         return next_state
     until = next(iter(batch.open), len(batch.calls))
-    return next_state.say(*(_result(batch, each) for each in range(place, until)))
+    return next_state.add_messages(*(_result_message(batch, each) for each in range(place, until)))
 
 
-def closed(state: RunState, workflow: Workflow, limits: Limits) -> RunState:
+def close_batch(state: RunState, workflow: Workflow, limits: Limits) -> RunState:
     """Close a batch in which every call has an outcome: the run has ended, or requests the next response.
 
     Raises `ToolExecutionError` if `max_tool_errors` is exceeded.
     """
     if state.batch is None or state.batch.open:
-        raise LookupError("the batch is not over")
+        raise LookupError("the batch has open calls")
     calls = state.batch.calls
     outcomes = [state.batch.outcomes[place] for place in range(len(calls))]
     state = replace(state, batch=None, iteration=state.iteration + 1)
@@ -228,11 +228,11 @@ def closed(state: RunState, workflow: Workflow, limits: Limits) -> RunState:
     return state
 
 
-def _result(batch: Batch, place: int) -> Message:
+def _result_message(batch: Batch, place: int) -> Message:
     return Message.of(MessageType.TOOL_RESULT, batch.outcomes[place].text, answers=batch.calls[place])
 
 
-def interrupted(state: RunState) -> tuple[Message, ...]:
+def close_open_calls(state: RunState) -> tuple[Message, ...]:
     """Return the messages of a run that is stopped now. Calls that were not run get the result `[Cancelled]`."""
     if state.batch is None:
         return state.messages
@@ -244,4 +244,4 @@ def interrupted(state: RunState) -> tuple[Message, ...]:
         outcome = state.batch.outcomes.get(place)
         text = outcome.text if outcome else f"[Cancelled] {call.tool} was not run."
         missing.append(Message.of(MessageType.TOOL_RESULT, text, answers=call))
-    return state.say(*missing).messages
+    return state.add_messages(*missing).messages

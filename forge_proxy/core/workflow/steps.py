@@ -45,13 +45,13 @@ class Steps:
 
     def missing(self, call: ToolCall, needed: Sequence[Prerequisite]) -> tuple[Prerequisite, ...]:
         """Return the unmet prerequisites of a call."""
-        return tuple(one for one in needed if not self._meets(call, one))
+        return tuple(one for one in needed if not self._is_met(call, one))
 
     def summary_hint(self) -> str:
         """Return a one-line summary of the completed steps, which replaces results that compaction dropped."""
         return f"[Steps completed: {', '.join(self.completed)}]" if self.done else "[No steps completed yet]"
 
-    def _meets(self, call: ToolCall, one: Prerequisite) -> bool:
+    def _is_met(self, call: ToolCall, one: Prerequisite) -> bool:
         same = [done for done in self.done if done.tool == one.tool]
         if one.match_arg is None:
             return bool(same)

@@ -33,29 +33,29 @@ class SessionLimits:
     connect_seconds: float
     size: int
     """Maximum bytes of one server message, and of unsolicited messages within a minute."""
-    is_wide: bool = False
+    is_wildcard: bool = False
     """Whether only a wildcard entry lists its host."""
 
 
 @asynccontextmanager
-async def over_http(
-    config: McpServerConfig, bounds: SessionLimits, hear: Callable[[httpx2.Response], Awaitable[None]]
+async def connect_http(
+    config: McpServerConfig, limits: SessionLimits, on_response: Callable[[httpx2.Response], Awaitable[None]]
 ) -> AsyncGenerator[Client]:
-    """Connect to the server at `url`. `hear` is called with each response. Raises exception groups of the package."""
+    """Connect to the server at `url`. `on_response` is called with each response. Raises the package's exceptions."""
     headers = {name: value.get_secret_value() for name, value in config.headers.items()}
     # trust_env=False: no proxy from the environment, as for all requests. The call's timeout limits the response.
-    times, hooks = httpx2.Timeout(bounds.connect_seconds, read=None), {"response": [hear]}
-    bounded = BoundedTransport(bounds.size, partial(resolve, is_wide=bounds.is_wide))
+    timeout, hooks = httpx2.Timeout(limits.connect_seconds, read=None), {"response": [on_response]}
+    bounded_transport = BoundedTransport(limits.size, partial(resolve, is_wildcard=limits.is_wildcard))
     async with httpx2.AsyncClient(
-        headers=headers, timeout=times, trust_env=False, event_hooks=hooks, transport=bounded
+        headers=headers, timeout=timeout, trust_env=False, event_hooks=hooks, transport=bounded_transport
     ) as http:
-        transport = streamable_http_client(config.url or "", http_client=http, max_sse_event_size=bounds.size)
+        transport = streamable_http_client(config.url or "", http_client=http, max_sse_event_size=limits.size)
         async with Client(transport, client_info=_INFO, cache=None) as client:
             yield client
 
 
 @asynccontextmanager
-async def over_stdio(program: McpProgram) -> AsyncGenerator[Client]:
+async def connect_stdio(program: McpProgram) -> AsyncGenerator[Client]:
     """Start the program and connect to it; stop it at the end."""
     async with Client(program.running(), client_info=_INFO, cache=None) as client:
         yield client

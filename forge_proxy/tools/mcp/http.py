@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import httpx2
 
-from forge_proxy.tools.mcp.bounds import NotificationLimit, TooMuchOutput, check_values
+from forge_proxy.tools.mcp.output_limits import NotificationLimit, TooMuchOutput, check_values
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the allowed addresses of a host and port. Raises `OSError`."""
@@ -22,8 +22,9 @@ class ResponseTruncated(httpx2.StreamError, httpx2.SSEError):
 
 
 class BoundedTransport(httpx2.AsyncBaseTransport):
-    """Connects only to addresses from `resolve`. Limits a response to `limit` bytes, and a notification stream to
-    `limit` bytes per minute.
+    """Connects only to addresses from `resolve`, and limits what is read.
+
+    A response is limited to `limit` bytes, a notification stream to `limit` bytes per minute.
     """
 
     def __init__(self, limit: int, resolve: Resolve) -> None:
@@ -40,9 +41,9 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
             await response.aclose()
             raise httpx2.DecodingError(f"it sent Content-Encoding {encoding}, which was not requested", request=request)
         assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101  # of an asynchronous transport
-        is_whole = response.headers.get("Content-Type", "").lower().startswith("application/json")
+        is_json = response.headers.get("Content-Type", "").lower().startswith("application/json")
         response.stream = _BoundedStream(
-            response.stream, self._limit, is_asked=request.method == "POST", is_whole=is_whole
+            response.stream, self._limit, is_requested=request.method == "POST", is_json=is_json
         )
         return response
 
@@ -74,36 +75,36 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
 class _BoundedStream(httpx2.AsyncByteStream):
     """The body of one response."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, limit: int, *, is_asked: bool, is_whole: bool) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, limit: int, *, is_requested: bool, is_json: bool) -> None:
         self._inner = inner
         self._limit = limit
-        self._is_asked = is_asked
-        self._is_whole = is_whole
+        self._is_requested = is_requested
+        self._is_json = is_json
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            if self._is_whole:
-                body = b"".join([piece async for piece in self._pieces()])
+            if self._is_json:
+                body = b"".join([piece async for piece in self._limited_pieces()])
                 check_values(body)
                 yield body
                 return
-            async for piece in self._pieces():
+            async for piece in self._limited_pieces():
                 yield piece
                 await asyncio.sleep(0)  # a connection that always has data would starve other tasks
-        except TooMuchOutput as flood:
-            raise ResponseTruncated(str(flood)) from flood
+        except TooMuchOutput as error:
+            raise ResponseTruncated(str(error)) from error
 
     async def aclose(self) -> None:
         """See `httpx2.AsyncByteStream`."""
         await self._inner.aclose()
 
-    async def _pieces(self) -> AsyncIterator[bytes]:
+    async def _limited_pieces(self) -> AsyncIterator[bytes]:
         now = asyncio.get_running_loop().time
-        unasked, size = NotificationLimit(self._limit), 0
+        notifications, size = NotificationLimit(self._limit), 0
         async for piece in self._inner:
             size += len(piece)
-            if not self._is_asked:
-                unasked.spend(len(piece), now())
+            if not self._is_requested:
+                notifications.spend(len(piece), now())
             elif size > self._limit:
                 raise TooMuchOutput(f"it sent a response of more than {self._limit // 1024} KB")
             yield piece

@@ -17,33 +17,33 @@ from mcp.shared.message import SessionMessage
 
 from forge_proxy.processes.supervision import supervised
 from forge_proxy.tools.config import McpServerConfig
-from forge_proxy.tools.mcp.bounds import TooMuchOutput
 from forge_proxy.tools.mcp.incoming import MessageAssembler
-from forge_proxy.tools.mcp.stderr import StderrTail, opened_stderr
+from forge_proxy.tools.mcp.output_limits import TooMuchOutput
+from forge_proxy.tools.mcp.stderr import StderrTail, open_stderr
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
-_PIECE = 16 * 1024
+_READ_BYTES = 16 * 1024
 """Bytes that are read and parsed before other tasks run: thousands of lines at most."""
-_POLITE_SECONDS = 2.0
+_GRACE_SECONDS = 2.0
 """Grace period for each of the two shutdown steps: closing stdin, then SIGTERM."""
-_DYING_SECONDS = 10.0
+_KILL_SECONDS = 10.0
 _CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
 class McpProgram:
     """The program of one session. Enter `running` once."""
 
-    def __init__(self, config: McpServerConfig, words: StderrTail, limit: int) -> None:
+    def __init__(self, config: McpServerConfig, stderr: StderrTail, limit: int) -> None:
         self._config = config
-        self._words = words
-        self._incoming = MessageAssembler(limit)
+        self._stderr = stderr
+        self._assembler = MessageAssembler(limit)
         self._lifeline = -1
         self._drained = asyncio.Event()
-        self.gone = asyncio.Event()
+        self.stdout_closed = asyncio.Event()
         """Set when its stdout has ended."""
-        self.flood: TooMuchOutput | None = None
+        self.output_error: TooMuchOutput | None = None
         """The error if it was killed for exceeding an output limit."""
 
     def kill(self) -> None:
@@ -55,19 +55,19 @@ class McpProgram:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[TransportStreams]:
         """Start the program; stop it at the end. Raises `OSError`."""
-        arriving, arrived = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        leaving, left = anyio.create_memory_object_stream[SessionMessage](0)
-        async with opened_stderr(self._words) as errors:
+        incoming_send, incoming_receive = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        outgoing_send, outgoing_receive = anyio.create_memory_object_stream[SessionMessage](0)
+        async with open_stderr(self._stderr) as errors:
             process = await self._start(errors.fileno())
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._read, process, arriving)
-                tasks.start_soon(self._write, process, left, arriving)
+                tasks.start_soon(self._read, process, incoming_send)
+                tasks.start_soon(self._write, process, outgoing_receive, incoming_send)
                 try:
-                    yield arrived, leaving
+                    yield incoming_receive, outgoing_send
                 finally:
                     with anyio.CancelScope(shield=True):
-                        arrived.close()
-                        leaving.close()
+                        incoming_receive.close()
+                        outgoing_send.close()
                         await self._stop(process)
                     tasks.cancel_scope.cancel()
 
@@ -86,57 +86,57 @@ class McpProgram:
         finally:
             os.close(watched)
 
-    async def _read(self, process: Process, arriving: ObjectSendStream[SessionMessage | Exception]) -> None:
+    async def _read(self, process: Process, incoming: ObjectSendStream[SessionMessage | Exception]) -> None:
         assert process.stdout is not None  # noqa: S101  # it is a pipe
         now = asyncio.get_running_loop().time
         with suppress(*_CLOSED):  # session closed: drain the rest below, so that the program can exit
-            async with arriving:
+            async with incoming:
                 try:
-                    while piece := await process.stdout.read(_PIECE):
-                        for message in self._incoming.feed(piece, now()):
-                            await arriving.send(SessionMessage(message))
+                    while piece := await process.stdout.read(_READ_BYTES):
+                        for message in self._assembler.feed(piece, now()):
+                            await incoming.send(SessionMessage(message))
                         await asyncio.sleep(0)  # a pipe that is always full would starve other tasks
-                except TooMuchOutput as flood:
-                    self.flood = flood
+                except TooMuchOutput as error:
+                    self.output_error = error
                     self.kill()
-        self.gone.set()
-        while await process.stdout.read(_PIECE):  # noqa: ASYNC110 - it does not wait, it yields to other tasks
+        self.stdout_closed.set()
+        while await process.stdout.read(_READ_BYTES):  # noqa: ASYNC110 - it does not wait, it yields to other tasks
             await asyncio.sleep(0)
         self._drained.set()
 
     async def _write(
         self,
         process: Process,
-        left: ObjectReceiveStream[SessionMessage],
-        arriving: ObjectSendStream[SessionMessage | Exception],
+        outgoing: ObjectReceiveStream[SessionMessage],
+        incoming: ObjectSendStream[SessionMessage | Exception],
     ) -> None:
         assert process.stdin is not None  # noqa: S101  # it is a pipe
         try:
-            async with left:
-                async for each in left:
-                    self._incoming.expect(each.message)
-                    text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+            async with outgoing:
+                async for sent in outgoing:
+                    self._assembler.expect(sent.message)
+                    text = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
                     process.stdin.write(text.encode() + b"\n")
                     await process.stdin.drain()
         except OSError:  # it closed stdin, so no response will come
-            await arriving.aclose()
+            await incoming.aclose()
 
     async def _stop(self, process: Process) -> None:
         """Ask it to exit, unless it is being killed; then kill what remains."""
         assert process.stdin is not None  # noqa: S101  # it is a pipe
         process.stdin.close()
-        if self._lifeline >= 0 and not await _ends(process, _POLITE_SECONDS):
+        if self._lifeline >= 0 and not await _wait_for_exit(process, _GRACE_SECONDS):
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
-            await _ends(process, _POLITE_SECONDS)
+            await _wait_for_exit(process, _GRACE_SECONDS)
         self.kill()
-        if await _ends(process, _DYING_SECONDS):
+        if await _wait_for_exit(process, _KILL_SECONDS):
             with suppress(TimeoutError):
-                async with asyncio.timeout(_DYING_SECONDS):
+                async with asyncio.timeout(_KILL_SECONDS):
                     await self._drained.wait()  # otherwise its pipe would stay open
 
 
-async def _ends(process: Process, seconds: float) -> bool:
+async def _wait_for_exit(process: Process, seconds: float) -> bool:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await process.wait()

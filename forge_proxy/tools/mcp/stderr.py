@@ -15,29 +15,29 @@ _MAX_CHARS = 300
 
 
 class StderrTail(asyncio.Protocol):
-    """Buffers the end of a pipe's output."""
+    """Keeps the last bytes of a pipe's output."""
 
     def __init__(self) -> None:
-        self._kept = b""
+        self._tail = b""
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
-        self._kept = (self._kept + data)[-_MAX_BYTES:]
+        self._tail = (self._tail + data)[-_MAX_BYTES:]
 
     @property
-    def last(self) -> str:
+    def last_line(self) -> str:
         """The last non-empty line, or "" if there is none."""
-        lines = self._kept.decode("utf-8", "replace").split("\n")
+        lines = self._tail.decode("utf-8", "replace").split("\n")
         return next((line.strip()[:_MAX_CHARS] for line in reversed(lines) if line.strip()), "")
 
 
 @asynccontextmanager
-async def opened_stderr(words: StderrTail) -> AsyncGenerator[TextIO]:
-    """Open a file that a program can use as stderr; its output goes to `words`."""
-    reading, writing = os.pipe()
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: words, os.fdopen(reading, "rb"))
+async def open_stderr(tail: StderrTail) -> AsyncGenerator[TextIO]:
+    """Open a file that a program can use as stderr; its output goes to `tail`."""
+    read_end, write_end = os.pipe()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: tail, os.fdopen(read_end, "rb"))
     try:
-        with os.fdopen(writing, "w") as file:
+        with os.fdopen(write_end, "w") as file:
             yield file
     finally:
         transport.close()

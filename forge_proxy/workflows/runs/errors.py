@@ -20,36 +20,5 @@ class RunConflict(ForgeError):
     """The operation is not possible in the run's present state; nothing was changed."""
 
 
-class StoreUnavailable(ForgeError):
-    """The store cannot be read or written now. The message gives the reason and contains no stored data."""
-
-    seconds = 5
-    """Seconds after which a client may retry."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"the store of runs cannot be used: {why}")
-
-    @property
-    def summary(self) -> str:
-        return str(self)
-
-
-class StoreInUse(StoreUnavailable):
-    """Another daemon uses the store."""
-
-    def __init__(self, place: str) -> None:
-        super().__init__(
-            f"another daemon uses {place}; a store serves one daemon at a time: set another store.url for this one"
-        )
-
-
-class NotReadable(ForgeError):
+class RunNotReadable(ForgeError):
     """A stored run was written by another version and cannot be resumed."""
-
-
-class ToolUnusable(ForgeError):
-    """The executor of a tool is unavailable, so the tool's declaration cannot be resolved."""
-
-    @property
-    def summary(self) -> str:
-        return str(self)

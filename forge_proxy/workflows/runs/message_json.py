@@ -57,7 +57,7 @@ class MessageJson(BaseModel):
     step_index: int | None = Field(default=None, description="The iteration in which the message was created.")
 
 
-def written(message: Message) -> dict[str, Json]:
+def to_json(message: Message) -> dict[str, Json]:
     """Return a message as a JSON object."""
     out = {**message.to_api_dict(), "type": message.type.value}
     out.pop("name", None)
@@ -68,14 +68,14 @@ def written(message: Message) -> dict[str, Json]:
     return out
 
 
-def read_messages(said: Sequence[MessageJson], at: str) -> tuple[Message, ...]:
+def parse_messages(messages_json: Sequence[MessageJson], at: str) -> tuple[Message, ...]:
     """Convert the initial messages of a run.
 
     Raises `InvalidRequest` for a call without a result, or a result without a call.
     """
     messages: list[Message] = []
     open_calls: dict[str, str] = {}
-    for place, one in enumerate(said):
+    for place, one in enumerate(messages_json):
         where = f"{at}[{place}]"
         if open_calls and one.role != "tool":
             raise InvalidRequest(where, f"expected the result of the call {next(iter(open_calls))!r} first")

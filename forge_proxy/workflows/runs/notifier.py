@@ -7,13 +7,16 @@ from weakref import WeakValueDictionary
 
 
 class RunNotifier:
-    """Holds one event for each run that a task waits for. Get it before the query, so that no change is missed."""
+    """Holds one event for each run that a task waits for.
+
+    Get the event before reading the run, so that no change is missed.
+    """
 
     def __init__(self) -> None:
         self._events: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         self.closed = False
 
-    def of(self, run_id: str) -> asyncio.Event:
+    def event_of(self, run_id: str) -> asyncio.Event:
         """Return the event that is set when the run changes, or when the notifier is closed."""
         event = self._events.get(run_id)
         if event is None:
@@ -22,7 +25,7 @@ class RunNotifier:
                 event.set()
         return event
 
-    def ring(self, run_id: str) -> None:
+    def notify(self, run_id: str) -> None:
         """Wake all tasks that wait for this run."""
         if (event := self._events.pop(run_id, None)) is not None:
             event.set()
@@ -31,4 +34,4 @@ class RunNotifier:
         """Wake all waiting tasks; later waits return immediately."""
         self.closed = True
         for run_id in list(self._events):
-            self.ring(run_id)
+            self.notify(run_id)

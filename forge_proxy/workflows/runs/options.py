@@ -26,7 +26,7 @@ _INTEGERS = frozenset({"top_k", "seed", "top_logprobs", "repeat_last_n", "n_pred
 _FLAGS = frozenset({"logprobs", "cache_prompt"})
 _TEXTS = frozenset({"reasoning_effort", "grammar"})
 _OBJECTS = frozenset({"response_format", "chat_template_kwargs"})
-_LEAST, _LARGEST = -(2**63), 2**64 - 1
+_SMALLEST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**64 - 1
 """The range of integers that the JSON library writes."""
 
 
@@ -47,7 +47,7 @@ def check_options(options: JsonObject) -> None:
 
 def _check_integers(value: Json, at: str) -> None:
     for one in _leaves(value):
-        if is_integer(one) and not _LEAST <= one <= _LARGEST:
+        if is_integer(one) and not _SMALLEST_INTEGER <= one <= _LARGEST_INTEGER:
             raise InvalidRequest(at, "contains an integer longer than 64 bits")
 
 

@@ -1,15 +1,12 @@
-"""Protocols that stored runs require of their environment."""
+"""The store that stored runs require."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from forge_proxy.core.chat import ToolSpec
-from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.workflows.runs.records import RunEvent, RunHead, RunStatus, StoredRun
-from forge_proxy.workflows.tools import Executor
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +21,7 @@ class RunStore(Protocol):
     """Stores runs and their events. One daemon uses it at a time. Every method raises `StoreUnavailable`."""
 
     async def create(self, run: StoredRun, events: Sequence[RunEvent], claim: IdempotencyClaim | None) -> StoredRun:
-        """Store a new run and return it; if the key of `claim` was used before, return the run of that time.
+        """Store a new run and return it; if the key of `claim` was used before, return the run stored with it.
 
         Raises `RunConflict` if that run's submission was different.
         """
@@ -64,29 +61,4 @@ class RunStore(Protocol):
 
     async def close(self) -> None:
         """Close the store and release it for other daemons."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class ToolDeclaration:
-    """A tool as submitted. `execute` selects its executor, which fills in the fields that are None."""
-
-    name: str
-    execute: JsonObject
-    description: str | None = None
-    parameters: JsonObject | None = None
-
-
-class ToolRegistry(Protocol):
-    """Resolves and executes the tools of submitted workflows by their `execute` field."""
-
-    async def declare(self, tool: ToolDeclaration, at: str) -> ToolSpec:
-        """Return the tool as it is presented to the model. `at` is the path of its declaration.
-
-        Raises `InvalidRequest` for an executor that does not exist or is not allowed, and `ToolUnusable`.
-        """
-        ...
-
-    def executor(self, executes: Mapping[str, JsonObject], run_id: str) -> Executor:
-        """Return the executor of these tools, by name. It may leave calls to the client."""
         ...

@@ -1,4 +1,4 @@
-"""Schedules the execution of a daemon's runs, and resumes those that an earlier daemon unfinished unfinished."""
+"""Schedules the execution of a daemon's runs, and resumes those that an earlier daemon left unfinished."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from forge_proxy.workflows.cancellation import Cancelled, take
-from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, RunNotFound, StoreInUse, StoreUnavailable
-from forge_proxy.workflows.runs.execution import ExecutionDeps, cancel, drive
+from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
+from forge_proxy.workflows.cancellation import Cancelled, acquire_cancellable
+from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, RunNotReadable
+from forge_proxy.workflows.runs.execution import ExecutionDeps, execute_run, store_cancelled
 from forge_proxy.workflows.runs.ports import RunStore
 from forge_proxy.workflows.runs.records import RunHead, StoredRun
 from forge_proxy.workflows.runs.run_writer import RunWriter
@@ -24,7 +25,7 @@ _RETRY_SECONDS = 1.0
 class RunScheduler:
     """Executes all runs of a daemon, at most `max_running` concurrently.
 
-    `open_store` is called once, on first use; `tell` is called with the old and the new record of a changed run.
+    `open_store` is called on first use; `on_change` is called with the old and the new record of a changed run.
     """
 
     def __init__(
@@ -33,12 +34,12 @@ class RunScheduler:
         deps: ExecutionDeps,
         max_running: int,
         now: Callable[[], float],
-        tell: Callable[[StoredRun, StoredRun], None],
+        on_change: Callable[[StoredRun, StoredRun], None],
     ) -> None:
         self._open_store = open_store
         self._deps = deps
         self._now = now
-        self._tell = tell
+        self._on_change = on_change
         self._slots = asyncio.Semaphore(max_running)
         self._store: RunStore | None = None
         self._opening = asyncio.Lock()
@@ -65,36 +66,35 @@ class RunScheduler:
         return self._store
 
     @asynccontextmanager
-    async def changing(self, run_id: str) -> AsyncGenerator[RunWriter]:
+    async def lock_run(self, run_id: str) -> AsyncGenerator[RunWriter]:
         """Lock a run for a request that reads and then changes it. Raises `StoreUnavailable` and `RunNotFound`."""
-        writer = await self._writer(run_id)
-        async with writer.changing():
+        writer = await self._get_writer(run_id)
+        async with writer.lock():
             try:
                 yield writer
             except StoreUnavailable:
                 self._spawn(self._resolve_unknown_write(writer))
                 raise
 
-    async def begin_new(self, run_id: str) -> None:
-        """Start a queued run that no task executes; it may also stem from an earlier request that failed after storing
-        it.
-        """
-        writer = await self._writer(run_id)
-        if writer.run.status == "queued" and writer.drivers == 0:  # it may have started since it was read
-            self.begin(writer)
+    async def start_if_queued(self, run_id: str) -> None:
+        """Start a queued run that no task executes, such as one whose submission failed after it was stored."""
+        writer = await self._get_writer(run_id)
+        if writer.run.status == "queued" and writer.executions == 0:  # it may have started since it was read
+            self.start(writer)
 
-    def begin(self, writer: RunWriter) -> None:
+    def start(self, writer: RunWriter) -> None:
         """Start executing a run as soon as `max_running` permits."""
-        writer.drivers += 1
-        self._spawn(self._drive(writer))
+        writer.executions += 1
+        self._spawn(self._execute(writer))
 
-    async def undisturbed(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await a store operation, shielded from cancellation by a disconnecting client: a cancelled operation would
-        discard its database connection.
+    async def run_shielded(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await a store operation, shielded from cancellation by a disconnecting client.
+
+        A cancelled operation would discard its database connection.
         """
         return await asyncio.shield(self._spawn(work))
 
-    def forget(self, run_id: str) -> None:
+    def drop_writer(self, run_id: str) -> None:
         """Drop the writer of a deleted run."""
         self._writers.pop(run_id, None)
 
@@ -107,35 +107,35 @@ class RunScheduler:
             await self._store.close()
 
     def _resume(self, run: StoredRun, store: RunStore) -> None:
-        """Resume a run that an earlier daemon unfinished unfinished."""
+        """Resume a run that an earlier daemon left unfinished."""
         try:
-            writer = self._writers[run.id] = RunWriter(run, store, self._tell, self._now)
-        except NotReadable as error:  # unfinished unchanged: the version that wrote it can resume it
+            writer = self._writers[run.id] = RunWriter(run, store, self._on_change, self._now)
+        except RunNotReadable as error:  # left unchanged: the version that wrote it can resume it
             self._deps.report(run.id, error)
         else:
-            self.begin(writer)
+            self.start(writer)
 
     async def _resolve_unknown_write(self, writer: RunWriter) -> None:
         """Determine whether a write of unknown outcome was stored, and start the run if it must continue."""
         while True:
             await asyncio.sleep(_RETRY_SECONDS)
             try:
-                async with writer.alone:
-                    await writer.settle()
-                    if writer.run.status == "queued" and writer.drivers == 0:
-                        self.begin(writer)
+                async with writer.change_lock:
+                    await writer.resolve_outcome()
+                    if writer.run.status == "queued" and writer.executions == 0:
+                        self.start(writer)
             except StoreInUse:
                 return
             except StoreUnavailable:
                 continue
             return
 
-    async def _writer(self, run_id: str) -> RunWriter:
+    async def _get_writer(self, run_id: str) -> RunWriter:
         store = await self.store()
         async with self._writer_lock:
             writer = self._writers.get(run_id)
             if writer is None:
-                writer = RunWriter(await store.get(run_id), store, self._tell, self._now)
+                writer = RunWriter(await store.get(run_id), store, self._on_change, self._now)
                 self._writers[run_id] = writer
             return writer
 
@@ -145,23 +145,23 @@ class RunScheduler:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _drive(self, writer: RunWriter) -> None:
+    async def _execute(self, writer: RunWriter) -> None:
         try:
             await self._run_in_slot(writer)
         except (StoreUnavailable, RunConflict, RunNotFound) as error:
             self._deps.report(writer.run.id, error)  # another daemon or a deletion has taken the run
             self._writers.pop(writer.run.id, None)
         finally:
-            writer.drivers -= 1
+            writer.executions -= 1
 
     async def _run_in_slot(self, writer: RunWriter) -> None:
         try:
-            await take(self._slots, writer.cancel)
+            await acquire_cancellable(self._slots, writer.cancel)
         except Cancelled:
-            async with writer.alone:
-                return await cancel(writer, patient=True)
+            async with writer.change_lock:
+                return await store_cancelled(writer, wait=True)
         try:
-            await drive(writer, self._deps)
+            await execute_run(writer, self._deps)
         finally:
             self._slots.release()
 

@@ -11,8 +11,8 @@ from pydantic_core import to_jsonable_python
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.workflow.run import RunState, TerminalCall
-from forge_proxy.workflows.runs.errors import NotReadable
-from forge_proxy.workflows.runs.message_json import written
+from forge_proxy.workflows.runs.errors import RunNotReadable
+from forge_proxy.workflows.runs.message_json import to_json
 
 _VERSION = 1
 """Version of the stored state's format. Increase it for an incompatible change."""
@@ -24,7 +24,7 @@ _FIELDS = (
 
 
 @cache
-def _state() -> TypeAdapter[RunState]:
+def _state_adapter() -> TypeAdapter[RunState]:
     """Build the adapter on first use: most daemons start without a run."""
     return TypeAdapter(RunState)
 
@@ -52,33 +52,35 @@ _OUTCOME: TypeAdapter[RunResult | RunError] = TypeAdapter(RunResult | RunError)
 
 def write_state(state: RunState) -> str:
     """Serialise a state."""
-    return f'{{"version":{_VERSION},"state":{_state().dump_json(state).decode()}}}'
+    return f'{{"version":{_VERSION},"state":{_state_adapter().dump_json(state).decode()}}}'
 
 
 def read_state(text: str) -> RunState:
-    """Parse a stored state. Raises `NotReadable`."""
+    """Parse a stored state. Raises `RunNotReadable`."""
     prefix = f'{{"version":{_VERSION},"state":'
     if not text.startswith(prefix):
-        raise NotReadable("this run was stored by another version of forge-proxy and cannot be resumed by this version")
+        raise RunNotReadable(
+            "this run was stored by another version of forge-proxy and cannot be resumed by this version"
+        )
     try:
-        return _state().validate_json(text[len(prefix) : -1])
+        return _state_adapter().validate_json(text[len(prefix) : -1])
     except ValidationError as error:
-        raise NotReadable("the stored state of this run cannot be parsed") from error
+        raise RunNotReadable("the stored state of this run cannot be parsed") from error
 
 
-def result_of(ended: TerminalCall) -> str:
+def serialize_result(ended: TerminalCall) -> str:
     """Serialise the outcome of a completed run."""
     return RunResult(tool=ended.tool, arguments=dict(ended.args), result=ended.result).model_dump_json()
 
 
-def failure_of(error: Exception) -> str:
+def serialize_error(error: Exception) -> str:
     """Serialise the outcome of a failed run. Details of internal errors are only in the log."""
     if not isinstance(error, ForgeError):
         name = "InternalError"
         return RunError(
             type=name, message="an error inside forge-proxy; its log has the details", fields={}
         ).model_dump_json()
-    fields = {name: _plain(getattr(error, name)) for name in _FIELDS if hasattr(error, name)}
+    fields = {name: _to_plain(getattr(error, name)) for name in _FIELDS if hasattr(error, name)}
     return RunError(type=type(error).__name__, message=str(error), fields=fields).model_dump_json()
 
 
@@ -87,10 +89,10 @@ def read_outcome(text: str) -> RunResult | RunError:
     return _OUTCOME.validate_json(text)
 
 
-def messages_of(state: RunState) -> list[dict[str, Json]]:
+def messages_to_json(state: RunState) -> list[dict[str, Json]]:
     """Return the messages of a run as JSON objects."""
-    return [written(message) for message in state.messages]
+    return [to_json(message) for message in state.messages]
 
 
-def _plain(value: object) -> Any:
+def _to_plain(value: object) -> Any:
     return str(value) if isinstance(value, Exception) else to_jsonable_python(value, fallback=str)

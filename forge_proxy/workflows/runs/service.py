@@ -8,15 +8,16 @@ import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
 from forge_proxy.workflows.runs.errors import RunConflict
-from forge_proxy.workflows.runs.execution import ExecutionDeps, cancel, changes, told
+from forge_proxy.workflows.runs.execution import ExecutionDeps, message_events, state_events, store_cancelled
 from forge_proxy.workflows.runs.notifier import RunNotifier
-from forge_proxy.workflows.runs.ports import IdempotencyClaim, RunStore, ToolDeclaration, ToolRegistry
+from forge_proxy.workflows.runs.ports import IdempotencyClaim, RunStore
 from forge_proxy.workflows.runs.records import NewEvent, RunEvent, RunHead, RunStatus, StoredRun
-from forge_proxy.workflows.runs.run_writer import numbered
+from forge_proxy.workflows.runs.run_writer import number_events
 from forge_proxy.workflows.runs.scheduler import RunScheduler
 from forge_proxy.workflows.runs.serialization import write_state
 from forge_proxy.workflows.runs.submission import Submission
-from forge_proxy.workflows.runs.tool_outputs import ToolOutput, apply
+from forge_proxy.workflows.runs.tool_outputs import ToolOutput, apply_outputs
+from forge_proxy.workflows.tool_registry import ToolDeclaration, ToolRegistry
 
 _EVENTS_PAGE = 200
 
@@ -33,28 +34,28 @@ class Runs:
         deps: ExecutionDeps,
         max_running: int,
         now: Callable[[], float],
-        moved: Callable[[StoredRun], None] = lambda _: None,
+        on_status: Callable[[StoredRun], None] = lambda _: None,
     ) -> None:
-        """`moved` is called after each change of status."""
+        """`on_status` is called after each change of status."""
         self._deps = deps
         self._now = now
-        self._on_status = moved
+        self._on_status = on_status
         self._notifier = RunNotifier()
-        self._scheduler = RunScheduler(open_store, deps, max_running, now, self._changed)
+        self._scheduler = RunScheduler(open_store, deps, max_running, now, self._on_change)
 
     async def submit(self, submission: Submission, key: str | None = None) -> StoredRun:
-        """Store a run and start it. If `key` was used before, return the run of that time.
+        """Store a run and start it. If `key` was used before, return the run that was stored with it.
 
         Raises `InvalidRequest`, `UnknownModel`, or `RunConflict` if the key was used for a different submission.
         """
         claim = None if key is None else IdempotencyClaim(key, digest_of(submission))
         self._deps.engine.models.resolve_cached(submission.model)  # raises
-        submission = await declared(submission, self._deps.toolbox)
+        submission = await resolve_tools(submission, self._deps.tools)
         workflow = submission.workflow.definition()
         state = submission.begin(workflow)
         store = await self._scheduler.store()
         now = self._now()
-        events = (NewEvent("status", {"status": "queued"}), *told((), state.messages))
+        events = (NewEvent("status", {"status": "queued"}), *message_events((), state.messages))
         run = StoredRun(
             _new_id(now),
             "queued",
@@ -66,11 +67,11 @@ class Runs:
             submission=submission.model_dump_json(),
             state=write_state(state),
         )
-        stored = await store.create(run, numbered(events, 0, now), claim)
+        stored = await store.create(run, number_events(events, 0, now), claim)
         if stored.id == run.id:
             self._on_status(stored)
         if stored.status == "queued":
-            await self._scheduler.begin_new(stored.id)
+            await self._scheduler.start_if_queued(stored.id)
         return stored
 
     async def get(self, run_id: str) -> StoredRun:
@@ -85,23 +86,23 @@ class Runs:
         """Return runs, newest first; with `before` only those older than that run."""
         return await (await self._scheduler.store()).list(before=before, limit=limit, status=status)
 
-    async def put_outputs(self, run_id: str, outputs: Sequence[ToolOutput]) -> StoredRun:
+    async def post_outputs(self, run_id: str, outputs: Sequence[ToolOutput]) -> StoredRun:
         """Store outputs of calls that the client executes; after the last one the run continues.
 
         Raises `InvalidRequest` or `RunConflict`; then none of the outputs is stored.
         """
-        async with self._scheduler.changing(run_id) as writer:
+        async with self._scheduler.lock_run(run_id) as writer:
             before = writer.state
-            state, new = apply(before, outputs, waiting=writer.run.status == "requires_action")
+            state, new = apply_outputs(before, outputs, is_waiting=writer.run.status == "requires_action")
             if not new:
                 return writer.run
             complete = state.batch is not None and not state.batch.open
-            events = [*told(before.messages, state.messages), *changes(before, state)]
+            events = [*message_events(before.messages, state.messages), *state_events(before, state)]
             if complete:
                 events.append(NewEvent("status", {"status": "queued"}))
             await writer.write(*events, state=state, status="queued" if complete else None)
             if complete:
-                self._scheduler.begin(writer)
+                self._scheduler.start(writer)
             return writer.run
 
     async def cancel(self, run_id: str) -> StoredRun:
@@ -109,10 +110,10 @@ class Runs:
 
         Raises `RunConflict` if the run has completed or failed.
         """
-        async with self._scheduler.changing(run_id) as writer:
+        async with self._scheduler.lock_run(run_id) as writer:
             match writer.run.status:
                 case "requires_action":
-                    await cancel(writer)
+                    await store_cancelled(writer)
                 case "queued" | "running":
                     if not writer.run.cancel_requested:
                         await writer.write(NewEvent("cancel_requested", {}), cancel=True)
@@ -129,21 +130,21 @@ class Runs:
         if not head.finished:
             raise RunConflict(f"the run {run_id} is {head.status}: cancel it first")
         await store.delete(run_id)
-        self._scheduler.forget(run_id)
-        self._notifier.ring(run_id)
+        self._scheduler.drop_writer(run_id)
+        self._notifier.notify(run_id)
 
-    async def feed(self, run_id: str, after: int = 0) -> AsyncGenerator[RunEvent]:
+    async def follow_events(self, run_id: str, after: int = 0) -> AsyncGenerator[RunEvent]:
         """Yield the events of a run with ids greater than `after` as they happen, until the run or the daemon ends."""
         store = await self._scheduler.store()
         while not self._notifier.closed:
-            changed = self._notifier.of(run_id)
-            events = await self._scheduler.undisturbed(store.events(run_id, after=after, limit=_EVENTS_PAGE))
+            changed = self._notifier.event_of(run_id)
+            events = await self._scheduler.run_shielded(store.events(run_id, after=after, limit=_EVENTS_PAGE))
             for event in events:
                 yield event
                 after = event.id
             if events:
                 continue
-            head = await self._scheduler.undisturbed(store.head(run_id))
+            head = await self._scheduler.run_shielded(store.head(run_id))
             if head.last_event > after:  # an event was stored after the query
                 continue
             if head.finished:
@@ -154,19 +155,19 @@ class Runs:
         """Resume the runs that an earlier daemon left unfinished."""
         await self._scheduler.store()
 
-    def leave(self) -> None:
+    def end_feeds(self) -> None:
         """End all event feeds: the daemon is about to stop."""
         self._notifier.close()
 
     async def close(self) -> None:
         """Stop every run where it is: the stored state can be resumed."""
-        self.leave()
+        self.end_feeds()
         await self._scheduler.close()
 
-    def _changed(self, before: StoredRun, after: StoredRun) -> None:
+    def _on_change(self, before: StoredRun, after: StoredRun) -> None:
         if after.status != before.status:
             self._on_status(after)
-        self._notifier.ring(after.id)
+        self._notifier.notify(after.id)
 
 
 def _new_id(now: float) -> str:
@@ -184,7 +185,7 @@ def digest_of(submission: Submission) -> str:
     return hashlib.sha256(submission.model_dump_json().encode()).hexdigest()
 
 
-async def declared(submission: Submission, toolbox: ToolRegistry) -> Submission:
+async def resolve_tools(submission: Submission, registry: ToolRegistry) -> Submission:
     """Return the submission with its tools' declarations completed by their executors.
 
     The stored run must be complete for a later restart. Raises `InvalidRequest` or `ToolUnusable`.
@@ -192,7 +193,7 @@ async def declared(submission: Submission, toolbox: ToolRegistry) -> Submission:
     tools = dict(submission.workflow.tools)
     for name, tool in tools.items():
         wanted = ToolDeclaration(name, tool.execute, tool.description, tool.parameters)
-        spec = await toolbox.declare(wanted, f"workflow.tools.{name}")
+        spec = await registry.declare(wanted, f"workflow.tools.{name}")
         parameters = dict(spec.parameters) if isinstance(spec.parameters, Mapping) else {}
         tools[name] = tool.model_copy(update={"description": spec.description, "parameters": parameters})
     workflow = submission.workflow.model_copy(update={"tools": tools})

@@ -9,7 +9,7 @@ from pydantic_core import PydanticSerializationError
 
 from forge_proxy.core.jsontypes import Json, is_list, is_object
 
-DEEPEST = 100
+MAX_DEPTH = 100
 """Maximum nesting of lists and objects in one value. The JSON library writes 255 levels and reads 200, in total."""
 
 
@@ -28,24 +28,24 @@ class StorableModel(BaseModel):
 def is_too_deep(value: object) -> bool:
     """Return whether parsed JSON is nested so deeply that it could be written but not read again."""
     level: list[object] = [value]
-    for _ in range(DEEPEST + 1):
-        level = [part for one in level for part in _parts(one)]
+    for _ in range(MAX_DEPTH + 1):
+        level = [part for one in level for part in _children(one)]
         if not level:
             return False
     return True
 
 
-def _parts(value: object) -> list[Json]:
+def _children(value: object) -> list[Json]:
     if is_object(value):
         return [*value.values()]
     return value if is_list(value) else []
 
 
-def _shallow(value: object) -> object:
+def _check_depth(value: object) -> object:
     if is_too_deep(value):
-        raise ValueError(f"nested deeper than {DEEPEST} levels")
+        raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
     return value
 
 
-StoredJson: TypeAlias = Annotated[Json, BeforeValidator(_shallow)]
-StoredObject: TypeAlias = Annotated[dict[str, Json], BeforeValidator(_shallow)]
+StoredJson: TypeAlias = Annotated[Json, BeforeValidator(_check_depth)]
+StoredObject: TypeAlias = Annotated[dict[str, Json], BeforeValidator(_check_depth)]

@@ -12,10 +12,10 @@ from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.workflow.definition import Prerequisite, ToolDef, Workflow
 from forge_proxy.core.workflow.errors import InvalidWorkflow
-from forge_proxy.core.workflow.run import RunState, begin
+from forge_proxy.core.workflow.run import RunState, begin_run
 from forge_proxy.core.workflow.steps import Steps
-from forge_proxy.workflows.runs.errors import NotReadable
-from forge_proxy.workflows.runs.message_json import MessageJson, read_messages
+from forge_proxy.workflows.runs.errors import RunNotReadable
+from forge_proxy.workflows.runs.message_json import MessageJson, parse_messages
 from forge_proxy.workflows.runs.options import check_options
 from forge_proxy.workflows.runs.storage_limits import StorableModel, StoredObject
 
@@ -179,11 +179,11 @@ class Submission(StorableModel):
         if self.initial_messages is None:
             if self.user_message is None:
                 raise InvalidRequest("user_message", "required without initial_messages")
-            return begin(workflow, self.user_message, self.prompt_vars, steps=self._completed_steps())
+            return begin_run(workflow, self.user_message, self.prompt_vars, steps=self._completed_steps())
         if self.user_message is not None:
             raise InvalidRequest("user_message", "not allowed with initial_messages: add it to them as a message")
-        messages = read_messages(self.initial_messages, "initial_messages")
-        return begin(workflow, "", initial_messages=messages, steps=self._completed_steps())
+        messages = parse_messages(self.initial_messages, "initial_messages")
+        return begin_run(workflow, "", initial_messages=messages, steps=self._completed_steps())
 
     def _completed_steps(self) -> Steps:
         steps = Steps()
@@ -195,8 +195,8 @@ class Submission(StorableModel):
 
 
 def read_submission(text: str) -> Submission:
-    """Parse a stored submission. Raises `NotReadable`."""
+    """Parse a stored submission. Raises `RunNotReadable`."""
     try:
         return Submission.model_validate_json(text)
     except ValidationError as error:
-        raise NotReadable("this version of forge-proxy cannot read the stored submission of this run") from error
+        raise RunNotReadable("this version of forge-proxy cannot read the stored submission of this run") from error

@@ -15,7 +15,7 @@ from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.messages import Message, ToolCall
 from forge_proxy.core.stream import Reply
-from forge_proxy.core.workflow.corrections import TIERS, prerequisite_nudges, step_nudges
+from forge_proxy.core.workflow.corrections import MAX_TIER, build_prerequisite_nudges, build_step_nudges
 from forge_proxy.core.workflow.definition import Prerequisite
 from forge_proxy.core.workflow.steps import Steps, find_premature, find_unprepared
 from forge_proxy.workflows.sdk.client import LLMResponse, TextResponse, reasoning_of
@@ -68,7 +68,7 @@ class ResponseValidator:
         turn = open_turn(self._request, self._policy, request_id=uuid.uuid4().hex, nudge_text=False)
         if turn is None:
             raise ValueError("name at least one tool")
-        match judge(turn, _reply(response)):
+        match judge(turn, _to_reply(response)):
             case Accept(settled):
                 return ValidationResult(settled.calls, None, needs_retry=False)
             case Retry(turn=following, fault=fault):
@@ -80,7 +80,7 @@ class ResponseValidator:
                 raise AssertionError("unreachable: a response with retries left is accepted or retried")
 
 
-def _reply(response: LLMResponse) -> Reply:
+def _to_reply(response: LLMResponse) -> Reply:
     if isinstance(response, TextResponse):
         return Reply(text=response.content, finish="stop")
     return Reply(reasoning=reasoning_of(response), calls=tuple(replace(call, reasoning=None) for call in response))
@@ -143,7 +143,9 @@ class StepEnforcer:
     ) -> None:
         self.terminal_tools = frozenset(terminal_tools)
         self.prerequisites = {
-            tool: tuple(Prerequisite.read(one, f"tool_prerequisites.{tool}[{place}]") for place, one in enumerate(all_))
+            tool: tuple(
+                Prerequisite.parse(one, f"tool_prerequisites.{tool}[{place}]") for place, one in enumerate(all_)
+            )
             for tool, all_ in (tool_prerequisites or {}).items()
         }
         self._tracker = StepTracker(required_steps)
@@ -178,8 +180,8 @@ class StepEnforcer:
         if found is None:
             return _ALLOWED
         self.premature_attempts += 1
-        nudges = step_nudges(found, tool_calls, self.terminal_tools, self.premature_attempts)
-        return StepCheck(Nudge.of("step", nudges, min(self.premature_attempts, TIERS)), needs_nudge=True)
+        nudges = build_step_nudges(found, tool_calls, self.terminal_tools, self.premature_attempts)
+        return StepCheck(Nudge.of("step", nudges, min(self.premature_attempts, MAX_TIER)), needs_nudge=True)
 
     def check_prerequisites(self, tool_calls: Sequence[ToolCall]) -> StepCheck:
         """Check whether a batch calls a tool before its prerequisites; calls in the same batch do not count."""
@@ -187,7 +189,7 @@ class StepEnforcer:
         if found is None:
             return _ALLOWED
         self.prereq_violations += 1
-        return StepCheck(Nudge.of("prerequisite", prerequisite_nudges(found, tool_calls)), needs_nudge=True)
+        return StepCheck(Nudge.of("prerequisite", build_prerequisite_nudges(found, tool_calls)), needs_nudge=True)
 
     def record(self, tool_name: str, args: JsonObject | None = None) -> None:
         """Record a successful call."""

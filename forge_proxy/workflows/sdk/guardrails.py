@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from forge_proxy.core.guardrails import FinalAnswer, Outcome
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.messages import Message, MessageType, ToolCall
-from forge_proxy.core.workflow.corrections import TIERS
+from forge_proxy.core.workflow.corrections import MAX_TIER
 from forge_proxy.core.workflow.definition import Workflow
 from forge_proxy.core.workflow.errors import ToolCallError
 from forge_proxy.core.workflow.run import (
@@ -16,11 +16,11 @@ from forge_proxy.core.workflow.run import (
     RunState,
     TerminalCall,
     ToolOutcome,
-    allowed,
-    called,
-    closed,
-    corrected,
-    executed,
+    apply_calls,
+    apply_correction,
+    apply_outcome,
+    check_order,
+    close_batch,
 )
 from forge_proxy.workflows.sdk.client import LLMResponse, TextResponse, reasoning_of
 from forge_proxy.workflows.sdk.guardrail_components import Nudge, ResponseValidator
@@ -75,16 +75,16 @@ class Guardrails:
         if validated.nudge is not None:
             return self._correct(response, validated.nudge, before)
         calls = validated.tool_calls or ()
-        state_with_calls = called(
+        state_with_calls = apply_calls(
             self._state, FinalAnswer(None, calls, "tool_calls", Outcome.CLEAN, 1), reasoning_of(response) or ""
         )
-        self._state = allowed(state_with_calls, self._workflow, self._limits)
+        self._state = check_order(state_with_calls, self._workflow, self._limits)
         added = self._state.messages[before:]
         if self._state.batch is not None:
             return CheckedResponse(calls, None, added)
         kind = _KINDS[added[-1].type]
         return CheckedResponse(
-            (), Nudge.of(kind, added, min(self._state.premature, TIERS) if kind == "step" else 0), added
+            (), Nudge.of(kind, added, min(self._state.premature, MAX_TIER) if kind == "step" else 0), added
         )
 
     def record(self, outcomes: Sequence[ToolOutcome]) -> tuple[Message, ...]:
@@ -98,8 +98,8 @@ class Guardrails:
             raise ValueError(f"expected the outcomes of {wanted} calls, got {len(outcomes)}")
         before = len(self._state.messages)
         for place, outcome in enumerate(outcomes):
-            self._state = executed(self._state, place, outcome)
-        self._state = closed(self._state, self._workflow, self._limits)
+            self._state = apply_outcome(self._state, place, outcome)
+        self._state = close_batch(self._state, self._workflow, self._limits)
         return self._state.messages[before:]
 
     def summary_hint(self) -> str:
@@ -115,7 +115,7 @@ class Guardrails:
             raise ToolCallError(
                 f"no valid tool call in {attempts} answers: {nudge.content}", raw_response, attempts=attempts
             )
-        self._state = corrected(self._state, nudge.messages, Fault.NO_CALL, held=False)
+        self._state = apply_correction(self._state, nudge.messages, Fault.NO_CALL, held=False)
         return CheckedResponse((), nudge, self._state.messages[before:])
 
 

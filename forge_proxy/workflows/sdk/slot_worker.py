@@ -17,7 +17,7 @@ from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.messages import Message
 from forge_proxy.core.workflow.cancelled import WorkflowCancelledError
 from forge_proxy.core.workflow.definition import Workflow
-from forge_proxy.core.workflow.run import RunState, begin, interrupted
+from forge_proxy.core.workflow.run import RunState, begin_run, close_open_calls
 from forge_proxy.core.workflow.steps import Steps
 from forge_proxy.workflows.runner import WorkflowRunner, result_of
 
@@ -49,7 +49,7 @@ class _Job:
         """Fail the job's future with `WorkflowCancelledError`."""
         if not self.result.done():
             now = self.state
-            self.result.set_exception(WorkflowCancelledError(interrupted(now), now.steps, now.iteration))
+            self.result.set_exception(WorkflowCancelledError(close_open_calls(now), now.steps, now.iteration))
 
 
 class SlotWorker:
@@ -95,7 +95,7 @@ class SlotWorker:
         task, self._task = self._task, None
         if task is None:
             return
-        self._empty()
+        self._cancel_queued()
         self._wake.set()
         if self._running is not None:
             self._running.preempted.set()
@@ -117,7 +117,7 @@ class SlotWorker:
         """
         if self._task is None:
             raise WorkerStopped
-        state = begin(workflow, user_message, prompt_vars, initial_messages, steps or Steps())
+        state = begin_run(workflow, user_message, prompt_vars, initial_messages, steps or Steps())
         job = _Job(workflow, state, priority, next(self._numbers), is_new=initial_messages is None)
         heapq.heappush(self._queue, job)
         self._wake.set()
@@ -127,9 +127,9 @@ class SlotWorker:
         try:
             return await job.result
         finally:
-            self._drop(job)
+            self._remove(job)
 
-    def _drop(self, job: _Job) -> None:
+    def _remove(self, job: _Job) -> None:
         """Remove a job whose result is no longer awaited, or preempt it if it runs."""
         if job in self._queue:
             self._queue.remove(job)
@@ -137,7 +137,7 @@ class SlotWorker:
         elif self._running is job:
             job.preempted.set()
 
-    def _empty(self) -> None:
+    def _cancel_queued(self) -> None:
         """Cancel all queued jobs."""
         queue, self._queue = self._queue, []
         for job in queue:
@@ -145,7 +145,7 @@ class SlotWorker:
 
     async def _work(self) -> None:
         try:
-            while self._is_worker():
+            while self._is_current():
                 if not self._queue:
                     self._wake.clear()
                     await self._wake.wait()
@@ -157,11 +157,11 @@ class SlotWorker:
                 finally:
                     self._running = None
         finally:
-            if self._is_worker():  # the task was not stopped by `stop`, but cancelled from elsewhere
+            if self._is_current():  # the task was not stopped by `stop`, but cancelled from elsewhere
                 self._task = None
-                self._empty()
+                self._cancel_queued()
 
-    def _is_worker(self) -> bool:
+    def _is_current(self) -> bool:
         """Return whether the current task is the worker: after a stop there may be another."""
         return self._task is asyncio.current_task()
 
@@ -170,7 +170,7 @@ class SlotWorker:
         try:
             if job.is_new:
                 job.is_new = False
-                self._runner.hear(job.state.messages)
+                self._runner.report_messages(job.state.messages)
             states = self._runner.drive(job.workflow, job.state, cancel_event=job.preempted)
             async with aclosing(states):
                 async for state in states:
@@ -179,7 +179,7 @@ class SlotWorker:
         except WorkflowCancelledError:
             if job.result.done():
                 return
-            if self._is_worker():
+            if self._is_current():
                 heapq.heappush(self._queue, job)
             else:
                 job.cancel()

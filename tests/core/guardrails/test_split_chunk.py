@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from forge_proxy.core.rescue import estimate_parse_time
 
 from forge_proxy.core.guardrails.split_chunk import split_chunk
-from forge_proxy.core.rescue.work import estimate_work
 from forge_proxy.core.stream import Chunk, Delta
 
 LONG = "<|1 " * 5_000

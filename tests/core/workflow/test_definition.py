@@ -35,11 +35,11 @@ def workflow(
     ("wrong", "said"),
     [
         ({"tools": {}}, "tools: a workflow needs at least one tool"),
-        ({"tools": {"x": tool("finish")}}, "tools.x: the tool is called 'finish': key and name have to be the same"),
+        ({"tools": {"x": tool("finish")}}, "tools.x: the tool is called 'finish': key and name must be equal"),
         ({"tools": [tool("no space")]}, "tools.no space: a name is 1 to 64 letters, digits, _, - or ."),
         (
             {"tools": [tool("a", schema={"type": "object", "minProperties": "x"})]},
-            "tools.a.parameters: this is no valid JSON Schema: minProperties: ",
+            "tools.a.parameters: not a valid JSON Schema: minProperties: ",
         ),
         ({"required": "look"}, "required_steps: expected a list, as ['look']"),
         ({"tools": [tool("a", "b")]}, "tools.a.prerequisites: expected a list, as ['b']"),
@@ -48,7 +48,7 @@ def workflow(
             "tools.a.callable: expected a function, got str",
         ),
         ({"required": ["look"]}, "required_steps: no tool 'look'; available: finish"),
-        ({"tools": [tool("a")], "required": ["a", "a"]}, "required_steps[1]: a is named twice"),
+        ({"tools": [tool("a")], "required": ["a", "a"]}, "required_steps[1]: a is listed twice"),
         ({"required": ["finish"]}, "required_steps[0]: finish is a terminal tool"),
         ({"terminal": ["finish", "end"]}, "terminal_tool[1]: no tool 'end'; available: finish"),
         ({"terminal": []}, "terminal_tool: name at least one tool"),
@@ -61,7 +61,7 @@ def workflow(
         ),
         (
             {"tools": [tool("a", ["b"]), tool("b", ["a"])]},
-            "tools.a.prerequisites: a, b wait for each other",
+            "tools.a.prerequisites: a, b require each other",
         ),
     ],
 )
@@ -89,7 +89,7 @@ def test_placeholders_are_filled_in_and_other_braces_are_left_alone() -> None:
     flow = workflow(prompt='You help {who}. Answer as {"a": {}} or {who}.')
 
     assert flow.build_system_prompt(who="Ann {x}") == 'You help Ann {x}. Answer as {"a": {}} or Ann {x}.'
-    with pytest.raises(InvalidWorkflow, match=r"prompt_vars\.who: the system prompt has a place for it"):
+    with pytest.raises(InvalidWorkflow, match=r"prompt_vars\.who: the system prompt has this placeholder"):
         flow.build_system_prompt()
 
 
@@ -121,7 +121,7 @@ def look() -> None: ...
     [
         ([], "tools: a workflow needs at least one tool"),
         ([tool("a"), tool("b"), tool("a")], "tools[2]: tools[0] is called 'a' too"),
-        ([tool("a"), look], "tools[1]: expected a ToolDef, got function; make one with ToolDef.from_function"),
+        ([tool("a"), look], "tools[1]: expected a ToolDef, got function; create one with ToolDef.from_function"),
         ({"a": look}, "tools.a: expected a ToolDef, got function"),
         (["a"], "tools[0]: expected a ToolDef, got str"),
     ],

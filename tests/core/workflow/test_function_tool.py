@@ -312,7 +312,7 @@ def field_as_default(a: int = Field(3)) -> None: ...
         (one_by_one_later, "function: one_by_one_later is a generator function: return a list instead"),
         (5, "function: expected a function, got int"),
         ("find", "function: expected a function, got str"),
-        (field_as_default, "field_as_default.a: a Field is no default"),
+        (field_as_default, "field_as_default.a: a Field is not a default"),
         (lambda: None, "has no name for the tool: pass name="),
         (Desk(), "has no name for the tool: pass name="),
     ],

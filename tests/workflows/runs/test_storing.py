@@ -1,4 +1,4 @@
-"""A run is stored after each step, whatever becomes of the store, and is the same when it is read again."""
+"""A run is stored after each step, also by a failing store, and equal when it is read again."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import pytest
 
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.messages import ToolCall
+from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.workflow import ToolDef, Workflow
-from forge_proxy.core.workflow.run import RunState, ToolOutcome, begin
+from forge_proxy.core.workflow.run import RunState, ToolOutcome, begin_run
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.engine.config import EngineConfig
-from forge_proxy.store.database import open_store
-from forge_proxy.store.runs import StoredRuns
+from forge_proxy.store.runs import RunRepository
+from forge_proxy.tools.local import ClientExecutor, EchoExecutor
 from forge_proxy.workflows.runner import WorkflowRunner
 from forge_proxy.workflows.runs import run_writer, scheduler
-from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, StoreUnavailable
+from forge_proxy.workflows.runs.errors import RunConflict, RunNotReadable
 from forge_proxy.workflows.runs.execution import ExecutionDeps
-from forge_proxy.workflows.runs.local_tools import LocalTools
 from forge_proxy.workflows.runs.ports import IdempotencyClaim
 from forge_proxy.workflows.runs.records import NewEvent, RunEvent, StoredRun
 from forge_proxy.workflows.runs.run_writer import RunWriter
@@ -31,6 +31,7 @@ from forge_proxy.workflows.runs.service import Runs
 from forge_proxy.workflows.runs.submission import Submission
 from forge_proxy.workflows.runs.tool_outputs import ToolOutput
 from forge_proxy.workflows.sdk.client_backend import ClientBackend
+from forge_proxy.workflows.tool_registry import ToolRegistry
 from tests.fakes.said_client import SaidClient, calls, text
 
 OUTCOMES = {
@@ -46,16 +47,22 @@ class Outcomes:
         return OUTCOMES.get(call.tool)
 
 
-async def test_every_state_of_a_run_is_read_as_it_was_written() -> None:
+async def test_a_state_is_equal_after_serialization() -> None:
     names = [*OUTCOMES, "elsewhere"]
     tools = {name: ToolDef(ToolSpec.from_json_schema(name, "", {"type": "object"})) for name in names}
     flow = Workflow("w", "", tools, ["look"], "finish", "")
-    thinks = [ToolCall.of("look", {"n": 1.5}, reasoning="Hm.")]
-    waits = [text("no"), calls("finish"), thinks, calls("look", "miss", "fail"), calls("elsewhere", "look")]
+    with_reasoning = [ToolCall.of("look", {"n": 1.5}, reasoning="Hm.")]
+    waiting = [
+        text("no"),
+        calls("finish"),
+        with_reasoning,
+        calls("look", "miss", "fail"),
+        calls("elsewhere", "look"),
+    ]
     seen: list[RunState] = []
 
-    for script in (waits, [calls("look"), calls("finish")]):
-        states = WorkflowRunner(SaidClient(script)).drive(flow, begin(flow, "Go."), executor=Outcomes())
+    for script in (waiting, [calls("look"), calls("finish")]):
+        states = WorkflowRunner(SaidClient(script)).drive(flow, begin_run(flow, "Go."), executor=Outcomes())
         seen += [state async for state in states]
 
     assert [read_state(write_state(state)) for state in seen] == seen
@@ -65,21 +72,21 @@ async def test_every_state_of_a_run_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("stored", ["", "{}", '{"version":2,"state":{}}', '{"version":1,"state":{"messages":7}}'])
-def test_what_another_version_stored_is_said_to_be_that(stored: str) -> None:
-    with pytest.raises(NotReadable):
+def test_a_state_of_another_version_is_refused(stored: str) -> None:
+    with pytest.raises(RunNotReadable):
         read_state(stored)
 
 
-class Failing(StoredRuns):
-    """A store that fails as a database does: before a change, or after it, when nobody knows."""
+class FailingStore(RunRepository):
+    """A store that fails like a database: before a change, or after it, when its outcome is unknown."""
 
     fails: Sequence[str] = ()
     meanwhile: Callable[[], Awaitable[None]] | None = None
-    """What happens just after it was found that there are no more events."""
+    """Called once, just after a query has found no more events."""
     saving: Callable[[StoredRun], Awaitable[None]] | None = None
-    """What happens while a change is being stored."""
+    """Called while a change is being stored."""
     finds: Callable[[StoredRun], StoredRun] | None = None
-    """What a run that was submitted before is found as."""
+    """Replaces the run that a repeated submission finds."""
     saved = 0
 
     async def create(self, run: StoredRun, events: Sequence[RunEvent], claim: IdempotencyClaim | None) -> StoredRun:
@@ -99,10 +106,10 @@ class Failing(StoredRuns):
         if self.saving is not None:
             await self.saving(run)
         if how == "before":
-            raise StoreUnavailable("a test wants it")
+            raise StoreUnavailable("simulated")
         await super().save(run, since, events)
         if how == "after":
-            raise StoreUnavailable("a test wants it")
+            raise StoreUnavailable("simulated")
 
 
 SUBMISSION = {
@@ -117,28 +124,28 @@ SUBMISSION = {
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncGenerator[Failing]:
-    store = await open_store(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
-    store.__class__ = Failing
-    assert isinstance(store, Failing)
+async def store(tmp_path: Path) -> AsyncGenerator[FailingStore]:
+    store = await RunRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
+    store.__class__ = FailingStore
+    assert isinstance(store, FailingStore)
     yield store
     await store.close()
 
 
-def runs_over(store: Failing | Callable[[], Awaitable[StoredRuns]]) -> Runs:
-    async def opened() -> StoredRuns:
-        return store if isinstance(store, Failing) else await store()
+def build_runs(store: FailingStore | Callable[[], Awaitable[RunRepository]]) -> Runs:
+    async def open_store() -> RunRepository:
+        return store if isinstance(store, FailingStore) else await store()
 
     def fail(_: str, error: Exception) -> None:
         raise error
 
     client = SaidClient([calls("ask"), calls("finish")])
     engine = Engine(EngineConfig(ClientBackend(client), MonotonicClock(), lambda _: None))
-    return Runs(opened, ExecutionDeps(engine, LocalTools(), fail), 4, lambda: 1.0)
+    return Runs(open_store, ExecutionDeps(engine, ToolRegistry(ClientExecutor(), EchoExecutor()), fail), 4, lambda: 1.0)
 
 
 async def until(runs: Runs, run_id: str, status: str) -> StoredRun:
-    """The run once it has that status."""
+    """Wait until the run has that status and return it."""
     async with asyncio.timeout(20):
         while (run := await runs.get(run_id)).status != status:
             assert not run.finished, run
@@ -146,17 +153,17 @@ async def until(runs: Runs, run_id: str, status: str) -> StoredRun:
     return run
 
 
-async def put(runs: Runs, run: StoredRun, output: str) -> None:
-    """Post the output of the one open call, again and again until the store takes it."""
+async def post_output(runs: Runs, run: StoredRun, output: str) -> None:
+    """Post the output of the one open call until the store accepts it."""
     state = read_state(run.state)
     assert state.batch is not None
     said = ToolOutput(tool_call_id=state.batch.calls[0].id, output=output)
     async with asyncio.timeout(20):
         while True:
             try:
-                await runs.put_outputs(run.id, [said])
+                await runs.post_outputs(run.id, [said])
             except StoreUnavailable:
-                await asyncio.sleep(0.001)  # it may be refused at once, again and again, while nobody else has a turn
+                await asyncio.sleep(0.001)  # an immediate refusal would otherwise starve the other tasks
             else:
                 return
 
@@ -164,18 +171,18 @@ async def put(runs: Runs, run: StoredRun, output: str) -> None:
 @pytest.mark.parametrize(
     "fails", [("before", ""), ("after", ""), ("before", "after", ""), ("after", "after", "before", "")]
 )
-async def test_a_store_that_fails_now_and_then_loses_nothing_and_doubles_nothing(
-    store: Failing, fails: Sequence[str], monkeypatch: pytest.MonkeyPatch
+async def test_intermittent_store_failures_neither_lose_nor_duplicate_steps(
+    store: FailingStore, fails: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_writer, "_RETRY_DELAYS", (0.0,))
     monkeypatch.setattr(scheduler, "_RETRY_SECONDS", 0.0)
-    runs = runs_over(store)
+    runs = build_runs(store)
     store.fails = fails
 
     run = await runs.submit(Submission.model_validate(SUBMISSION))
-    await put(runs, await until(runs, run.id, "requires_action"), "yes")
+    await post_output(runs, await until(runs, run.id, "requires_action"), "yes")
     done = await until(runs, run.id, "completed")
-    events = [event async for event in runs.feed(run.id)]
+    events = [event async for event in runs.follow_events(run.id)]
     await runs.close()
 
     assert [event.id for event in events] == list(range(1, done.last_event + 1))
@@ -183,26 +190,26 @@ async def test_a_store_that_fails_now_and_then_loses_nothing_and_doubles_nothing
     assert read_state(done.state).steps.completed == ("ask", "finish")
 
 
-async def test_who_watches_misses_no_event_that_comes_while_it_is_looked_for(store: Failing) -> None:
-    runs = runs_over(store)
+async def test_a_feed_yields_an_event_stored_between_query_and_wait(store: FailingStore) -> None:
+    runs = build_runs(store)
     run = await runs.submit(Submission.model_validate(SUBMISSION))
     waiting = await until(runs, run.id, "requires_action")
 
     async def finish() -> None:
-        await put(runs, waiting, "yes")
+        await post_output(runs, waiting, "yes")
         await until(runs, run.id, "completed")
 
     store.meanwhile = finish
-    seen = [event.id async for event in runs.feed(run.id)]
+    seen = [event.id async for event in runs.follow_events(run.id)]
     done = await runs.get(run.id)
     await runs.close()
 
     assert seen == list(range(1, done.last_event + 1))
 
 
-async def test_who_leaves_while_the_store_is_asked_disturbs_nothing_in_it(store: Failing) -> None:
-    """A connection whose user is cancelled is thrown away, with an error in the log."""
-    runs, asked, go_on, answered = runs_over(store), asyncio.Event(), asyncio.Event(), asyncio.Event()
+async def test_a_client_that_disconnects_during_a_query_does_not_cancel_it(store: FailingStore) -> None:
+    """SQLAlchemy discards the connection of a cancelled query and logs an error."""
+    runs, asked, go_on, answered = build_runs(store), asyncio.Event(), asyncio.Event(), asyncio.Event()
     run = await runs.submit(Submission.model_validate(SUBMISSION))
     waiting = await until(runs, run.id, "requires_action")
 
@@ -224,11 +231,11 @@ async def test_who_leaves_while_the_store_is_asked_disturbs_nothing_in_it(store:
     assert watching.cancelled()
 
 
-async def test_a_request_does_not_wait_with_a_driver_for_a_store_that_is_away(
-    store: Failing, monkeypatch: pytest.MonkeyPatch
+async def test_a_request_fails_while_an_executing_run_waits_for_the_store(
+    store: FailingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_writer, "_RETRY_DELAYS", (0.01,))
-    runs, store.fails, away = runs_over(store), ("before",), asyncio.Event()
+    runs, store.fails, away = build_runs(store), ("before",), asyncio.Event()
 
     async def count(_: StoredRun) -> None:
         if store.saved > 2:
@@ -249,8 +256,8 @@ async def test_a_request_does_not_wait_with_a_driver_for_a_store_that_is_away(
     assert cancelled.status == "cancelled"
 
 
-async def test_a_run_that_fails_just_then_is_not_cancelled(store: Failing) -> None:
-    runs = runs_over(store)
+async def test_cancelling_a_run_that_is_failing_is_a_conflict(store: FailingStore) -> None:
+    runs = build_runs(store)
     run = await runs.submit(Submission.model_validate({**SUBMISSION, "max_iterations": 1}))
     waiting = await until(runs, run.id, "requires_action")
     requests: list[asyncio.Task[StoredRun]] = []
@@ -262,23 +269,23 @@ async def test_a_run_that_fails_just_then_is_not_cancelled(store: Failing) -> No
                 await store.head(run.id)
 
     store.saving = cancel
-    await put(runs, waiting, "yes")
+    await post_output(runs, waiting, "yes")
     failed = await until(runs, run.id, "failed")
     with pytest.raises(RunConflict):
         await requests[0]
-    events = [event async for event in runs.feed(run.id)]
+    events = [event async for event in runs.follow_events(run.id)]
     await runs.close()
 
     assert (failed.cancel_requested, events[-1].data) == (False, '{"status": "failed", "error": "MaxIterationsError"}')
 
 
-async def test_a_run_that_ends_while_it_is_submitted_again_is_not_begun_again(store: Failing) -> None:
-    runs = runs_over(store)
+async def test_a_run_that_ends_during_a_repeated_submission_is_not_restarted(store: FailingStore) -> None:
+    runs = build_runs(store)
     run = await runs.submit(Submission.model_validate(SUBMISSION), "key")
     await until(runs, run.id, "requires_action")
     cancelled = await runs.cancel(run.id)
 
-    store.finds = lambda run: replace(run, status="queued")  # as it was when it was looked for
+    store.finds = lambda run: replace(run, status="queued")  # its status when the query began
     await runs.submit(Submission.model_validate(SUBMISSION), "key")
     seen = [await runs.head(run.id) for _ in range(20)]
     await runs.close()
@@ -286,24 +293,24 @@ async def test_a_run_that_ends_while_it_is_submitted_again_is_not_begun_again(st
     assert {head.last_event for head in seen} == {cancelled.last_event}
 
 
-async def test_a_store_that_fails_while_it_is_opened_is_opened_again(tmp_path: Path) -> None:
-    class FailingOnce(StoredRuns):
+async def test_a_store_that_fails_during_opening_is_opened_again(tmp_path: Path) -> None:
+    class FailingOnce(RunRepository):
         async def get(self, run_id: str) -> StoredRun:
-            FailingOnce.get = StoredRuns.get
-            raise StoreUnavailable("a test wants it")
+            FailingOnce.get = RunRepository.get
+            raise StoreUnavailable("simulated")
 
-    async def opened() -> StoredRuns:
-        store = await open_store(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
+    async def open_store() -> RunRepository:
+        store = await RunRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
         store.__class__ = FailingOnce
         return store
 
     submission = Submission.model_validate(SUBMISSION)
     state = write_state(submission.begin(submission.workflow.definition()))
     run = StoredRun("run_0", "queued", "w", None, 1.0, 1.0, 1, submission=submission.model_dump_json(), state=state)
-    first = await open_store(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
+    first = await RunRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
     await first.create(run, [RunEvent(1, "status", "{}", 1.0)], None)
     await first.close()
-    runs = runs_over(opened)
+    runs = build_runs(open_store)
     with pytest.raises(StoreUnavailable):
         await runs.resume()
     await runs.resume()
@@ -313,24 +320,24 @@ async def test_a_store_that_fails_while_it_is_opened_is_opened_again(tmp_path: P
     assert found.last_event > run.last_event
 
 
-async def test_a_run_that_somebody_else_has_changed_is_not_changed_back(store: Failing) -> None:
-    runs = runs_over(store)
+async def test_a_change_by_another_writer_is_not_overwritten(store: FailingStore) -> None:
+    runs = build_runs(store)
     run = await runs.submit(Submission.model_validate(SUBMISSION))
     waiting = await until(runs, run.id, "requires_action")
-    keeps, number = RunWriter(waiting, store, _nothing, lambda: 1.0), waiting.last_event + 1
+    writer, number = RunWriter(waiting, store, _nothing, lambda: 1.0), waiting.last_event + 1
     await store.save(replace(waiting, last_event=number + 1), number - 1, [RunEvent(number, "status", "{}", 1.0)])
 
     with pytest.raises(RunConflict):
-        await keeps.write(NewEvent("status", {}), status="failed")
+        await writer.write(NewEvent("status", {}), status="failed")
     await runs.close()
 
-    assert keeps.run == waiting
+    assert writer.run == waiting
 
 
 def _nothing(before: StoredRun, after: StoredRun) -> None:
-    """Nobody listens."""
+    """Ignore the change."""
 
 
 async def _next(runs: Runs, run: StoredRun) -> None:
-    async for _ in runs.feed(run.id, run.last_event):
+    async for _ in runs.follow_events(run.id, run.last_event):
         return

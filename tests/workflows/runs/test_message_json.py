@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from forge_proxy.core.messages import Message, MessageType, ToolCall
-from forge_proxy.workflows.runs.message_json import written
+from forge_proxy.workflows.runs.message_json import to_json
 
 
 @pytest.mark.parametrize("tool", ["look", ""])
-def test_a_result_is_written_with_the_name_of_its_tool_also_where_the_model_called_none(tool: str) -> None:
+def test_a_result_contains_the_name_of_its_tool_even_without_a_call(tool: str) -> None:
     message = Message.of(MessageType.RETRY_NUDGE, "no such tool", answers=ToolCall(tool, id="c"))
 
-    out = written(message)
+    out = to_json(message)
 
     assert (out["tool_name"], out["tool_call_id"]) == (tool, "c")
     assert "name" not in out

@@ -1,4 +1,4 @@
-"""Waiting that may end early."""
+"""Waiting for a lock that an event or a cancellation ends."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from forge_proxy.workflows.cancellation import Cancelled, take
+from forge_proxy.workflows.cancellation import Cancelled, acquire_cancellable
 
 
 @pytest.mark.parametrize("moments", range(10))
-async def test_a_lock_is_not_kept_by_who_is_cancelled_just_when_it_is_had(moments: int) -> None:
+async def test_a_task_cancelled_as_it_acquires_the_lock_releases_it(moments: int) -> None:
     lock = asyncio.Lock()
     await lock.acquire()
-    taking = asyncio.create_task(take(lock, asyncio.Event()))
+    taking = asyncio.create_task(acquire_cancellable(lock, asyncio.Event()))
     await asyncio.sleep(0.01)
 
     lock.release()
@@ -26,10 +26,10 @@ async def test_a_lock_is_not_kept_by_who_is_cancelled_just_when_it_is_had(moment
 
 
 @pytest.mark.parametrize("moments", range(10))
-async def test_a_lock_is_not_kept_by_who_gives_up_just_when_it_is_had(moments: int) -> None:
+async def test_an_event_set_as_the_lock_is_acquired_releases_it(moments: int) -> None:
     lock, event = asyncio.Lock(), asyncio.Event()
     await lock.acquire()
-    taking = asyncio.create_task(take(lock, event))
+    taking = asyncio.create_task(acquire_cancellable(lock, event))
     await asyncio.sleep(0.01)
 
     lock.release()
@@ -41,26 +41,26 @@ async def test_a_lock_is_not_kept_by_who_gives_up_just_when_it_is_had(moments: i
     assert lock.locked() is (taking.exception() is None)
 
 
-async def test_who_is_cancelled_while_it_waits_leaves_the_lock_to_others() -> None:
+async def test_a_task_cancelled_while_waiting_leaves_the_lock_free() -> None:
     lock, event = asyncio.Lock(), asyncio.Event()
     await lock.acquire()
-    taking = asyncio.create_task(take(lock, event))
+    taking = asyncio.create_task(acquire_cancellable(lock, event))
     await asyncio.sleep(0.01)
 
     taking.cancel()
     await asyncio.wait({taking})
     assert lock.locked()
     lock.release()
-    await take(lock, event)
+    await acquire_cancellable(lock, event)
 
     assert lock.locked()
 
 
-async def test_an_event_that_is_set_keeps_the_lock_free() -> None:
+async def test_an_event_set_before_leaves_the_lock_free() -> None:
     lock, event = asyncio.Lock(), asyncio.Event()
     event.set()
 
     with pytest.raises(Cancelled):
-        await take(lock, event)
+        await acquire_cancellable(lock, event)
 
     assert not lock.locked()
