@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from forge_proxy.core.errors import UnknownModel
-from forge_proxy.core.guardrails import FinalAnswer, GuardPolicy
 from forge_proxy.core.guardrails.extraction import Extraction
+from forge_proxy.core.guardrails.policy import GuardPolicy
 from forge_proxy.core.guardrails.text_policy import TextResponseRecord
 from forge_proxy.core.guardrails.turn import Fault
+from forge_proxy.core.guardrails.verdict import FinalAnswer
 
 _CACHE_SIZE = 256
 """Maximum number of models; a server without a model list accepts any name that a client sends."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from forge_proxy.core.rescue import estimate_parse_time
 
 from forge_proxy.core.guardrails.split_chunk import split_chunk
+from forge_proxy.core.rescue import estimate_parse_time
 from forge_proxy.core.stream import Chunk, Delta
 
 LONG = "<|1 " * 5_000
@@ -42,7 +42,7 @@ def test_no_piece_is_much_work_however_the_text_came(text: str, cut: int) -> Non
 
     texts = ["".join(delta.text or "" for delta in piece.deltas) for piece in pieces]
     assert "".join(texts) == text
-    assert max(map(estimate_work, texts)) <= 2_000
+    assert max(map(estimate_parse_time, texts)) <= 2_000
     assert max(len(piece.deltas) for piece in pieces) <= 100
 
 
