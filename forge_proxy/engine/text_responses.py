@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Literal
+
+from cachetools import FIFOCache
 
 from forge_proxy.core.errors import UnknownModel
 from forge_proxy.core.guardrails import FinalAnswer, GuardPolicy
@@ -20,7 +21,7 @@ class TextResponseHistory:
     """The statistics of each model since the daemon started."""
 
     def __init__(self) -> None:
-        self._figures: OrderedDict[str, TextResponseRecord] = OrderedDict()
+        self._figures: FIFOCache[str, TextResponseRecord] = FIFOCache(_CACHE_SIZE)
 
     @property
     def figures(self) -> Mapping[str, TextResponseRecord]:
@@ -50,9 +51,9 @@ class TextResponseHistory:
         if settled.is_before_failed_retry:  # which does not characterise the model
             return
         if Fault.TEXT in faults:
-            self._keep(model, self._of(model).with_nudge(brought_call=bool(settled.calls)))
+            self._figures[model] = self._of(model).with_nudge(brought_call=bool(settled.calls))
         elif settled.bare_text:
-            self._keep(model, self._of(model).with_text())
+            self._figures[model] = self._of(model).with_text()
 
     def opens_thoughts(self, model: str) -> bool:
         """Return whether this model's text may start inside a reasoning block that its chat template opens."""
@@ -62,7 +63,7 @@ class TextResponseHistory:
         """Record the extractions of one attempt."""
         closed = [reading.closes_thoughts for reading in readings if reading.closes_thoughts is not None]
         if closed and any(closed) != self.opens_thoughts(model):
-            self._keep(model, self._of(model).with_thoughts(opened=any(closed)))
+            self._figures[model] = self._of(model).with_thoughts(opened=any(closed))
 
     def forget(self, model: str | None = None) -> None:
         """Reset the statistics of this model, or of all. Raises `UnknownModel`."""
@@ -73,9 +74,3 @@ class TextResponseHistory:
 
     def _of(self, model: str) -> TextResponseRecord:
         return self._figures.get(model, TextResponseRecord())
-
-    def _keep(self, model: str, figures: TextResponseRecord) -> None:
-        self._figures[model] = figures
-        self._figures.move_to_end(model)
-        if len(self._figures) > _CACHE_SIZE:
-            self._figures.popitem(last=False)

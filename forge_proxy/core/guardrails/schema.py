@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain, islice
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 import jsonschema_rs
 import orjson
 
-from forge_proxy.core.bounded_cache import BoundedCache
+from forge_proxy.core.bounded_cache import cache_results
 from forge_proxy.core.chat import Schema, ToolSpec
 from forge_proxy.core.guardrails.reasons import reasons_for
 from forge_proxy.core.guardrails.schema_cost import SchemaCost, may_multiply
@@ -21,7 +21,7 @@ from forge_proxy.core.guardrails.schema_patterns import pattern_options, without
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 
 _MAX_ERRORS = 8
-_KEPT = 16_000_000
+_CACHE_SIZE = 16_000_000
 """Characters of the schemas in the cache of compiled schemas; compiled, they take about ten times as many bytes."""
 _OVERHEAD = 500
 _LARGEST = 1_000_000
@@ -126,7 +126,7 @@ def compiled(schema: Schema) -> CompiledSchema | None:
         text = orjson.dumps(schema).decode()
     except TypeError:  # nested too deeply, or with numbers that are too large
         return None
-    return _compile(text)
+    return None if len(text) > _LARGEST else _cached(text).schema
 
 
 def flaw_in(schema: Schema) -> str | None:
@@ -148,17 +148,22 @@ def validator(schema: Schema) -> Validator | None:
     return known.whole if known and known.has_patterns else None
 
 
-_cache: BoundedCache[str, CompiledSchema | None] = BoundedCache(_KEPT)
+class _CacheEntry(NamedTuple):
+    schema: CompiledSchema | None
+    size: int
+
+
+def _size_of(entry: _CacheEntry) -> int:
+    return entry.size
+
+
+@cache_results(_CACHE_SIZE, _size_of)
+def _cached(text: str) -> _CacheEntry:
+    """Compile a schema from JSON text. Cached, because an agent offers the same tools with every request."""
+    return _CacheEntry(_compile(text), len(text) + _OVERHEAD)
 
 
 def _compile(text: str) -> CompiledSchema | None:
-    """Compile a schema from JSON text. Cached, because an agent offers the same tools with every request."""
-    if len(text) > _LARGEST:
-        return None
-    return _cache.get(text, len(text) + _OVERHEAD, lambda: _compile_anew(text))
-
-
-def _compile_anew(text: str) -> CompiledSchema | None:
     sent = orjson.loads(text)
     corrected = _without_nulls(sent)
     for schema, has_patterns in ((sent, True), (corrected, True), (without_patterns(corrected), False)):
