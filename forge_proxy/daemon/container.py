@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -118,7 +117,7 @@ async def assemble(
         budgets = Budgets(backend, clock, observe, settings.budget, sizing, resizer, machine, own)
         sampling = Sampling(observe, read_recommendations(), settings.sampling, _own_sampling(settings))
         files = {name: str(spec.model) for name, spec in choice.specs.items()} or choice.gguf
-        cards = CapabilityCache(state_folder(os.environ), choice.shown_url or f"managed {files}")
+        cards = CapabilityCache(state_folder(), choice.shown_url or f"managed {files}")
         engine = Engine(
             backend, clock, observe, config.model, thorough, admission, dialect, cards, budgets, sampling, catalog,
             settings.compaction, memory, turns,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -99,7 +98,7 @@ async def resume(runs: Runs, settings: Settings, log: FilteringBoundLogger) -> N
 
 
 def _url(settings: Settings) -> str:
-    return settings.store.url_in(state_folder(os.environ))
+    return settings.store.url_in(state_folder())
 
 
 def _status_event(run: StoredRun) -> RunStatusChanged:
