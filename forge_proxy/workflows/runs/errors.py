@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tenacity import retry_if_exception_type, retry_if_not_exception_type
+
 from forge_proxy.core.errors import ForgeError
 
 _MAX_QUOTED = 80
@@ -41,6 +43,10 @@ class StoreInUse(StoreUnavailable):
         super().__init__(
             f"another daemon uses {place}; a store serves one daemon at a time: set another store.url for this one"
         )
+
+
+retry_if_store_may_return = retry_if_exception_type(StoreUnavailable) & retry_if_not_exception_type(StoreInUse)
+"""Retry predicate: another daemon keeps the store for as long as it runs."""
 
 
 class NotReadable(ForgeError):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tenacity import wait_fixed, wait_none
 
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.messages import ToolCall
@@ -166,7 +167,7 @@ async def put(runs: Runs, run: StoredRun, output: str) -> None:
 async def test_a_store_that_fails_now_and_then_loses_nothing_and_doubles_nothing(
     store: Failing, fails: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_writer, "_RETRY_DELAYS", (0.0,))
+    monkeypatch.setattr(run_writer, "_RETRY_WAIT", wait_none())
     monkeypatch.setattr(scheduler, "_RETRY_SECONDS", 0.0)
     runs = runs_over(store)
     store.fails = fails
@@ -226,7 +227,7 @@ async def test_who_leaves_while_the_store_is_asked_disturbs_nothing_in_it(store:
 async def test_a_request_does_not_wait_with_a_driver_for_a_store_that_is_away(
     store: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_writer, "_RETRY_DELAYS", (0.01,))
+    monkeypatch.setattr(run_writer, "_RETRY_WAIT", wait_fixed(0.01))
     runs, store.fails, away = runs_over(store), ("before",), asyncio.Event()
 
     async def count(_: StoredRun) -> None:
