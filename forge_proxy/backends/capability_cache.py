@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import orjson
+from platformdirs.unix import Unix
 
 from forge_proxy.core.capability import CapabilityCard, read_card
 from forge_proxy.core.jsontypes import Json, is_object
 
 
-def state_folder(environment: Mapping[str, str]) -> Path:
-    """Where state is kept that is of no use elsewhere: `$XDG_STATE_HOME/forge-proxy`, by default in ~/.local/state."""
-    told = environment.get("XDG_STATE_HOME", "")
-    return (Path(told) if told.startswith("/") else Path.home() / ".local" / "state") / "forge-proxy"
+def state_folder() -> Path:
+    """Return the folder for state of this machine: `forge-proxy` in `$XDG_STATE_HOME`, by default `~/.local/state`.
+
+    It is the same on macOS, where other programs use `~/Library`. Raises `RuntimeError` if there is no home directory.
+    """
+    return Unix("forge-proxy").user_state_path
 
 
 def _open_private(path: str, flags: int) -> int:

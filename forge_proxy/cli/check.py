@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 from rich.console import Console
 from rich.text import Text
@@ -80,7 +79,7 @@ async def _list_models(backend: Backend) -> tuple[str, bool, list[int | None]]:
 def _try_address(settings: Settings) -> tuple[str, bool]:
     server = settings.server
     try:
-        daemon.open_listener(server, state_folder(os.environ)).close()
+        daemon.open_listener(server, state_folder()).close()
         keys = len(read_keys(server))
     except ForgeError as error:
         return str(error), False

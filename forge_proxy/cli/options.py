@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -59,7 +58,7 @@ Model = Annotated[
 
 def settings_file(named: Path | None) -> Path | None:
     """Return the settings file to read: the given one, or the one that is found."""
-    return find_file(named, os.environ)
+    return find_file(named)
 
 
 def read_settings(file: Path | None, overrides: dict[str, Any]) -> Settings:

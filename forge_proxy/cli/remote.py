@@ -7,7 +7,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +88,7 @@ class AdminClient:
         Raises like `admin`.
         """
         import httpx
+        from httpx_sse import EventSource, SSEError
 
         event, away_since = None, math.inf
         timeout = httpx.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS)
@@ -99,9 +100,12 @@ class AdminClient:
                     if not answer.is_success:
                         answer.read()
                         raise self._refusal(_json_of(answer.text), answer.status_code)
-                    for event in read_events(answer.iter_lines()):
-                        away_since = math.inf
-                        yield event
+                    for sent in EventSource(answer).iter_sse():
+                        if sent.data:  # empty for a keepalive comment
+                            event, away_since = SentEvent(int(sent.id), sent.event, sent.json()), math.inf
+                            yield event
+            except SSEError as exc:  # no event stream
+                raise self._other_server() or self._no_admin_api() from exc
             except (httpx.TransportError, httpx.InvalidURL) as exc:
                 failed = exc
             if event is None or time.monotonic() > away_since + _MAX_AWAY_SECONDS:
@@ -144,18 +148,6 @@ class AdminClient:
             f"no daemon answers at {self.root} ({_describe(exc)}); start one with `forge-proxy serve`, or set its "
             "address with --url or FORGE_PROXY_URL"
         )
-
-
-def read_events(lines: Iterable[str]) -> Generator[SentEvent]:
-    """Parse the daemon's server-sent events, which have one data line each."""
-    fields: dict[str, str] = {}
-    for line in lines:
-        name, _, value = line.partition(": ")
-        if name:  # empty for a comment
-            fields[name] = value
-        elif not line and "data" in fields:
-            yield SentEvent(int(fields["id"]), fields["event"], json.loads(fields["data"]))
-            fields = {}
 
 
 def _json_of(text: str) -> Any:

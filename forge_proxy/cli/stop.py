@@ -29,7 +29,7 @@ def stop(
     ] = 60,
 ) -> None:
     """Stop a daemon of this user on this machine, after its running responses have finished."""
-    daemon = _choose(list_running_daemons(state_folder(os.environ)), port)
+    daemon = _choose(list_running_daemons(state_folder()), port)
     print(f"stopping forge-proxy {daemon.version} on port {daemon.port} (pid {daemon.pid})")
     _signal(daemon)
     until = time.monotonic() + seconds

@@ -6,11 +6,11 @@ import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
 
-from forge_proxy.core.bounded_cache import BoundedCache
+from forge_proxy.core.bounded_cache import cache_results
 
 _TWICE = re.compile(r"([\w-]+)[.:/]\1\Z")
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "functions:", "tools:")
-_KEPT = 4_000_000
+_CACHE_SIZE = 4_000_000
 _OVERHEAD = 200
 """Characters that an index entry costs in addition to its name."""
 
@@ -53,13 +53,14 @@ class OfferedNames:
         return alike.pop() if len(alike) == 1 else None
 
 
-_cache: BoundedCache[tuple[str, ...], OfferedNames] = BoundedCache(_KEPT)
+def _size_of(offered: OfferedNames) -> int:
+    return sum(map(len, offered.sorted)) + _OVERHEAD * len(offered.sorted)
 
 
+@cache_results(_CACHE_SIZE, _size_of)
 def offered_names(names: tuple[str, ...]) -> OfferedNames:
     """Return the index of these names. Cached, because an agent offers the same tools with every request."""
-    weight = sum(map(len, names)) + _OVERHEAD * len(names)
-    return _cache.get(names, weight, lambda: OfferedNames(names))
+    return OfferedNames(names)
 
 
 def resolve_name(said: str, names: Collection[str]) -> str | None:

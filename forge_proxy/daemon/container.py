@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -117,7 +116,7 @@ async def assemble(
                 compaction=settings.compaction,
                 dialect=_dialect(choice, config),
                 reader=process_pool,
-                cards=CapabilityCache(state_folder(os.environ), choice.shown_url or f"managed {files}"),
+                cards=CapabilityCache(state_folder(), choice.shown_url or f"managed {files}"),
                 memory=memory,
                 turns=turns,
             )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
-from itertools import chain, repeat
 
 from structlog.typing import FilteringBoundLogger
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_chain, wait_fixed
 
 from forge_proxy.backends.capability_cache import state_folder
 from forge_proxy.backends.http import AioHttp
@@ -32,7 +31,7 @@ from forge_proxy.workflows.runs.service import Runs
 
 _LOCKED_RETRY_SECONDS = 2.0
 """Seconds between attempts to open a store that another daemon has locked; that daemon may be shutting down."""
-_RETRY_SECONDS = (2.0, 5.0, 15.0, 60.0)
+_RETRY_WAIT = wait_chain(*map(wait_fixed, (2.0, 5.0, 15.0, 60.0)))
 """Seconds between attempts to open an unavailable store, whose database may start later. The last value repeats."""
 _MAX_SILENCE_SECONDS = 3600.0
 """Seconds. Upper limit for all tools; each tool has its own timeout below it."""
@@ -75,21 +74,26 @@ async def resume(runs: Runs, settings: Settings, log: FilteringBoundLogger) -> N
     """
     file = sqlite_file(_url(settings))
     if file is not None and not await asyncio.to_thread(file.exists):
-        return None
-    reported, waits = "", chain(_RETRY_SECONDS, repeat(_RETRY_SECONDS[-1]))
-    while True:
-        try:
-            return await runs.resume()
-        except StoreUnavailable as error:
-            if error.summary != reported:
-                reported = error.summary
-                log.warning("no runs", error=reported, note="retried until the store is available")
-            seconds = _LOCKED_RETRY_SECONDS if isinstance(error, StoreInUse) else next(waits)
-        await asyncio.sleep(seconds)
+        return
+    reported = ""
+    async for attempt in AsyncRetrying(retry=retry_if_exception_type(StoreUnavailable), wait=_store_wait):
+        with attempt:
+            try:
+                await runs.resume()
+            except StoreUnavailable as error:
+                if error.summary != reported:
+                    reported = error.summary
+                    log.warning("no runs", error=reported, note="retried until the store is available")
+                raise
+
+
+def _store_wait(state: RetryCallState) -> float:
+    is_locked = state.outcome is not None and isinstance(state.outcome.exception(), StoreInUse)
+    return _LOCKED_RETRY_SECONDS if is_locked else _RETRY_WAIT(state)
 
 
 def _url(settings: Settings) -> str:
-    return settings.store.url_in(state_folder(os.environ))
+    return settings.store.url_in(state_folder())
 
 
 def _status_event(run: StoredRun) -> RunStatusChanged:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import signal
 import socket
 from collections.abc import Callable
@@ -94,7 +93,7 @@ def run(read: Callable[[], Settings], hangup: Hangup = "reload", file: Path | No
     """
     settings = read()
     refuse_unusable(settings)  # before the port is bound or a process started
-    state = state_folder(os.environ)
+    state = state_folder()
     raise_descriptor_limit()
     listener = open_listener(settings.server, state)
 

@@ -7,13 +7,13 @@ here if the backend would not enforce it.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 
 import orjson
+from cachetools import FIFOCache
 
 from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Window, WindowSizing, as_taken, fit_budget
 from forge_proxy.core.chat import ModelCall, ModelCard
@@ -68,8 +68,8 @@ class Budgets:
         self._hardware = hardware
         self._own = own
         self._given: dict[str | None, int | None] = {}
-        self._windows: OrderedDict[str | None, tuple[float, Window]] = OrderedDict()
-        self._reported: dict[str | None, Budget] = {}
+        self._windows: FIFOCache[str | None, tuple[float, Window]] = FIFOCache(_CACHE_SIZE)
+        self._reported: FIFOCache[str | None, Budget] = FIFOCache(_CACHE_SIZE)
         self._switching = asyncio.Lock()
         self.wish = wish or BudgetPolicy()
 
@@ -84,8 +84,6 @@ class Budgets:
         if budget.given is not None and budget.given == self._given_size(model):
             budget = as_taken(budget)
         if self._reported.get(model) != budget:
-            if len(self._reported) >= _CACHE_SIZE:
-                self._reported.clear()
             self._reported[model] = budget
             self._observe(BudgetResolved(model, budget))
         return budget
@@ -101,7 +99,7 @@ class Budgets:
     async def settle(self) -> None:
         """Set the backend's window by the policy, once the backend is reachable. Raises `BackendFault`."""
         async with self._switching:
-            self._expire_windows()
+            self._expire_windows(*self._windows)
             await self._fit(self.wish)
             for model in self._served():
                 await self.of(model)
@@ -112,7 +110,7 @@ class Budgets:
         Raises `BudgetUnchanged` if that fails; the old policy then stays in force.
         """
         async with self._switching:
-            self._expire_windows()
+            self._expire_windows(*self._windows)
             try:
                 await self._fit(wish)
             except BackendFault as fault:
@@ -191,16 +189,15 @@ class Budgets:
     def _record_size(self, model: str | None, tokens: int | None) -> None:
         """Record a model's new window, and expire the cached one."""
         self._given[model] = tokens
-        gone = [name for name in self._windows if model is None or name == model]
-        for name in gone:
-            self._windows[name] = float("-inf"), self._windows[name][1]
+        self._expire_windows(*(name for name in self._windows if model is None or name == model))
 
     def _given_size(self, model: str | None) -> int | None:
         return self._given.get(model, self._given.get(None))
 
-    def _expire_windows(self) -> None:
-        """Expire all cached windows; their values remain as the fallback."""
-        self._windows = OrderedDict((name, (float("-inf"), window)) for name, (_, window) in self._windows.items())
+    def _expire_windows(self, *models: str | None) -> None:
+        """Expire the cached windows of these models; their values remain as the fallback."""
+        for model in models:
+            self._windows[model] = float("-inf"), self._windows[model][1]
 
     async def _compute(self, wish: BudgetPolicy, window: Window) -> Budget:
         sizing = self._sizing if self._resizer is not None else replace(self._sizing, by="fixed")
@@ -218,8 +215,6 @@ class Budgets:
         except BackendFault:  # perhaps loading, or down: the cached value is used a little longer
             cached_for = _CACHED_SECONDS_AFTER_FAULT
         self._windows[model] = (self._clock.now() + cached_for, window)
-        if len(self._windows) > _CACHE_SIZE:
-            self._windows.popitem(last=False)
         return window
 
 

@@ -8,13 +8,13 @@ and for schemas by set of tools, so that later turns are written the same way at
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Literal
 
 import orjson
+from cachetools import FIFOCache
 
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.dialect import Dialect, UnsupportedFeature
@@ -36,8 +36,8 @@ class CompatibleBackend:
         self._backend = backend
         self._observe = observe
         self._usual = usual
-        self._dialects: OrderedDict[str | None, Dialect] = OrderedDict()
-        self._plain: OrderedDict[bytes, RejectedTool | None] = OrderedDict()
+        self._dialects: FIFOCache[str | None, Dialect] = FIFOCache(_CACHE_SIZE)
+        self._plain: FIFOCache[bytes, RejectedTool | None] = FIFOCache(_CACHE_SIZE)
         """Sets of tools that are sent with plain schemas, and the rejected tool if even those were rejected."""
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
@@ -68,7 +68,7 @@ class CompatibleBackend:
         """Set how tools are presented to this model from now on, unless the settings determine it."""
         if self._usual.tools == "auto":
             known = self._dialects.get(model, self._usual)
-            self._keep_dialect(model, replace(known, tools="auto" if mode == "native" else mode))
+            self._dialects[model] = replace(known, tools="auto" if mode == "native" else mode)
 
     def tool_mode(self, model: str | None) -> Literal["native", "prompt"]:
         """Return how tools are presented to this model. `model` is the name that the backend knows."""
@@ -104,7 +104,7 @@ class CompatibleBackend:
             raise refusal
         tools = self._tools_digest(call)
         rejected = self._plain.get(tools) or await find_rejected_tool(self._backend, call)
-        self._keep_plain(tools, rejected)
+        self._plain[tools] = rejected
         raise rejected.error(refusal)
 
     def _learn(self, call: ModelCall, began_with: Dialect) -> None:
@@ -112,19 +112,9 @@ class CompatibleBackend:
         if call.dialect == began_with:
             return
         if call.dialect.plain_schemas and not began_with.plain_schemas:
-            self._keep_plain(self._tools_digest(call), None)
-        self._keep_dialect(call.model.served, replace(call.dialect, plain_schemas=False))
+            self._plain[self._tools_digest(call)] = None
+        self._dialects[call.model.served] = replace(call.dialect, plain_schemas=False)
         self._observe(RequestRewritten(call.model.served, call.dialect.changes))
-
-    def _keep_dialect(self, model: str | None, dialect: Dialect) -> None:
-        self._dialects[model] = dialect
-        if len(self._dialects) > _CACHE_SIZE:
-            self._dialects.popitem(last=False)
-
-    def _keep_plain(self, tools: bytes, rejected: RejectedTool | None) -> None:
-        self._plain[tools] = rejected
-        if len(self._plain) > _CACHE_SIZE:
-            self._plain.popitem(last=False)
 
     def _tools_digest(self, call: ModelCall) -> bytes:
         """Return a digest that identifies a model's set of tools."""

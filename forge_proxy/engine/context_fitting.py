@@ -6,10 +6,11 @@ same way, so the model server's prefix cache still matches.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+from cachetools import FIFOCache
 
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.compaction import Plan
@@ -56,7 +57,7 @@ class ContextFitter:
         self._budgets = budgets
         self._count = count
         self._observe = observe
-        self._calibrations: OrderedDict[str | None, Calibration] = OrderedDict()
+        self._calibrations: FIFOCache[str | None, Calibration] = FIFOCache(_CACHE_SIZE)
         """Calibration of the estimates, by model, for models whose tokens the backend does not count."""
         self.policy = policy or CompactionPolicy()
 
@@ -121,8 +122,6 @@ class ContextFitter:
         if exact is not None:
             return PromptSize(exact, exact=True)
         known = self._calibrations.setdefault(call.model.served, Calibration())
-        if len(self._calibrations) > _CACHE_SIZE:
-            self._calibrations.popitem(last=False)
         return PromptSize(known.tokens(estimate_tokens(*call.prompt_parts)), exact=False)
 
     def calibrate(self, call: ModelCall, usage: JsonObject | None) -> None:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from types import TracebackType
 
-from forge_proxy.engine.parent_death import end_with_parent
+from forge_proxy.processes.reaper import end_with_parent
 
 _MAX_SECONDS = 60
 """Seconds after which work ends the process. The parent's limit is much shorter; this one is for a parent that died."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import replace
+
+from cachetools import LRUCache
 
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.errors import BackendFault
@@ -20,7 +21,7 @@ class RespondOverhead:
 
     def __init__(self, backend: CompatibleBackend) -> None:
         self._backend = backend
-        self._added: OrderedDict[tuple[str | None, tuple[str, ...]], int] = OrderedDict()
+        self._added: LRUCache[tuple[str | None, tuple[str, ...]], int] = LRUCache(_CACHE_SIZE)
 
     async def count_added(self, call: ModelCall) -> int:
         """Return the tokens that the `respond` tool adds to the prompt of `call`; 0 if the backend cannot count."""
@@ -29,8 +30,6 @@ class RespondOverhead:
         key = (call.model.served, (*(tool.name for tool in call.request.tools), call.respond.name))
         if key not in self._added:
             self._added[key] = await self._count(call)
-            if len(self._added) > _CACHE_SIZE:
-                self._added.popitem(last=False)
         return self._added[key]
 
     async def _count(self, call: ModelCall) -> int:

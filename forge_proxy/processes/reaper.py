@@ -10,6 +10,8 @@ the reaper kills remaining descendants and ends in the same way, by the same sig
 With `stdin`, the server's stdin is /dev/null and its stdout goes to stderr; the reaper prints one JSON line on its own
 stdout: `{"pid": …}` or `{"error": …}`. With a descriptor, stdin and stdout belong to the server, and an error is
 printed on stderr.
+
+`end_with_parent` is here, where other programs import it, because this one can import nothing of the package.
 """
 
 from __future__ import annotations
@@ -29,6 +31,12 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _DYING_SECONDS = 0.005
 _LINUX = sys.platform == "linux"
+
+
+def end_with_parent() -> None:
+    """Ask Linux to kill this process when its parent dies, even while it computes and does not read its stdin."""
+    if _LINUX:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def main() -> None:
@@ -73,8 +81,7 @@ def _leave_stdio_to_the_server(error: bytes) -> None:
 def _become(command: list[str], fails: int, *, has_stdio: bool) -> None:
     """Replace the forked child with the server."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if _LINUX:  # if the reaper is killed, the server dies too
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()  # if the reaper is killed
     if not has_stdio:
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 0)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from platformdirs.unix import Unix
 
 from forge_proxy.settings.errors import SettingsError
 
@@ -36,17 +37,16 @@ class SettingsFile:
     expanded: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def find_file(named: Path | None, environment: Mapping[str, str]) -> Path | None:
+def find_file(named: Path | None) -> Path | None:
     """Return the file to read: `named`, else `FORGE_PROXY_CONFIG`, else `forge-proxy/config.yaml` in
-    `$XDG_CONFIG_HOME` (default `~/.config`) if it exists.
+    `$XDG_CONFIG_HOME` (default `~/.config`, also on macOS) if it exists.
     """
     if named is not None:
         return named
-    if path := environment.get(VARIABLE):
+    if path := os.environ.get(VARIABLE):
         return Path(path)
-    folder = environment.get("XDG_CONFIG_HOME", "")
     try:
-        usual = (Path(folder) if folder.startswith("/") else Path.home() / ".config") / "forge-proxy" / "config.yaml"
+        usual = Unix("forge-proxy").user_config_path / "config.yaml"
         return usual if usual.is_file() else None
     except (OSError, RuntimeError):  # no home directory, or no permission to read it
         return None

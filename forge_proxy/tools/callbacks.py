@@ -7,6 +7,7 @@ import hmac
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from tenacity import AsyncRetrying, RetryCallState, retry_if_result, wait_exponential
 
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.errors import BackendBroke, BackendFault, BackendTimeout, BackendUnreachable, InvalidRequest
@@ -22,7 +23,8 @@ from forge_proxy.tools.origins import is_listed, origin_of
 from forge_proxy.tools.ports import Clock, HttpClient
 from forge_proxy.workflows.tool_registry import ToolDeclaration, parse_definition, spec_with_parameters
 
-_FIRST_PAUSE = 0.5
+_BACKOFF = wait_exponential(multiplier=0.5)
+"""Seconds: 0.5, 1, 2, …"""
 _LONGEST_PAUSE = 60.0
 """Seconds. If a server asks for a longer pause, the call fails: the waiting run occupies one of `runs.max_running`."""
 
@@ -88,15 +90,15 @@ class HttpExecutor:
         request = {"run_id": run_id, "tool": call.tool, "arguments": call.args() or {}, "call_id": call.id, "key": key}
         body = write(request).encode()
         tries = 1 + (self._config.retries if definition.retries is None else definition.retries)
-        for attempt in range(tries):
-            result = await self._post(definition, call.tool, body, key)
-            if isinstance(result, ToolOutcome):
-                return result
-            pause = max(result.after or 0.0, _FIRST_PAUSE * 2**attempt)
-            if attempt + 1 == tries or pause > _LONGEST_PAUSE:
-                return ToolOutcome.failed(f"the tool's server failed: {result.why} (tried {_count_times(attempt + 1)})")
-            await self._clock.sleep(pause)
-        raise AssertionError("the last try returns")
+        retrying = AsyncRetrying(
+            retry=retry_if_result(lambda result: isinstance(result, TransientFailure)),
+            wait=_pause,
+            stop=lambda state: state.attempt_number == tries or state.upcoming_sleep > _LONGEST_PAUSE,
+            sleep=self._clock.sleep,
+            retry_error_callback=_give_up,
+        )
+        outcome: ToolOutcome = await retrying(self._post, definition, call.tool, body, key)
+        return outcome
 
     async def _post(
         self, definition: HttpExecution, tool: str, body: bytes, key: str
@@ -153,5 +155,16 @@ def _describe(fault: BackendFault, seconds: float) -> str:
             return type(fault).__name__
 
 
-def _count_times(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"
+def _pause(state: RetryCallState) -> float:
+    """Return the seconds before the next attempt: as the server asks in `Retry-After`, but at least the backoff."""
+    return max(_failure(state).after or 0.0, _BACKOFF(state))
+
+
+def _give_up(state: RetryCallState) -> ToolOutcome:
+    tried = "once" if state.attempt_number == 1 else f"{state.attempt_number} times"
+    return ToolOutcome.failed(f"the tool's server failed: {_failure(state).why} (tried {tried})")
+
+
+def _failure(state: RetryCallState) -> TransientFailure:
+    assert state.outcome is not None  # noqa: S101  # there is one after each attempt
+    return state.outcome.result()

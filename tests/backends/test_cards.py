@@ -54,5 +54,11 @@ def test_a_folder_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
         ({}, Path.home() / ".local/state/forge-proxy"),
     ],
 )
-def test_state_is_where_the_desktop_standard_says(environment: dict[str, str], folder: Path) -> None:
-    assert state_folder(environment) == folder
+def test_state_is_where_the_desktop_standard_says(
+    environment: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    assert state_folder() == folder

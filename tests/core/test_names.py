@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from forge_proxy.core import tool_names as names_module
-from forge_proxy.core.bounded_cache import BoundedCache
+from forge_proxy.core.bounded_cache import cache_results
 from forge_proxy.core.rescue import StreamingParser, rescue
 from forge_proxy.core.tool_names import OfferedNames, resolve_name
 
@@ -92,20 +92,32 @@ def test_many_tools_and_many_unknown_names_cost_no_comparison_of_all_with_all(mo
     assert made == [3_000]
 
 
-def test_the_cache_holds_no_more_than_its_limit() -> None:
-    cache: BoundedCache[str, str] = BoundedCache(1_000)
+def test_the_cache_keeps_the_most_recently_used_entries_up_to_its_limit() -> None:
     made: list[str] = []
 
+    @cache_results(1_000, len)
     def get(key: str) -> str:
-        return cache.get(key, len(key), lambda: made.append(key) or key)
+        made.append(key)
+        return key
 
     for number in range(100):
         get(f"{number:0100}")
-    assert (len(cache), cache.weight) == (10, 1_000)
+    made.clear()
+    for number in (*range(90, 100), 90, 100, 90, 91):  # 91 was used least recently when 100 was added
+        get(f"{number:0100}")
 
-    get(f"{90:0100}")
-    get(f"{100:0100}")
-    assert (made.count(f"{90:0100}"), len(cache)) == (1, 10)
+    assert made == [f"{100:0100}", f"{91:0100}"]
 
-    get("x" * 900)
-    assert len(cache) == 10
+
+def test_an_entry_that_is_larger_than_the_cache_evicts_nothing() -> None:
+    made: list[str] = []
+
+    @cache_results(1_000, len)
+    def get(key: str) -> str:
+        made.append(key)
+        return key
+
+    for key in ("a" * 500, "b" * 1_001, "b" * 1_001, "a" * 500):
+        assert get(key) == key
+
+    assert made == ["a" * 500, "b" * 1_001, "b" * 1_001]

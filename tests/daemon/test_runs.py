@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import structlog
 from structlog.testing import capture_logs
+from tenacity import wait_none
 
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.daemon import runs as daemon_runs
@@ -26,7 +27,7 @@ from tests.fakes.said_client import SaidClient
 
 
 async def test_a_store_that_comes_up_later_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon_runs, "_RETRY_SECONDS", (0.0,))
+    monkeypatch.setattr(daemon_runs, "_RETRY_WAIT", wait_none())
     url, faults = f"sqlite+aiosqlite:///{tmp_path}/runs.db", ["starting up", "starting up", "no such role"]
     (tmp_path / "runs.db").touch()
 

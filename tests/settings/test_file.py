@@ -25,16 +25,21 @@ def fault_of(file: Path) -> str:
     return said.removeprefix(f"{file}: ")
 
 
-def test_the_named_file_counts_before_the_variables_before_the_usual_one(tmp_path: Path) -> None:
+def test_the_named_file_counts_before_the_variables_before_the_usual_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     usual = tmp_path / "forge-proxy" / "config.yaml"
     usual.parent.mkdir()
     usual.write_text("")
-    home = {"XDG_CONFIG_HOME": str(tmp_path)}
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("FORGE_PROXY_CONFIG", "told.yaml")
 
-    assert find_file(Path("named.yaml"), {**home, "FORGE_PROXY_CONFIG": "told.yaml"}) == Path("named.yaml")
-    assert find_file(None, {**home, "FORGE_PROXY_CONFIG": "told.yaml"}) == Path("told.yaml")
-    assert find_file(None, home) == usual
-    assert find_file(None, {"XDG_CONFIG_HOME": str(tmp_path / "other")}) is None
+    assert find_file(Path("named.yaml")) == Path("named.yaml")
+    assert find_file(None) == Path("told.yaml")
+    monkeypatch.delenv("FORGE_PROXY_CONFIG")
+    assert find_file(None) == usual
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "other"))
+    assert find_file(None) is None
 
 
 def test_without_xdg_config_home_it_is_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,8 +47,11 @@ def test_without_xdg_config_home_it_is_in_the_home_folder(tmp_path: Path, monkey
     usual.parent.mkdir(parents=True)
     usual.write_text("")
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
 
-    assert find_file(None, {}) == usual
+    assert find_file(None) == usual
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    assert find_file(None) == usual
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ async def wait_until_loaded(
     memory.
     """
     began = moved = clock.now()
-    furthest = measure(process.pid, log.size)
+    furthest = await asyncio.to_thread(measure, process.pid, log.size)
     pause = _FIRST_LOOK
     while True:
         if process.has_ended:
@@ -43,7 +43,7 @@ async def wait_until_loaded(
         if health.status == "ok":
             return
         now = clock.now()
-        growth = measure(process.pid, log.size)
+        growth = await asyncio.to_thread(measure, process.pid, log.size)
         if growth.exceeds(furthest):
             furthest, moved = growth, now
         elif now - moved >= silence:

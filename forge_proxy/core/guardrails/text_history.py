@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Literal
+
+from cachetools import FIFOCache
 
 from forge_proxy.core.errors import UnknownModel
 from forge_proxy.core.guardrails.extraction import Extraction
@@ -21,7 +22,7 @@ class TextResponseHistory:
     """The statistics of each model since the daemon started. Requests without a model's name share one entry."""
 
     def __init__(self) -> None:
-        self._records: OrderedDict[str, TextResponseRecord] = OrderedDict()
+        self._records: FIFOCache[str, TextResponseRecord] = FIFOCache(_CACHE_SIZE)
 
     @property
     def records(self) -> Mapping[str, TextResponseRecord]:
@@ -51,9 +52,9 @@ class TextResponseHistory:
         if answer.is_before_failed_retry:  # which does not characterise the model
             return
         if Fault.TEXT in faults:
-            self._keep(model, self._of(model).with_nudge(brought_call=bool(answer.calls)))
+            self._records[model or ""] = self._of(model).with_nudge(brought_call=bool(answer.calls))
         elif answer.bare_text:
-            self._keep(model, self._of(model).with_text())
+            self._records[model or ""] = self._of(model).with_text()
 
     def opens_thoughts(self, model: str | None) -> bool:
         """Return whether this model's text may start inside a reasoning block that its chat template opens."""
@@ -63,7 +64,7 @@ class TextResponseHistory:
         """Record whether the replies of one attempt closed a reasoning block that they had not opened."""
         closed = [extraction.closes_thoughts for extraction in extractions if extraction.closes_thoughts is not None]
         if closed and any(closed) != self.opens_thoughts(model):
-            self._keep(model, self._of(model).with_thoughts(opened=any(closed)))
+            self._records[model or ""] = self._of(model).with_thoughts(opened=any(closed))
 
     def forget(self, model: str | None = None) -> None:
         """Reset the statistics of this model, or of all. Raises `UnknownModel`."""
@@ -74,9 +75,3 @@ class TextResponseHistory:
 
     def _of(self, model: str | None) -> TextResponseRecord:
         return self._records.get(model or "", TextResponseRecord())
-
-    def _keep(self, model: str | None, record: TextResponseRecord) -> None:
-        self._records[model or ""] = record
-        self._records.move_to_end(model or "")
-        if len(self._records) > _CACHE_SIZE:
-            self._records.popitem(last=False)

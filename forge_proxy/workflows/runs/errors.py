@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from tenacity import retry_if_exception_type, retry_if_not_exception_type
+
 from forge_proxy.core.errors import ForgeError
+from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
 
 _MAX_QUOTED = 80
 """Maximum length of an id quoted in a message: it may be anything that a URL can contain."""
@@ -22,3 +25,7 @@ class RunConflict(ForgeError):
 
 class RunNotReadable(ForgeError):
     """A stored run was written by another version and cannot be resumed."""
+
+
+retry_if_store_may_return = retry_if_exception_type(StoreUnavailable) & retry_if_not_exception_type(StoreInUse)
+"""Retry predicate: another daemon keeps the store for as long as it runs."""

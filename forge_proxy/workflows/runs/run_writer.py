@@ -6,21 +6,23 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from itertools import chain, repeat
 from typing import TypeVar
 
+from tenacity import AsyncRetrying, wait_chain, wait_fixed
+
 from forge_proxy.core.jsontypes import write
-from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
+from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.core.workflow.run import RunState
 from forge_proxy.workflows.cancellation import Cancelled, acquire_cancellable
+from forge_proxy.workflows.runs.errors import retry_if_store_may_return
 from forge_proxy.workflows.runs.ports import RunStore
 from forge_proxy.workflows.runs.records import NewEvent, RunEvent, RunStatus, StoredRun
 from forge_proxy.workflows.runs.serialization import read_state, write_state
 
 T = TypeVar("T")
 
-_RETRY_DELAYS = (0.5, 1.0, 2.0, 5.0)
-"""Seconds between the retries of a waiting write; the last value repeats."""
+_RETRY_WAIT = wait_chain(*map(wait_fixed, (0.5, 1.0, 2.0, 5.0)))
+"""Seconds between the retries of a patient writer; the last value repeats."""
 
 
 class RunWriter:
@@ -126,17 +128,15 @@ class RunWriter:
             lock.release()
 
     async def _retry(self, work: Callable[[], Awaitable[T]], *, wait: bool) -> T:
+        if not wait:
+            return await work()
+        retrying = AsyncRetrying(
+            retry=retry_if_store_may_return, wait=_RETRY_WAIT, before_sleep=lambda _: self._store_wait.set()
+        )
         try:
-            for seconds in chain(_RETRY_DELAYS, repeat(_RETRY_DELAYS[-1])):
-                try:
+            async for attempt in retrying:
+                with attempt:
                     return await work()
-                except StoreInUse:
-                    raise
-                except StoreUnavailable:
-                    if not wait:
-                        raise
-                self._store_wait.set()
-                await asyncio.sleep(seconds)
         finally:
             self._store_wait.clear()
         raise AssertionError("unreachable: the retries do not end")

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from tenacity import AsyncRetrying, wait_fixed
+
 from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
 from forge_proxy.workflows.cancellation import Cancelled, acquire_cancellable
-from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound, RunNotReadable
+from forge_proxy.workflows.runs.errors import (
+    RunConflict,
+    RunNotFound,
+    RunNotReadable,
+    retry_if_store_may_return,
+)
 from forge_proxy.workflows.runs.execution import ExecutionDeps, execute_run, store_cancelled
 from forge_proxy.workflows.runs.ports import RunStore
 from forge_proxy.workflows.runs.records import RunHead, StoredRun
@@ -117,18 +124,14 @@ class RunScheduler:
 
     async def _resolve_unknown_write(self, writer: RunWriter) -> None:
         """Determine whether a write of unknown outcome was stored, and start the run if it must continue."""
-        while True:
-            await asyncio.sleep(_RETRY_SECONDS)
-            try:
-                async with writer.change_lock:
-                    await writer.resolve_outcome()
-                    if writer.run.status == "queued" and writer.executions == 0:
-                        self.start(writer)
-            except StoreInUse:
-                return
-            except StoreUnavailable:
-                continue
-            return
+        await asyncio.sleep(_RETRY_SECONDS)
+        with suppress(StoreInUse):
+            async for attempt in AsyncRetrying(retry=retry_if_store_may_return, wait=wait_fixed(_RETRY_SECONDS)):
+                with attempt:
+                    async with writer.change_lock:
+                        await writer.resolve_outcome()
+                        if writer.run.status == "queued" and writer.executions == 0:
+                            self.start(writer)
 
     async def _get_writer(self, run_id: str) -> RunWriter:
         store = await self.store()

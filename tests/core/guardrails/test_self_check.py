@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import jsonschema_rs
 import pytest
 
-from forge_proxy.core.bounded_cache import BoundedCache
 from forge_proxy.core.errors import GuardrailsBroken
 from forge_proxy.core.guardrails.schema import compiled as schema_module
-from forge_proxy.core.guardrails.schema.compiled import CompiledSchema
 from forge_proxy.core.guardrails.self_check import check_guardrails
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_compiled_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema_module, "_cache", BoundedCache[str, CompiledSchema | None](0))
+    monkeypatch.setattr(schema_module, "_cached", inspect.unwrap(vars(schema_module)["_cached"]))
 
 
 def test_the_installed_libraries_work() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tenacity import wait_fixed, wait_none
 
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.messages import ToolCall
@@ -174,7 +175,7 @@ async def post_output(runs: Runs, run: StoredRun, output: str) -> None:
 async def test_intermittent_store_failures_neither_lose_nor_duplicate_steps(
     store: FailingStore, fails: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_writer, "_RETRY_DELAYS", (0.0,))
+    monkeypatch.setattr(run_writer, "_RETRY_WAIT", wait_none())
     monkeypatch.setattr(scheduler, "_RETRY_SECONDS", 0.0)
     runs = build_runs(store)
     store.fails = fails
@@ -234,7 +235,7 @@ async def test_a_client_that_disconnects_during_a_query_does_not_cancel_it(store
 async def test_a_request_fails_while_an_executing_run_waits_for_the_store(
     store: FailingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_writer, "_RETRY_DELAYS", (0.01,))
+    monkeypatch.setattr(run_writer, "_RETRY_WAIT", wait_fixed(0.01))
     runs, store.fails, away = build_runs(store), ("before",), asyncio.Event()
 
     async def count(_: StoredRun) -> None:

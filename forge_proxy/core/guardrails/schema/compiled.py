@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain, islice
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 import jsonschema_rs
 import orjson
 
-from forge_proxy.core.bounded_cache import BoundedCache
+from forge_proxy.core.bounded_cache import cache_results
 from forge_proxy.core.chat import Schema, ToolSpec
 from forge_proxy.core.guardrails.schema.cost import SchemaCost, may_multiply
 from forge_proxy.core.guardrails.schema.patterns import select_engines, without_patterns
@@ -21,7 +21,7 @@ from forge_proxy.core.guardrails.schema.reasons import explain_error
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 
 _MAX_ERRORS = 8
-_KEPT = 16_000_000
+_CACHE_SIZE = 16_000_000
 """Characters of the schemas in the cache of compiled schemas; compiled, they take about ten times as many bytes."""
 _OVERHEAD = 500
 _LARGEST = 1_000_000
@@ -138,7 +138,11 @@ def compile_schema(schema: Schema) -> CompiledSchema | None:
         text = orjson.dumps(schema).decode()
     except TypeError:  # nested too deeply, or a number is too large
         return None
-    return _compile(text)
+    return None if _is_too_large(text) else _cached(text).schema
+
+
+def _is_too_large(text: str) -> bool:
+    return len(text) > _LARGEST or (len(text) > _LARGEST_BRANCHING and may_multiply(text))
 
 
 def find_schema_flaw(schema: Schema) -> str | None:
@@ -160,17 +164,22 @@ def compile_validator(schema: Schema) -> Validator | None:
     return known.whole if known and known.has_patterns else None
 
 
-_cache: BoundedCache[str, CompiledSchema | None] = BoundedCache(_KEPT)
+class _CacheEntry(NamedTuple):
+    schema: CompiledSchema | None
+    size: int
+
+
+def _size_of(entry: _CacheEntry) -> int:
+    return entry.size
+
+
+@cache_results(_CACHE_SIZE, _size_of)
+def _cached(text: str) -> _CacheEntry:
+    """Compile a schema from JSON text. Cached, because an agent offers the same tools with every request."""
+    return _CacheEntry(_compile(text), len(text) + _OVERHEAD)
 
 
 def _compile(text: str) -> CompiledSchema | None:
-    """Compile a schema from JSON text. Cached, because an agent offers the same tools with every request."""
-    if len(text) > _LARGEST or (len(text) > _LARGEST_BRANCHING and may_multiply(text)):
-        return None
-    return _cache.get(text, len(text) + _OVERHEAD, lambda: _compile_uncached(text))
-
-
-def _compile_uncached(text: str) -> CompiledSchema | None:
     sent = orjson.loads(text)
     corrected = _without_nulls(sent)
     for schema, has_patterns in ((sent, True), (corrected, True), (without_patterns(corrected), False)):
