@@ -48,17 +48,17 @@ def test_lines_above_the_limit_are_dropped_and_counted_once_the_pipe_is_read(
     line = b"x" * 1023 + b"\n"
     writer = LogWriter(writing, dropped_line, limit=64 * 1024)
 
-    for _ in range(1000):  # a pipe takes 64 KiB, so the other 936 do not fit in limit and pipe together
+    for _ in range(1000):  # a pipe holds 64 KiB, so pipe and limit together do not hold all
         writer.write(line)
     lines = read_lines(reading, b"dropped")
     writer.write(b"after\n")
     lines += read_lines(reading, b"after\n")
     writer.close()
 
-    (told,) = [text for text in lines if text.startswith(b"dropped")]
-    kept = lines.count(line.rstrip(b"\n"))
-    assert kept + int(told.split()[1]) == 1000
-    assert 64 <= kept < 300
+    (report,) = [text for text in lines if text.startswith(b"dropped")]
+    written = lines.count(line.rstrip(b"\n"))
+    assert written + int(report.split()[1]) == 1000
+    assert 64 <= written < 300
     assert lines[-1] == b"after"
 
 
@@ -79,9 +79,9 @@ def test_close_does_not_wait_for_a_reader_that_never_comes(pipe: tuple[int, int]
     for _ in range(200):
         writer.write(b"x" * 1024)
 
-    writer.close(seconds=0.05)  # returns, which is what is tested
+    writer.close(seconds=0.05)  # the test: it returns
 
-    left = 200 * 1024  # or the thread would write into whatever gets this descriptor next
+    left = 200 * 1024  # otherwise the thread would write to the next file with this descriptor
     while left:
         left -= len(os.read(pipe[0], left))
     writer.close()

@@ -216,7 +216,7 @@ async def test_exhausted_retries_are_a_tool_error_and_each_failure_is_reported()
         ("Sat, 21 Nov 2026 11:00:00 GMT", [0.5]),
         ("soon", [0.5]),
         ("Sat, 21 Nov 99999999999999999999 12:00:30 GMT", [0.5]),
-        ("3600", []),  # longer than a run may hold its place
+        ("3600", []),  # longer than the limit for one pause
     ],
 )
 async def test_the_pause_follows_retry_after(header: str, slept: list[float]) -> None:

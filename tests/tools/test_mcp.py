@@ -56,7 +56,7 @@ async def call_tool(servers: McpExecutor, tool: str, timeout_seconds: float | No
 
 @pytest.fixture(params=["stdio", "http", "legacy"])
 async def servers(request: pytest.FixtureRequest) -> AsyncGenerator[McpExecutor]:
-    """One server call_tool `here`, by each transport."""
+    """One server called `here`, by each transport."""
     if request.param == "stdio":
         async with McpExecutor(McpConfig(servers={"here": program()}), ignore) as found:
             yield found

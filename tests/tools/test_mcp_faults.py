@@ -83,9 +83,9 @@ async def test_an_unresponsive_program_does_not_delay_another() -> None:
         await asyncio.gather(call_tool(servers, "pid"), call_tool(servers, "pid", "there"))
         hanging = asyncio.create_task(call_tool(servers, "hang"))
 
-        came = [await call_tool(servers, "pid", "there") for _ in range(20)]
+        outcomes = [await call_tool(servers, "pid", "there") for _ in range(20)]
 
-        assert {outcome.status for outcome in came} == {"ok"}
+        assert {outcome.status for outcome in outcomes} == {"ok"}
         assert not hanging.done()
         hanging.cancel()
 

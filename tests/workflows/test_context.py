@@ -66,40 +66,40 @@ def test_estimates_follow_what_the_model_server_reports() -> None:
 
 
 def test_each_threshold_is_reported_when_the_context_exceeds_it() -> None:
-    told: list[ContextLevel] = []
-    context = ContextManager(NoCompact(), 1000, context_thresholds={0.9: told.append, 0.5: told.append})
+    reported: list[ContextLevel] = []
+    context = ContextManager(NoCompact(), 1000, context_thresholds={0.9: reported.append, 0.5: reported.append})
 
     for messages in (MESSAGES[:4], MESSAGES[:6], MESSAGES[:8], MESSAGES, MESSAGES[:4], MESSAGES[:6]):
         context.maybe_compact(messages, step_index=len(messages))
 
-    assert [(level.threshold, level.step_index) for level in told] == [(0.5, 6), (0.9, 10), (0.5, 6)]
-    assert told[0].tokens == context.estimate_tokens(MESSAGES[:6])
+    assert [(level.threshold, level.step_index) for level in reported] == [(0.5, 6), (0.9, 10), (0.5, 6)]
+    assert reported[0].tokens == context.estimate_tokens(MESSAGES[:6])
 
 
 def test_a_threshold_is_reported_again_after_a_compaction() -> None:
-    told: list[ContextLevel] = []
-    context = ContextManager(TieredCompact(keep_recent=1), 1000, context_thresholds={0.7: told.append})
+    reported: list[ContextLevel] = []
+    context = ContextManager(TieredCompact(keep_recent=1), 1000, context_thresholds={0.7: reported.append})
 
     after = context.maybe_compact(MESSAGES)
     context.maybe_compact((*after, *step(4, LONG), *step(5, LONG)))
 
-    assert [level.threshold for level in told] == [0.7, 0.7]
+    assert [level.threshold for level in reported] == [0.7, 0.7]
 
 
 async def test_exact_counts_replace_estimates_if_available() -> None:
-    asked: list[int] = []
+    counted: list[int] = []
 
     async def count(messages: tuple[Message, ...]) -> int:
-        asked.append(sum(len(message.content) for message in messages))
-        return asked[-1]  # a token a character, four times what is estimated
+        counted.append(sum(len(message.content) for message in messages))
+        return counted[-1]  # one token per character, four times the estimate
 
     context = ContextManager(TieredCompact(keep_recent=1), 2000)
 
     after = await context.maybe_compact_counted(MESSAGES, count)
 
     assert sum(len(message.content) for message in after) <= 1500
-    assert asked[0] > 4000
-    assert asked[-1] <= 1500
+    assert counted[0] > 4000
+    assert counted[-1] <= 1500
     assert context.maybe_compact(after) is after
 
 

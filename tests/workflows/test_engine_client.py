@@ -42,7 +42,7 @@ async def test_a_call_is_returned_with_its_reasoning() -> None:
     assert answer == [ToolCall("look", OSLO, "call_0", reasoning="Oslo, then.")]
     (sent,) = http.asked
     assert (sent["messages"], sent["temperature"]) == (ASK, 0)
-    assert [tool["function"]["name"] for tool in sent["tools"]] == ["look"]  # and no respond beside it
+    assert [tool["function"]["name"] for tool in sent["tools"]] == ["look"]  # without the respond tool
 
 
 async def test_responses_are_neither_repaired_nor_retried() -> None:

@@ -90,11 +90,11 @@ def outcome(runner: WorkflowRunner, workflow: Workflow) -> object:
 def test_a_run_ends_within_its_limits_with_a_result_or_a_run_error(
     drawn: tuple[Workflow, World, SaidClient, int],
 ) -> None:
-    workflow, world, client, most = drawn
+    workflow, world, client, max_iterations = drawn
 
-    ended = outcome(WorkflowRunner(client, max_iterations=most), workflow)
+    ended = outcome(WorkflowRunner(client, max_iterations=max_iterations), workflow)
 
-    assert len(client.asked) <= most
+    assert len(client.asked) <= max_iterations
     if ended == RESULT:
         assert (world.done[-1][0] in ENDS) or any(name in ENDS and does == "ok" for name, _, does in world.done)
     else:
@@ -107,9 +107,9 @@ def test_a_run_ends_within_its_limits_with_a_result_or_a_run_error(
 def test_no_tool_is_executed_before_its_required_steps_and_prerequisites(
     drawn: tuple[Workflow, World, SaidClient, int], memory: ContextManager | None
 ) -> None:
-    workflow, world, client, most = drawn
+    workflow, world, client, max_iterations = drawn
 
-    outcome(WorkflowRunner(client, memory, max_iterations=most), workflow)
+    outcome(WorkflowRunner(client, memory, max_iterations=max_iterations), workflow)
 
     succeeded: set[tuple[str, int]] = set()
     for name, n, does in world.done:
@@ -127,9 +127,9 @@ def test_no_tool_is_executed_before_its_required_steps_and_prerequisites(
 def test_every_sent_call_has_a_result_and_every_result_a_call(
     drawn: tuple[Workflow, World, SaidClient, int], memory: ContextManager | None
 ) -> None:
-    workflow, _, client, most = drawn
+    workflow, _, client, max_iterations = drawn
 
-    outcome(WorkflowRunner(client, memory, max_iterations=most), workflow)
+    outcome(WorkflowRunner(client, memory, max_iterations=max_iterations), workflow)
 
     for messages in client.asked:
         assert [message["role"] for message in messages[:2]] == ["system", "user"]
@@ -159,25 +159,25 @@ def orphans(messages: Sequence[dict[str, Json]]) -> list[Json]:
 def test_a_run_resumed_from_any_stored_state_ends_like_an_uninterrupted_one(
     drawn: tuple[Workflow, World, SaidClient, int],
 ) -> None:
-    workflow, world, client, most = drawn
-    expected = outcome(WorkflowRunner(client, max_iterations=most), workflow)
-    did = list(world.done)
+    workflow, world, client, max_iterations = drawn
+    expected = outcome(WorkflowRunner(client, max_iterations=max_iterations), workflow)
+    uninterrupted_calls = list(world.done)
     world.done.clear()
-    anew = SaidClient(client.script)
+    fresh_client = SaidClient(client.script)
 
-    async def piecewise() -> object:
+    async def run_step_by_step() -> object:
         stored = STATES.dump_json(begin_run(workflow, "Go."))
         while True:
             state = STATES.validate_json(stored)
             if state.ended is not None:
                 return state.ended.result
-            moves = WorkflowRunner(anew, max_iterations=most).drive(workflow, state, run_id="r")
-            stored = STATES.dump_json(await anext(moves))
-            await moves.aclose()
+            states = WorkflowRunner(fresh_client, max_iterations=max_iterations).drive(workflow, state, run_id="r")
+            stored = STATES.dump_json(await anext(states))
+            await states.aclose()
 
     try:
-        ended = asyncio.run(piecewise())
+        ended = asyncio.run(run_step_by_step())
     except ForgeError as error:
         ended = f"{type(error).__name__}: {error}"
 
-    assert (ended, world.done) == (expected, did)
+    assert (ended, world.done) == (expected, uninterrupted_calls)

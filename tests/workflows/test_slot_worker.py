@@ -27,13 +27,13 @@ class GatedClient(SaidClient):
     def __init__(self) -> None:
         super().__init__([])
         self.gates: dict[str, asyncio.Event] = {}
-        self.asked_for: list[str] = []
-        self.begun = asyncio.Event()
+        self.request_names: list[str] = []
+        self.started = asyncio.Event()
 
     async def send(self, messages: list[dict[str, Json]], tools: Sequence[ToolSpec] | None = None) -> list[ToolCall]:
         name = str(messages[1]["content"])
-        self.asked_for.append(name)
-        self.begun.set()
+        self.request_names.append(name)
+        self.started.set()
         if gate := self.gates.get(name):
             await gate.wait()
         stepped = any(message["role"] == "tool" for message in messages)
@@ -46,9 +46,9 @@ def workflow(done: list[str], name: str) -> Workflow:
     return Workflow(name, "", {"step": step, "finish": finish}, ["step"], "finish", "Help.")
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     """Yield to the other tasks until the condition is true."""
-    while not holds():  # noqa: ASYNC110 - it is about several things, and few of them tell
+    while not condition():  # noqa: ASYNC110 - not all of the observed values have an event
         await asyncio.sleep(0)
 
 
@@ -64,7 +64,7 @@ async def test_the_queued_run_of_highest_priority_is_next() -> None:
     client.gates["first"] = asyncio.Event()
     async with SlotWorker(WorkflowRunner(client), preempt=False) as worker:
         first = asyncio.create_task(worker.run(workflow(done, "first"), "first"))
-        await client.begun.wait()
+        await client.started.wait()
         others = [
             await submit(worker, done, name, priority) for name, priority in (("low", 0), ("high", 5), ("also", 5))
         ]
@@ -80,15 +80,15 @@ async def test_a_preempted_run_resumes_from_its_last_state() -> None:
     async with SlotWorker(WorkflowRunner(client)) as worker:
         slow = asyncio.create_task(worker.run(workflow(done, "slow"), "slow"))
         await until(lambda: done == ["slow"])
-        client.gates["slow"] = asyncio.Event()  # its second answer is being written
-        await until(lambda: client.asked_for == ["slow", "slow"])
+        client.gates["slow"] = asyncio.Event()  # its second response is in progress
+        await until(lambda: client.request_names == ["slow", "slow"])
         urgent = await worker.run(workflow(done, "urgent"), "urgent", priority=1)
         client.gates["slow"].set()
         result = await slow
 
     assert (urgent, result) == ("urgent is done", "slow is done")
-    assert done == ["slow", "urgent"]  # its step was not done again
-    assert client.asked_for == ["slow", "slow", "urgent", "urgent", "slow"]
+    assert done == ["slow", "urgent"]  # its step was not executed again
+    assert client.request_names == ["slow", "slow", "urgent", "urgent", "slow"]
 
 
 async def test_a_run_of_equal_priority_does_not_preempt() -> None:
@@ -96,12 +96,12 @@ async def test_a_run_of_equal_priority_does_not_preempt() -> None:
     client.gates["first"] = asyncio.Event()
     async with SlotWorker(WorkflowRunner(client)) as worker:
         first = asyncio.create_task(worker.run(workflow(done, "first"), "first"))
-        await client.begun.wait()
+        await client.started.wait()
         second = await submit(worker, done, "second")
         client.gates["first"].set()
         await asyncio.gather(first, second)
 
-    assert client.asked_for == ["first", "first", "second", "second"]
+    assert client.request_names == ["first", "first", "second", "second"]
 
 
 async def test_stopping_cancels_all_runs() -> None:
@@ -110,7 +110,7 @@ async def test_stopping_cancels_all_runs() -> None:
     worker = SlotWorker(WorkflowRunner(client))
     worker.start()
     first = asyncio.create_task(worker.run(workflow(done, "first"), "first"))
-    await client.begun.wait()
+    await client.started.wait()
     second = await submit(worker, done, "second")
 
     await worker.stop()
@@ -128,7 +128,7 @@ async def test_cancelling_the_caller_removes_its_run() -> None:
     client.gates["first"] = asyncio.Event()
     async with SlotWorker(WorkflowRunner(client)) as worker:
         first = asyncio.create_task(worker.run(workflow(done, "first"), "first"))
-        await client.begun.wait()
+        await client.started.wait()
         gone = await submit(worker, done, "gone")
         last = await submit(worker, done, "last")
         gone.cancel()
@@ -174,8 +174,8 @@ async def test_a_base_exception_of_a_run_is_raised_to_its_caller_only() -> None:
         assert await worker.run(workflow([], "next"), "next") == "next is done"
 
 
-@pytest.mark.parametrize("by_hand", [True, False])
-async def test_all_runs_are_cancelled_if_the_worker_is_cancelled(by_hand: bool) -> None:
+@pytest.mark.parametrize("by_task", [True, False])
+async def test_all_runs_are_cancelled_if_the_worker_is_cancelled(by_task: bool) -> None:
     entered, done = asyncio.Event(), list[str]()
 
     async def step() -> None:
@@ -190,7 +190,7 @@ async def test_all_runs_are_cancelled_if_the_worker_is_cancelled(by_hand: bool) 
     await entered.wait()
     second = await submit(worker, done, "second")
 
-    if by_hand:
+    if by_task:
         for task in asyncio.all_tasks() - {first, second, asyncio.current_task()}:
             task.cancel()
     else:
@@ -210,7 +210,7 @@ async def test_a_worker_restarted_during_a_stop_accepts_runs_and_the_old_ones_en
     worker = SlotWorker(WorkflowRunner(client))
     worker.start()
     first = asyncio.create_task(worker.run(workflow(done, "first"), "first"))
-    await client.begun.wait()
+    await client.started.wait()
 
     stopping = asyncio.create_task(worker.stop())
     await asyncio.sleep(0)
