@@ -180,7 +180,7 @@ class StreamGate:
                     self._count(piece.text)
                 case PieceKind.REASONING:
                     thought.append(self._until_loop(piece.text, thought=True))
-                case PieceKind.RECALL:
+                case PieceKind.RECLASSIFIED:
                     thought.append(self._withheld.getvalue())
                     self._withheld = StringIO()
                     self._live = self._live_after_thought

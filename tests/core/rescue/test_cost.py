@@ -102,7 +102,7 @@ def test_white_space_that_may_go_out_later_costs_no_more_than_other_text() -> No
     def say(pieces: str) -> None:
         speech = OutputBuffer()
         for piece in pieces:
-            speech.say(piece)
+            speech.add_text(piece)
 
     ratios = [_seconds(say, "\n" * 320_000) / _seconds(say, "\n" * 40_000) for _ in range(3)]
 

@@ -149,7 +149,7 @@ def test_what_was_said_before_a_lone_end_of_thoughts_is_taken_back() -> None:
         [OutputPiece(PieceKind.TEXT, "I see.")],
         [OutputPiece(PieceKind.TEXT, " Yes.")],
         [],
-        [OutputPiece(PieceKind.RECALL)],
+        [OutputPiece(PieceKind.RECLASSIFIED)],
         [OutputPiece(PieceKind.TEXT, "It is")],
         [OutputPiece(PieceKind.TEXT, " sunny.")],
     ]

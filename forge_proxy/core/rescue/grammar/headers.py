@@ -83,11 +83,11 @@ class SpecialToken(NamedTuple):
     """A special token: `thought` is the pattern that ends the reasoning it opens; `closes` means that it ends one."""
 
     end: int
-    thought: re.Pattern[str] | None = None
+    reasoning_end: re.Pattern[str] | None = None
     closes: bool = False
 
 
-def end_of_mention(text: str, position: int) -> int:
+def find_mention_end(text: str, position: int) -> int:
     """Return the end of the token at `position` if it is a separate word and may be a mention; 0 otherwise."""
     if text[max(0, position - 1) : position] not in _BEFORE_MENTION or read_header(text, position):
         return 0

@@ -69,12 +69,12 @@ INVOKE = re.compile(
 _INNER = re.compile(r"<[|｜][^<>]{0,48}[|｜]>")
 
 
-def clean(name: str) -> str:
+def strip_tokens(name: str) -> str:
     """Return the name without special tokens inside it and without surrounding white space."""
     return _INNER.sub("", name).strip()
 
 
-def past_closers(text: str, at: int) -> int:
+def skip_closers(text: str, at: int) -> int:
     """Return the position after the closers of a call."""
     while closer := CLOSER.match(text, at):
         at = closer.end()
