@@ -60,7 +60,7 @@ class TextResponseHistory:
 
     def saw(self, model: str, readings: Sequence[Extraction]) -> None:
         """Record the extractions of one attempt."""
-        closed = [reading.closes_thoughts for reading in readings if reading.closes_thoughts is not None]
+        closed = [reading.closes_reasoning for reading in readings if reading.closes_reasoning is not None]
         if closed and any(closed) != self.opens_thoughts(model):
             self._keep(model, self._of(model).with_thoughts(opened=any(closed)))
 

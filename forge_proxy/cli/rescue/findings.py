@@ -67,7 +67,7 @@ def find(turn: Turn, text: str, finish: str) -> Findings:
     """Look at a text as at the answer to `turn`, thoroughly where the daemon would."""
     reply = Reply(text=text, finish=finish)
     reading = extract(turn, reply)
-    thorough = reading.unread
+    thorough = reading.may_recover_more
     if thorough:
         reading = extract(turn, reply, thorough=True)
     calls = tuple(_found_calls(turn, text, reading, thorough=thorough))

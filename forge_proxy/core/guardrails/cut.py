@@ -32,8 +32,8 @@ def find_begun_call(text: str, names: Sequence[str]) -> int | None:
     """
     scan = StreamingParser(names, template_thinks=False)
     scan.feed(text)
-    scan.settle()
-    held = scan.held
+    scan.decide_postponed()
+    held = scan.buffered_text
     if not held.strip():
         return None
     begins = [found.start() for pattern in _OPENERS if (found := pattern.search(held)) and not _is_closed(held, found)]

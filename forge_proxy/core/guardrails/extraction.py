@@ -40,13 +40,13 @@ class Extraction:
     marks: tuple[Intervention, ...] = ()
     broken: bool = False
     """Whether a call was begun in the text and cannot be parsed."""
-    unread: bool = False
+    may_recover_more: bool = False
     """Whether a thorough extraction may recover more."""
     reasoning: str = ""
     """The part of the text that is reasoning."""
-    closes_thoughts: bool | None = None
+    closes_reasoning: bool | None = None
     """Whether the text closes a reasoning block that it does not open; None if there is no text."""
-    written: str = ""
+    text_with_calls: str = ""
     """The text including its calls as the model wrote them."""
     rescued: tuple[ToolCall, ...] = ()
     """Those of the calls that the rescue parser recovered from text."""
@@ -67,13 +67,13 @@ def extract(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
     reply, cut = _without_cut_call(turn, reply)
     text = reply.text or ""
     if not turn.policy.enabled.rescue:
-        return Extraction(text, reply.calls, written=text, cut=cut)
+        return Extraction(text, reply.calls, text_with_calls=text, cut=cut)
     repair = repair_object if thorough else None
     rescued = rescue(text, turn.callable_names, template_thinks=turn.text_waits, repair=repair)
-    reasoning, written = rescued.reasoning, rescued.written or rescued.text
-    closes_thoughts = rescued.closes_thoughts if text.strip() else None
+    reasoning, written = rescued.reasoning, rescued.text_with_calls or rescued.text
+    closes_thoughts = rescued.closes_reasoning if text.strip() else None
     if len(rescued.calls) > MAX_CALLS:
-        return Extraction(text, reply.calls, broken=not reply.calls, reasoning=reasoning, written=text)
+        return Extraction(text, reply.calls, broken=not reply.calls, reasoning=reasoning, text_with_calls=text)
     native, marks, unread = _repair_native(reply.calls, thorough=thorough)
     complete, cut_in_text = _complete(turn, rescued.calls, reply)
     found = _without_duplicates(complete, native)
@@ -91,10 +91,10 @@ def extract(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
         (*native, *calls),
         (*marks, *_marks(found)),
         broken=broken and not native and not calls,
-        unread=(rescued.unread and rescued.broken) or unread,
+        may_recover_more=(rescued.may_recover_more and rescued.broken) or unread,
         reasoning=reasoning,
-        closes_thoughts=closes_thoughts,
-        written=written,
+        closes_reasoning=closes_thoughts,
+        text_with_calls=written,
         rescued=calls,
         cut=next((tool for tool in (cut, cut_in_text, begun) if tool is not None), None),
     )
@@ -159,7 +159,7 @@ def _repair_native(
     for call in calls:
         if call.args() is None and call.arguments.strip() and read_arguments(call.arguments) is None:
             repaired = repair_arguments(call.arguments, repair_object if thorough else None)
-            unread = unread or repaired.unread
+            unread = unread or repaired.may_recover_more
             if repaired.text is not None:
                 marks.append(Intervention(Outcome.REPAIRED, call.tool, f"arguments: {', '.join(repaired.repairs)}"))
                 call = replace(call, arguments=repaired.text)

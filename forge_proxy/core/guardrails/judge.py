@@ -179,7 +179,7 @@ def _judge_calls(case: _Case, message: str | None) -> Verdict:
     valid_by_id = {call.id: call for call in valid}
     calls = tuple(valid_by_id.get(call.id, call) for call in deliverable)
     if not calls and not call_text and reading.rescued:  # a call of an unknown tool, delivered as the model wrote it
-        return case.give_up(fault, _join_text(case.left, reading.written, message), ())
+        return case.give_up(fault, _join_text(case.left, reading.text_with_calls, message), ())
     delivered_text = _join_text(case.left, text or "", call_text or None)
     return case.give_up(fault, delivered_text, calls, None if calls or delivered_text else invalid)
 

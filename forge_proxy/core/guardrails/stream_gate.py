@@ -91,7 +91,7 @@ class StreamGate:
         text, thought = self._release_text(delta.text) if delta.text and not self.is_cut else ("", "")
         if delta.calls and self._scan and not self._names and not self.is_cut:
             # The text before a call must not depend on how the stream was split into deltas.
-            more = self._sort(self._scan.settle())
+            more = self._sort(self._scan.decide_postponed())
             text, thought = text + more[0], thought + more[1]
         call_count = 0
         while call_count < len(delta.calls) and not self.is_cut:
@@ -186,7 +186,7 @@ class StreamGate:
                     self._live = self._live_after_thought
                     self._forget_text()
                     self._plain = 0
-        self._holds_text = bool(self._withheld.tell()) or (self._scan is not None and self._scan.holds_text)
+        self._holds_text = bool(self._withheld.tell()) or (self._scan is not None and self._scan.has_buffered_text)
         return "".join(text), "".join(thought)
 
     def _count(self, text: str) -> None:

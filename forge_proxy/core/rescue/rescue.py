@@ -60,13 +60,13 @@ class RescueResult:
     calls: tuple[RecoveredCall, ...] = ()
     broken: bool = False
     reasoning: str = ""
-    recalled: str = ""
+    implicit_reasoning: str = ""
     """The part of the reasoning that precedes a closing reasoning tag without an opening tag."""
-    closes_thoughts: bool = False
+    closes_reasoning: bool = False
     """Whether the text has a closing reasoning tag without an opening tag, even if `template_thinks` is false."""
-    written: str = ""
+    text_with_calls: str = ""
     """The text including the calls as the model wrote them; `""` if there are no calls."""
-    unread: bool = False
+    may_recover_more: bool = False
 
 
 def rescue(
@@ -81,7 +81,7 @@ def rescue(
     context = ParseContext(names, repair)
     parts = list(Parser(text, context).parts())
     if not parts:
-        return RescueResult(text, unread=context.may_recover_more)
+        return RescueResult(text, may_recover_more=context.may_recover_more)
     start, implicit_reasoning, reasoning_blocks = (
         0,
         "",
@@ -130,7 +130,7 @@ class RepairedArguments(NamedTuple):
 
     text: str | None
     repairs: tuple[str, ...]
-    unread: bool
+    may_recover_more: bool
 
 
 def repair_arguments(text: str, repair: ObjectRepairer | None = None) -> RepairedArguments:
@@ -140,7 +140,7 @@ def repair_arguments(text: str, repair: ObjectRepairer | None = None) -> Repaire
     members = read_members(text, start, context)
     if members is None or members.open or text[members.end :].strip(" \t\r\n}"):
         return RepairedArguments(None, (), context.may_recover_more)
-    return RepairedArguments(members.text, tuple(sorted(members.repairs)), unread=False)
+    return RepairedArguments(members.text, tuple(sorted(members.repairs)), may_recover_more=False)
 
 
 def _to_recovered_call(part: TextPart, parsed: ParsedCall, context: ParseContext) -> RecoveredCall:

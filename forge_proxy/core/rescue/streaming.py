@@ -83,21 +83,21 @@ class StreamingParser:
         """Cached result of `Openers.held_from` for `_text`."""
 
     @property
-    def held(self) -> str:
+    def buffered_text(self) -> str:
         """The buffered text, which may be the start of a call."""
         return "" if self._reasoning_end else self._text[self._at :] + "".join(self._pending)
 
     @property
-    def holds_text(self) -> bool:
+    def has_buffered_text(self) -> bool:
         """Whether more than white space is buffered."""
         if self._reasoning_end is None and (self._in_call or self._is_waiting):
             return True
-        return bool(self.held.strip())
+        return bool(self.buffered_text.strip())
 
     @property
     def calls(self) -> tuple[RecoveredCall, ...]:
         """The complete calls in the buffered text; their positions are relative to its start."""
-        return tuple(call for call in rescue(self.held, self._names).calls if not call.open)
+        return tuple(call for call in rescue(self.buffered_text, self._names).calls if not call.open)
 
     def feed(self, piece: str) -> list[OutputPiece]:
         """Add a chunk and return the released pieces, in order. Released pieces are final."""
@@ -134,7 +134,7 @@ class StreamingParser:
         self._drop_processed()
         return self._output.take()
 
-    def settle(self) -> list[OutputPiece]:
+    def decide_postponed(self) -> list[OutputPiece]:
         """Make the decisions that `feed` postponed to save time, and return the released pieces."""
         if not self._is_waiting or self._in_call:
             return []

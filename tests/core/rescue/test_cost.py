@@ -30,7 +30,7 @@ def _scan(text: str, step: int) -> None:
     scanned = StreamingParser(NAMES, template_thinks=False)
     for at in range(0, len(text), step):
         scanned.feed(text[at : at + step])
-    scanned.settle()
+    scanned.decide_postponed()
 
 
 SAMPLE = sample(PATTERNS, 1)

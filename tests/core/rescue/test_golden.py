@@ -109,7 +109,7 @@ def test_what_is_given_out_of_it_while_it_comes_is_how_the_rest_begins(golden: G
         for at in range(0, len(golden.said), length)
         for piece in scan.feed(golden.said[at : at + length])
     ]  # fmt: skip
-    pieces += scan.settle()
+    pieces += scan.decide_postponed()
 
     assert rescue(golden.said, golden.tools).text.startswith(gather(pieces).text)
     whole = [call for call in golden.calls if not call.endswith("cut off")]

@@ -198,7 +198,7 @@ def test_what_is_shown_or_told_is_given_out_while_it_comes(text: str) -> None:
     more = f"{text}\n\nNow, is there anything else that you would like to know about all of this?\n" + "Yes. " * 200
     scan = StreamingParser(NAMES)
 
-    pieces = [piece for letter in more for piece in scan.feed(letter)] + scan.settle()
+    pieces = [piece for letter in more for piece in scan.feed(letter)] + scan.decide_postponed()
 
     assert "".join(piece.text for piece in pieces) == rescue(more, NAMES).text.rstrip()
     assert {piece.kind for piece in pieces} == {PieceKind.TEXT}
@@ -502,10 +502,10 @@ def test_prose_without_a_tools_name_and_without_markup_is_given_out_as_it_is(tex
     scan = StreamingParser(NAMES)
     prose = f"Well, {text}\nThat is all."
 
-    pieces = [given for piece in cut(prose, lengths) for given in scan.feed(piece)] + scan.settle()
+    pieces = [given for piece in cut(prose, lengths) for given in scan.feed(piece)] + scan.decide_postponed()
 
     assert "".join(piece.text for piece in pieces) == prose
-    assert not scan.holds_text
+    assert not scan.has_buffered_text
 
 
 @examples(200)

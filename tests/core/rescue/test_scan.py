@@ -23,7 +23,7 @@ def given_out(pieces: Iterable[str], *, template_thinks: bool = True) -> Given:
     """What a scan gives out in all."""
     scanned = StreamingParser(NAMES, template_thinks=template_thinks)
     out = [given for piece in pieces for given in scanned.feed(piece)]
-    return gather([*out, *scanned.settle()])
+    return gather([*out, *scanned.decide_postponed()])
 
 
 def released(text: str) -> str:
@@ -53,7 +53,7 @@ def test_what_is_given_out_after_all_was_thought_is_how_the_rescued_text_begins(
     given = given_out([text])
     rescued = rescue(text, NAMES)
 
-    if given.recalls or not rescued.recalled:  # it may still hold what ends the thoughts
+    if given.recalls or not rescued.implicit_reasoning:  # it may still hold what ends the thoughts
         assert rescued.text.startswith(given.text)
 
 
@@ -76,8 +76,8 @@ def test_what_is_held_is_the_end_of_what_came(text: str, lengths: list[int]) -> 
         scanned.feed(piece)
         fed += piece
 
-        assert fed.endswith(scanned.held)
-        assert scanned.holds_text or not scanned.held.strip()
+        assert fed.endswith(scanned.buffered_text)
+        assert scanned.has_buffered_text or not scanned.buffered_text.strip()
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_text_is_held_until_it_is_certainly_no_call() -> None:
     scanned = StreamingParser(NAMES)
 
     steps = [
-        (gather(scanned.feed(piece)).text, scanned.holds_text)
+        (gather(scanned.feed(piece)).text, scanned.has_buffered_text)
         for piece in ("Hi you ", "<tool", "bar> ", " ", "<tool_call>", "x")
     ]
 

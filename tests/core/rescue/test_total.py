@@ -36,7 +36,7 @@ def test_no_text_and_no_names_make_it_raise(text: str, lengths: list[int], names
     repaired = repair_arguments(text)
 
     scan = StreamingParser(names, template_thinks=False)
-    pieces = [given for piece in cut(text, lengths) for given in scan.feed(piece)] + scan.settle()
+    pieces = [given for piece in cut(text, lengths) for given in scan.feed(piece)] + scan.decide_postponed()
     assert rescued.text.startswith("".join(piece.text for piece in pieces if piece.kind is PieceKind.TEXT))
     assert all(0 <= found.start < found.end <= len(text) for found in rescued.calls)
     assert [call for call in scan.calls if call.open] == []
@@ -177,7 +177,9 @@ def test_a_long_text_of_one_thing_is_read_to_its_end(text: str) -> None:
 def test_a_long_text_of_one_thing_is_scanned_to_its_end(text: str) -> None:
     scan = StreamingParser(NAMES)
 
-    pieces = [given for at in range(0, len(text), 50) for given in scan.feed(text[at : at + 50])] + scan.settle()
+    pieces = [
+        given for at in range(0, len(text), 50) for given in scan.feed(text[at : at + 50])
+    ] + scan.decide_postponed()
 
     assert sum(len(piece.text) for piece in pieces) <= len(text)
 
