@@ -22,7 +22,7 @@ _DUMP = re.compile(r"[{\n]|<\|")
 """Where an error text begins to print a request, or a prompt."""
 
 
-def without_quotes(words: str, body: JsonObject) -> str:
+def redact_quotes(words: str, body: JsonObject) -> str:
     """One line of an error text, without what it quotes of the request `body`; `""` if nothing can be shown."""
     words = words.strip()
     line = _DUMP.split(words, maxsplit=1)[0][: 2 * _LONGEST]

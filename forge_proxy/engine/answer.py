@@ -18,7 +18,7 @@ from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.dialect import AS_SENT, Dialect
 from forge_proxy.core.errors import BackendFault, ContextOverflow, ForgeError
 from forge_proxy.core.guardrails import (
-    CallsForbidden,
+    CallSuppressor,
     FinalAnswer,
     GuardPolicy,
     Outcome,
@@ -222,7 +222,7 @@ class Engine:
         """
         model = await self.models.name_for(request.model)
         sampling = self.sampling.values_for(self.models.served_as(request.model))
-        suppressor = CallsForbidden() if forbids_calls else None
+        suppressor = CallSuppressor() if forbids_calls else None
         verbatim = suppressor is None and not read
         buffered = read or not request.stream
         call = ModelCall(
@@ -256,7 +256,7 @@ class Engine:
                     raise
         slot.leave()
         self.fitting.saw(call, usage)
-        marks = suppressor.marks if suppressor else ()
+        marks = suppressor.interventions if suppressor else ()
         yield Report(Outcome.REPAIRED if marks else Outcome.PASSTHROUGH, marks=marks)
 
     async def _guard(
@@ -304,5 +304,5 @@ class Engine:
 
 def _report(turn: Turn, answers: list[FinalAnswer], spent: TokenUsage) -> Report:
     outcome = Outcome.furthest(settled.outcome for settled in answers)
-    marks = tuple(mark for settled in answers for mark in settled.marks)
+    marks = tuple(mark for settled in answers for mark in settled.interventions)
     return Report(outcome, turn.attempt, turn.faults, marks, spent.tokens or None)

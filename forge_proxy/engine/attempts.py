@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow, UnreadCall
-from forge_proxy.core.guardrails import Retry, Turn, judge_unread, without_corrections
+from forge_proxy.core.guardrails import Retry, Turn, judge_unparsed_call, without_corrections
 from forge_proxy.core.guardrails.attempt import Attempt, FinishedAttempt
 from forge_proxy.core.guardrails.report import cut_name
 from forge_proxy.core.guardrails.turn import Fault
@@ -135,7 +135,7 @@ class AttemptRunner:
                 fitting.saw(call, attempt.usage)
                 verdict = await self._judge(turn, call, attempt)
             except UnreadCall as unread:
-                verdict = attempt.rescue(unread.written) or judge_unread(turn, attempt.left)
+                verdict = attempt.rescue(unread.written) or judge_unparsed_call(turn, attempt.left)
                 if verdict is None:
                     raise
             except (ContextOverflow, ContextBudgetExceeded) as over:
@@ -176,7 +176,7 @@ class AttemptRunner:
             stream=stream,
             respond=turn.respond,
             added=turn.added,
-            demanded=turn.held_to,
+            demanded=turn.constrained_tools,
             model=self._model,
             usage=True,
             sampling=self._sampling,

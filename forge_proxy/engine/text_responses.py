@@ -51,7 +51,7 @@ class TextResponseHistory:
             return
         if Fault.TEXT in faults:
             self._keep(model, self._of(model).with_nudge(brought_call=bool(settled.calls)))
-        elif settled.bare_text:
+        elif settled.is_plain_text:
             self._keep(model, self._of(model).with_text())
 
     def opens_thoughts(self, model: str) -> bool:

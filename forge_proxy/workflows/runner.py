@@ -170,7 +170,9 @@ class WorkflowRunner:
                 self._on_usage(watcher.usage)
         if isinstance(answer, Retry):
             await watcher.tell(StreamChunk(ChunkType.RETRY))
-            return self._report(state, corrected(state, answer.turn.added, answer.fault, held=answer.turn.held))
+            return self._report(
+                state, corrected(state, answer.turn.added, answer.fault, held=answer.turn.constrains_decoding)
+            )
         calls = answer.settled.calls
         await watcher.tell(StreamChunk(ChunkType.FINAL, response=calls))
         # Reported together: if the nudges are exhausted, `on_message` never receives a call without a result.

@@ -17,7 +17,7 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.guardrails import GuardPolicy, Outcome
 from forge_proxy.core.guardrails.report import Report
-from forge_proxy.core.redaction import without_quotes
+from forge_proxy.core.redaction import redact_quotes
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.events import AttemptRetried, Event, RequestAnswered, RequestFailed
 from forge_proxy.telemetry.config import LogConfig
@@ -49,7 +49,7 @@ ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": PROMPT}, {"rol
     ],
 )
 def test_the_words_of_an_error_are_logged_without_the_prompt(words: str | dict[str, str], shown: str) -> None:
-    assert without_quotes(words if isinstance(words, str) else repr(words), ASKED) == shown
+    assert redact_quotes(words if isinstance(words, str) else repr(words), ASKED) == shown
 
 
 @examples(300)
@@ -59,7 +59,7 @@ def test_the_words_of_an_error_are_logged_without_the_prompt(words: str | dict[s
     begin=st.integers(0, 10),
 )
 def test_no_quote_of_a_prompt_is_logged_but_for_its_first_letters(prompt: str, before: str, begin: int) -> None:
-    shown = without_quotes(f"{before}{prompt[begin:]} (1)", {"messages": [{"role": "user", "content": prompt}]})
+    shown = redact_quotes(f"{before}{prompt[begin:]} (1)", {"messages": [{"role": "user", "content": prompt}]})
 
     assert all(prompt[at : at + 24] not in shown for at in range(len(prompt) - 23))
 

@@ -70,7 +70,7 @@ class Attempt:
         if len(self._gates) < self._choices:
             return False
         for gate in self._gates.values():
-            if gate.is_cut or gate.wanders:
+            if gate.is_cut or gate.is_abandoned:
                 over = True
             elif not gate.is_finished:
                 return False
@@ -84,7 +84,7 @@ class Attempt:
     @property
     def left(self) -> str:
         """The text sent so far, of all choices."""
-        return "".join(gate.left for gate in self._gates.values())
+        return "".join(gate.sent_text for gate in self._gates.values())
 
     def replies(self) -> list[Reply]:
         """Return the replies assembled so far, one per choice."""
@@ -99,13 +99,13 @@ class Attempt:
         chunks: list[Chunk] = []
         answers: list[FinalAnswer] = []
         for gate, reading in zip(self._existing_gates(), readings, strict=True):
-            match judge(self._turn, gate.reply(), gate.left, reading, gate.loops):
+            match judge(self._turn, gate.reply(), gate.sent_text, reading, gate.loops):
                 case Retry() as retry:
                     return retry
                 case GiveUp(error=ForgeError() as error):
                     raise error
-                case Accept(settled) | GiveUp(settled=FinalAnswer() as settled):
-                    chunks += [Chunk(tuple(map(self._separate, chunk.deltas))) for chunk in gate.rest(settled)]
+                case Accept(settled) | GiveUp(answer=FinalAnswer() as settled):
+                    chunks += [Chunk(tuple(map(self._separate, chunk.deltas))) for chunk in gate.finish(settled)]
                     answers.append(settled)
                 case GiveUp():
                     raise AssertionError("a verdict that gives up has an answer or an error")
@@ -134,7 +134,7 @@ class Attempt:
             return None
         match judge(self._turn, reply, "", extract(self._turn, reply), ()):
             case Accept(FinalAnswer(calls=[_, *_]) as settled):
-                return self._finish(gate.rest(settled), [settled])
+                return self._finish(gate.finish(settled), [settled])
             case _:
                 return None
 
@@ -146,7 +146,7 @@ class Attempt:
         settled = judge_failed_retry(self._turn)
         if settled is None or self.left:
             return None
-        return self._finish(StreamGate(self._turn, 0).rest(settled), [settled])
+        return self._finish(StreamGate(self._turn, 0).finish(settled), [settled])
 
     def _finish(self, chunks: Sequence[Chunk], answers: list[FinalAnswer]) -> FinishedAttempt:
         """Put the head on the last chunk: fields such as timings are only known at the end."""

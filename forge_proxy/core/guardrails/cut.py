@@ -24,7 +24,7 @@ LOOP_NOTICE = "The model was stopped because its reasoning only repeated itself;
 """What the client reads if there is no text because of a loop: the finish reason is `length` then, too."""
 
 
-def find_begun_call(text: str, names: Sequence[str]) -> int | None:
+def find_incomplete_call(text: str, names: Sequence[str]) -> int | None:
     """The place in a text that ended at the token limit where a call begins that is not complete; None for no call.
 
     `text` is what remains once the complete calls were taken out. Only what the stream gate holds back is looked at, so
@@ -45,13 +45,13 @@ def find_begun_call(text: str, names: Sequence[str]) -> int | None:
     return min((place for place in places if not _is_in_code(text, place)), default=None)
 
 
-def name_in(fragment: str, names: Sequence[str]) -> str:
+def find_tool_name(fragment: str, names: Sequence[str]) -> str:
     """The tool that the beginning of a call names, `""` if it does not come to that."""
     found = [(place, name) for name in names if (place := fragment.find(name)) >= 0]
     return min(found, key=lambda each: (each[0], -len(each[1])))[1] if found else ""
 
 
-def cut_notice(limit: int | None, tool: str | None, *, has_reasoning: bool = False) -> str:
+def render_cut_notice(limit: int | None, tool: str | None, *, has_reasoning: bool = False) -> str:
     """What the client reads in place of what was cut: a call of `tool` (`""` if unknown), or for None all text.
 
     `limit` is the client's own, None if it set none: then the limit was the model server's, or its context was full.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from forge_proxy.core.guardrails.arguments.coerce import read_arguments
 from forge_proxy.core.guardrails.arguments.mapping import map_arguments
-from forge_proxy.core.guardrails.cut import find_begun_call, name_in
-from forge_proxy.core.guardrails.respond import MessageDecoder, message_of
+from forge_proxy.core.guardrails.cut import find_incomplete_call, find_tool_name
+from forge_proxy.core.guardrails.respond import MessageDecoder, read_message
 from forge_proxy.core.guardrails.turn import Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Intervention
 from forge_proxy.core.messages import ToolCall
@@ -37,7 +37,7 @@ class Extraction:
 
     text: str
     calls: tuple[ToolCall, ...]
-    marks: tuple[Intervention, ...] = ()
+    interventions: tuple[Intervention, ...] = ()
     broken: bool = False
     """Whether a call was begun in the text and cannot be parsed."""
     may_recover_more: bool = False
@@ -69,7 +69,7 @@ def extract(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
     if not turn.policy.enabled.rescue:
         return Extraction(text, reply.calls, text_with_calls=text, cut=cut)
     repair = repair_object if thorough else None
-    rescued = rescue(text, turn.callable_names, template_thinks=turn.text_waits, repair=repair)
+    rescued = rescue(text, turn.callable_names, template_thinks=turn.buffers_text, repair=repair)
     reasoning, written = rescued.reasoning, rescued.text_with_calls or rescued.text
     closes_thoughts = rescued.closes_reasoning if text.strip() else None
     if len(rescued.calls) > MAX_CALLS:
@@ -136,7 +136,7 @@ def _complete(
         return found, None
     end = len((reply.text or "").rstrip())
     cut = [item for item in found if item.open or (item.repairs and item.end >= end)]
-    kept = [item for item in cut if turn.is_respond(item.call.tool) and message_of(item.call)]
+    kept = [item for item in cut if turn.is_respond(item.call.tool) and read_message(item.call)]
     lost = [item for item in cut if item not in kept]
     complete = tuple(item for item in found if item not in lost)
     return complete, _offered(turn, lost[-1].call.tool) if lost else None
@@ -144,9 +144,9 @@ def _complete(
 
 def _without_begun_call(turn: Turn, text: str, reply: Reply) -> tuple[str, str | None]:
     """Return the text before a call that was begun at the token limit, and the name of its tool if it is known."""
-    if reply.finish != "length" or (begin := find_begun_call(text, turn.callable_names)) is None:
+    if reply.finish != "length" or (begin := find_incomplete_call(text, turn.callable_names)) is None:
         return text, None
-    return text[:begin], name_in(text[begin:], turn.names)
+    return text[:begin], find_tool_name(text[begin:], turn.names)
 
 
 def _repair_native(

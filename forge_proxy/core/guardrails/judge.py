@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from forge_proxy.core.errors import EmptyAnswer, ForgeError, ToolCallInvalid, ToolChoiceUnsatisfied
 from forge_proxy.core.guardrails.check import check
-from forge_proxy.core.guardrails.cut import LOOP_NOTICE, cut_notice
+from forge_proxy.core.guardrails.cut import LOOP_NOTICE, render_cut_notice
 from forge_proxy.core.guardrails.extraction import Extraction, extract
 from forge_proxy.core.guardrails.loops import Loop
-from forge_proxy.core.guardrails.nudges import Problem, say_about_calls, say_about_text
-from forge_proxy.core.guardrails.repeats import all_repeat, answered_calls
-from forge_proxy.core.guardrails.respond import MessageDecoder, message_of
+from forge_proxy.core.guardrails.nudges import Problem, correct_calls, correct_text
+from forge_proxy.core.guardrails.repeats import all_repeat, find_answered_calls
+from forge_proxy.core.guardrails.respond import MessageDecoder, read_message
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Accept, FinalAnswer, GiveUp, Intervention, Retry, Verdict
 from forge_proxy.core.jsontypes import is_nested_too_deeply
@@ -39,7 +39,7 @@ def judge(
         if turn.policy.on_loop == "cut" and not _deliverable_as_calls(turn, reply.calls):
             # Calls inside text that repeats itself are ignored: the model does not mean them that many times.
             return _judge_loop(_Case(turn, reply, Extraction(reply.text or "", (), loop_reports), left))
-        reading = replace(reading, marks=(*reading.marks, *loop_reports))
+        reading = replace(reading, marks=(*reading.interventions, *loop_reports))
     message, calls, is_cut = _split(turn, reading, reply, left)
     if not turn.parallel:
         calls = calls[:1]
@@ -47,7 +47,7 @@ def judge(
     case = _Case(turn, reply, replace(reading, calls=calls), left)
     if calls:
         return _judge_calls(case, message)
-    if message is not None and message.strip() and not turn.demands_call:
+    if message is not None and message.strip() and not turn.requires_call:
         if reading.cut is not None:
             return _give_up_cut(case, message)
         if reply.calls and not is_cut and reply.finish == "length":  # the message was complete at the limit
@@ -61,7 +61,7 @@ def without_corrections(turn: Turn) -> Turn:
     return replace(turn, added=(), faults=(*turn.faults, Fault.NO_ROOM))
 
 
-def judge_unread(turn: Turn, left: str) -> Retry | None:
+def judge_unparsed_call(turn: Turn, left: str) -> Retry | None:
     """Return a retry of the same request after the model server failed to parse a call; None if none is possible."""
     return _Case(turn, Reply(), Extraction("", ()), left).retry(Fault.UNREADABLE, ())
 
@@ -70,7 +70,7 @@ def judge_failed_retry(turn: Turn) -> FinalAnswer | None:
     """Return the final answer if the model server failed on a retry: the response before the retry, which the client
     would have received without it. None if there is nothing to deliver.
     """
-    if turn.demands_call:
+    if turn.requires_call:
         return None
     if turn.first_text is not None:
         calls, outcome, what = (), Outcome.RETRIED, "text"
@@ -80,7 +80,7 @@ def judge_failed_retry(turn: Turn) -> FinalAnswer | None:
         return None
     mark = Intervention(outcome, "", f"delivered the {what} before a retry that the model server failed")
     case = _Case(turn, Reply(finish="stop"), Extraction("", ()), "")
-    return replace(case.accept(turn.first_text, calls, (mark,)).settled, is_before_failed_retry=True)
+    return replace(case.accept(turn.first_text, calls, (mark,)).answer, is_before_failed_retry=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,8 @@ class _Case:
 
     turn: Turn
     reply: Reply
-    reading: Extraction
-    left: str
+    extraction: Extraction
+    sent_text: str
 
     def accept(
         self,
@@ -100,16 +100,16 @@ class _Case:
         outcome: Outcome = Outcome.CLEAN,
     ) -> Accept:
         """Deliver `text` and `calls`."""
-        marks = (*self.reading.marks, *marks)
+        marks = (*self.extraction.interventions, *marks)
         by_attempt = Outcome.RETRIED if self.turn.attempt > 1 else Outcome.CLEAN
         furthest = Outcome.furthest((outcome, by_attempt, *(mark.kind for mark in marks)))
         finish = _finish(self.reply, calls)
-        return Accept(FinalAnswer(text, calls, finish, furthest, self.turn.attempt, marks, self.reading.reasoning))
+        return Accept(FinalAnswer(text, calls, finish, furthest, self.turn.attempt, marks, self.extraction.reasoning))
 
     def retry(self, fault: Fault, added: tuple[Message, ...], problem: Problem | None = None) -> Retry | None:
         """Retry with `added` messages; None if no retry remains or text was sent. `problem` is that of a call."""
         turn = self.turn
-        if turn.retries_left == 0 or self.left:
+        if turn.retries_left == 0 or self.sent_text:
             return None
         next_turn = replace(
             turn,
@@ -117,15 +117,15 @@ class _Case:
             retries_left=turn.retries_left - 1,
             text_nudges_left=turn.text_nudges_left - (fault is Fault.TEXT),
             cut_retries_left=turn.cut_retries_left - (fault is Fault.CUT),
-            held=turn.held or fault is Fault.NOT_ALLOWED or self.reply.finish == "length",
+            held=turn.constrains_decoding or fault is Fault.NOT_ALLOWED or self.reply.finish == "length",
             faults=(*turn.faults, fault),
             added=(*turn.added, *added),
-            first_text=turn.first_text or (self.reading.text if fault is Fault.TEXT else None),
-            last_calls=_deliverable(turn, self.reading) or turn.last_calls,
+            first_text=turn.first_text or (self.extraction.text if fault is Fault.TEXT else None),
+            last_calls=_deliverable(turn, self.extraction) or turn.last_calls,
         )
         if problem is not None:
             return Retry(next_turn, fault, problem.call.tool, problem.summary)
-        return Retry(next_turn, fault, (self.reading.cut or "") if fault is Fault.CUT else "")
+        return Retry(next_turn, fault, (self.extraction.cut or "") if fault is Fault.CUT else "")
 
     def give_up(
         self,
@@ -138,11 +138,11 @@ class _Case:
         """Deliver `text` and `calls` with outcome `exhausted`, or fail with `error`."""
         if error is not None:
             return GiveUp(fault, None, error)
-        return GiveUp(fault, self.accept(text, calls, marks, outcome=Outcome.EXHAUSTED).settled)
+        return GiveUp(fault, self.accept(text, calls, marks, outcome=Outcome.EXHAUSTED).answer)
 
 
 def _judge_calls(case: _Case, message: str | None) -> Verdict:
-    turn, reading = case.turn, case.reading
+    turn, reading = case.turn, case.extraction
     valid: list[ToolCall] = []
     problems: list[Problem] = []
     marks: list[Intervention] = []
@@ -153,8 +153,8 @@ def _judge_calls(case: _Case, message: str | None) -> Verdict:
         else:
             valid.append(checked[0])
             marks += checked[1]
-    text = _join_text(case.left, reading.text, message)
-    if not problems and turn.first_text is not None and all_repeat(valid, answered_calls(turn.messages)):
+    text = _join_text(case.sent_text, reading.text, message)
+    if not problems and turn.first_text is not None and all_repeat(valid, find_answered_calls(turn.messages)):
         return _without_repeats(case, valid, message)
     if not problems:
         if reading.cut is not None:
@@ -168,7 +168,7 @@ def _judge_calls(case: _Case, message: str | None) -> Verdict:
         return retry
     invalid = ToolCallInvalid([str(problem) for problem in problems], turn.attempt)
     deliverable = _deliverable(turn, reading)
-    if turn.demands_call and not deliverable:
+    if turn.requires_call and not deliverable:
         return case.give_up(fault, None, (), _unsatisfied(case))
     if turn.policy.on_exhausted == "error":
         return case.give_up(fault, None, (), invalid)
@@ -179,8 +179,8 @@ def _judge_calls(case: _Case, message: str | None) -> Verdict:
     valid_by_id = {call.id: call for call in valid}
     calls = tuple(valid_by_id.get(call.id, call) for call in deliverable)
     if not calls and not call_text and reading.rescued:  # a call of an unknown tool, delivered as the model wrote it
-        return case.give_up(fault, _join_text(case.left, reading.text_with_calls, message), ())
-    delivered_text = _join_text(case.left, text or "", call_text or None)
+        return case.give_up(fault, _join_text(case.sent_text, reading.text_with_calls, message), ())
+    delivered_text = _join_text(case.sent_text, text or "", call_text or None)
     return case.give_up(fault, delivered_text, calls, None if calls or delivered_text else invalid)
 
 
@@ -189,57 +189,57 @@ def _without_repeats(case: _Case, calls: list[ToolCall], message: str | None) ->
 
     If the retry has sent text or called the respond tool, its text is accepted instead.
     """
-    has_own_text = case.left or (message or "").strip()
-    text = _join_text(case.left, case.reading.text, message) if has_own_text else case.turn.first_text
+    has_own_text = case.sent_text or (message or "").strip()
+    text = _join_text(case.sent_text, case.extraction.text, message) if has_own_text else case.turn.first_text
     names = dict.fromkeys(call.tool for call in calls)
     dropped = tuple(Intervention(Outcome.RETRIED, name, "dropped a call that was already answered") for name in names)
-    whole = replace(case, reply=replace(case.reply, finish="stop"), reading=replace(case.reading, marks=()))
+    whole = replace(case, reply=replace(case.reply, finish="stop"), reading=replace(case.extraction, marks=()))
     return whole.accept(text, (), dropped)
 
 
 def _judge_text(case: _Case) -> Verdict:
-    turn, reply, reading = case.turn, case.reply, case.reading
+    turn, reply, reading = case.turn, case.reply, case.extraction
     text = reading.text
     is_cut = reply.finish == "length" and (reading.cut is not None or not text.strip())
-    if is_cut and (reading.cut is not None or not turn.demands_call):
+    if is_cut and (reading.cut is not None or not turn.requires_call):
         return _judge_cut(case)
-    if turn.demands_call:
+    if turn.requires_call:
         fault = Fault.MALFORMED if reading.broken else Fault.NO_CALL
         quoted = text[:_RUN_ON] if reply.finish == "length" else text
-        retry = case.retry(fault, say_about_text(turn, fault, quoted))
+        retry = case.retry(fault, correct_text(turn, fault, quoted))
         return retry or case.give_up(fault, None, (), _unsatisfied(case))
     if reply.finish == "length" and not reading.broken:
         return case.accept(_text_or_none(reply, text), ())
     if reply.finish == "content_filter" or reply.extra.get("refusal"):
         return case.accept(_text_or_none(reply, text), ())
     if reading.broken:
-        retry = case.retry(Fault.MALFORMED, say_about_text(turn, Fault.MALFORMED, text))
+        retry = case.retry(Fault.MALFORMED, correct_text(turn, Fault.MALFORMED, text))
         return retry or case.give_up(Fault.MALFORMED, turn.first_text or text, ())
     if not text.strip():
-        return case.retry(Fault.EMPTY, say_about_text(turn, Fault.EMPTY, text)) or _give_up_empty(case)
+        return case.retry(Fault.EMPTY, correct_text(turn, Fault.EMPTY, text)) or _give_up_empty(case)
     if turn.text_nudges_left > 0:
-        retry = case.retry(Fault.TEXT, say_about_text(turn, Fault.TEXT, text))
+        retry = case.retry(Fault.TEXT, correct_text(turn, Fault.TEXT, text))
         if retry:
             return retry
-    settled = case.accept(turn.first_text or text, ()).settled
+    settled = case.accept(turn.first_text or text, ()).answer
     return Accept(replace(settled, bare_text=True))
 
 
 def _judge_loop(case: _Case) -> Verdict:
     """Judge a response that was stopped because it only repeated itself: retry once, then deliver it up to the cut."""
     turn = case.turn
-    text = case.reading.text
+    text = case.extraction.text
     if Fault.LOOP not in turn.faults:
-        retry = case.retry(Fault.LOOP, say_about_text(turn, Fault.LOOP, text))
+        retry = case.retry(Fault.LOOP, correct_text(turn, Fault.LOOP, text))
         if retry:
             return retry
-    if turn.demands_call:
+    if turn.requires_call:
         return case.give_up(Fault.LOOP, None, (), ToolChoiceUnsatisfied(str(turn.choice), turn.attempt, text))
     if turn.first_text is not None:  # it was complete
         return replace(case, reply=replace(case.reply, finish="stop")).give_up(Fault.LOOP, turn.first_text, ())
     calls = turn.last_calls if turn.policy.on_exhausted == "deliver" and not text.strip() else ()
-    if not (text.strip() or case.left.strip() or calls):
-        return case.give_up(Fault.LOOP, case.left + LOOP_NOTICE, ())
+    if not (text.strip() or case.sent_text.strip() or calls):
+        return case.give_up(Fault.LOOP, case.sent_text + LOOP_NOTICE, ())
     return case.give_up(Fault.LOOP, _text_or_none(case.reply, text), calls)
 
 
@@ -247,8 +247,8 @@ def _give_up_empty(case: _Case) -> Verdict:
     """Give up on an empty response: deliver an earlier response if there is one, otherwise fail with `EmptyAnswer`."""
     turn, reply = case.turn, case.reply
     calls = turn.last_calls if turn.policy.on_exhausted == "deliver" else ()
-    if turn.first_text or calls or reply.reasoning or case.reading.reasoning or (reply.text or "").strip():
-        text = case.reading.text if case.reading.reasoning else reply.text
+    if turn.first_text or calls or reply.reasoning or case.extraction.reasoning or (reply.text or "").strip():
+        text = case.extraction.text if case.extraction.reasoning else reply.text
         return case.give_up(Fault.EMPTY, turn.first_text or text, () if turn.first_text else calls)
     return case.give_up(Fault.EMPTY, None, (), EmptyAnswer(turn.attempt))
 
@@ -260,13 +260,13 @@ def _judge_cut(case: _Case) -> Verdict:
     asks the model for one. A client that receives the cut call would do the same; one that receives text would stop.
     """
     turn = case.turn
-    if turn.demands_call:
+    if turn.requires_call:
         return case.retry(Fault.CUT, ()) or case.give_up(Fault.CUT, None, (), _unsatisfied(case))
-    if turn.cut_retries_left > 0 and (turn.limit is None or case.reading.cut is not None):
+    if turn.cut_retries_left > 0 and (turn.limit is None or case.extraction.cut is not None):
         retry = case.retry(Fault.CUT, () if turn.limit is None else _ask_for_less(case))
         if retry:
             return retry
-    if turn.first_text is not None and not case.left:  # it was complete
+    if turn.first_text is not None and not case.sent_text:  # it was complete
         return replace(case, reply=replace(case.reply, finish="stop")).give_up(Fault.CUT, turn.first_text, ())
     return _give_up_cut(case, None)
 
@@ -274,14 +274,14 @@ def _judge_cut(case: _Case) -> Verdict:
 def _ask_for_less(case: _Case) -> tuple[Message, ...]:
     """Return the beginning of the cut response and the correction that asks for a shorter one."""
     call_text = "".join(map(_render_call, case.reply.calls))
-    return say_about_text(case.turn, Fault.CUT, f"{case.reply.text or ''}{call_text}"[:_RUN_ON])
+    return correct_text(case.turn, Fault.CUT, f"{case.reply.text or ''}{call_text}"[:_RUN_ON])
 
 
 def _give_up_cut(case: _Case, message: str | None) -> GiveUp:
     """Deliver the text, followed by a notice of what was cut. `message` is that of the respond tool."""
-    reply, left, cut = case.reply, case.left, case.reading.cut
-    notice = cut_notice(case.turn.limit, cut, has_reasoning=bool(reply.reasoning or case.reading.reasoning))
-    text = _join_text(left, case.reading.text, message) or ""
+    reply, left, cut = case.reply, case.sent_text, case.extraction.cut
+    notice = render_cut_notice(case.turn.limit, cut, has_reasoning=bool(reply.reasoning or case.extraction.reasoning))
+    text = _join_text(left, case.extraction.text, message) or ""
     text = text.rstrip() if len(text.rstrip()) > len(left) else left
     what = "call" if cut is not None else "response"
     mark = Intervention(Outcome.EXHAUSTED, cut or "", f"{what} cut off at the token limit, as the text says")
@@ -291,7 +291,7 @@ def _give_up_cut(case: _Case, message: str | None) -> GiveUp:
 
 def _unsatisfied(case: _Case) -> ToolChoiceUnsatisfied:
     cut = case.reply.finish == "length"
-    return ToolChoiceUnsatisfied(str(case.turn.choice), case.turn.attempt, case.reading.text, cut=cut)
+    return ToolChoiceUnsatisfied(str(case.turn.choice), case.turn.attempt, case.extraction.text, cut=cut)
 
 
 def _split(turn: Turn, reading: Extraction, reply: Reply, left: str) -> tuple[str | None, tuple[ToolCall, ...], bool]:
@@ -304,7 +304,7 @@ def _split(turn: Turn, reading: Extraction, reply: Reply, left: str) -> tuple[st
     is_cut = False
     for call in reading.calls:
         is_respond = turn.is_respond(call.tool)
-        message = message_of(call) if is_respond else None
+        message = read_message(call) if is_respond else None
         if is_respond and message is None and (reply.finish == "length" or left):
             message, is_cut = MessageDecoder().feed(call.arguments), True
         if message is None:
@@ -330,7 +330,7 @@ def _deliverable(turn: Turn, reading: Extraction) -> tuple[ToolCall, ...]:
 
     def is_deliverable(call: ToolCall) -> bool:
         name = resolve_name(call.tool, turn.known_names)
-        if name is None and (turn.demands_call or (call.tool, call.arguments) in rescued):
+        if name is None and (turn.requires_call or (call.tool, call.arguments) in rescued):
             return False
         return turn.choice.allows(name or call.tool)
 
@@ -365,9 +365,9 @@ def _corrections(turn: Turn, reading: Extraction, problems: tuple[Problem, ...])
     A model server renders earlier calls into its chat template and fails on arguments that it cannot parse.
     """
     if all(call.args() is not None and not is_nested_too_deeply(call.arguments) for call in reading.calls):
-        return say_about_calls(turn, reading.text, reading.calls, problems)
+        return correct_calls(turn, reading.text, reading.calls, problems)
     call_text = "\n".join(_render_call(call) for call in reading.calls)
-    return say_about_text(turn, Fault.MALFORMED, _join_text("", reading.text, call_text) or call_text)
+    return correct_text(turn, Fault.MALFORMED, _join_text("", reading.text, call_text) or call_text)
 
 
 def _render_call(call: ToolCall) -> str:

@@ -37,7 +37,7 @@ class Loop:
     end: int
 
     @property
-    def shown_to(self) -> int:
+    def cut_at(self) -> int:
         """The index at which to cut the text so that only `_SHOWN` repetitions remain."""
         return self.start + _SHOWN * self.period
 

@@ -69,7 +69,7 @@ class Problem:
         return f"{self.call.tool}: {'; '.join(self.reasons) or self.fault.value}"
 
 
-def say_about_text(turn: Turn, fault: Fault, said: str, wording: NudgeWording = WORDING) -> tuple[Message, ...]:
+def correct_text(turn: Turn, fault: Fault, said: str, wording: NudgeWording = WORDING) -> tuple[Message, ...]:
     """The failed answer and the correction, for an answer that holds no readable call."""
     match fault:
         case Fault.EMPTY:
@@ -89,7 +89,7 @@ def say_about_text(turn: Turn, fault: Fault, said: str, wording: NudgeWording = 
     )
 
 
-def say_about_calls(
+def correct_calls(
     turn: Turn,
     said: str,
     calls: tuple[ToolCall, ...],

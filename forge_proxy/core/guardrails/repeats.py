@@ -13,7 +13,7 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, wri
 from forge_proxy.core.messages import ToolCall
 
 
-def answered_calls(messages: Iterable[JsonObject]) -> tuple[ToolCall, ...]:
+def find_answered_calls(messages: Iterable[JsonObject]) -> tuple[ToolCall, ...]:
     """Return the calls of a conversation that have a result."""
     calls: dict[str, ToolCall] = {}
     answered: list[ToolCall] = []

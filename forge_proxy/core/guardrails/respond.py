@@ -29,7 +29,7 @@ def respond_tool(taken: Iterable[str]) -> ToolSpec:
     return ToolSpec(name, _PARAMETERS, "answer the user")
 
 
-def message_of(call: ToolCall) -> str | None:
+def read_message(call: ToolCall) -> str | None:
     """Return the message of a respond call; None if there is none.
 
     A model that names the one text differently (`text`, `content`) has still said what to say.

@@ -41,12 +41,12 @@ class StreamGate:
     def __init__(self, turn: Turn, choice: int = 0) -> None:
         self._choice = choice
         self._builder = ReplyBuilder(choice)
-        self._live = not turn.text_waits
-        self._live_after_thought = not turn.text_may_be_asked_again
-        self._demands = turn.demands_call
+        self._live = not turn.buffers_text
+        self._live_after_thought = not turn.may_retry_text
+        self._demands = turn.requires_call
         self._plain = 0
         """Characters of text so far that belong to no call. Counted only if a call is required."""
-        self.wanders = False
+        self.is_abandoned = False
         """Whether the attempt is abandoned: a call is required and the text has become too long without one."""
         rescues = turn.policy.enabled.rescue
         self._scan = StreamingParser(turn.callable_names, template_thinks=not self._live) if rescues else None
@@ -77,7 +77,7 @@ class StreamGate:
         return tuple(watch.loop for watch in self._watches if watch.loop)
 
     @property
-    def left(self) -> str:
+    def sent_text(self) -> str:
         """The text sent so far."""
         return self._left.getvalue()
 
@@ -126,18 +126,18 @@ class StreamGate:
         reply = self._builder.reply()
         if self.is_cut:
             return replace(reply, text=self._text_before_cut(reply.text), finish="length")
-        if self.wanders:
+        if self.is_abandoned:
             return replace(reply, text=(reply.text or "")[:_MAX_TEXT_BEFORE_CALL], calls=(), finish="length")
         return reply
 
-    def rest(self, settled: FinalAnswer) -> list[Chunk]:
+    def finish(self, settled: FinalAnswer) -> list[Chunk]:
         """Return the unsent part of the final answer, ending with its finish reason."""
         deltas: list[Delta] = []
         if thought := _unsent_reasoning(settled.reasoning, self._thought.getvalue()):
             deltas.append(Delta(reasoning=thought))
         if signed := self._builder.reply().extra.get(SIGNED_REASONING):
             deltas.append(Delta(extra={SIGNED_REASONING: signed}))
-        text = (settled.text or "").removeprefix(self.left)
+        text = (settled.text or "").removeprefix(self.sent_text)
         if text or (settled.text is not None and not self._left.tell()):
             deltas.append(Delta(text=text))
         for index, call in enumerate(settled.calls):
@@ -192,7 +192,7 @@ class StreamGate:
     def _count(self, text: str) -> None:
         if self._demands and not self._names:
             self._plain += len(text)
-            self.wanders = self.wanders or self._plain > _MAX_TEXT_BEFORE_CALL
+            self.is_abandoned = self.is_abandoned or self._plain > _MAX_TEXT_BEFORE_CALL
 
     def _release_message(self, piece: CallDelta) -> str:
         """Return the text of a call's piece: empty unless the call is the first one and calls the respond tool."""
@@ -232,10 +232,10 @@ class StreamGate:
     def _text_before_cut(self, text: str | None) -> str | None:
         """Return the text of a response cut in a loop: what was sent, otherwise the buffered text up to the loop."""
         if self._left.tell() or self._live:
-            return self.left or None
+            return self.sent_text or None
         buffered = self._withheld.getvalue() if self._scan else text or ""
         loop = self._watches[False].loop
-        return (buffered[: loop.shown_to] if loop else buffered) or None
+        return (buffered[: loop.cut_at] if loop else buffered) or None
 
 
 def _unsent_reasoning(whole: str, sent: str) -> str:

@@ -28,21 +28,21 @@ class TokenUsage:
         count = self._last.get("completion_tokens") if self._last else None
         return count if is_count(count) else None
 
-    def usage(self, ours: int = 0) -> JsonObject | None:
+    def usage(self, respond_tokens: int = 0) -> JsonObject | None:
         """The delivered attempt against the caller's own prompt: harnesses size their context by it.
 
         A prompt may hold failed answers and corrections that the caller never sees, and `ours` tokens of our own tool.
         """
         own = self._own or self._last
-        if own is None or self._last is None or (own is self._last and not ours):
+        if own is None or self._last is None or (own is self._last and not respond_tokens):
             return self._last
         usage: dict[str, Json] = {**self._last}
         prompt, details = own.get("prompt_tokens"), own.get("prompt_tokens_details")
         if is_count(prompt):
-            usage["prompt_tokens"] = prompt = max(0, prompt - ours)
+            usage["prompt_tokens"] = prompt = max(0, prompt - respond_tokens)
             usage["total_tokens"] = prompt + (self.completion_tokens or 0)
         if is_object(details):
-            usage["prompt_tokens_details"] = _without(details, ours)
+            usage["prompt_tokens_details"] = _without(details, respond_tokens)
         return usage
 
 

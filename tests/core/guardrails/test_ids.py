@@ -24,7 +24,7 @@ def ids(*said: str, messages: tuple[JsonObject, ...] = HISTORY) -> list[str]:
     assert turn is not None
     verdict = judge(turn, Reply(calls=tuple(ToolCall("ping", f'{{"n": {n}}}', given) for n, given in enumerate(said))))
     assert isinstance(verdict, Accept)
-    return [call.id for call in verdict.settled.calls]
+    return [call.id for call in verdict.answer.calls]
 
 
 def test_a_new_id_stays() -> None:

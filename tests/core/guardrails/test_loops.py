@@ -134,4 +134,4 @@ def test_a_loop_is_told_with_its_place_and_without_its_words() -> None:
 
     assert str(loop) == "loop in text: 7 characters again and again from 6 to 2560"
     assert loop is not None
-    assert ("Well.\n" + "secret " * 1_000)[: loop.shown_to] == "Well.\nsecret secret "
+    assert ("Well.\n" + "secret " * 1_000)[: loop.cut_at] == "Well.\nsecret secret "

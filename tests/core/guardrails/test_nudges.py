@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
-from forge_proxy.core.guardrails.nudges import NudgeWording, Problem, say_about_calls, say_about_text
+from forge_proxy.core.guardrails.nudges import NudgeWording, Problem, correct_calls, correct_text
 from forge_proxy.core.guardrails.policy import GuardPolicy
 from forge_proxy.core.guardrails.turn import Fault, Turn, open_turn
 from forge_proxy.core.messages import Message, MessageType, ToolCall
@@ -45,7 +45,7 @@ ONE = turn(ToolChoice("required", ("note",)))
     ],
 )
 def test_an_answer_without_a_call_is_corrected_as_by_the_user(of: Turn, fault: Fault, sentence: str) -> None:
-    assert say_about_text(of, fault, "what it said", WORDING) == (
+    assert correct_text(of, fault, "what it said", WORDING) == (
         Message.of(MessageType.TEXT_RESPONSE, "what it said"),
         Message.of(MessageType.RETRY_NUDGE, sentence),
     )
@@ -63,7 +63,7 @@ def test_a_wrong_call_is_corrected_as_by_the_tool(fault: Fault, sentence: str) -
     call = ToolCall("serch", '{"q": 1}', "c1")
     problem = Problem(fault, call, ("`a`: required, missing", "`b`: expected string, got 7"))
 
-    assert say_about_calls(FREE, "said", (call,), (problem,), WORDING) == (
+    assert correct_calls(FREE, "said", (call,), (problem,), WORDING) == (
         Message.of(MessageType.TOOL_CALL, "said", calls=(call,)),
         Message.of(MessageType.RETRY_NUDGE, sentence, answers=call),
     )
@@ -73,7 +73,7 @@ def test_each_call_of_a_failed_batch_has_its_answer() -> None:
     calls = (ToolCall("search", "{}", "c1"), ToolCall("nope", "{}", "c2"), ToolCall("note", "{}", "c3"))
     problems = (Problem(Fault.UNKNOWN_TOOL, calls[1]),)
 
-    messages = say_about_calls(FREE, "", calls, problems, WORDING)
+    messages = correct_calls(FREE, "", calls, problems, WORDING)
 
     assert [(message.tool_call_id, message.content) for message in messages[1:]] == [
         ("c1", "not run search"),
@@ -86,7 +86,7 @@ def test_braces_in_what_a_model_said_are_left_alone() -> None:
     call = ToolCall("{names}", "{}", "c1")
     problem = Problem(Fault.BAD_ARGUMENTS, call, ("{tool}: {respond} {0} {", "{{x}}"))
 
-    messages = say_about_calls(FREE, "{names}", (call,), (problem,), WORDING)
+    messages = correct_calls(FREE, "{names}", (call,), (problem,), WORDING)
 
     assert [message.content for message in messages] == ["{names}", "bad {names}: {tool}: {respond} {0} {; {{x}}"]
 
@@ -94,13 +94,13 @@ def test_braces_in_what_a_model_said_are_left_alone() -> None:
 def test_braces_in_a_wording_that_are_no_field_are_left_alone() -> None:
     wording = NudgeWording(text_with_respond='Say {"name": "{names}"} {other}')
 
-    assert say_about_text(FREE, Fault.TEXT, "", wording)[1].content == 'Say {"name": "search, note, respond"} {other}'
+    assert correct_text(FREE, Fault.TEXT, "", wording)[1].content == 'Say {"name": "search, note, respond"} {other}'
 
 
 @pytest.mark.parametrize("fault", [Fault.TEXT, Fault.NO_CALL, Fault.EMPTY, Fault.MALFORMED])
 @pytest.mark.parametrize("of", [FREE, ONE], ids=["free", "one"])
 def test_our_own_words_name_what_may_be_called_and_nothing_else(of: Turn, fault: Fault) -> None:
-    words = say_about_text(of, fault, "")[1].content
+    words = correct_text(of, fault, "")[1].content
 
     assert all(name in words for name in of.callable_names)
     assert not any(name in words for name in ("search", "respond") if name not in of.callable_names)
@@ -111,7 +111,7 @@ def test_the_faults_of_a_call_begin_with_their_names() -> None:
     call = ToolCall("nope", "{}", "c1")
 
     def said(fault: Fault) -> str:
-        return say_about_calls(FREE, "", (call,), (Problem(fault, call, ("x: required, missing",)),))[1].content
+        return correct_calls(FREE, "", (call,), (Problem(fault, call, ("x: required, missing",)),))[1].content
 
     assert said(Fault.UNKNOWN_TOOL).startswith("[UnknownTool] nope")
     assert said(Fault.BAD_ARGUMENTS).startswith("[ToolArgValidationError] ")

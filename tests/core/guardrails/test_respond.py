@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.guardrails.respond import MessageDecoder, message_of, respond_tool
+from forge_proxy.core.guardrails.respond import MessageDecoder, read_message, respond_tool
 from forge_proxy.core.guardrails.schema.compiled import compile_validator
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import ToolCall
@@ -52,7 +52,7 @@ def test_the_message_of_an_object_that_begins_with_it_is_what_json_says(
     text = json.dumps({"message": message, **others}, ensure_ascii=ascii_only, indent=indent)
 
     assert decoded(cut(text, lengths)) == message
-    assert message_of(ToolCall("respond", text)) == message
+    assert read_message(ToolCall("respond", text)) == message
 
 
 @examples(200)
@@ -111,7 +111,7 @@ def test_half_a_character_is_never_let_out() -> None:
     ],
 )
 def test_a_single_text_is_the_message_whatever_its_name(arguments: str, message: str | None) -> None:
-    assert message_of(ToolCall("respond", arguments)) == message
+    assert read_message(ToolCall("respond", arguments)) == message
 
 
 def test_our_tool_takes_the_first_name_that_is_free() -> None:

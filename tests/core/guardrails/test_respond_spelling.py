@@ -60,7 +60,7 @@ def test_a_written_one_that_the_token_limit_cut_behind_its_message_is_text(name:
     verdict = judge(turn(), Reply(text=written, finish="length"))
 
     assert isinstance(verdict, Accept)
-    assert verdict.settled.text == "It is sunny."
+    assert verdict.answer.text == "It is sunny."
 
 
 @spellings
@@ -70,4 +70,4 @@ def test_its_message_leaves_while_it_is_written(name: str) -> None:
     for piece in (CallDelta(0, "c1", name, '{"message": "It is'), CallDelta(0, "", "", " sunny")):
         gate.take(Delta(calls=(piece,)))
 
-    assert gate.left == "It is sunny"
+    assert gate.sent_text == "It is sunny"

@@ -73,9 +73,9 @@ def test_our_own_tool_is_no_part_of_the_callers_prompt() -> None:
 
     told = spent(first, usage(90, 7))
 
-    assert told.usage(ours=30) == usage(20, 7, prompt_tokens_details={"cached_tokens": 15, "audio_tokens": 0})
+    assert told.usage(respond_tokens=30) == usage(20, 7, prompt_tokens_details={"cached_tokens": 15, "audio_tokens": 0})
     assert told.tokens == 55 + 97
-    assert spent(usage(10, 5)).usage(ours=30) == usage(0, 5)
+    assert spent(usage(10, 5)).usage(respond_tokens=30) == usage(0, 5)
 
 
 def test_a_usage_is_never_changed() -> None:
