@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.queueing import FairQueue, QueueEntry, State
+from forge_proxy.core.queueing import EntryState, FairQueue, QueueEntry
 from tests.properties import examples
 
 
@@ -33,7 +33,7 @@ def test_whoever_finds_a_slot_runs_at_once_and_the_others_wait() -> None:
 
     states = [place.state for place in entered(queue, "abc")]
 
-    assert states == [State.RUNNING, State.RUNNING, State.WAITING]
+    assert states == [EntryState.RUNNING, EntryState.RUNNING, EntryState.WAITING]
     assert (queue.running, queue.waiting) == (2, 1)
 
 
@@ -111,7 +111,7 @@ def test_more_slots_let_more_run_and_fewer_stop_nobody() -> None:
     assert queue.leave(first) == []
     assert (queue.running, queue.waiting) == (2, 1)
     assert [place.client for place in queue.resize(None)] == ["d"]
-    assert all(place.state is State.RUNNING for place in entered(queue, "efg"))
+    assert all(place.state is EntryState.RUNNING for place in entered(queue, "efg"))
 
 
 HAPPENINGS = st.lists(
@@ -145,14 +145,14 @@ def test_whatever_happens_slots_are_used_but_not_exceeded_and_nobody_is_lost_or_
         before = queue.running
         match what, value:
             case "enter", str(client):
-                ahead = sum(place.client == client and place.state is State.WAITING for place in here)
+                ahead = sum(place.client == client and place.state is EntryState.WAITING for place in here)
                 place = queue.enter(client)
                 if place is None:
                     assert queue.waiting >= limit
                     return
                 joined[place] = (len(started), ahead)
                 here.append(place)
-                if place.state is State.RUNNING:
+                if place.state is EntryState.RUNNING:
                     assert queue.waiting == 0
                     start([place])
             case "leave", int(number) if here:
@@ -162,7 +162,7 @@ def test_whatever_happens_slots_are_used_but_not_exceeded_and_nobody_is_lost_or_
             case _:
                 return
         states = Counter(place.state for place in here)
-        assert (queue.running, queue.waiting) == (states[State.RUNNING], states[State.WAITING])
+        assert (queue.running, queue.waiting) == (states[EntryState.RUNNING], states[EntryState.WAITING])
         assert queue.slots is None or queue.running <= max(queue.slots, before)
         assert queue.waiting == 0 or (queue.slots is not None and queue.running >= queue.slots)
         assert queue.waiting <= 2 * limit
@@ -170,6 +170,6 @@ def test_whatever_happens_slots_are_used_but_not_exceeded_and_nobody_is_lost_or_
     for what, value in happenings:
         happen(what, value)
     while here:
-        happen("leave", next(number for number, place in enumerate(here) if place.state is State.RUNNING))
+        happen("leave", next(number for number, place in enumerate(here) if place.state is EntryState.RUNNING))
 
     assert (queue.running, queue.waiting) == (0, 0)

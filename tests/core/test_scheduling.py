@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.queueing import FairQueue, QueueEntry, State
+from forge_proxy.core.queueing import EntryState, FairQueue, QueueEntry
 from forge_proxy.core.scheduling import ModelSchedule
 from tests.properties import examples
 
@@ -33,7 +33,7 @@ class World:
         place = self.queue.enter(client, model, self.time)
         assert place is not None
         self.places.append(place)
-        if place.state is State.RUNNING:
+        if place.state is EntryState.RUNNING:
             self._starts([place])
         return place
 
@@ -42,14 +42,14 @@ class World:
 
     def swaps(self) -> str | None:
         """Load what is wanted, if anything is."""
-        wanted = self.queue.wanted(self.time)
+        wanted = self.queue.next_model(self.time)
         if wanted is not None:
             self._starts(self.queue.serve(wanted, self.time))
         return wanted
 
     def ends(self) -> None:
         """Everybody who is inside leaves."""
-        for place in [place for place in self.places if place.state is State.RUNNING]:
+        for place in [place for place in self.places if place.state is EntryState.RUNNING]:
             self.leaves(place)
 
     def _starts(self, places: list[QueueEntry]) -> None:
@@ -66,7 +66,7 @@ def test_the_loaded_model_goes_on_while_nobody_has_waited_long_for_another() -> 
     w.leaves(first)
 
     assert w.let_in == ["x:a", "x:a"]
-    assert w.queue.wanted(w.time) is None
+    assert w.queue.next_model(w.time) is None
 
 
 def test_its_turn_is_over_when_another_was_waited_for_as_long_as_the_setting_says() -> None:
@@ -165,21 +165,21 @@ def test_those_who_wait_for_a_model_that_failed_are_refused_and_no_others() -> N
 def test_a_model_that_fails_again_is_left_alone_for_longer_but_not_for_ever(times: int, pause: float) -> None:
     schedule = ModelSchedule(SWAP_AFTER, "a")
     for _ in range(times):
-        schedule = schedule.failing("b", "no memory", 100.0)
+        schedule = schedule.with_failure("b", "no memory", 100.0)
 
-    assert schedule.refusal("b", 99.9 + pause)
-    assert schedule.refusal("b", 100.0 + pause) is None
-    assert schedule.refusal("a", 100.0) is None
-    assert schedule.forgiving().refusal("b", 100.0) is None
+    assert schedule.find_failure("b", 99.9 + pause)
+    assert schedule.find_failure("b", 100.0 + pause) is None
+    assert schedule.find_failure("a", 100.0) is None
+    assert schedule.without_failures().find_failure("b", 100.0) is None
 
 
 def test_a_model_that_was_loaded_after_all_begins_anew() -> None:
-    schedule = ModelSchedule(SWAP_AFTER, "a").failing("b", "no memory", 0.0).failing("b", "no memory", 10.0)
+    schedule = ModelSchedule(SWAP_AFTER, "a").with_failure("b", "no memory", 0.0).with_failure("b", "no memory", 10.0)
 
-    again = schedule.turning("b").turning("a").failing("b", "no memory", 100.0)
+    again = schedule.with_loaded("b").with_loaded("a").with_failure("b", "no memory", 100.0)
 
-    assert again.refusal("b", 104.9)
-    assert again.refusal("b", 105.0) is None
+    assert again.find_failure("b", 104.9)
+    assert again.find_failure("b", 105.0) is None
 
 
 HAPPENINGS = st.lists(
@@ -204,22 +204,22 @@ def test_whatever_happens_one_model_at_a_time_answers_and_nobody_is_lost_or_wait
     in_order: dict[tuple[str, str], list[QueueEntry]] = defaultdict(list)
 
     def check() -> None:
-        inside = [place for place in w.places if place.state is State.RUNNING]
-        outside = [place for place in w.places if place.state is State.WAITING]
+        inside = [place for place in w.places if place.state is EntryState.RUNNING]
+        outside = [place for place in w.places if place.state is EntryState.WAITING]
         schedule = w.queue.schedule
         assert schedule is not None
         assert (w.queue.running, w.queue.waiting) == (len(inside), len(outside))
         assert len(inside) <= slots
         assert {place.model for place in inside} <= {schedule.loaded}
-        assert {model for model, _ in schedule.waited} == {place.model for place in outside}
+        assert {model for model, _ in schedule.waiting} == {place.model for place in outside}
         if outside and not inside:
-            assert w.queue.wanted(w.time) is not None
+            assert w.queue.next_model(w.time) is not None
         for (_, model), places in in_order.items():
-            states = [place.state for place in places if place.state is not State.GONE]
-            assert states == sorted(states, key=lambda state: state is State.WAITING)  # as they came
+            states = [place.state for place in places if place.state is not EntryState.GONE]
+            assert states == sorted(states, key=lambda state: state is EntryState.WAITING)  # as they came
             if model == schedule.loaded or not places:
                 continue
-            ahead = [came[place] for place in places if place.state is State.WAITING]
+            ahead = [came[place] for place in places if place.state is EntryState.WAITING]
             assert not ahead or turns - ahead[0] <= 3  # of the other three models one turn each
 
     def happen(what: str, value: object) -> None:
@@ -241,11 +241,11 @@ def test_whatever_happens_one_model_at_a_time_answers_and_nobody_is_lost_or_wait
                 if w.swaps():
                     turns += 1
                     for place in w.places:
-                        if place.model == waited and place.state is State.WAITING:
+                        if place.model == waited and place.state is EntryState.WAITING:
                             came[place] = turns  # let in as slots come free, or behind the others again
                     assert w.queue.running  # a turn lets somebody in
             case "fail", None:
-                if (wanted := w.queue.wanted(w.time)) is not None:
+                if (wanted := w.queue.next_model(w.time)) is not None:
                     for place in w.queue.refuse(wanted):
                         w.places.remove(place)
                     w.queue.serve("a", w.time)  # which could be loaded again
@@ -257,7 +257,7 @@ def test_whatever_happens_one_model_at_a_time_answers_and_nobody_is_lost_or_wait
         happen(what, value)
     for _ in range(len(w.places) * 2):
         happen("swap", None)
-        for place in [place for place in w.places if place.state is State.RUNNING]:
+        for place in [place for place in w.places if place.state is EntryState.RUNNING]:
             happen("leave", w.places.index(place))
 
     assert (w.queue.running, w.queue.waiting) == (0, 0)
@@ -274,11 +274,11 @@ def test_however_much_is_asked_of_one_model_the_others_wait_no_longer_than_the_r
     waiting = [w.comes("other", model) for model in others]
     answer_seconds, steps = 3.0, 0
 
-    while any(place.state is State.WAITING for place in waiting):
+    while any(place.state is EntryState.WAITING for place in waiting):
         w.time += answer_seconds
         w.ends()
         for place in list(waiting):
-            if place.state is State.GONE:
+            if place.state is EntryState.GONE:
                 waiting.remove(place)
         for number in range(slots):
             w.comes(f"more {steps} {number}", "a")
