@@ -138,7 +138,7 @@ class ContextFitter:
         self, call: ModelCall, prompt: PromptSize, policy: CompactionPolicy
     ) -> AsyncGenerator[CompactedCall]:
         """Yield the call as each phase compacts it, the mildest phase first. `prompt` is its present size."""
-        strategy = policy.plans
+        strategy = policy.planner
         if strategy is None:
             return
         messages: list[Json] = list(call.request.messages)

@@ -67,11 +67,11 @@ def with_cuts(messages: Sequence[Json], tags: TypedMessages, cuts: Sequence[Cut]
             continue
         if cut.type is MessageType.REASONING:
             out[place] = {key: value for key, value in message.items() if key not in _THOUGHTS}
-        elif cut.instead is None:
+        elif cut.replacement is None:
             gone.add(place)
         else:
-            keeps_media = cut.what == "truncated"
-            content = _content(message.get("content"), cut.instead.content, keeps_media=keeps_media)
+            keeps_media = cut.kind == "truncated"
+            content = _content(message.get("content"), cut.replacement.content, keeps_media=keeps_media)
             out[place] = {**message, "content": content}
     return [message for place, message in enumerate(out) if place not in gone]
 

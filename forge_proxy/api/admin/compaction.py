@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from forge_proxy.core.budget import LARGEST, SMALLEST
 from forge_proxy.core.chat import ModelCall
-from forge_proxy.core.compaction import What
+from forge_proxy.core.compaction import CutKind
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.guardrails import GuardPolicy, open_turn
@@ -71,7 +71,7 @@ class CutPreview(BaseModel):
 
     message: int = Field(description="Its place in `messages`, from 0.")
     type: MessageType
-    what: What
+    what: CutKind
     tokens_saved: int = Field(description="Estimated.")
     why: str
     content: str | None = Field(description="Its content after the compaction; null if the message is dropped.")
@@ -159,10 +159,10 @@ def _shown(phase: CompactedCall, limit: int) -> PhasePreview:
         CutPreview(
             message=place,
             type=cut.type,
-            what=cut.what,
+            what=cut.kind,
             tokens_saved=cut.saved,
-            why=cut.why,
-            content=cut.instead.content if cut.instead else None,
+            why=cut.reason,
+            content=cut.replacement.content if cut.replacement else None,
         )
         for place, cut in zip(phase.places, phase.plan.cuts, strict=True)
     ]

@@ -4,7 +4,7 @@ A strategy plans cuts, each with its reason, and the plan is applied: what is sh
 comes out every call has a result and every result its call, wherever that was so before.
 """
 
-from forge_proxy.core.compaction.cuts import Cut, Plan, What
+from forge_proxy.core.compaction.cuts import Cut, CutKind, Plan
 from forge_proxy.core.compaction.sliding import SlidingWindowCompact
 from forge_proxy.core.compaction.strategy import CompactStrategy, NoCompact, PlannedCompact
 from forge_proxy.core.compaction.tiered import TieredCompact
@@ -12,10 +12,10 @@ from forge_proxy.core.compaction.tiered import TieredCompact
 __all__ = [
     "CompactStrategy",
     "Cut",
+    "CutKind",
     "NoCompact",
     "Plan",
     "PlannedCompact",
     "SlidingWindowCompact",
     "TieredCompact",
-    "What",
 ]

@@ -10,7 +10,7 @@ PROTECTED = frozenset({MessageType.SYSTEM_PROMPT, MessageType.USER_INPUT, Messag
 NUDGES = frozenset({MessageType.STEP_NUDGE, MessageType.PREREQUISITE_NUDGE, MessageType.RETRY_NUDGE})
 
 
-def recent_start(messages: Sequence[Message], keep: int) -> int:
+def find_recent_start(messages: Sequence[Message], keep: int) -> int:
     """The place from which on nothing is cut: where the `keep` latest iterations begin, by their `step_index`.
 
     A number that comes again, as when a new run goes on with an old one's messages, is another iteration when a message
@@ -33,12 +33,12 @@ def recent_start(messages: Sequence[Message], keep: int) -> int:
     return starts[-keep:][0] if starts else len(messages)
 
 
-def answers_a_call(message: Message) -> bool:
+def is_call_result(message: Message) -> bool:
     """Whether it stands after a call as the answer that every call needs."""
     return message.role is MessageRole.TOOL
 
 
-def answered_calls(messages: Sequence[Message]) -> dict[int, int]:
+def pair_results_with_calls(messages: Sequence[Message]) -> dict[int, int]:
     """The place of the call message for each place of an answer. Ids that come again are those of the latest call."""
     calls: dict[str, int] = {}
     pairs: dict[int, int] = {}

@@ -35,7 +35,7 @@ class CompactionPolicy(BaseModel):
     )
 
     @property
-    def plans(self) -> PlannedCompact | None:
+    def planner(self) -> PlannedCompact | None:
         """The strategy; None where there is none."""
         match self.strategy:
             case "none":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from forge_proxy.core.compaction.cuts import Cut, Plan, dropped, exchanged, plan_of
-from forge_proxy.core.compaction.history import PROTECTED, answered_calls, answers_a_call, recent_start
+from forge_proxy.core.compaction.cuts import Cut, Plan, drop_message, make_plan, replace_message
+from forge_proxy.core.compaction.history import PROTECTED, find_recent_start, is_call_result, pair_results_with_calls
 from forge_proxy.core.compaction.strategy import PlannedCompact
 from forge_proxy.core.estimate import messages_tokens
 from forge_proxy.core.messages import Message, MessageMeta, MessageRole, MessageType
@@ -24,28 +24,28 @@ class SlidingWindowCompact(PlannedCompact):
 
     def plans(self, messages: Sequence[Message], *, step_hint: str = "") -> Iterator[Plan]:
         """See `PlannedCompact`."""
-        start = recent_start(messages, self.keep_recent)
-        pairs = answered_calls(messages)
+        start = find_recent_start(messages, self.keep_recent)
+        pairs = pair_results_with_calls(messages)
         needed = {call for answer, call in pairs.items() if call < start <= answer}
         cuts = [
-            dropped(index, message, 1, _WHY)
+            drop_message(index, message, 1, _WHY)
             for index, message in enumerate(messages[:start])
             if not _is_protected(message) and index not in needed and pairs.get(index) not in needed
         ]
         if step_hint and cuts:
             _tell(step_hint, messages, cuts, before=min(needed, default=start))
-        yield plan_of(1, messages_tokens(messages), cuts)
+        yield make_plan(1, messages_tokens(messages), cuts)
 
 
 def _is_protected(message: Message) -> bool:
     # A result's stand-in goes with its call.
-    return message.type in PROTECTED and not answers_a_call(message)
+    return message.type in PROTECTED and not is_call_result(message)
 
 
 def _tell(hint: str, messages: Sequence[Message], cuts: list[Cut], *, before: int) -> None:
     """Put the hint, and no older one, in the place of the last cut message that stands before any call that is kept."""
     told = [
-        dropped(index, message, 1, _HINT_WHY)
+        drop_message(index, message, 1, _HINT_WHY)
         for index, message in enumerate(messages[:before])
         if message.type is MessageType.SUMMARY and message.content.startswith(_STEPS_DROPPED)
     ]
@@ -56,5 +56,5 @@ def _tell(hint: str, messages: Sequence[Message], cuts: list[Cut], *, before: in
     # By a user: a system message in the middle is more than many chat templates take.
     meta = MessageMeta(MessageType.SUMMARY, original_type=MessageType.TOOL_RESULT)
     words = Message(MessageRole.USER, f"{_STEPS_DROPPED} {hint}", meta)
-    cuts[last] = exchanged(cut.index, messages[cut.index], 1, "replaced", _WHY, words)
+    cuts[last] = replace_message(cut.index, messages[cut.index], 1, "replaced", _WHY, words)
     cuts += told

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from forge_proxy.core.compaction.cuts import Cut, Plan, dropped, exchanged, plan_of
-from forge_proxy.core.compaction.history import NUDGES, answers_a_call, recent_start
+from forge_proxy.core.compaction.cuts import Cut, Plan, drop_message, make_plan, replace_message
+from forge_proxy.core.compaction.history import NUDGES, find_recent_start, is_call_result
 from forge_proxy.core.compaction.strategy import PlannedCompact
 from forge_proxy.core.estimate import messages_tokens, tokens_of_text
 from forge_proxy.core.messages import Message, MessageType
@@ -47,7 +47,7 @@ class TieredCompact(PlannedCompact):
     def plans(self, messages: Sequence[Message], *, step_hint: str = "") -> Iterator[Plan]:
         """See `PlannedCompact`."""
         tokens = messages_tokens(messages)
-        start = recent_start(messages, self.keep_recent)
+        start = find_recent_start(messages, self.keep_recent)
         nudges: list[Cut] = []
         results: list[tuple[int, Message]] = []
         last_resort: list[Cut] = []
@@ -58,16 +58,16 @@ class TieredCompact(PlannedCompact):
             elif message.type is MessageType.TOOL_RESULT:
                 results.append((index, message))
             elif why := _LAST_RESORT.get(message.type):
-                last_resort.append(dropped(index, message, 3, why))
+                last_resort.append(drop_message(index, message, 3, why))
         truncated = [cut for index, message in results if (cut := self._truncated(index, message))]
-        yield plan_of(1, tokens, nudges + truncated)
+        yield make_plan(1, tokens, nudges + truncated)
         replaced: list[Cut] = []
         for index, message in results:
             replaced += _stood_in_for(index, message, 2, _REPLACED_WHY, RESULT_DROPPED)
         if step_hint and replaced:
             replaced = [*_older_hints(messages[:start]), *replaced[:-1], _hinting(messages, replaced[-1], step_hint)]
-        yield plan_of(2, tokens, nudges + replaced)
-        yield plan_of(3, tokens, nudges + replaced + last_resort)
+        yield make_plan(2, tokens, nudges + replaced)
+        yield make_plan(3, tokens, nudges + replaced + last_resort)
 
     def _truncated(self, index: int, message: Message) -> Cut | None:
         text, kept = message.content, self.truncate_chars
@@ -80,20 +80,20 @@ class TieredCompact(PlannedCompact):
         if estimate is not None:  # of more than the text
             estimate = max(0, estimate - tokens_of_text(len(text) - len(shorter)))
         meta = replace(message.metadata, token_estimate=estimate)
-        return exchanged(
+        return replace_message(
             index, message, 1, "truncated", _TRUNCATED_WHY, replace(message, content=shorter, metadata=meta)
         )
 
 
 def _nudge(index: int, message: Message) -> list[Cut]:
-    if answers_a_call(message):
+    if is_call_result(message):
         return _stood_in_for(index, message, 1, _REFUSAL_WHY, REFUSAL_DROPPED)
-    return [dropped(index, message, 1, _NUDGE_WHY)]
+    return [drop_message(index, message, 1, _NUDGE_WHY)]
 
 
 def _stood_in_for(index: int, message: Message, phase: int, why: str, words: str) -> list[Cut]:
     """The cut, unless the message is as short as what would stand in for it."""
-    cut = exchanged(index, message, phase, "replaced", why, _stand_in(message, words))
+    cut = replace_message(index, message, phase, "replaced", why, _stand_in(message, words))
     return [cut] if cut.saved > 0 else []
 
 
@@ -105,7 +105,7 @@ def _stand_in(message: Message, words: str) -> Message:
 def _hinting(messages: Sequence[Message], cut: Cut, hint: str) -> Cut:
     message = messages[cut.index]
     words = _stand_in(message, f"{RESULT_DROPPED} {hint}")
-    return exchanged(cut.index, message, cut.phase, cut.what, cut.why, words)
+    return replace_message(cut.index, message, cut.phase, cut.kind, cut.reason, words)
 
 
 def _older_hints(messages: Sequence[Message]) -> Iterator[Cut]:
@@ -113,4 +113,4 @@ def _older_hints(messages: Sequence[Message]) -> Iterator[Cut]:
     for index, message in enumerate(messages):
         is_ours = message.type is MessageType.SUMMARY and message.content.startswith(RESULT_DROPPED)
         if is_ours and message.content != RESULT_DROPPED:
-            yield exchanged(index, message, 2, "truncated", _HINT_WHY, replace(message, content=RESULT_DROPPED))
+            yield replace_message(index, message, 2, "truncated", _HINT_WHY, replace(message, content=RESULT_DROPPED))

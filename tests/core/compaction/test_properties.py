@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.compaction import PlannedCompact, SlidingWindowCompact, TieredCompact
-from forge_proxy.core.compaction.history import recent_start
+from forge_proxy.core.compaction.history import find_recent_start
 from forge_proxy.core.estimate import messages_tokens
 from forge_proxy.core.messages import Message, MessageType
 from tests.core.compaction.histories import histories, orphans
@@ -35,7 +35,7 @@ def test_every_phase_leaves_each_call_its_result(
 def test_what_is_protected_stays_the_same_objects_in_their_order(
     messages: tuple[Message, ...], strategy: PlannedCompact, hint: str
 ) -> None:
-    start = recent_start(messages, strategy.keep_recent)
+    start = find_recent_start(messages, strategy.keep_recent)
     kept = {MessageType.SYSTEM_PROMPT, MessageType.USER_INPUT}
     protected = [m for place, m in enumerate(messages) if place >= start or m.type in kept]
 

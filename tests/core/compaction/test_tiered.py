@@ -115,7 +115,7 @@ def test_a_plan_says_what_is_cut_and_why() -> None:
     first, second, third = TieredCompact().plans(HISTORY)
 
     def told(cut: Cut) -> tuple[int, str, str]:
-        return cut.index, cut.type.value, cut.what
+        return cut.index, cut.type.value, cut.kind
 
     truncated = [(4, "tool_result", "truncated"), (5, "tool_result", "truncated")]
     nudges = [(7, "step_nudge", "replaced"), (9, "retry_nudge", "dropped")]
@@ -126,7 +126,7 @@ def test_a_plan_says_what_is_cut_and_why() -> None:
         (2, "reasoning", "dropped"),
         (8, "text_response", "dropped"),
     ]
-    assert all(cut.why for cut in third.cuts)
+    assert all(cut.reason for cut in third.cuts)
 
 
 @pytest.mark.parametrize(("keep", "chars", "named"), [(0, 200, "keep_recent"), (2, 0, "truncate_chars")])
