@@ -24,7 +24,7 @@ class Catalog:
         """The model of requests without a model name, which is also loaded first."""
         return self.default or self.names[0]
 
-    def known(self, asked: str) -> str | None:
+    def resolve(self, asked: str) -> str | None:
         """Return the model with this name or alias, or None."""
         return asked if asked in self.names else self.aliases.get(asked)
 
@@ -39,7 +39,7 @@ class Catalog:
         """
         if asked is None:
             return self.first
-        found = self.known(asked) or self.default or (self.names[0] if len(self.names) == 1 else None)
+        found = self.resolve(asked) or self.default or (self.names[0] if len(self.names) == 1 else None)
         if found is None:
             raise UnknownModel(asked, self.names)
         return found

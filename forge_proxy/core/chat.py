@@ -117,7 +117,7 @@ class ModelCard:
     details: JsonObject = field(default_factory=no_fields)
 
 
-def window_of(cards: Sequence[ModelCard], model: str | None) -> int | None:
+def find_window(cards: Sequence[ModelCard], model: str | None) -> int | None:
     """Return the context window of `model` in tokens; without a name, that of the only model. None if unknown."""
     if model is None:
         return cards[0].window if len(cards) == 1 else None

@@ -95,9 +95,9 @@ class CompatibleBackend:
             return replace(call, demanded=())
         if not isinstance(refusal, RequestFormatRejected):
             raise refusal
-        if refusal.need.is_of_tools and not call.request.body.get("tools"):
+        if refusal.need.is_about_tools and not call.request.body.get("tools"):
             raise refusal
-        dialect = call.dialect.meeting(refusal.need)
+        dialect = call.dialect.avoiding(refusal.need)
         if dialect != call.dialect:
             return replace(call, dialect=dialect)
         if refusal.need is not UnsupportedFeature.PLAIN_SCHEMAS:

@@ -95,7 +95,9 @@ class ContextFitter:
             return None
         prompt = await self.measured(call)
         if not prompt.exact and overflow.tokens is not None:  # counted for this very prompt
-            self._calibrations[_model(call)] = Calibration.of(estimate_tokens(*prompt_of(call)), overflow.tokens)
+            self._calibrations[_model(call)] = Calibration.from_count(
+                estimate_tokens(*prompt_of(call)), overflow.tokens
+            )
             prompt = replace(prompt, tokens=overflow.tokens)
         budget = await self._budgets.of(_model(call))
         known = [tokens for tokens in (overflow.window, budget.tokens) if tokens is not None]
@@ -125,14 +127,14 @@ class ContextFitter:
         known = self._calibrations.setdefault(_model(call), Calibration())
         if len(self._calibrations) > _CACHE_SIZE:
             self._calibrations.popitem(last=False)
-        return PromptSize(known.tokens(estimate_tokens(*prompt_of(call))), exact=False)
+        return PromptSize(known.to_tokens(estimate_tokens(*prompt_of(call))), exact=False)
 
     def saw(self, call: ModelCall, usage: JsonObject | None) -> None:
         """Calibrate the estimates of a model by the usage that the model server reports for a call."""
         known = self._calibrations.get(_model(call))
         tokens = usage.get("prompt_tokens") if usage is not None else None
         if known is not None and is_count(tokens):
-            self._calibrations[_model(call)] = known.observed(estimate_tokens(*prompt_of(call)), tokens)
+            self._calibrations[_model(call)] = known.updated(estimate_tokens(*prompt_of(call)), tokens)
 
     async def phases(
         self, call: ModelCall, prompt: PromptSize, policy: CompactionPolicy

@@ -50,7 +50,7 @@ def test_deep_nesting_is_no_trouble() -> None:
 def test_an_estimate_is_set_right_by_reports(reports: list[tuple[int, int]], comes_to: int) -> None:
     calibration = Calibration()
     for estimated, reported in reports:
-        calibration = calibration.observed(estimated, reported)
+        calibration = calibration.updated(estimated, reported)
 
-    assert calibration.tokens(100) == comes_to
-    assert calibration.tokens(calibration.estimated(comes_to)) == comes_to
+    assert calibration.to_tokens(100) == comes_to
+    assert calibration.to_tokens(calibration.to_estimate(comes_to)) == comes_to

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from forge_proxy.core.budget import LARGEST, SMALLEST
+from forge_proxy.core.budget import MAX_TOKENS, MIN_TOKENS
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.compaction import CutKind
 from forge_proxy.core.compaction.policy import CompactionPolicy
@@ -53,7 +53,7 @@ class PreviewRequest(BaseModel):
         default=None, description="The model whose tokenizer and budget count; default: the one that is served."
     )
     budget_tokens: int | None = Field(
-        default=None, ge=SMALLEST, le=LARGEST, description="Used instead of the model's budget."
+        default=None, ge=MIN_TOKENS, le=MAX_TOKENS, description="Used instead of the model's budget."
     )
     policy: CompactionPolicy | None = Field(default=None, description="Used instead of the current policy.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from forge_proxy.core.estimate import message_tokens
+from forge_proxy.core.estimate import estimate_message_tokens
 from forge_proxy.core.fast_dataclass import fast_dataclass
 from forge_proxy.core.messages import Message, MessageType
 
@@ -53,12 +53,12 @@ class Plan:
 
 def drop_message(index: int, message: Message, phase: int, why: str) -> Cut:
     """Return the cut that drops a message."""
-    return Cut(index, message.type, phase, "dropped", message_tokens(message), why)
+    return Cut(index, message.type, phase, "dropped", estimate_message_tokens(message), why)
 
 
 def replace_message(index: int, message: Message, phase: int, what: CutKind, why: str, instead: Message) -> Cut:
     """Return the cut that replaces a message."""
-    saved = message_tokens(message) - message_tokens(instead)
+    saved = estimate_message_tokens(message) - estimate_message_tokens(instead)
     return Cut(index, message.type, phase, what, saved, why, instead)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from forge_proxy.core.compaction.cuts import Cut, Plan, drop_message, make_plan, replace_message
 from forge_proxy.core.compaction.history import PROTECTED, find_recent_start, is_call_result, pair_results_with_calls
 from forge_proxy.core.compaction.strategy import PlannedCompact
-from forge_proxy.core.estimate import messages_tokens
+from forge_proxy.core.estimate import estimate_messages_tokens
 from forge_proxy.core.messages import Message, MessageMeta, MessageRole, MessageType
 
 _STEPS_DROPPED = "[Earlier steps dropped to save context]"
@@ -34,7 +34,7 @@ class SlidingWindowCompact(PlannedCompact):
         ]
         if step_hint and cuts:
             _tell(step_hint, messages, cuts, before=min(needed, default=start))
-        yield make_plan(1, messages_tokens(messages), cuts)
+        yield make_plan(1, estimate_messages_tokens(messages), cuts)
 
 
 def _is_protected(message: Message) -> bool:

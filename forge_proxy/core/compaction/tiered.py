@@ -8,7 +8,7 @@ from dataclasses import replace
 from forge_proxy.core.compaction.cuts import Cut, Plan, drop_message, make_plan, replace_message
 from forge_proxy.core.compaction.history import NUDGES, find_recent_start, is_call_result
 from forge_proxy.core.compaction.strategy import PlannedCompact
-from forge_proxy.core.estimate import messages_tokens, tokens_of_text
+from forge_proxy.core.estimate import estimate_messages_tokens, estimate_text_tokens
 from forge_proxy.core.messages import Message, MessageType
 
 RESULT_DROPPED = "[Result dropped to save context]"
@@ -46,7 +46,7 @@ class TieredCompact(PlannedCompact):
 
     def plans(self, messages: Sequence[Message], *, step_hint: str = "") -> Iterator[Plan]:
         """See `PlannedCompact`."""
-        tokens = messages_tokens(messages)
+        tokens = estimate_messages_tokens(messages)
         start = find_recent_start(messages, self.keep_recent)
         nudges: list[Cut] = []
         results: list[tuple[int, Message]] = []
@@ -78,7 +78,7 @@ class TieredCompact(PlannedCompact):
         shorter = f"{text[:kept]}\n[Truncated — {len(text) - kept} chars removed]"
         estimate = message.metadata.token_estimate
         if estimate is not None:  # of more than the text
-            estimate = max(0, estimate - tokens_of_text(len(text) - len(shorter)))
+            estimate = max(0, estimate - estimate_text_tokens(len(text) - len(shorter)))
         meta = replace(message.metadata, token_estimate=estimate)
         return replace_message(
             index, message, 1, "truncated", _TRUNCATED_WHY, replace(message, content=shorter, metadata=meta)

@@ -10,13 +10,13 @@ from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.guardrails.schema.compiled import check_arguments, find_faults, find_surplus_parameters
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Intervention
-from forge_proxy.core.jsontypes import DEEPEST, Json, is_nested_too_deeply, write
+from forge_proxy.core.jsontypes import MAX_NESTING, Json, is_nested_too_deeply, write
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.tool_names import resolve_name
 
 _LONGEST_NAME = 64
 """Maximum characters of a tool's name in the note that its arguments were not checked."""
-_TOO_DEEP = f"arguments: nested more than {DEEPEST} levels deep"
+_TOO_DEEP = f"arguments: nested more than {MAX_NESTING} levels deep"
 CheckedCall = tuple[ToolCall, tuple[Intervention, ...]]
 
 

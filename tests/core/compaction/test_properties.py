@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from forge_proxy.core.compaction import PlannedCompact, SlidingWindowCompact, TieredCompact
 from forge_proxy.core.compaction.history import find_recent_start
-from forge_proxy.core.estimate import messages_tokens
+from forge_proxy.core.estimate import estimate_messages_tokens
 from forge_proxy.core.messages import Message, MessageType
 from tests.core.compaction.histories import histories, orphans
 from tests.properties import examples
@@ -57,12 +57,12 @@ def test_calls_are_never_cut_by_phases(messages: tuple[Message, ...], keep: int,
 def test_each_phase_is_shorter_than_the_one_before_and_says_by_how_much(
     messages: tuple[Message, ...], strategy: PlannedCompact
 ) -> None:
-    before = messages_tokens(messages)
+    before = estimate_messages_tokens(messages)
 
     for plan in strategy.plans(messages):
         assert plan.tokens <= before
-        assert plan.tokens == messages_tokens(plan.apply(messages))
-        assert plan.tokens == messages_tokens(messages) - sum(cut.saved for cut in plan.cuts)
+        assert plan.tokens == estimate_messages_tokens(plan.apply(messages))
+        assert plan.tokens == estimate_messages_tokens(messages) - sum(cut.saved for cut in plan.cuts)
         before = plan.tokens
 
 
@@ -74,10 +74,10 @@ def test_the_same_comes_out_each_time_and_again_from_what_came_out(
     after, phase = strategy.compact(messages, trigger, step_hint=hint)
 
     assert strategy.compact(list(messages), trigger, step_hint=hint) == (after, phase)
-    assert messages_tokens(after) <= messages_tokens(messages)
+    assert estimate_messages_tokens(after) <= estimate_messages_tokens(messages)
     if phase == 0:
         assert after == messages
-    again, _ = strategy.compact(after, messages_tokens(after), step_hint=hint)
+    again, _ = strategy.compact(after, estimate_messages_tokens(after), step_hint=hint)
     assert again == after
 
 
