@@ -90,7 +90,7 @@ class Budget:
 
     mode: BudgetMode
     tokens: int | None
-    because: str
+    reason: str
     window: int | None = None
     """The server's own window, None if it reports none."""
     given: int | None = None
@@ -115,7 +115,7 @@ def limit_to_window(budget: Budget) -> Budget:
     """Return the budget after the window was set: the server may limit it to the model's training context length."""
     if budget.window is None or budget.tokens is None or budget.window >= budget.tokens:
         return budget
-    because = f"{budget.because}, but the model server took {budget.window}"
+    because = f"{budget.reason}, but the model server took {budget.window}"
     return replace(budget, tokens=budget.window, because=because)
 
 

@@ -23,7 +23,7 @@ class HardwareProfile:
     gpus: tuple[Gpu, ...]
     ram_mb: int | None
     cores: int
-    because: str
+    reason: str
 
     @property
     def vram_mb(self) -> int | None:
