@@ -86,7 +86,7 @@ class ModelCall:
     """The synthetic respond tool, offered last so that the prompt prefix stays the same from turn to turn."""
     added: tuple[Message, ...] = ()
     """Failed responses and corrections, appended to the client's messages."""
-    demanded: tuple[ToolSpec, ...] = ()
+    required_tools: tuple[ToolSpec, ...] = ()
     """Tools to which constrained decoding limits the response: a call as JSON text and nothing else (last retry)."""
     model: str | None = None
     """The model name to send to the backend if it differs from the client's. Responses carry the client's name."""

@@ -37,7 +37,7 @@ class Delta:
     finish: str | None = None
     extra: JsonObject = field(default_factory=no_fields)
     """Other fields of the delta (role, refusal, …), as the backend sent them."""
-    beside: JsonObject = field(default_factory=no_fields)
+    choice_fields: JsonObject = field(default_factory=no_fields)
     """Other fields of the choice (logprobs, …), as the backend sent them."""
 
 
@@ -80,7 +80,7 @@ class Reply:
     calls: tuple[ToolCall, ...] = ()
     finish: str | None = None
     extra: JsonObject = field(default_factory=no_fields)
-    beside: JsonObject = field(default_factory=no_fields)
+    choice_fields: JsonObject = field(default_factory=no_fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +129,8 @@ class ReplyBuilder:
             self._finish = delta.finish
         if delta.extra:
             self._extra.add(delta.extra)
-        if delta.beside:
-            self._beside.add(delta.beside)
+        if delta.choice_fields:
+            self._beside.add(delta.choice_fields)
 
     def reply(self) -> Reply:
         """Return the reply assembled so far."""
@@ -146,7 +146,7 @@ class ReplyBuilder:
             calls=tuple(self._calls[index].call() for index in sorted(self._calls)),
             finish=self._finish,
             extra=self._extra.fields(),
-            beside=self._beside.fields(),
+            choice_fields=self._beside.fields(),
         )
 
 
@@ -205,7 +205,7 @@ class _CallBuilder:
         return self._name
 
 
-def deltas_of(reply: Reply) -> Delta:
+def to_delta(reply: Reply) -> Delta:
     """Convert a whole reply to one delta, from which `ReplyBuilder` builds the same reply."""
     return Delta(
         choice=reply.choice,
@@ -214,13 +214,13 @@ def deltas_of(reply: Reply) -> Delta:
         calls=tuple(CallDelta(i, call.id, call.tool, call.arguments) for i, call in enumerate(reply.calls)),
         finish=reply.finish,
         extra=reply.extra,
-        beside=reply.beside,
+        choice_fields=reply.choice_fields,
     )
 
 
-def chunks_of(completion: Completion) -> Iterable[Chunk]:
+def to_chunks(completion: Completion) -> Iterable[Chunk]:
     """Yield a whole completion as a single chunk."""
-    yield Chunk(tuple(deltas_of(reply) for reply in completion.replies), completion.usage, completion.head)
+    yield Chunk(tuple(to_delta(reply) for reply in completion.replies), completion.usage, completion.head)
 
 
 SIGNED_REASONING = "thinking_blocks"

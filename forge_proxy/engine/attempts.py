@@ -176,7 +176,7 @@ class AttemptRunner:
             stream=stream,
             respond=turn.respond,
             added=turn.added,
-            demanded=turn.constrained_tools,
+            required_tools=turn.constrained_tools,
             model=self._model,
             usage=True,
             sampling=self._sampling,

@@ -88,7 +88,7 @@ class CompatibleBackend:
     async def _rewritten(self, call: ModelCall, refusal: BackendError) -> ModelCall:
         """Return the call in a dialect that avoids the reason of the refusal. Raises the refusal if there is none."""
         if (
-            call.demanded
+            call.required_tools
             and refusal.status in _REJECTION_STATUSES
             and not isinstance(refusal, UnreadCall | ContextOverflow)
         ):

@@ -20,8 +20,8 @@ from forge_proxy.core.stream import (
     Delta,
     Reply,
     ReplyBuilder,
-    chunks_of,
-    deltas_of,
+    to_chunks,
+    to_delta,
 )
 from tests.properties import LENGTHS, OBJECTS, TEXTS, cut, examples
 
@@ -48,7 +48,7 @@ def build(deltas: Sequence[Delta], choice: int = 0) -> Reply:
 @examples(150)
 @given(reply=REPLIES)
 def test_a_reply_as_one_delta_is_the_reply_again(reply: Reply) -> None:
-    assert build([deltas_of(reply)], reply.choice) == reply
+    assert build([to_delta(reply)], reply.choice) == reply
 
 
 @examples(100)
@@ -63,7 +63,7 @@ def test_a_completion_as_one_chunk_is_the_completion_again(
     completion = Completion(tuple(sorted(replies, key=lambda reply: reply.choice)), usage, head)
     builder = CompletionBuilder()
 
-    for chunk in chunks_of(completion):
+    for chunk in to_chunks(completion):
         builder.add(chunk)
 
     assert builder.completion() == completion
@@ -166,7 +166,7 @@ def test_a_name_that_comes_letter_by_letter_is_read_in_linear_time() -> None:
 
 def test_a_reply_is_put_together_once_until_more_comes() -> None:
     builder = ReplyBuilder()
-    builder.add(Delta(text="a", beside={"logprobs": {"content": [{"token": "a"}]}}))
+    builder.add(Delta(text="a", choice_fields={"logprobs": {"content": [{"token": "a"}]}}))
     first = builder.reply()
 
     assert builder.reply() is first

@@ -110,13 +110,13 @@ class StreamGate:
         )
         if text:
             self._left.write(text)
-        beside: JsonObject = delta.beside
+        beside: JsonObject = delta.choice_fields
         if beside and not self._live:  # buffered together with the text that it belongs to
             self._beside.add(beside)
             beside = {}
         if not (text or reasoning or extra or beside):
             return None
-        return Delta(self._choice, text or None, reasoning, extra=extra, beside=beside)
+        return Delta(self._choice, text or None, reasoning, extra=extra, choice_fields=beside)
 
     def reply(self) -> Reply:
         """Return the reply assembled so far.

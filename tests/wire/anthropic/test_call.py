@@ -98,7 +98,7 @@ def test_a_demand_that_the_body_does_not_hold_is_told_at_the_last_retry() -> Non
     ours = replace(request, tool_choice=ToolChoice("required"))
 
     first = encode_call(ModelCall(ours, stream=True), ModelFacts())[0]
-    last = encode_call(ModelCall(ours, stream=True, demanded=request.tools), ModelFacts())[0]
+    last = encode_call(ModelCall(ours, stream=True, required_tools=request.tools), ModelFacts())[0]
 
     assert (first.get("tool_choice"), last.get("tool_choice")) == (None, {"type": "any"})
 
