@@ -115,8 +115,8 @@ def limit_to_window(budget: Budget) -> Budget:
     """Return the budget after the window was set: the server may limit it to the model's training context length."""
     if budget.window is None or budget.tokens is None or budget.window >= budget.tokens:
         return budget
-    because = f"{budget.reason}, but the model server took {budget.window}"
-    return replace(budget, tokens=budget.window, because=because)
+    reason = f"{budget.reason}, but the model server took {budget.window}"
+    return replace(budget, tokens=budget.window, reason=reason)
 
 
 def _within(wish: BudgetPolicy, window: int | None) -> tuple[int | None, str]:

@@ -55,11 +55,11 @@ class ModelSchedule:
         """Return the schedule after a request began to wait for this model."""
         if any(model == other for other, _ in self.waiting):
             return self
-        return replace(self, waited=(*self.waiting, (model, now)))
+        return replace(self, waiting=(*self.waiting, (model, now)))
 
     def without_waiting(self, model: str) -> ModelSchedule:
         """Return the schedule after the last request stopped waiting for this model."""
-        return replace(self, waited=tuple(one for one in self.waiting if one[0] != model))
+        return replace(self, waiting=tuple(one for one in self.waiting if one[0] != model))
 
     def with_loaded(self, model: str | None) -> ModelSchedule:
         """Return the schedule with `model` loaded, or none.
@@ -71,7 +71,7 @@ class ModelSchedule:
         moved = [one for last in (self.loaded, model) for one in self.waiting if one[0] == last]
         kept = tuple(one for one in self.waiting if one not in moved)
         failures = {name: failure for name, failure in self.failures.items() if name != model}
-        return replace(self, loaded=model, since=None, waited=(*kept, *moved), failures=failures)
+        return replace(self, loaded=model, since=None, waiting=(*kept, *moved), failures=failures)
 
     def with_failure(self, model: str, why: str, now: float) -> ModelSchedule:
         """Return the schedule after this model failed to load. Its backoff doubles with each failure, up to 300 s."""

@@ -36,15 +36,15 @@ class OfferedNames:
         return at < len(self.sorted) and self.sorted[at].startswith(begun)
 
     def resolve(self, written_name: str) -> str | None:
-        """Return the one offered name that equals `said`, ignoring case and a prefix such as `functions.`, or None."""
+        """Return the only offered name that equals `written_name`, ignoring case and prefixes such as `functions.`, or None."""
         if written_name in self._names:
             return written_name
         whole = written_name.strip()
         prefix = next((prefix for prefix in _PREFIXES if whole.startswith(prefix)), "")
         bare = whole.removeprefix(prefix)
-        for meant in (whole, bare):
-            if meant in self._names:
-                return meant
+        for name in (whole, bare):
+            if name in self._names:
+                return name
         twice = _TWICE.match(whole)  # a name space of the same name, as some templates write it: `read.read`
         if twice and twice[1] in self._names:
             return twice[1]

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a value, described in one form for settings, the admin API, commands and tools."""
+"""Describes pydantic's validation errors uniformly for settings, the admin API, commands and tools."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _EXPECTED: Mapping[str, str] = {
     "too_short": "expected at least {min_length} items",
     "too_long": "expected at most {max_length} items",
 }
-"""By pydantic's type of the fault, or by its first word for the faults of a type (`int_parsing`, `int_from_float`)."""
-_OF_TYPES = ("_type", "_parsing", "_parsing_size", "_from_float", "_unicode", "_attributes_type")
+"""Messages by pydantic's error type, or by its first word for type errors (`int_parsing`, `int_from_float`)."""
+_TYPE_ERRORS = ("_type", "_parsing", "_parsing_size", "_from_float", "_unicode", "_attributes_type")
 
 
 def describe_fault(fault: Mapping[str, Any]) -> str:
-    """Describe one of pydantic's faults, without its path and without the value, which may be secret."""
+    """Describe one validation error without its path and without the value, which may be secret."""
     kind = str(fault["type"])
-    words = _EXPECTED.get(kind)
-    if words is None and kind.endswith(_OF_TYPES):
-        words = _EXPECTED.get(kind.partition("_")[0])
-    if words is not None:
-        return words.format(**fault.get("ctx", {}))
+    expected = _EXPECTED.get(kind)
+    if expected is None and kind.endswith(_TYPE_ERRORS):
+        expected = _EXPECTED.get(kind.partition("_")[0])
+    if expected is not None:
+        return expected.format(**fault.get("ctx", {}))
     message = str(fault["msg"]).removeprefix("Value error, ")
     return re.sub(r"^(?:Input|Value) should be ", "expected ", message)

@@ -92,7 +92,7 @@ class CompatibleBackend:
             and refusal.status in _REJECTION_STATUSES
             and not isinstance(refusal, UnreadCall | ContextOverflow)
         ):
-            return replace(call, demanded=())
+            return replace(call, required_tools=())
         if not isinstance(refusal, RequestFormatRejected):
             raise refusal
         if refusal.need.is_about_tools and not call.request.body.get("tools"):

@@ -1,7 +1,7 @@
 """Compacts histories that exceed the context budget, without a model: message types decide what is cut first. Pure.
 
-A strategy plans cuts, each with its reason, and the plan is applied: what is shown beforehand is what is done. In what
-comes out every call has a result and every result its call, wherever that was so before.
+A strategy plans cuts, each with its reason, and the plan is then applied, so a preview shows exactly what will happen.
+Every call that had a result keeps one, and every result keeps its call.
 """
 
 from forge_proxy.core.compaction.cuts import Cut, CutKind, Plan

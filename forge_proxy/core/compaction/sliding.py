@@ -1,4 +1,4 @@
-"""The latest iterations only, after the system prompt and what users said."""
+"""Compaction to the latest iterations, next to the system prompt and the user messages."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _HINT_WHY = "which steps are done is told further on"
 
 
 class SlidingWindowCompact(PlannedCompact):
-    """Drops whole iterations: all that is older than the `keep_recent` latest ones. It has one phase."""
+    """Drops whole iterations: everything older than the `keep_recent` latest ones. It has one phase."""
 
     def __init__(self, keep_recent: int = 2) -> None:
-        """Raises `ValueError` for a window without an iteration."""
+        """Raise `ValueError` if `keep_recent` is less than 1."""
         super().__init__(keep_recent)
 
     def plans(self, messages: Sequence[Message], *, step_hint: str = "") -> Iterator[Plan]:
@@ -33,18 +33,18 @@ class SlidingWindowCompact(PlannedCompact):
             if not _is_protected(message) and index not in needed and pairs.get(index) not in needed
         ]
         if step_hint and cuts:
-            _tell(step_hint, messages, cuts, before=min(needed, default=start))
+            _insert_hint(step_hint, messages, cuts, before=min(needed, default=start))
         yield make_plan(1, estimate_messages_tokens(messages), cuts)
 
 
 def _is_protected(message: Message) -> bool:
-    # A result's stand-in goes with its call.
+    # The placeholder of a result is dropped with its call.
     return message.type in PROTECTED and not is_call_result(message)
 
 
-def _tell(hint: str, messages: Sequence[Message], cuts: list[Cut], *, before: int) -> None:
-    """Put the hint, and no older one, in the place of the last cut message that stands before any call that is kept."""
-    told = [
+def _insert_hint(hint: str, messages: Sequence[Message], cuts: list[Cut], *, before: int) -> None:
+    """Replace the last cut message before any kept call by the hint, and drop older hints."""
+    older_hints = [
         drop_message(index, message, 1, _HINT_WHY)
         for index, message in enumerate(messages[:before])
         if message.type is MessageType.SUMMARY and message.content.startswith(_STEPS_DROPPED)
@@ -53,8 +53,8 @@ def _tell(hint: str, messages: Sequence[Message], cuts: list[Cut], *, before: in
     if last is None:
         return
     cut = cuts[last]
-    # By a user: a system message in the middle is more than many chat templates take.
+    # A user message, because many chat templates reject a system message in the middle.
     meta = MessageMeta(MessageType.SUMMARY, original_type=MessageType.TOOL_RESULT)
-    words = Message(MessageRole.USER, f"{_STEPS_DROPPED} {hint}", meta)
-    cuts[last] = replace_message(cut.index, messages[cut.index], 1, "replaced", _WHY, words)
-    cuts += told
+    summary = Message(MessageRole.USER, f"{_STEPS_DROPPED} {hint}", meta)
+    cuts[last] = replace_message(cut.index, messages[cut.index], 1, "replaced", _WHY, summary)
+    cuts += older_hints

@@ -43,7 +43,7 @@ class PlannedCompact(CompactStrategy):
 
     def __init__(self, keep_recent: int) -> None:
         if keep_recent < 1:
-            raise ValueError(f"keep_recent is {keep_recent}: the latest iteration, at least, has to be kept")
+            raise ValueError(f"keep_recent is {keep_recent}: at least the latest iteration must be kept")
         self.keep_recent = keep_recent
 
     @abstractmethod

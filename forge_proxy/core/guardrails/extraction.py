@@ -74,7 +74,7 @@ def extract(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
     closes_thoughts = rescued.closes_reasoning if text.strip() else None
     if len(rescued.calls) > MAX_CALLS:
         return Extraction(text, reply.calls, broken=not reply.calls, reasoning=reasoning, text_with_calls=text)
-    native, marks, unread = _repair_native(reply.calls, thorough=thorough)
+    native, interventions, may_recover_more = _repair_native(reply.calls, thorough=thorough)
     complete, cut_in_text = _complete(turn, rescued.calls, reply)
     found = _without_duplicates(complete, native)
     if rescued.calls or reply.calls or rescued.text.strip() or rescued.broken:
@@ -89,9 +89,9 @@ def extract(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
     return Extraction(
         around,
         (*native, *calls),
-        (*marks, *_marks(found)),
+        (*interventions, *_describe_recovery(found)),
         broken=broken and not native and not calls,
-        may_recover_more=(rescued.may_recover_more and rescued.broken) or unread,
+        may_recover_more=(rescued.may_recover_more and rescued.broken) or may_recover_more,
         reasoning=reasoning,
         closes_reasoning=closes_thoughts,
         text_with_calls=written,
@@ -154,17 +154,19 @@ def _repair_native(
 ) -> tuple[tuple[ToolCall, ...], list[Intervention], bool]:
     """Repair the arguments of native calls; return calls, repairs, and whether a thorough pass may repair more."""
     out: list[ToolCall] = []
-    marks: list[Intervention] = []
-    unread = False
+    interventions: list[Intervention] = []
+    may_recover_more = False
     for call in calls:
         if call.args() is None and call.arguments.strip() and read_arguments(call.arguments) is None:
             repaired = repair_arguments(call.arguments, repair_object if thorough else None)
-            unread = unread or repaired.may_recover_more
+            may_recover_more = may_recover_more or repaired.may_recover_more
             if repaired.text is not None:
-                marks.append(Intervention(Outcome.REPAIRED, call.tool, f"arguments: {', '.join(repaired.repairs)}"))
+                interventions.append(
+                    Intervention(Outcome.REPAIRED, call.tool, f"arguments: {', '.join(repaired.repairs)}")
+                )
                 call = replace(call, arguments=repaired.text)
         out.append(call)
-    return tuple(out), marks, unread
+    return tuple(out), interventions, may_recover_more
 
 
 def _call(turn: Turn, found: RecoveredCall) -> ToolCall:
@@ -195,10 +197,10 @@ def _calls_at_end(reasoning: str, turn: Turn, reply: Reply) -> tuple[RescueResul
     return rescued, tuple(item for item in ending if not item.open or reply.finish != "length")
 
 
-def _marks(found: tuple[RecoveredCall, ...]) -> tuple[Intervention, ...]:
-    marks: list[Intervention] = []
+def _describe_recovery(found: tuple[RecoveredCall, ...]) -> tuple[Intervention, ...]:
+    interventions: list[Intervention] = []
     for item in found:
-        marks.append(Intervention(Outcome.RESCUED, item.call.tool, f"{item.form} at {item.start}"))
+        interventions.append(Intervention(Outcome.RESCUED, item.call.tool, f"{item.form} at {item.start}"))
         if item.repairs:
-            marks.append(Intervention(Outcome.REPAIRED, item.call.tool, f"broken: {', '.join(item.repairs)}"))
-    return tuple(marks)
+            interventions.append(Intervention(Outcome.REPAIRED, item.call.tool, f"broken: {', '.join(item.repairs)}"))
+    return tuple(interventions)

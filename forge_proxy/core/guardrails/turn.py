@@ -126,7 +126,7 @@ class Turn:
 
     @property
     def constrained_tools(self) -> tuple[ToolSpec, ...]:
-        """The tools for constrained decoding if a call is required: from the last retry on, or earlier if `held`."""
+        """The tools for constrained decoding if a call is required: on the last retry, or if `constrains_decoding`."""
         last = self.attempt > 1 and self.retries_left == 0
         if not self.requires_call or not (self.constrains_decoding or last):
             return ()

@@ -62,7 +62,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The reply has a fault and no retry remains: `settled` is delivered, or the request fails with `error`."""
+    """The reply has a fault and no retry remains: `answer` is delivered, or the request fails with `error`."""
 
     fault: Fault
     answer: FinalAnswer | None

@@ -151,7 +151,7 @@ class Parser:
             return self._parse_opener(position, opener.end(), low, fenced=fenced)
         if invoke := INVOKE.match(text, position):
             body = read_invoke(text, invoke, self._context)
-            tool_name = invoke["quoted"] or invoke["name"] or invoke["said"]
+            tool_name = invoke["quoted"] or invoke["name"] or invoke["bare"]
             mention = self._context.resolve_name(tool_name) is None and not text.startswith(
                 ("<", "{"), skip_space(text, invoke.end())
             )

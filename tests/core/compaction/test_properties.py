@@ -21,7 +21,7 @@ HINTS = st.sampled_from(["", "[Steps completed: look, find]"])
 
 @given(histories(), STRATEGIES, HINTS)
 @examples(300)
-def test_every_phase_leaves_each_call_its_result(
+def test_every_phase_keeps_a_result_for_each_call(
     messages: tuple[Message, ...], strategy: PlannedCompact, hint: str
 ) -> None:
     assert orphans(messages) == []
@@ -32,7 +32,7 @@ def test_every_phase_leaves_each_call_its_result(
 
 @given(histories(), STRATEGIES, HINTS)
 @examples(300)
-def test_what_is_protected_stays_the_same_objects_in_their_order(
+def test_protected_messages_are_kept_in_order(
     messages: tuple[Message, ...], strategy: PlannedCompact, hint: str
 ) -> None:
     start = find_recent_start(messages, strategy.keep_recent)
@@ -46,7 +46,7 @@ def test_what_is_protected_stays_the_same_objects_in_their_order(
 
 @given(histories(), st.integers(1, 4), st.integers(0, 3000))
 @examples(300)
-def test_calls_are_never_cut_by_phases(messages: tuple[Message, ...], keep: int, trigger: int) -> None:
+def test_tiered_compaction_never_cuts_calls(messages: tuple[Message, ...], keep: int, trigger: int) -> None:
     after, _ = TieredCompact(keep).compact(messages, trigger)
 
     assert [m for m in after if m.tool_calls] == [m for m in messages if m.tool_calls]
@@ -54,7 +54,7 @@ def test_calls_are_never_cut_by_phases(messages: tuple[Message, ...], keep: int,
 
 @given(histories(), STRATEGIES)
 @examples(300)
-def test_each_phase_is_shorter_than_the_one_before_and_says_by_how_much(
+def test_no_phase_is_longer_than_the_previous_and_each_reports_its_saving(
     messages: tuple[Message, ...], strategy: PlannedCompact
 ) -> None:
     before = estimate_messages_tokens(messages)
@@ -68,7 +68,7 @@ def test_each_phase_is_shorter_than_the_one_before_and_says_by_how_much(
 
 @given(histories(), STRATEGIES, HINTS, st.integers(0, 3000))
 @examples(300)
-def test_the_same_comes_out_each_time_and_again_from_what_came_out(
+def test_compaction_is_deterministic_and_idempotent(
     messages: tuple[Message, ...], strategy: PlannedCompact, hint: str, trigger: int
 ) -> None:
     after, phase = strategy.compact(messages, trigger, step_hint=hint)
@@ -82,5 +82,5 @@ def test_the_same_comes_out_each_time_and_again_from_what_came_out(
 
 
 @pytest.mark.parametrize("strategy", [TieredCompact(1), SlidingWindowCompact(1)])
-def test_of_nothing_comes_nothing(strategy: PlannedCompact) -> None:
+def test_an_empty_history_stays_empty(strategy: PlannedCompact) -> None:
     assert strategy.compact((), 0) == ((), 0)

@@ -89,7 +89,7 @@ each_case = pytest.mark.parametrize("golden", list(golden_cases()))
 
 @folded
 @each_case
-def test_what_a_model_sent_is_read_as_it_was_meant(golden: Golden) -> None:
+def test_golden_cases_are_parsed_as_expected(golden: Golden) -> None:
     rescued = rescue(golden.said, golden.tools)
 
     assert [shown(found) for found in rescued.calls] == golden.calls
@@ -101,7 +101,7 @@ def test_what_a_model_sent_is_read_as_it_was_meant(golden: Golden) -> None:
 @folded
 @each_case
 @pytest.mark.parametrize("length", [1, 7, 10_000])
-def test_what_is_given_out_of_it_while_it_comes_is_how_the_rest_begins(golden: Golden, length: int) -> None:
+def test_streamed_golden_cases_are_a_prefix_of_the_whole_result(golden: Golden, length: int) -> None:
     scan = StreamingParser(golden.tools)
 
     pieces = [

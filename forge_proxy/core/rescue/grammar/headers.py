@@ -49,8 +49,8 @@ def is_mention(text: str, start: int, end: int) -> bool:
     if before in _PARTNERS:
         return text.startswith(_PARTNERS[before], end)
     # A space may follow a token that opens reasoning, so it does not indicate a mention.
-    marks = tuple(",.;:!?)") if THINK_OPEN.match(text, start) else tuple(" ,.;:!?)")
-    return before == " " and text.startswith(marks, end)
+    following = tuple(",.;:!?)") if THINK_OPEN.match(text, start) else tuple(" ,.;:!?)")
+    return before == " " and text.startswith(following, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def read_header(text: str, at: int) -> MessageHeader | None:
 
 
 class SpecialToken(NamedTuple):
-    """A special token: `thought` is the pattern that ends the reasoning it opens; `closes` means that it ends one."""
+    """A special token. `reasoning_end` matches the end of the reasoning that it opens; `closes` means that it ends one."""
 
     end: int
     reasoning_end: re.Pattern[str] | None = None

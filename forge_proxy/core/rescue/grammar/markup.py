@@ -63,7 +63,7 @@ INVOKE = re.compile(
     rf"{OPEN}(?:invoke|function|tool|tool_call|call)(?:"
     r"(?:[ \t]+name)?[ \t]*=[ \t]*(?P<q>[\"'])(?P<quoted>[^\"'\n]{1,160})(?P=q)(?:[ \t][^<>\n]{0,120}?)?"
     r"|[ \t]+name[ \t]*=[ \t]*(?P<name>[^\s<>\"']{1,128}?)"
-    r"|[ \t]*=[ \t]*(?P<said>[^<>\"'\n]{1,128}?))[ \t]{0,8}/?>"
+    r"|[ \t]*=[ \t]*(?P<bare>[^<>\"'\n]{1,128}?))[ \t]{0,8}/?>"
 )
 """A tag that names a tool: `<invoke name="f">`, `<function=f>`."""
 _INNER = re.compile(r"<[|｜][^<>]{0,48}[|｜]>")

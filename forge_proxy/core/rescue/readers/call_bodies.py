@@ -72,7 +72,7 @@ def _read_shape(text: str, at: int, context: ParseContext) -> Body | None:
 
 def read_invoke(text: str, opening: re.Match[str], context: ParseContext) -> Body | None:
     """Read the call in a tag that names its tool."""
-    name = strip_tokens(opening["quoted"] or opening["name"] or opening["said"])
+    name = strip_tokens(opening["quoted"] or opening["name"] or opening["bare"])
     if not name:
         return None
     if opening.group().endswith("/>"):

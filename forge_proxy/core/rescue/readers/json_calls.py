@@ -56,7 +56,7 @@ def read_json_calls(members: JsonMembers, context: ParseContext, depth: int = 0)
         calls = _calls_in_list(call_list, members, context, depth)
         words = members.values.get("content")
         if calls and words and isinstance(words.value, str):
-            calls[0] = replace(calls[0], words=words.value)
+            calls[0] = replace(calls[0], text=words.value)
         return calls
     for key in ENVELOPE_KEYS:
         inner = members.values.get(key)

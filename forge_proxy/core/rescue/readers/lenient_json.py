@@ -112,11 +112,11 @@ class LenientReader:
                 self.repairs.add("comments")
             self.at = space.end()
 
-    def consume(self, *marks: str) -> bool:
-        """Consume one of `marks` if it is at the current position; return whether one was."""
-        for mark in marks:
-            if self.text.startswith(mark, self.at):
-                self.at += len(mark)
+    def consume(self, *symbols: str) -> bool:
+        """Consume one of `symbols` if it is at the current position; return whether one was."""
+        for symbol in symbols:
+            if self.text.startswith(symbol, self.at):
+                self.at += len(symbol)
                 return True
         return False
 

@@ -27,25 +27,25 @@ def ids(*said: str, messages: tuple[JsonObject, ...] = HISTORY) -> list[str]:
     return [call.id for call in verdict.answer.calls]
 
 
-def test_a_new_id_stays() -> None:
+def test_a_new_id_is_kept() -> None:
     assert ids("call_1", "call_2") == ["call_1", "call_2"]
 
 
 @pytest.mark.parametrize("said", [("call_0", "call_1"), ("", "call_1")], ids=["of an earlier call", "empty"])
-def test_an_id_that_tells_no_call_from_another_is_replaced(said: tuple[str, str]) -> None:
+def test_an_empty_or_used_id_is_replaced(said: tuple[str, str]) -> None:
     first, second = ids(*said)
 
     assert first not in ("", "call_0")
     assert second == "call_1"
 
 
-def test_two_calls_of_one_answer_never_share_an_id() -> None:
+def test_two_calls_of_one_response_never_share_an_id() -> None:
     first, second = ids("call_1", "call_1")
 
     assert first == "call_1" != second
 
 
-def test_a_server_that_counts_anew_in_each_answer_gives_new_ids_all_along() -> None:
+def test_ids_stay_unique_if_the_server_numbers_calls_per_response() -> None:
     first = ids("call_0")
     later: JsonObject = {"role": "assistant", "content": None, "tool_calls": [{"id": first[0], "type": "function"}]}
 
