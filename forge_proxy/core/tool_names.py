@@ -36,7 +36,7 @@ class OfferedNames:
         return at < len(self.sorted) and self.sorted[at].startswith(begun)
 
     def resolve(self, written_name: str) -> str | None:
-        """Return the only offered name that equals `written_name`, ignoring case and prefixes such as `functions.`, or None."""
+        """Return the only offered name equal to it, ignoring case and prefixes such as `functions.`; otherwise None."""
         if written_name in self._names:
             return written_name
         whole = written_name.strip()

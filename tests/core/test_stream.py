@@ -34,7 +34,7 @@ REPLIES = st.builds(
     calls=CALLS,
     finish=st.none() | st.sampled_from(["stop", "length", "tool_calls"]),
     extra=OBJECTS,
-    beside=OBJECTS,
+    choice_fields=OBJECTS,
 )
 
 

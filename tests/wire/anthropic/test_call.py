@@ -129,7 +129,7 @@ def test_a_history_with_calls_has_tools_even_when_none_are_offered() -> None:
 
 
 def test_a_demanded_call_is_held_to_its_tools() -> None:
-    body = body_of({"tools": [A, B], "tool_choice": "required"}, demanded=(ToolSpec("b"),))
+    body = body_of({"tools": [A, B], "tool_choice": "required"}, required_tools=(ToolSpec("b"),))
 
     assert [one["name"] for one in body["tools"]] == ["b"]
     assert body["tool_choice"] == {"type": "tool", "name": "b"}

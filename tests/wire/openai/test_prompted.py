@@ -38,7 +38,7 @@ def result(identity: str, content: Any) -> JsonDict:
 
 def sent(*messages: JsonDict, dialect: Dialect = PROMPT, **fields: Any) -> dict[str, Any]:
     said: JsonDict = {"model": "m", "messages": list(messages), "tools": TOOLS}
-    more = {key: fields.pop(key) for key in ("respond", "added", "demanded") if key in fields}
+    more = {key: fields.pop(key) for key in ("respond", "added", "required_tools") if key in fields}
     return encode_call(ModelCall(decode_request({**said, **fields}), stream=True, dialect=dialect, **more))
 
 
@@ -115,7 +115,7 @@ def test_whatever_is_chosen_the_prompt_stays_the_same_unless_no_call_may_come(ch
 
 
 def test_a_demanded_call_is_held_to_the_form_that_was_told() -> None:
-    body = sent(USER, tool_choice="required", demanded=(ToolSpec("now"),))
+    body = sent(USER, tool_choice="required", required_tools=(ToolSpec("now"),))
 
     (form,) = body["response_format"]["json_schema"]["schema"]["anyOf"]
     assert form["properties"]["name"] == {"const": "now"}

@@ -183,7 +183,7 @@ REPLIES = st.builds(
     calls=st.lists(st.builds(ToolCall, TEXTS.filter(bool), TEXTS, TEXTS), max_size=3).map(tuple),
     finish=st.sampled_from(["stop", "length", "tool_calls"]),
     extra=OTHERS,
-    beside=st.sampled_from([{}, {"logprobs": {"content": [1]}}]),
+    choice_fields=st.sampled_from([{}, {"logprobs": {"content": [1]}}]),
 )
 
 

@@ -80,7 +80,7 @@ def read_header(text: str, at: int) -> MessageHeader | None:
 
 
 class SpecialToken(NamedTuple):
-    """A special token. `reasoning_end` matches the end of the reasoning that it opens; `closes` means that it ends one."""
+    """A special token. `reasoning_end` matches the end of reasoning that it opens; `closes` is true if it ends one."""
 
     end: int
     reasoning_end: re.Pattern[str] | None = None
