@@ -68,7 +68,7 @@ def choice_of(call: ModelCall, names: ToolNames) -> Block | None:
     """`tool_choice` among the tools of `tools_of`; None where the server's default is meant.
 
     A choice among several tools is said as `any`: that none of the others is called is ours to see to. A demand that is
-    not in the body is ours too, until the call says which tools are in `required_tools`: a workflow lets the model think first.
+    not in the body is ours too, until the call states `required_tools`: a workflow lets the model think first.
     """
     request, mode = call.request, call.request.tool_choice.mode
     if mode == "none" or not _offered(call):
