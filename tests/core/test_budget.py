@@ -1,4 +1,4 @@
-"""What a wish comes to: by the server's window, by the machine, by who can change the window."""
+"""The budget by policy, by the server's window, by the hardware, and by how the window is set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which model a name means."""
+"""Resolution of a requested model name."""
 
 from __future__ import annotations
 

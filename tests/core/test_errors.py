@@ -1,4 +1,4 @@
-"""Errors say whose fault it is; what may be logged of them quotes nobody; they survive being copied."""
+"""Errors name the party at fault, their summaries quote no content, and they survive copying and pickling."""
 
 from __future__ import annotations
 

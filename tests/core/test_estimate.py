@@ -1,4 +1,4 @@
-"""The estimate: a quarter of the characters of texts and names, wherever they stand; pictures do not count."""
+"""Token estimates: a quarter of the characters of all strings and names; images do not count."""
 
 from __future__ import annotations
 

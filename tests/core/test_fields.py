@@ -1,4 +1,4 @@
-"""Fields of deltas put together: what continues, what is replaced, and at what cost."""
+"""Merging of delta fields: what is continued, what is replaced, and at what cost."""
 
 from __future__ import annotations
 

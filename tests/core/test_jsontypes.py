@@ -1,4 +1,4 @@
-"""Strict JSON: what is read, what is refused, and that what is read is written again."""
+"""Strict JSON: what is accepted, what is rejected, and round trips."""
 
 from __future__ import annotations
 

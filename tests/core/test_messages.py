@@ -1,4 +1,4 @@
-"""Our own messages, as the two kinds of model servers take them."""
+"""Messages in the formats of the two kinds of model servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who runs, who waits and who is next: a few by hand, then whatever happens in whatever order."""
+"""Which request runs, waits or comes next: hand-written cases, then random sequences of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which recommendation goes with which name, and what is filled into a request."""
+"""Which recommendation matches a model name, and what is added to a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that take turns: a few turns by hand, then whatever happens in whatever order."""
+"""Models that are loaded in turns: hand-written cases, then random sequences of events."""
 
 from __future__ import annotations
 

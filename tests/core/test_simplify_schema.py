@@ -1,4 +1,4 @@
-"""Schemas of any kind, in the few words that every server understands."""
+"""Any schema is simplified to the keywords that every model server supports."""
 
 from __future__ import annotations
 

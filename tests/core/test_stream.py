@@ -1,4 +1,4 @@
-"""Chunks put together: what a client gets whole is what it would have got streamed."""
+"""Assembly of chunks: a streamed response has the same content as a whole one."""
 
 from __future__ import annotations
 

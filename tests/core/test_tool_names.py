@@ -1,4 +1,4 @@
-"""Which offered tool a model meant by a name."""
+"""Resolution of a tool name as a model writes it."""
 
 from __future__ import annotations
 

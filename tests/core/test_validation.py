@@ -1,4 +1,4 @@
-"""How a wrong value is described: what was expected, in words of our own."""
+"""Descriptions of invalid values state what was expected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold for any text whatever, as the reasons why it does not."""
+"""Properties that must hold for any text; yields the violations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that once broke something, found by `python -m tests.fuzz`."""
+"""Inputs on which the rescue parser once failed, found by `python -m tests.fuzz`."""
 
 from __future__ import annotations
 

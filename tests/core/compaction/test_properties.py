@@ -1,4 +1,4 @@
-"""What holds of every strategy, for any conversation: nobody is orphaned, nothing protected is touched."""
+"""Properties of every strategy for any conversation: calls keep their results, protected messages are not cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The latest iterations stay, the older ones go whole."""
+"""The latest iterations are kept, older ones are dropped as a whole."""
 
 from __future__ import annotations
 

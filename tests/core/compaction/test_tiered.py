@@ -1,4 +1,4 @@
-"""The priority table, row by row, and what each phase leaves in the place of what it cut."""
+"""The order of cuts by message type, and the placeholders that each phase leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ids of calls: the model server's own, unless a client could take two calls for one."""
+"""The ids of calls: the model server's own unless they are empty or not unique."""
 
 from __future__ import annotations
 

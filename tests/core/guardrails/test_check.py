@@ -1,4 +1,4 @@
-"""One call against what was offered: it goes out as it is, mended, or not at all."""
+"""Validation of one call: it is delivered unchanged, delivered repaired, or a problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text that only repeats itself is noticed, whatever its period and however it is cut; what people write is not."""
+"""Loop detection for every period and any chunk boundaries; legitimate repetition is not a loop."""
 
 from __future__ import annotations
 

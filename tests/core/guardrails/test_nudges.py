@@ -1,4 +1,4 @@
-"""What the model is told about its mistakes, and by which role."""
+"""The corrections for each fault, and the role of their messages."""
 
 from __future__ import annotations
 

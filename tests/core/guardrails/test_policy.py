@@ -1,4 +1,4 @@
-"""Which guardrails are on: the configuration's, and what one request makes of them."""
+"""Which guardrails are enabled, by the configuration and by the header of a request."""
 
 from __future__ import annotations
 

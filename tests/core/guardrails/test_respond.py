@@ -1,4 +1,4 @@
-"""Our own tool: its name, the message in its call, and that message while it is still being written."""
+"""The respond tool: its name, its message, and the message decoded from a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call of our own tool in another spelling than was offered: treated everywhere as one in the offered spelling."""
+"""A respond call in another spelling is treated like one in the offered spelling everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A guardrail that does not work with the installed libraries is found at start-up."""
+"""The start-up check reports guardrails that do not work with the installed libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether bare text is worth asking again is learned from how often that brought a call."""
+"""Whether to retry plain text is learned from how often a retry returned a call."""
 
 from __future__ import annotations
 

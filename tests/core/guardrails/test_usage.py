@@ -1,4 +1,4 @@
-"""What a caller is told of the tokens of several attempts."""
+"""The usage reported to the client after several attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reading a text costs grows with its length and no faster, whatever a model writes and however it is cut."""
+"""The cost of parsing grows linearly with the length of the text, for any text and any chunk boundaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A well-formed call is read back exactly, in each form it is written in and whatever its arguments hold."""
+"""A well-formed call is recovered exactly, in each form and with any arguments."""
 
 from __future__ import annotations
 

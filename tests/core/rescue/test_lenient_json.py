@@ -1,4 +1,4 @@
-"""JSON as models break it: what is read all the same and said to be mended, and what would have to be guessed."""
+"""JSON as models break it: what is parsed and reported as repaired, and what is ambiguous."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What looks like a call and is none stays text; what is a call in broken markup is told apart from both."""
+"""Text that resembles a call stays text; a call in broken markup is distinguished from both."""
 
 from __future__ import annotations
 

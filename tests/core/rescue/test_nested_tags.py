@@ -1,4 +1,4 @@
-"""Values written as child tags, and what is none."""
+"""Values written as child tags."""
 
 from __future__ import annotations
 

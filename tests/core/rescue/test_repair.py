@@ -1,4 +1,4 @@
-"""The last resort for broken objects: what it reads, and above all what it does not."""
+"""The last resort for broken objects: what it repairs, and what it rejects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves of a text that is still being written is how the rescued text begins, however it was cut."""
+"""The released text is a prefix of the rescued text for any chunk boundaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A value becomes what its schema asks for where nothing is lost by it, and no text is ever made into another."""
+"""Values are coerced to their schema if no information is lost; valid strings are never changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw text gets the type its schema asks for, and what may be text only stays to the letter."""
+"""Raw text is typed by its schema; text that may only be a string is not changed."""
 
 from __future__ import annotations
 

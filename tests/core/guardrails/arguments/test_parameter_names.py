@@ -1,4 +1,4 @@
-"""A name that no parameter has is taken for the one it is a slip of, and never where two could be meant."""
+"""An unknown parameter name is resolved if the match is unambiguous."""
 
 from __future__ import annotations
 

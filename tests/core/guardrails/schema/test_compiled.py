@@ -1,4 +1,4 @@
-"""Any schema a caller sends: what it forbids is said in words, and a bad one never breaks a request."""
+"""Any client schema: its faults are described, and an invalid schema never breaks a request."""
 
 from __future__ import annotations
 

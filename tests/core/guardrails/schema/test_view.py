@@ -1,4 +1,4 @@
-"""Which kinds of value a schema allows, and what it says of the parts of one."""
+"""The types that a schema allows, and the subschemas of the parts of a value."""
 
 from __future__ import annotations
 
