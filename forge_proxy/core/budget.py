@@ -66,7 +66,7 @@ class BudgetPolicy(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The known window of a model in tokens per request: the current one, `now`, and the server's default, `most`."""
+    """The known window of a model in tokens per request: the current one, and the server's default (`maximum`)."""
 
     current: int | None = None
     maximum: int | None = None
@@ -86,7 +86,7 @@ class WindowSizing:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Tokens for one request, prompt and response together; None if unknown. `because` is the reason, for the user."""
+    """Tokens for one request, prompt and response together; None if unknown. `reason` is the reason, for the user."""
 
     mode: BudgetMode
     tokens: int | None

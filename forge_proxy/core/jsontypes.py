@@ -97,7 +97,7 @@ _NESTING = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
 
 
 def is_nested_too_deeply(text: str) -> bool:
-    """Whether JSON text, possibly incomplete, has more than `DEEPEST` levels. Takes time linear in its length."""
+    """Whether JSON text, possibly incomplete, has more than `MAX_NESTING` levels. Takes time linear in its length."""
     if text.count("[") + text.count("{") <= MAX_NESTING:
         return False
     depth = 0

@@ -14,7 +14,7 @@ CutKind: TypeAlias = Literal["dropped", "truncated", "replaced"]
 
 @fast_dataclass
 class Cut:
-    """The cut of one message. `instead` replaces it, None if it is dropped. `saved` is in estimated tokens."""
+    """The cut of one message. `replacement` replaces it, None if it is dropped. `saved` is in estimated tokens."""
 
     index: int
     type: MessageType

@@ -18,7 +18,7 @@ class CompactStrategy(ABC):
     ) -> tuple[tuple[Message, ...], int]:
         """Return the compacted messages and the last phase: 0 if nothing was cut, 1 if the strategy has no phases.
 
-        `trigger_tokens`, counted by `estimate.estimate_messages_tokens`, is the limit that the history exceeds. No further phase
+        `trigger_tokens` is the limit that the history exceeds, counted by `estimate_messages_tokens`. No further phase
         runs once the result is within it; a phase itself does not stop there. `step_hint` lists the completed steps and
         replaces dropped results.
         """

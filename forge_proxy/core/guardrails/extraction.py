@@ -55,7 +55,7 @@ class Extraction:
 
 
 def estimate_extraction(reply: Reply) -> int:
-    """Estimate the maximum number of microseconds that `read` takes. A long reply counts as too much, unexamined."""
+    """Estimate the maximum number of microseconds that `extract` takes. A long reply counts as too much, unexamined."""
     text, reasoning = reply.text or "", reply.reasoning or ""
     if len(text) + len(reasoning) + sum([len(call.arguments) for call in reply.calls]) > _LONG:
         return _TOO_MUCH

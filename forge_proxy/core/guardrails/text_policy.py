@@ -29,7 +29,7 @@ class TextResponseRecord:
 
     @property
     def accepted(self) -> bool:
-        """Whether the statistics suffice to accept plain text, except for one in `STILL`."""
+        """Whether the statistics suffice to accept plain text, except for one in `NUDGE_INTERVAL`."""
         return self.nudges >= MIN_NUDGES and self.calls < MIN_CALL_SHARE * self.nudges
 
     def should_nudge(self) -> bool:

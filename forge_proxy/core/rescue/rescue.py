@@ -53,7 +53,7 @@ class RecoveredCall:
 @dataclass(frozen=True, slots=True)
 class RescueResult:
     """The calls in a text, the text without them, and its reasoning. `broken` is true if the text contains a call that
-    cannot be parsed; `unread` is true if a parse with a larger effort budget might succeed.
+    cannot be parsed; `may_recover_more` is true if a parse with a larger effort budget might succeed.
     """
 
     text: str
@@ -125,7 +125,7 @@ def estimate_parse_time(text: str) -> int:
 
 class RepairedArguments(NamedTuple):
     """The arguments of a call as JSON text (None if they cannot be parsed), the repairs, and whether a parse with a
-    larger effort budget might succeed (`unread`).
+    larger effort budget might succeed (`may_recover_more`).
     """
 
     text: str | None

@@ -80,7 +80,7 @@ class StreamingParser:
         self._parse_cost: int = 0
         self._drop_at = 8 * _CONTEXT_LENGTH
         self._cached_end: tuple[int, int] | None = None
-        """Cached result of `Openers.held_from` for `_text`."""
+        """Cached result of `Openers.find_undecided_end` for `_text`."""
 
     @property
     def buffered_text(self) -> str:
@@ -168,7 +168,7 @@ class StreamingParser:
         return self._process_place(position, undecided_from)
 
     def _find_undecided_end(self, at: int, *, first: bool) -> tuple[int, int]:
-        """Return `Openers.held_from`, cached until the parser passes the position found."""
+        """Return `Openers.find_undecided_end`, cached until the parser passes the position found."""
         if self._cached_end is None or first or min(self._cached_end) < at:
             self._cached_end = self._openers.find_undecided_end(self._text, at, first=first)
         return self._cached_end

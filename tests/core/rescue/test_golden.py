@@ -1,13 +1,13 @@
-"""What models of each family send, next to what we make of it: the files in `golden/`, all of our own invention.
+"""Output of each model family and the expected result: the files in `golden/`, all written for this project.
 
 === name of the case
 --- said       the text as the model sent it
---- calls      a line for each call, and below it how it was read:
+--- calls      a line for each call, and below it how it was parsed:
 read_file {"path": "a"}
   json; mended commas, quotes; raw path; unnamed 1; id c1; cut off
---- text       what remains for the user; nothing if it is left out
+--- text       the remaining text for the user; empty if omitted
 --- thought    the same for the reasoning
---- broken     a call was begun that cannot be read; nobody minds the text then
+--- broken     a call was begun that cannot be parsed; the text is not compared
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ SEARCH = 4_000_000
 
 
 class ParseContext:
-    """State of one parse of one text: the budgets shrink and `unread` may be set; everything else is constant."""
+    """State of one parse of one text: budgets shrink and `may_recover_more` may be set; everything else is constant."""
 
     def __init__(self, names: Iterable[str], repair: ObjectRepairer | None = None) -> None:
         self.names = tuple(sorted(names))
@@ -64,7 +64,7 @@ class ParseContext:
         return self._offered.any_begins_with(prefix)
 
     def may_try(self, length: int) -> bool:
-        """Whether the budget allows this many characters of broken text; sets `unread` if not."""
+        """Whether the budget allows this many characters of broken text; sets `may_recover_more` if not."""
         if length <= self.effort:
             return True
         self.may_recover_more = True

@@ -1,8 +1,8 @@
 """Finds positions where something other than plain text may start: a call, reasoning, a message header, a token.
 
 The search is one fast pattern, each of whose alternatives starts with a distinct character; `markup.py`, `headers.py`
-and the readers then examine the position. `held_from` returns how much of the end of an incomplete text may be the
-start of such a position.
+and the readers then examine the position. `find_undecided_end` returns how much of the end of an incomplete text may be
+the start of such a position.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Runs after strict JSON parsing has failed. Accepts single, curly, triple and Gemma's quotes, bare keys and words,
 comments, trailing and missing commas, `=` and `=>` for `:`, line breaks and unescaped quotes in strings, tuples,
 joined strings, and unclosed brackets. Never invents a value: a missing value or an unterminated string makes the whole
-text unreadable. Runs in linear time; `read_loose` never raises.
+text unreadable. Runs in linear time; `read_lenient` never raises.
 """
 
 from __future__ import annotations
