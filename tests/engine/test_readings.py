@@ -59,7 +59,7 @@ def _light_readings_leave_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> Non
     def light(turn: Turn, reply: Reply) -> Extraction:
         return Extraction(reply.text or "", (), may_recover_more="broken" in (reply.text or ""))
 
-    monkeypatch.setattr(parse_replies, "read", light)
+    monkeypatch.setattr(parse_replies, "extract", light)
 
 
 async def test_what_is_plain_is_read_once() -> None:
@@ -142,7 +142,7 @@ async def test_without_processes_a_text_with_many_openers_is_read_in_a_thread(mo
         threads.append(threading.current_thread())
         return FOUND
 
-    monkeypatch.setattr(parse_replies, "read", light)
+    monkeypatch.setattr(parse_replies, "extract", light)
 
     assert await readings_of(turn(), [Reply(text="<|1 " * 20_000)], None, LoopTurns()) == [FOUND]
     assert threading.main_thread() not in threads

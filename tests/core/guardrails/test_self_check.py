@@ -9,7 +9,7 @@ import pytest
 
 from forge_proxy.core.bounded_cache import BoundedCache
 from forge_proxy.core.errors import GuardrailsBroken
-from forge_proxy.core.guardrails import schema as schema_module
+from forge_proxy.core.guardrails.schema import compiled as schema_module
 from forge_proxy.core.guardrails.schema.compiled import CompiledSchema
 from forge_proxy.core.guardrails.self_check import check_guardrails
 

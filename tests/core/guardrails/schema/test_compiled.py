@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 
 from forge_proxy.core.chat import Schema, ToolSpec
-from forge_proxy.core.guardrails import schema as schema_module
 from forge_proxy.core.guardrails.arguments.coerce import coerce_args
+from forge_proxy.core.guardrails.schema import compiled as schema_module
 from forge_proxy.core.guardrails.schema.compiled import (
     Validator,
     compile_schema,
