@@ -45,6 +45,6 @@ def gather(pieces: Iterable[OutputPiece]) -> Given:
                 text += piece.text
             case PieceKind.REASONING:
                 thought += piece.text
-            case PieceKind.RECALL:
+            case PieceKind.RECLASSIFIED:
                 text, recalls = "", recalls + 1
     return Given(text, thought, recalls)

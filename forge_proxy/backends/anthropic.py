@@ -18,7 +18,7 @@ import orjson
 from anthropic.types import Message, MessageTokensCount, RawMessageStreamEvent
 
 from forge_proxy.backends.exchange import unexpected_status, unreadable, write_pieces
-from forge_proxy.core.chat import ModelCall, ModelCard, window_of
+from forge_proxy.core.chat import ModelCall, ModelCard, find_window
 from forge_proxy.core.errors import (
     BackendBroke,
     BackendError,
@@ -156,7 +156,7 @@ class AnthropicMessages:
 
     async def context_window(self, model: str | None = None) -> int | None:
         """See `engine.ports.Backend`."""
-        return window_of(await self.models(), model)
+        return find_window(await self.models(), model)
 
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`. The service counts exactly, tools and system message included."""

@@ -82,7 +82,7 @@ def catalog_of(models: Mapping[str, ModelEntry], default: str | None) -> Catalog
         return None
     aliases = {alias: name for name, entry in models.items() for alias in entry.aliases}
     named = Catalog(tuple(models), aliases)
-    known = None if default is None else named.known(default)
+    known = None if default is None else named.resolve(default)
     if default is not None and known is None:
         raise BackendChoiceError(f"backend.model {default!r} is not a configured model; available: {', '.join(models)}")
     return Catalog(named.names, aliases, known)

@@ -10,7 +10,7 @@ from forge_proxy.backends.config import OllamaConfig
 from forge_proxy.backends.exchange import OK, write_call
 from forge_proxy.backends.http import HttpClient
 from forge_proxy.backends.ollama_api import OllamaApi
-from forge_proxy.core.chat import ModelCall, ModelCard, window_of
+from forge_proxy.core.chat import ModelCall, ModelCard, find_window
 from forge_proxy.core.errors import (
     BackendBroke,
     BackendError,
@@ -114,7 +114,7 @@ class Ollama:
 
     async def context_window(self, model: str | None = None) -> int | None:
         """See `engine.ports.Backend`. Not known before a model is loaded, where nothing asks for one."""
-        return window_of(await self.models(), None if model is None else with_tag(model))
+        return find_window(await self.models(), None if model is None else with_tag(model))
 
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`. It counts only what it answers."""

@@ -17,7 +17,7 @@ from forge_proxy.backends.exchange import (
     write_call,
 )
 from forge_proxy.backends.http import HttpClient, HttpResponse, read_capped
-from forge_proxy.core.chat import ModelCall, ModelCard, window_of
+from forge_proxy.core.chat import ModelCall, ModelCard, find_window
 from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
@@ -110,7 +110,7 @@ class OpenAICompatible:
         window = settings.get("n_ctx") if is_object(settings) else None
         if is_integer(window) and window > 0:
             return window
-        return window_of(await self.models(), model)
+        return find_window(await self.models(), model)
 
     async def _props(self) -> JsonObject:
         """Return llama-server's `/props`; empty if the server has no such route."""

@@ -13,7 +13,7 @@ import typer
 
 from forge_proxy.cli.formatting import budget_words, preview_rows, show, show_rows, status_rows
 from forge_proxy.cli.remote import DEFAULT_URL, AdminClient
-from forge_proxy.core.budget import LARGEST, SMALLEST
+from forge_proxy.core.budget import MAX_TOKENS, MIN_TOKENS
 from forge_proxy.core.guardrails.policy import SWITCHES
 from forge_proxy.core.jsontypes import Json, is_list, is_object
 
@@ -217,7 +217,8 @@ def preview(
         typer.FileText, typer.Argument(help="JSON file with a chat completion request, or its messages; - is stdin.")
     ],
     budget_tokens: Annotated[
-        int | None, typer.Option("--budget", min=SMALLEST, max=LARGEST, help="Tokens, instead of the model's budget.")
+        int | None,
+        typer.Option("--budget", min=MIN_TOKENS, max=MAX_TOKENS, help="Tokens, instead of the model's budget."),
     ] = None,
     url: OwnUrl = None,
     key: OwnKey = None,

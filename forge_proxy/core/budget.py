@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from forge_proxy.core.hardware import HardwareProfile
 
-SMALLEST = 256
+MIN_TOKENS = 256
 """The smallest budget in tokens: a system prompt alone needs as many."""
-LARGEST = 16_777_216
+MAX_TOKENS = 16_777_216
 """The largest budget in tokens, more than any model supports: a server restarted with more would only fail."""
 _TIERS = ((48, 262_144), (24, 32_768), (0, 4_096))
 """Minimum VRAM in GB and the window in tokens that Ollama itself selects for it, the largest first."""
@@ -44,7 +44,10 @@ class BudgetPolicy(BaseModel):
         " forge-fast: half of that.",
     )
     tokens: int | None = Field(
-        default=None, ge=SMALLEST, le=LARGEST, description="Tokens for a prompt, with mode manual and only with that."
+        default=None,
+        ge=MIN_TOKENS,
+        le=MAX_TOKENS,
+        description="Tokens for a prompt, with mode manual and only with that.",
     )
     overflow: Overflow = Field(
         default="reject",
@@ -63,10 +66,10 @@ class BudgetPolicy(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The known window of a model in tokens per request: the current one, `now`, and the server's default, `most`."""
+    """The known window of a model in tokens per request: the current one, and the server's default (`maximum`)."""
 
-    now: int | None = None
-    most: int | None = None
+    current: int | None = None
+    maximum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +86,11 @@ class WindowSizing:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Tokens for one request, prompt and response together; None if unknown. `because` is the reason, for the user."""
+    """Tokens for one request, prompt and response together; None if unknown. `reason` is the reason, for the user."""
 
     mode: BudgetMode
     tokens: int | None
-    because: str
+    reason: str
     window: int | None = None
     """The server's own window, None if it reports none."""
     given: int | None = None
@@ -101,19 +104,19 @@ def fit_budget(
 ) -> Budget:
     """Return the budget for a policy. `hardware` matters only if each request sets its window."""
     if sizing.by == "fixed":
-        tokens, because = _within(wish, window.now)
-        smaller = tokens is not None and (window.now is None or tokens < window.now)
-        return Budget(wish.mode, tokens, because, window.now, enforced=smaller or sizing.truncates)
+        tokens, because = _within(wish, window.current)
+        smaller = tokens is not None and (window.current is None or tokens < window.current)
+        return Budget(wish.mode, tokens, because, window.current, enforced=smaller or sizing.truncates)
     tokens, given, because = _sized(wish, window, sizing, hardware)
-    return Budget(wish.mode, tokens, because, window.now, given, enforced=sizing.truncates)
+    return Budget(wish.mode, tokens, because, window.current, given, enforced=sizing.truncates)
 
 
-def as_taken(budget: Budget) -> Budget:
+def limit_to_window(budget: Budget) -> Budget:
     """Return the budget after the window was set: the server may limit it to the model's training context length."""
     if budget.window is None or budget.tokens is None or budget.window >= budget.tokens:
         return budget
-    because = f"{budget.because}, but the model server took {budget.window}"
-    return replace(budget, tokens=budget.window, because=because)
+    reason = f"{budget.reason}, but the model server took {budget.window}"
+    return replace(budget, tokens=budget.window, reason=reason)
 
 
 def _within(wish: BudgetPolicy, window: int | None) -> tuple[int | None, str]:
@@ -144,7 +147,7 @@ def _sized(
     full, because = _full(window, sizing, hardware)
     match wish.mode:
         case BudgetMode.BACKEND:
-            tokens = window.most or window.now
+            tokens = window.maximum or window.current
             return tokens, None, "the model server chooses its window" + (f": {tokens} tokens" if tokens else "")
         case BudgetMode.MANUAL:
             return wish.tokens, wish.tokens, f"{wish.tokens} tokens are asked for"
@@ -158,7 +161,7 @@ def _sized(
 
 
 def _full(window: Window, sizing: WindowSizing, hardware: HardwareProfile | None) -> tuple[int | None, str]:
-    known = window.most or window.now
+    known = window.maximum or window.current
     if sizing.by == "restart":
         if known is None:
             return None, "the model server has not told its window yet"
@@ -174,4 +177,4 @@ def _full(window: Window, sizing: WindowSizing, hardware: HardwareProfile | None
 
 
 def _half(tokens: int) -> int:
-    return max(SMALLEST, tokens // 2)
+    return max(MIN_TOKENS, tokens // 2)

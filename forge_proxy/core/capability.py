@@ -35,12 +35,12 @@ class CapabilityCard:
         return asdict(self)
 
 
-def read_card(said: Json) -> CapabilityCard | None:
+def read_card(value: Json) -> CapabilityCard | None:
     """Parse a card from the output of `as_json`; None for anything else, such as a card of another version."""
     names = {field.name for field in fields(CapabilityCard)}
-    if not isinstance(said, Mapping) or set(said) != names:
+    if not isinstance(value, Mapping) or set(value) != names:
         return None
-    match said:
+    match value:
         case {
             "model": str(model),
             "tools": "native" | "prompt" as tools,
@@ -48,7 +48,7 @@ def read_card(said: Json) -> CapabilityCard | None:
             "calls": bool(calls),
             "markup": str() | None as markup,
         }:
-            found = {key: value for key in _FOUND if isinstance(value := said[key], bool)}
+            found = {key: value for key in _FOUND if isinstance(value := value[key], bool)}
             return CapabilityCard(model, tools, because, calls, markup, **found)
         case _:
             return None

@@ -24,22 +24,22 @@ class Catalog:
         """The model of requests without a model name, which is also loaded first."""
         return self.default or self.names[0]
 
-    def known(self, asked: str) -> str | None:
+    def resolve(self, requested: str) -> str | None:
         """Return the model with this name or alias, or None."""
-        return asked if asked in self.names else self.aliases.get(asked)
+        return requested if requested in self.names else self.aliases.get(requested)
 
     def aliases_of(self, name: str) -> list[str]:
         """Return the aliases of a model, in the order of the settings."""
         return [alias for alias, leads_to in self.aliases.items() if leads_to == name]
 
-    def find(self, asked: str | None) -> str:
+    def find(self, requested: str | None) -> str:
         """Return the model for a requested name: by name, by alias, otherwise the default, otherwise the only model.
 
         Raises `UnknownModel` if none of these applies.
         """
-        if asked is None:
+        if requested is None:
             return self.first
-        found = self.known(asked) or self.default or (self.names[0] if len(self.names) == 1 else None)
+        found = self.resolve(requested) or self.default or (self.names[0] if len(self.names) == 1 else None)
         if found is None:
-            raise UnknownModel(asked, self.names)
+            raise UnknownModel(requested, self.names)
         return found

@@ -108,7 +108,7 @@ class ModelCall:
     """The synthetic respond tool, offered last so that the prompt prefix stays the same from turn to turn."""
     added: tuple[Message, ...] = ()
     """Failed responses and corrections, appended to the client's messages."""
-    demanded: tuple[ToolSpec, ...] = ()
+    required_tools: tuple[ToolSpec, ...] = ()
     """Tools to which constrained decoding limits the response: a call as JSON text and nothing else (last retry)."""
     resolved: ResolvedModel | None = None
     """The model of the request; None if the name in the request was not resolved."""
@@ -149,7 +149,7 @@ class ModelCard:
     details: JsonObject = field(default_factory=no_fields)
 
 
-def window_of(cards: Sequence[ModelCard], model: str | None) -> int | None:
+def find_window(cards: Sequence[ModelCard], model: str | None) -> int | None:
     """Return the context window of `model` in tokens; without a name, that of the only model. None if unknown."""
     if model is None:
         return cards[0].window if len(cards) == 1 else None

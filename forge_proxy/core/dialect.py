@@ -41,7 +41,7 @@ class UnsupportedFeature(StrEnum):
     """The chat template failed without a reason, often because of a schema that its author did not expect."""
 
     @property
-    def is_of_tools(self) -> bool:
+    def is_about_tools(self) -> bool:
         """Whether simpler tool schemas may solve it."""
         return self in (UnsupportedFeature.PLAIN_SCHEMAS, UnsupportedFeature.UNCLEAR)
 
@@ -92,7 +92,7 @@ class Dialect:
         }
         return tuple(words for words, holds in changes.items() if holds)
 
-    def meeting(self, need: UnsupportedFeature) -> Dialect:
+    def avoiding(self, need: UnsupportedFeature) -> Dialect:
         """Return the dialect that avoids one more unsupported feature; unchanged if it already does."""
         first = "first" if self.system == "anywhere" else self.system
         match need:

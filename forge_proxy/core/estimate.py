@@ -36,12 +36,12 @@ def estimate_tokens(*parts: Json) -> int:
     return characters // _CHARACTERS_A_TOKEN
 
 
-def tokens_of_text(characters: int) -> int:
+def estimate_text_tokens(characters: int) -> int:
     """Return the estimate for a number of characters."""
     return characters // _CHARACTERS_A_TOKEN
 
 
-def message_tokens(message: Message) -> int:
+def estimate_message_tokens(message: Message) -> int:
     """Return the estimate for one message, that of its metadata if there is one."""
     known = message.metadata.token_estimate
     if known is not None:
@@ -52,9 +52,9 @@ def message_tokens(message: Message) -> int:
     return characters // _CHARACTERS_A_TOKEN
 
 
-def messages_tokens(messages: Iterable[Message]) -> int:
+def estimate_messages_tokens(messages: Iterable[Message]) -> int:
     """Return the sum of the estimates for all messages."""
-    return sum(map(message_tokens, messages))
+    return sum(map(estimate_message_tokens, messages))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,14 @@ class Calibration:
     """The ratio of real to estimated tokens, from the counts that a model server has reported."""
 
     ratio: float = 1.0
-    seen: int = 0
+    samples: int = 0
 
     @classmethod
-    def of(cls, estimated: int, counted: int) -> Calibration:
+    def from_count(cls, estimated: int, counted: int) -> Calibration:
         """Build a calibration from one prompt with a certain count, without bounds on the ratio."""
         return cls(counted / max(1, estimated), 1)
 
-    def observed(self, estimated: int, reported: int) -> Calibration:
+    def updated(self, estimated: int, reported: int) -> Calibration:
         """Return the calibration updated by one prompt.
 
         The first ratio is adopted, later ones move it halfway. A ratio below 0.5 is ignored, one above 8 counts as 8.
@@ -77,14 +77,14 @@ class Calibration:
         if estimated <= 0 or reported < _LEAST * estimated:
             return self
         ratio = min(_MOST, reported / estimated)
-        if self.seen:
+        if self.samples:
             ratio = self.ratio + _TRUST * (ratio - self.ratio)
-        return Calibration(ratio, self.seen + 1)
+        return Calibration(ratio, self.samples + 1)
 
-    def tokens(self, estimated: int) -> int:
+    def to_tokens(self, estimated: int) -> int:
         """Convert an estimate to calibrated tokens."""
         return round(self.ratio * estimated)
 
-    def estimated(self, tokens: int) -> int:
+    def to_estimate(self, tokens: int) -> int:
         """Return the largest estimate that corresponds to at most `tokens` tokens."""
         return int(tokens / self.ratio) if self.ratio else tokens

@@ -1,4 +1,4 @@
-"""Frozen values of which there are many: one for each token, or several for each request."""
+"""Dataclasses for values that are created very often: one per token, or several per request."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def fast_dataclass(cls: type[T]) -> type[T]:
-    """A dataclass with slots that is frozen for the type checker only.
+    """Return a dataclass with slots that is frozen for the type checker only.
 
-    `dataclass(frozen=True)` sets each field by way of `object.__setattr__`: that takes five times as long to make one.
+    `dataclass(frozen=True)` sets each field through `object.__setattr__`, which makes construction five times as slow.
     """
     make: Any = dataclass(slots=True)
     return make(cls)

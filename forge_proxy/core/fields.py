@@ -1,7 +1,7 @@
-"""Puts together the fields of deltas that have no type of their own: `refusal`, `logprobs`, `thinking_blocks`, ….
+"""Merges the fields of deltas that have no type here: `refusal`, `logprobs`, `thinking_blocks`, ….
 
-This belongs in `core` because the builders of `core.stream` and the stream gate merge such fields alike. Each piece
-costs its own length, however much came before it.
+Used by the builders of `core.stream` and by the stream gate. The cost of a piece depends only on its own length, not on
+the fields merged before it.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from typing import Any, TypeAlias
 from forge_proxy.core.jsontypes import Json, JsonObject, is_object
 
 _REPLACED = frozenset({"role", "type", "id", "object", "index", "name", "format"})
-"""Fields that are repeated in every delta; every other text in a delta continues the one before it."""
+"""Fields that are repeated in every delta; any other string continues the previous one."""
 
 
 class FieldsBuilder:
-    """Merges objects: texts and lists continue, objects merge, the latest of any other value counts.
+    """Merges objects: strings and lists are concatenated, objects are merged, other values replace the previous one.
 
-    Objects in a list that have an `index` continue the one with the same index. What was added is never changed.
+    An object in a list continues the one with the same `index`. Added objects are never modified.
     """
 
-    def __init__(self, begun: JsonObject | None = None) -> None:
-        self._fields: dict[str, _Value] = {**begun} if begun else {}
+    def __init__(self, first: JsonObject | None = None) -> None:
+        self._fields: dict[str, _Value] = {**first} if first else {}
 
     def __bool__(self) -> bool:
         return bool(self._fields)
 
     def add(self, piece: JsonObject) -> None:
-        """Merge one more object into the fields."""
+        """Merge another object into the fields."""
         fields = self._fields
         for key, value in piece.items():
-            fields[key] = _merged(fields.get(key), value, key)
+            fields[key] = _merge(fields.get(key), value, key)
 
     def fields(self) -> dict[str, Json]:
-        """Return the fields as merged so far."""
-        return {key: _built(value) for key, value in self._fields.items()}
+        """Return the fields merged so far."""
+        return {key: _build(value) for key, value in self._fields.items()}
 
 
 class _TextBuilder:
-    def __init__(self, begun: str) -> None:
+    def __init__(self, first: str) -> None:
         self._text = StringIO()
-        self._text.write(begun)
+        self._text.write(first)
 
     def add(self, piece: str) -> None:
         self._text.write(piece)
@@ -52,45 +52,45 @@ class _TextBuilder:
 
 
 class _ListBuilder:
-    def __init__(self, begun: list[Json]) -> None:
-        self._items: list[_Value] = [*begun]
-        self._places: dict[int, int] = {}
-        """By `index`: where the latest object with it stands."""
+    def __init__(self, first: list[Json]) -> None:
+        self._items: list[_Value] = [*first]
+        self._positions: dict[int, int] = {}
+        """The position of the latest object with each `index`."""
         self._merged: set[int] = set()
-        """Where objects stand that were merged of several: only these have to be built, and lists may be long."""
-        self._note_places(begun, 0)
+        """The positions of objects that were merged of several: only these are built, because lists can be long."""
+        self._index_items(first, 0)
 
     def add(self, piece: list[Json]) -> None:
         length = len(self._items)
         appended: list[Json] = []
         for item in piece:
             index = item.get("index") if is_object(item) else None
-            place = self._places.get(index) if isinstance(index, int) else None
-            if place is None:
+            position = self._positions.get(index) if isinstance(index, int) else None
+            if position is None:
                 appended.append(item)
             else:
-                self._items[place] = _merged(self._items[place], item, "")
-                self._merged.add(place)
+                self._items[position] = _merge(self._items[position], item, "")
+                self._merged.add(position)
         self._items += appended
-        self._note_places(appended, length)
+        self._index_items(appended, length)
 
     def items(self) -> list[Json]:
         items: list[Any] = self._items.copy()
-        for place in self._merged:
-            items[place] = _built(items[place])
+        for position in self._merged:
+            items[position] = _build(items[position])
         return items
 
-    def _note_places(self, items: list[Json], first: int) -> None:
-        for place, item in enumerate(items, first):
+    def _index_items(self, items: list[Json], start: int) -> None:
+        for position, item in enumerate(items, start):
             if is_object(item) and isinstance(index := item.get("index"), int):
-                self._places[index] = place
+                self._positions[index] = position
 
 
 _Value: TypeAlias = "Json | FieldsBuilder | _TextBuilder | _ListBuilder"
 
 
-def _merged(before: _Value, value: Json, key: str) -> _Value:
-    """Return both values as one: a builder once there is more than one piece."""
+def _merge(before: _Value, value: Json, key: str) -> _Value:
+    """Return both values merged: a builder as soon as there is more than one piece."""
     match value:
         case None:
             return before
@@ -112,7 +112,7 @@ def _merged(before: _Value, value: Json, key: str) -> _Value:
             return value
 
 
-def _built(value: _Value) -> Json:
+def _build(value: _Value) -> Json:
     match value:
         case FieldsBuilder():
             return value.fields()

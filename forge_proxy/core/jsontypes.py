@@ -89,7 +89,7 @@ def read_object(text: str) -> dict[str, Json] | None:
     return read[0]
 
 
-DEEPEST = 200
+MAX_NESTING = 200
 """Maximum nesting depth that is forwarded. orjson, which serializes requests and responses, supports 254 levels, some
 of which the envelope uses; servers and clients have their own limits.
 """
@@ -97,15 +97,15 @@ _NESTING = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
 
 
 def is_nested_too_deeply(text: str) -> bool:
-    """Whether JSON text, possibly incomplete, has more than `DEEPEST` levels. Takes time linear in its length."""
-    if text.count("[") + text.count("{") <= DEEPEST:
+    """Whether JSON text, possibly incomplete, has more than `MAX_NESTING` levels. Takes time linear in its length."""
+    if text.count("[") + text.count("{") <= MAX_NESTING:
         return False
     depth = 0
     for found in _NESTING.finditer(text):
         match found.group()[0]:
             case "[" | "{":
                 depth += 1
-                if depth > DEEPEST:
+                if depth > MAX_NESTING:
                     return True
             case "]" | "}":
                 depth -= 1

@@ -13,7 +13,7 @@ from enum import Enum
 from forge_proxy.core.scheduling import ModelSchedule
 
 
-class State(Enum):
+class EntryState(Enum):
     """The state of a queue entry."""
 
     WAITING = "waiting"
@@ -26,7 +26,7 @@ class QueueEntry:
 
     __slots__ = ("client", "model", "state")
 
-    def __init__(self, client: str, state: State, model: str = "") -> None:
+    def __init__(self, client: str, state: EntryState, model: str = "") -> None:
         self.client = client
         self.state = state
         self.model = model
@@ -87,28 +87,28 @@ class FairQueue:
         """Return an entry that runs immediately if a slot is free and waits otherwise; None if the queue is full."""
         model = model if self.schedule else ""
         if self._can_admit(model, now):  # in that case no request waits for the model
-            return self._run(QueueEntry(client, State.RUNNING, model), now)
+            return self._run(QueueEntry(client, EntryState.RUNNING, model), now)
         waits_already = any(client in queue for queue in self._queues.values())
         if self.waiting >= (self.limit if waits_already else 2 * self.limit):
             return None
-        entry = QueueEntry(client, State.WAITING, model)
+        entry = QueueEntry(client, EntryState.WAITING, model)
         self._queues.setdefault(model, ModelQueue()).join(entry)
         self.waiting += 1
         if self.schedule:
-            self.schedule = self.schedule.wanting(model, now)
+            self.schedule = self.schedule.with_waiting(model, now)
         return entry
 
     def leave(self, entry: QueueEntry, now: float = 0.0) -> list[QueueEntry]:
         """End an entry in any state. Returns the entries that start to run as a result."""
-        state, entry.state = entry.state, State.GONE
+        state, entry.state = entry.state, EntryState.GONE
         match state:
-            case State.RUNNING:
+            case EntryState.RUNNING:
                 self.running -= 1
-            case State.WAITING:
+            case EntryState.WAITING:
                 self.waiting -= 1
                 self._queues[entry.model].drop(entry)
                 self._drop_if_empty(entry.model)
-            case State.GONE:
+            case EntryState.GONE:
                 return []
         return self._start(now)
 
@@ -125,7 +125,7 @@ class FairQueue:
     def serve(self, model: str | None, now: float) -> list[QueueEntry]:
         """Record that `model`, or none, is loaded now. Returns the entries that start to run as a result."""
         if self.schedule:
-            self.schedule = self.schedule.turning(model)
+            self.schedule = self.schedule.with_loaded(model)
         return self._start(now)
 
     def refuse(self, model: str) -> list[QueueEntry]:
@@ -133,13 +133,13 @@ class FairQueue:
         refused: list[QueueEntry] = []
         while queue := self._queues.get(model):
             entry = queue.pop()
-            entry.state = State.GONE
+            entry.state = EntryState.GONE
             self.waiting -= 1
             refused.append(entry)
             self._drop_if_empty(model)
         return refused
 
-    def wanted(self, now: float) -> str | None:
+    def next_model(self, now: float) -> str | None:
         """Return the model to load now, or None.
 
         There is one if requests wait for it, no request runs, and none of the loaded model is to be admitted first.
@@ -161,7 +161,7 @@ class FairQueue:
         model = (self.schedule.loaded or "") if self.schedule else ""
         while (queue := self._queues.get(model)) and self._can_admit(model, now):
             entry = queue.pop()
-            entry.state = State.RUNNING
+            entry.state = EntryState.RUNNING
             self.waiting -= 1
             self._drop_if_empty(model)
             started.append(self._run(entry, now))
@@ -170,7 +170,7 @@ class FairQueue:
     def _run(self, entry: QueueEntry, now: float) -> QueueEntry:
         self.running += 1
         if self.schedule:
-            self.schedule = self.schedule.letting_in(now)
+            self.schedule = self.schedule.with_admission(now)
         return entry
 
     def _drop_if_empty(self, model: str) -> None:
@@ -178,4 +178,4 @@ class FairQueue:
         if not self._queues[model]:
             del self._queues[model]
             if self.schedule:
-                self.schedule = self.schedule.unwanting(model)
+                self.schedule = self.schedule.without_waiting(model)

@@ -1,4 +1,4 @@
-"""What of a model server's error text may be logged: servers quote the prompt in their errors, and a log holds none."""
+"""Redacts the error messages of model servers for logs: servers quote prompts, and logs must not contain any."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Iterator
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 
 _LONGEST = 200
-"""Characters of an error text that are logged."""
+"""Maximum characters of an error message in a log."""
 _BLOCK = 18
-"""Characters in a row that the error text must not share with the request. English words of one's own are rarely so
-long the same; of what is quoted without quotation marks fewer than `_BLOCK` + `_STRIDE` characters may remain.
+"""Consecutive characters that the logged message must not share with the request. Unrelated English sentences rarely
+share that many. Of a quotation without quotation marks, fewer than `_BLOCK` + `_STRIDE` characters may remain.
 """
 _STRIDE = 6
 _MOST = 1_000_000
-"""Characters of a request that are compared: in a larger one nothing could be found in a few milliseconds."""
+"""Maximum characters of a request to compare with: a larger one would take more than a few milliseconds."""
 _QUOTED = re.compile(r"\"[^\"]*(?:\"|\Z)|(?<!\w)'[^']*(?:'|\Z)|`[^`]*(?:`|\Z)")
 _PLAIN_NAME = re.compile(r".[\w.\[\]-]{1,40}.\Z")
 _DUMP = re.compile(r"[{\n]|<\|")
-"""Where an error text begins to print a request, or a prompt."""
+"""The start of a printed request or prompt in an error message."""
 
 
-def without_quotes(words: str, body: JsonObject) -> str:
-    """One line of an error text, without what it quotes of the request `body`; `""` if nothing can be shown."""
-    words = words.strip()
-    line = _DUMP.split(words, maxsplit=1)[0][: 2 * _LONGEST]
+def redact_quotes(message: str, body: JsonObject) -> str:
+    """Return one line of an error message without quotations of the request `body`; `""` if nothing may be logged."""
+    message = message.strip()
+    line = _DUMP.split(message, maxsplit=1)[0][: 2 * _LONGEST]
     texts: list[str] = []
     size = 0
     for text in _texts_in(body):
@@ -36,23 +36,23 @@ def without_quotes(words: str, body: JsonObject) -> str:
 
     def hide(quoted: re.Match[str]) -> str:
         inner = quoted.group()
-        named = _PLAIN_NAME.match(inner) and not any(inner[1:-1] in text for text in texts)
-        return inner if named else "…"
+        is_name = _PLAIN_NAME.match(inner) and not any(inner[1:-1] in text for text in texts)
+        return inner if is_name else "…"
 
-    is_whole = len(line) == len(words)
+    is_whole = len(line) == len(message)
     line = _QUOTED.sub(hide, line)
-    end = min((_begin_of_quote(line, text) for text in texts), default=len(line))
-    shown = line[: min(end, _LONGEST)].rstrip()
-    is_all = is_whole and len(shown) == len(line)
-    return shown if is_all or not shown or shown.endswith("…") else f"{shown}…"
+    end = min((_find_quotation(line, text) for text in texts), default=len(line))
+    redacted = line[: min(end, _LONGEST)].rstrip()
+    is_complete = is_whole and len(redacted) == len(line)
+    return redacted if is_complete or not redacted or redacted.endswith("…") else f"{redacted}…"
 
 
-def _begin_of_quote(line: str, text: str) -> int:
-    """The place before which a line quotes nothing of a text; its length if it quotes nothing at all."""
+def _find_quotation(line: str, text: str) -> int:
+    """Return the index before which a line quotes nothing of a text; its length if it quotes nothing."""
     short = text.strip()
     if 2 < len(short) < _BLOCK + _STRIDE:
-        place = line.find(short)
-        return place if place >= 0 else len(line)
+        start = line.find(short)
+        return start if start >= 0 else len(line)
     for start in range(0, len(line) - _BLOCK + 1, _STRIDE):
         if line[start : start + _BLOCK] in text:
             return max(0, start - _STRIDE + 1)
@@ -60,14 +60,14 @@ def _begin_of_quote(line: str, text: str) -> int:
 
 
 def _texts_in(body: JsonObject) -> Iterator[str]:
-    """What a client wrote: the texts of its messages, of calls in them, and the descriptions of its tools."""
-    waiting: list[tuple[str, Json]] = [(name, body.get(name)) for name in ("messages", "tools", "prompt", "system")]
-    while waiting:
-        name, value = waiting.pop()
+    """Yield the strings that the client wrote: in messages, in calls, and in the descriptions of tools."""
+    pending: list[tuple[str, Json]] = [(name, body.get(name)) for name in ("messages", "tools", "prompt", "system")]
+    while pending:
+        name, value = pending.pop()
         if isinstance(value, str):
             if name not in ("role", "type", "id", "tool_call_id"):
                 yield value
         elif is_object(value):
-            waiting += value.items()
+            pending += value.items()
         elif is_list(value):
-            waiting += [(name, item) for item in value]
+            pending += [(name, item) for item in value]

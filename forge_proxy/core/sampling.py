@@ -1,4 +1,4 @@
-"""Which sampling values go with a model, as its makers recommend them. Pure."""
+"""Sampling parameters recommended by the makers of a model. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Value = Literal["temperature", "top_p", "top_k", "min_p", "repeat_penalty"]
 
 
 def _read_switch(value: object) -> object:
-    """YAML reads the words on and off as booleans."""
+    """Convert the booleans that YAML makes of the words on and off."""
     return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
 
 
@@ -27,35 +27,35 @@ class SamplingPolicy(BaseModel):
         Literal["off", "on"], BeforeValidator(_read_switch, json_schema_input_type=Literal["off", "on", True, False])
     ] = Field(
         default="off",
-        description="on: what a caller leaves open is filled in as the model's makers recommend; a model of which"
-        " nothing is known is then an error.",
+        description="on: sampling parameters that the client does not set are set to the values that the model's makers"
+        " recommend; an unknown model is an error.",
     )
 
 
 class Recommendation(BaseModel):
-    """What is recommended for a family of models."""
+    """The recommended values for a family of models."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     family: str
-    match: str = Field(description="A regular expression, found in the model's name in lower case.")
+    match: str = Field(description="A regular expression to search for in the lower-case name of the model.")
     values: Mapping[Value, float | int]
-    source: str = Field(description="Where the recommendation stands.")
+    source: str = Field(description="The source of the recommendation.")
 
 
 class UnsupportedModelError(ForgeError):
-    """Recommended values were asked for, and there are none for this model. `known` are the families there are."""
+    """`sampling.defaults` is on and there is no recommendation for this model. `known` lists the known families."""
 
     def __init__(self, model: str, families: Sequence[str]) -> None:
         super().__init__(
-            f"sampling.defaults is on, and nothing is known of the model {model!r}; available: {', '.join(families)}. "
-            "Switch sampling.defaults off and send temperature and the like with each request"
+            f"sampling.defaults is on, but there is no recommendation for the model {model!r}; available: "
+            f"{', '.join(families)}. Set sampling.defaults to off and send temperature and others with each request"
         )
         self.model = model
         self.known = tuple(families)
 
 
 def find_recommendation(model: str, known: Sequence[Recommendation]) -> Recommendation | None:
-    """The first one that goes with a model's name; None where there is none."""
+    """Return the first recommendation that matches the model's name, or None."""
     name = model.lower()
     return next((one for one in known if re.search(one.match, name)), None)

@@ -19,7 +19,7 @@ _LONGEST_BACKOFF = 300.0
 class LoadFailure:
     """A model could not be loaded, `times` times in a row. Loading is not retried before `until`."""
 
-    why: str
+    reason: str
     times: int
     until: float
 
@@ -34,57 +34,57 @@ class ModelSchedule:
     """The model that has the turn."""
     since: float | None = None
     """When it admitted the first request of its turn; None before that."""
-    waited: tuple[tuple[str, float], ...] = ()
+    waiting: tuple[tuple[str, float], ...] = ()
     """The models that requests wait for, and since when, the next one first. The loaded one may be among them."""
     failures: Mapping[str, LoadFailure] = field(default_factory=dict[str, LoadFailure])
 
     @property
     def next(self) -> str | None:
         """The model that has the next turn; None if no request waits for another model."""
-        return next((model for model, _ in self.waited if model != self.loaded), None)
+        return next((model for model, _ in self.waiting if model != self.loaded), None)
 
     def admits(self, model: str, now: float) -> bool:
         """Whether the schedule admits a request for this model."""
         return model == self.loaded and not self._is_over(now)
 
-    def letting_in(self, now: float) -> ModelSchedule:
+    def with_admission(self, now: float) -> ModelSchedule:
         """Return the schedule after a request for the loaded model was admitted."""
         return replace(self, since=now) if self.since is None else self
 
-    def wanting(self, model: str, now: float) -> ModelSchedule:
+    def with_waiting(self, model: str, now: float) -> ModelSchedule:
         """Return the schedule after a request began to wait for this model."""
-        if any(model == other for other, _ in self.waited):
+        if any(model == other for other, _ in self.waiting):
             return self
-        return replace(self, waited=(*self.waited, (model, now)))
+        return replace(self, waiting=(*self.waiting, (model, now)))
 
-    def unwanting(self, model: str) -> ModelSchedule:
+    def without_waiting(self, model: str) -> ModelSchedule:
         """Return the schedule after the last request stopped waiting for this model."""
-        return replace(self, waited=tuple(one for one in self.waited if one[0] != model))
+        return replace(self, waiting=tuple(one for one in self.waiting if one[0] != model))
 
-    def turning(self, model: str | None) -> ModelSchedule:
+    def with_loaded(self, model: str | None) -> ModelSchedule:
         """Return the schedule with `model` loaded, or none.
 
         The previous model moves to the end of the waiting ones, and `model` behind it.
         """
         if model == self.loaded:
             return self
-        moved = [one for last in (self.loaded, model) for one in self.waited if one[0] == last]
-        kept = tuple(one for one in self.waited if one not in moved)
+        moved = [one for last in (self.loaded, model) for one in self.waiting if one[0] == last]
+        kept = tuple(one for one in self.waiting if one not in moved)
         failures = {name: failure for name, failure in self.failures.items() if name != model}
-        return replace(self, loaded=model, since=None, waited=(*kept, *moved), failures=failures)
+        return replace(self, loaded=model, since=None, waiting=(*kept, *moved), failures=failures)
 
-    def failing(self, model: str, why: str, now: float) -> ModelSchedule:
+    def with_failure(self, model: str, why: str, now: float) -> ModelSchedule:
         """Return the schedule after this model failed to load. Its backoff doubles with each failure, up to 300 s."""
         before = self.failures.get(model)
         times = before.times + 1 if before else 1
         pause = min(_FIRST_BACKOFF * 2 ** min(times - 1, 10), _LONGEST_BACKOFF)
         return replace(self, failures={**self.failures, model: LoadFailure(why, times, now + pause)})
 
-    def forgiving(self) -> ModelSchedule:
+    def without_failures(self) -> ModelSchedule:
         """Return the schedule without load failures, so that every model may be retried immediately."""
         return replace(self, failures={})
 
-    def refusal(self, model: str, now: float) -> LoadFailure | None:
+    def find_failure(self, model: str, now: float) -> LoadFailure | None:
         """Return the load failure because of which a request for this model is rejected; None if it may wait."""
         failure = self.failures.get(model)
         return failure if failure and model != self.loaded and now < failure.until else None
@@ -93,4 +93,4 @@ class ModelSchedule:
         if self.since is None:
             return False
         latest = now - self.swap_after
-        return self.since <= latest and any(model != self.loaded and came <= latest for model, came in self.waited)
+        return self.since <= latest and any(model != self.loaded and came <= latest for model, came in self.waiting)

@@ -1,7 +1,7 @@
-"""A tool's JSON Schema in the few words that every model server understands, for servers that choke on the caller's.
+"""Simplifies a tool's JSON Schema to the keywords that every model server supports.
 
-Only what the server is told changes: calls are still checked against the schema that the caller sent. Pure, total, and
-the same for the same schema, so that the prompt stays the same from turn to turn.
+For servers that reject the client's schema. Only the request to the server changes: calls are still validated against
+the client's schema. Pure, total and deterministic, so that the prompt stays the same from turn to turn.
 """
 
 from __future__ import annotations
@@ -11,35 +11,36 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
 _DEEPEST = 10
-"""Levels of nesting; below them anything goes. Grammars of deeper schemas fail in some builds of llama.cpp."""
+"""Maximum levels of nesting; deeper values are unrestricted. Some builds of llama.cpp fail on deeper grammars."""
 _MOST_VALUES = 10_000
 _LARGEST = 2000
-"""Parts of one schema; references to references could make any number of them."""
+"""Maximum parts of one schema; without it, references to references could multiply without limit."""
 
 
 def simplify_schema(schema: Schema) -> JsonObject:
-    """The projection of the parameters of a tool: an object with types, descriptions, enums and required names.
+    """Return the simplified schema of a tool's parameters: types, descriptions, enums and required names.
 
-    Patterns, formats, bounds and everything else are dropped; references are resolved, or open where they cannot be.
+    Patterns, formats, bounds and all other keywords are dropped. References are resolved; an unresolvable one is
+    unrestricted.
     """
-    projected = _Projection(schema).of(schema, 0, frozenset())
-    return projected if projected.get("type") == "object" else {"type": "object"}
+    simplified = _Simplifier(schema).of(schema, 0, frozenset())
+    return simplified if simplified.get("type") == "object" else {"type": "object"}
 
 
-class _Projection:
-    """The walk through one schema."""
+class _Simplifier:
+    """Simplifies one schema recursively."""
 
     def __init__(self, root: Json) -> None:
         self._root = root
         self._parts = 0
 
     def of(self, schema: Json, depth: int, inside: frozenset[str]) -> dict[str, Json]:
-        """The projection of a part. `inside` are the references that led here: one of them again would not end."""
+        """Simplify a part. `inside` are the references being resolved: following one of them again would not end."""
         self._parts += 1
         if not is_object(schema) or depth > _DEEPEST or self._parts > _LARGEST:
             return {}
         while isinstance(reference := schema.get("$ref"), str):
-            target = None if reference in inside else _resolved(self._root, reference)
+            target = None if reference in inside else _resolve(self._root, reference)
             beside = {key: value for key, value in schema.items() if key != "$ref"}
             schema = {**target, **beside} if is_object(target) else beside
             inside |= {reference}
@@ -55,7 +56,7 @@ class _Projection:
         return out
 
     def _all_of(self, schema: JsonObject, every: list[Json], depth: int, inside: frozenset[str]) -> dict[str, Json]:
-        """What must all hold, put into one: their properties and required names together."""
+        """Merge the schemas of an `allOf`: their properties and required names together."""
         whole = self.of({key: value for key, value in schema.items() if key != "allOf"}, depth + 1, inside)
         properties: dict[str, Json] = {}
         required: list[Json] = []
@@ -67,7 +68,7 @@ class _Projection:
             whole |= {"type": "object", "properties": properties}
         if "type" in whole:
             whole.pop("anyOf", None)
-        if "enum" in whole:  # which says all; a projection of this one would keep no more
+        if "enum" in whole:  # an enum is sufficient, and simplifying the result again keeps nothing else
             whole = {key: whole[key] for key in ("description", "type", "enum") if key in whole}
             required = []
         if required:
@@ -75,8 +76,8 @@ class _Projection:
         return whole
 
     def _typed(self, schema: JsonObject, depth: int, inside: frozenset[str]) -> dict[str, Json]:
-        kinds = _kinds(schema)
-        if values := _values(schema):
+        kinds = _types(schema)
+        if values := _allowed_values(schema):
             return {"type": kinds[0], "enum": values} if len(kinds) == 1 else {"enum": values}
         if len(kinds) != 1:
             return {"anyOf": [self._of_kind(kind, schema, depth, inside) for kind in kinds]} if kinds else {}
@@ -95,27 +96,27 @@ class _Projection:
         return out
 
 
-def _values(schema: JsonObject) -> list[Json]:
-    """The values that are allowed, null aside; none where there are others than texts, numbers and booleans."""
-    said = [schema["const"]] if "const" in schema else schema.get("enum")
-    if is_list(said) and len(said) > _MOST_VALUES:
+def _allowed_values(schema: JsonObject) -> list[Json]:
+    """Return the allowed values except null; empty if any of them is not a string, number or boolean."""
+    listed = [schema["const"]] if "const" in schema else schema.get("enum")
+    if is_list(listed) and len(listed) > _MOST_VALUES:
         return []
-    values: list[Json] = [value for value in said if value is not None] if is_list(said) else []
+    values: list[Json] = [value for value in listed if value is not None] if is_list(listed) else []
     return values if all(isinstance(value, str | int | float) for value in values) else []
 
 
-def _kinds(schema: JsonObject) -> list[str]:
-    """The types that are said, or that follow from what is said; without `null` where there are others."""
-    said = schema.get("type")
-    names = said if is_list(said) else [said]
+def _types(schema: JsonObject) -> list[str]:
+    """Return the stated or implied types, without `null` if there are others."""
+    stated = schema.get("type")
+    names = stated if is_list(stated) else [stated]
     known = [name for name in names if isinstance(name, str) and name in _TYPES]
     if not known and "properties" in schema:
         return ["object"]
     return [name for name in known if name != "null"] or known
 
 
-def _resolved(root: Json, reference: str) -> Json:
-    """What a reference into the same document names; None for any other."""
+def _resolve(root: Json, reference: str) -> Json:
+    """Resolve a reference within the same document; None for any other."""
     if not reference.startswith("#/"):
         return root if reference == "#" else None
     part = root

@@ -36,7 +36,7 @@ class Delta:
     finish: str | None = None
     extra: JsonObject = field(default_factory=no_fields)
     """Other fields of the delta (role, refusal, …), as the backend sent them."""
-    beside: JsonObject = field(default_factory=no_fields)
+    choice_fields: JsonObject = field(default_factory=no_fields)
     """Other fields of the choice (logprobs, …), as the backend sent them."""
 
 
@@ -79,7 +79,7 @@ class Reply:
     calls: tuple[ToolCall, ...] = ()
     finish: str | None = None
     extra: JsonObject = field(default_factory=no_fields)
-    beside: JsonObject = field(default_factory=no_fields)
+    choice_fields: JsonObject = field(default_factory=no_fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +128,8 @@ class ReplyBuilder:
             self._finish = delta.finish
         if delta.extra:
             self._extra.add(delta.extra)
-        if delta.beside:
-            self._beside.add(delta.beside)
+        if delta.choice_fields:
+            self._beside.add(delta.choice_fields)
 
     def reply(self) -> Reply:
         """Return the reply assembled so far."""
@@ -145,7 +145,7 @@ class ReplyBuilder:
             calls=tuple(self._calls[index].call() for index in sorted(self._calls)),
             finish=self._finish,
             extra=self._extra.fields(),
-            beside=self._beside.fields(),
+            choice_fields=self._beside.fields(),
         )
 
 

@@ -35,16 +35,16 @@ class OfferedNames:
         at = bisect_left(self.sorted, begun)
         return at < len(self.sorted) and self.sorted[at].startswith(begun)
 
-    def resolve(self, said: str) -> str | None:
-        """Return the one offered name that equals `said`, ignoring case and a prefix such as `functions.`, or None."""
-        if said in self._names:
-            return said
-        whole = said.strip()
+    def resolve(self, written_name: str) -> str | None:
+        """Return the only offered name equal to it, ignoring case and prefixes such as `functions.`; otherwise None."""
+        if written_name in self._names:
+            return written_name
+        whole = written_name.strip()
         prefix = next((prefix for prefix in _PREFIXES if whole.startswith(prefix)), "")
         bare = whole.removeprefix(prefix)
-        for meant in (whole, bare):
-            if meant in self._names:
-                return meant
+        for name in (whole, bare):
+            if name in self._names:
+                return name
         twice = _TWICE.match(whole)  # a name space of the same name, as some templates write it: `read.read`
         if twice and twice[1] in self._names:
             return twice[1]
@@ -63,6 +63,6 @@ def offered_names(names: tuple[str, ...]) -> OfferedNames:
     return OfferedNames(names)
 
 
-def resolve_name(said: str, names: Collection[str]) -> str | None:
+def resolve_name(written_name: str, names: Collection[str]) -> str | None:
     """See `OfferedNames.resolve`."""
-    return said if said in names else offered_names(tuple(names)).resolve(said)
+    return written_name if written_name in names else offered_names(tuple(names)).resolve(written_name)

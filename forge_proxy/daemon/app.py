@@ -114,7 +114,7 @@ class Daemon:
     async def _log_hardware(self) -> None:
         found = await self.parts.machine.profile()
         gpus = [f"{gpu.name}, {gpu.vram_mb or '?'} MiB" for gpu in found.gpus]
-        reason = {"reason": found.because, "because": found.because}  # `because`: until 0.3
+        reason = {"reason": found.reason, "because": found.reason}  # `because`: until 0.3
         self.log.info("hardware", gpus=gpus, ram_mb=found.ram_mb, cores=found.cores, **reason)
 
 

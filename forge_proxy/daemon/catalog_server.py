@@ -113,7 +113,7 @@ class CatalogServer(ManagedServerControl):
 
     async def use(self, model: str) -> None:
         """See `api.admin.ports.BackendControl`. Requests for other models swap it again."""
-        name = self._catalog.known(model)
+        name = self._catalog.resolve(model)
         if name is None:
             raise UnknownModel(model, self._catalog.names)
         self._reset()

@@ -71,7 +71,7 @@ async def setup_backend(
         # Raises now if no sampling parameters are known, instead of in each request.
         parts.engine.sampling.values_for(parts.engine.models.resolve_cached(model).served)
         budget, tokens = await _budget(parts, model)
-        compaction = strategy or resolved.compaction.plans or NoCompact()
+        compaction = strategy or resolved.compaction.planner or NoCompact()
         threshold = resolved.compaction.threshold if compact_threshold is None else compact_threshold
         yield ReadyBackend(
             EngineClient(parts.engine, model, request_options),

@@ -21,7 +21,7 @@ from forge_proxy.core.errors import (
     ModelNotLoaded,
     Overloaded,
 )
-from forge_proxy.core.queueing import FairQueue, QueueEntry, State
+from forge_proxy.core.queueing import EntryState, FairQueue, QueueEntry
 from forge_proxy.core.scheduling import LoadFailure, ModelSchedule
 from forge_proxy.engine.events import SlotsDetected
 from forge_proxy.engine.ports import Backend, Clock, Observer
@@ -85,7 +85,7 @@ class Admission:
         entry = self.queue.enter(client, model, self._clock.now())
         if entry is None:
             raise Overloaded(self.queue.waiting, self._seconds_until_a_slot())
-        if entry.state is State.WAITING:
+        if entry.state is EntryState.WAITING:
             grant = self._grants[entry] = asyncio.get_running_loop().create_future()
             self._wake()
             try:
@@ -104,7 +104,7 @@ class Admission:
 
     async def wait_for_swap(self) -> str:
         """Wait until another model is due and no running request prevents loading it; return its name."""
-        while (model := self.queue.wanted(self._clock.now())) is None:
+        while (model := self.queue.next_model(self._clock.now())) is None:
             await self._changed.wait()
         return model
 
@@ -118,17 +118,17 @@ class Admission:
         if self.queue.schedule is None:
             return None
         now = self._clock.now()
-        self.queue.schedule = self.queue.schedule.failing(model, reason, now)
+        self.queue.schedule = self.queue.schedule.with_failure(model, reason, now)
         for entry in self.queue.refuse(model):
             if not (grant := self._grants[entry]).done():
                 grant.set_exception(ModelNotLoaded(model, reason, self._retry_after(model)))
         self.set_loaded(self.queue.schedule.loaded)
-        return self.queue.schedule.refusal(model, now)
+        return self.queue.schedule.find_failure(model, now)
 
     def reset_failures(self) -> None:
         """Allow models that could not be loaded to be tried again immediately."""
         if self.queue.schedule is not None:
-            self.queue.schedule = self.queue.schedule.forgiving()
+            self.queue.schedule = self.queue.schedule.without_failures()
 
     @asynccontextmanager
     async def paused(self) -> AsyncGenerator[None]:
@@ -204,12 +204,12 @@ class Admission:
 
     def _raise_if_failed(self, model: str) -> None:
         schedule = self.queue.schedule
-        if schedule is not None and (failure := schedule.refusal(model, self._clock.now())):
-            raise ModelNotLoaded(model, failure.why, self._retry_after(model))
+        if schedule is not None and (failure := schedule.find_failure(model, self._clock.now())):
+            raise ModelNotLoaded(model, failure.reason, self._retry_after(model))
 
     def _retry_after(self, model: str) -> int:
         now = self._clock.now()
-        failure = self.queue.schedule.refusal(model, now) if self.queue.schedule else None
+        failure = self.queue.schedule.find_failure(model, now) if self.queue.schedule else None
         return max(1, math.ceil(failure.until - now)) if failure else 1
 
     def _seconds_until_a_slot(self) -> int:

@@ -17,7 +17,7 @@ from forge_proxy.core.chat import ChatRequest, ModelCall, ResolvedModel
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.errors import BackendFault, ForgeError
 from forge_proxy.core.guardrails import (
-    CallsForbidden,
+    CallSuppressor,
     FinalAnswer,
     GuardPolicy,
     Retry,
@@ -226,7 +226,7 @@ class Engine:
         )  # fmt: skip
         if turn is not None:
             return self._guard(AttemptRunner(session, request, turn, model), session.slot)
-        suppressor = CallsForbidden() if request.tools and policy.enabled.any else None
+        suppressor = CallSuppressor() if request.tools and policy.enabled.any else None
         verbatim, buffered = suppressor is None, not request.stream
         call = ModelCall(request, request.stream, resolved=model, verbatim=verbatim, buffered=buffered)
         return _relay(session, call, suppressor)
@@ -263,7 +263,7 @@ class Engine:
 
 
 async def _relay(
-    session: BackendSession, call: ModelCall, suppressor: CallsForbidden | None = None
+    session: BackendSession, call: ModelCall, suppressor: CallSuppressor | None = None
 ) -> AsyncGenerator[AnswerEvent]:
     """Relay the response to a call that needs no guardrails except, at most, the suppression of calls."""
     exchange = BackendExchange(session, call)
@@ -277,4 +277,4 @@ async def _relay(
                 yield event
     session.slot.leave()
     exchange.calibrate()
-    yield Report.of_relay(suppressor.marks if suppressor else ())
+    yield Report.of_relay(suppressor.interventions if suppressor else ())

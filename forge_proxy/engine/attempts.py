@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from forge_proxy.core.chat import ChatRequest, ModelCall, ResolvedModel
 from forge_proxy.core.errors import BackendFault, ContextBudgetExceeded, ContextOverflow, UnreadCall
-from forge_proxy.core.guardrails import Retry, Turn, judge_unread, without_corrections
+from forge_proxy.core.guardrails import Retry, Turn, judge_unparsed_call, without_corrections
 from forge_proxy.core.guardrails.attempt import Attempt, FinishedAttempt
 from forge_proxy.core.guardrails.report import cut_name
 from forge_proxy.core.guardrails.split_chunk import split_chunk
@@ -92,7 +92,7 @@ class AttemptRunner:
             stream=stream,
             respond=self.turn.respond,
             added=self.turn.added,
-            demanded=self.turn.held_to,
+            required_tools=self.turn.constrained_tools,
             resolved=self._model,
             usage=True,
         )
@@ -146,7 +146,7 @@ class AttemptRunner:
         """Return the verdict on an attempt that ended in a fault; None if the request ends in it."""
         match fault:
             case UnreadCall(written=written):
-                return self._attempt.rescue(written) or judge_unread(self.turn, self._attempt.sent_text)
+                return self._attempt.rescue(written) or judge_unparsed_call(self.turn, self._attempt.sent_text)
             case ContextOverflow() | ContextBudgetExceeded() if self.turn.added and not self._attempt.sent_text:
                 return Retry(without_corrections(self.turn), Fault.NO_ROOM)
             case ContextOverflow() | ContextBudgetExceeded():

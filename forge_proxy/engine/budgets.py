@@ -15,7 +15,7 @@ from itertools import chain
 import orjson
 from cachetools import FIFOCache
 
-from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Window, WindowSizing, as_taken, fit_budget
+from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Window, WindowSizing, fit_budget, limit_to_window
 from forge_proxy.core.chat import ModelCall, ModelCard
 from forge_proxy.core.errors import BackendFault, BudgetUnchanged
 from forge_proxy.engine.events import BudgetResolved
@@ -82,7 +82,7 @@ class Budgets:
         model = self._key(model)
         budget = await self._compute(self.wish_of(model), await self._window(model, window))
         if budget.given is not None and budget.given == self._given_size(model):
-            budget = as_taken(budget)
+            budget = limit_to_window(budget)
         if self._reported.get(model) != budget:
             self._reported[model] = budget
             self._observe(BudgetResolved(model, budget))
@@ -153,7 +153,7 @@ class Budgets:
         budget = await self.of(model)
         if budget.tokens is None or not (compacts or budget.enforced) or await _is_within(call, budget.tokens):
             return None
-        return PromptLimit(budget.tokens, budget.because, budget.enforced, compacts)
+        return PromptLimit(budget.tokens, budget.reason, budget.enforced, compacts)
 
     def _served(self) -> Sequence[str | None]:
         return self._resizer.served() if self._resizer else (None,)
@@ -211,7 +211,7 @@ class Budgets:
         cached_for = _CACHED_SECONDS
         try:
             now = tokens if tokens is not None else await self._backend.context_window(model)
-            window = Window(now, now if self._given_size(model) is None and now is not None else window.most)
+            window = Window(now, now if self._given_size(model) is None and now is not None else window.maximum)
         except BackendFault:  # perhaps loading, or down: the cached value is used a little longer
             cached_for = _CACHED_SECONDS_AFTER_FAULT
         self._windows[model] = (self._clock.now() + cached_for, window)

@@ -88,16 +88,16 @@ class CompatibleBackend:
     async def _rewritten(self, call: ModelCall, refusal: BackendError) -> ModelCall:
         """Return the call in a dialect that avoids the reason of the refusal. Raises the refusal if there is none."""
         if (
-            call.demanded
+            call.required_tools
             and refusal.status in _REJECTION_STATUSES
             and not isinstance(refusal, UnreadCall | ContextOverflow)
         ):
-            return replace(call, demanded=())
+            return replace(call, required_tools=())
         if not isinstance(refusal, RequestFormatRejected):
             raise refusal
-        if refusal.need.is_of_tools and not call.request.body.get("tools"):
+        if refusal.need.is_about_tools and not call.request.body.get("tools"):
             raise refusal
-        dialect = call.dialect.meeting(refusal.need)
+        dialect = call.dialect.avoiding(refusal.need)
         if dialect != call.dialect:
             return replace(call, dialect=dialect)
         if refusal.need is not UnsupportedFeature.PLAIN_SCHEMAS:

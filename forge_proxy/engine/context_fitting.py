@@ -94,7 +94,9 @@ class ContextFitter:
             return None
         prompt = await self.measure(call)
         if not prompt.exact and overflow.tokens is not None:  # counted for this very prompt
-            self._calibrations[call.model.served] = Calibration.of(estimate_tokens(*call.prompt_parts), overflow.tokens)
+            self._calibrations[call.model.served] = Calibration.from_count(
+                estimate_tokens(*call.prompt_parts), overflow.tokens
+            )
             prompt = replace(prompt, tokens=overflow.tokens)
         budget = await self._budgets.of(call.model.served)
         known = [tokens for tokens in (overflow.window, budget.tokens) if tokens is not None]
@@ -122,20 +124,20 @@ class ContextFitter:
         if exact is not None:
             return PromptSize(exact, exact=True)
         known = self._calibrations.setdefault(call.model.served, Calibration())
-        return PromptSize(known.tokens(estimate_tokens(*call.prompt_parts)), exact=False)
+        return PromptSize(known.to_tokens(estimate_tokens(*call.prompt_parts)), exact=False)
 
     def calibrate(self, call: ModelCall, usage: JsonObject | None) -> None:
         """Calibrate the estimates of a model by the usage that the model server reports for a call."""
         known = self._calibrations.get(call.model.served)
         tokens = usage.get("prompt_tokens") if usage is not None else None
         if known is not None and is_count(tokens):
-            self._calibrations[call.model.served] = known.observed(estimate_tokens(*call.prompt_parts), tokens)
+            self._calibrations[call.model.served] = known.updated(estimate_tokens(*call.prompt_parts), tokens)
 
     async def compact_in_phases(
         self, call: ModelCall, prompt: PromptSize, policy: CompactionPolicy
     ) -> AsyncGenerator[CompactedCall]:
         """Yield the call as each phase compacts it, the mildest phase first. `prompt` is its present size."""
-        strategy = policy.plans
+        strategy = policy.planner
         if strategy is None:
             return
         messages: list[Json] = list(call.request.messages)

@@ -55,7 +55,7 @@ class Models:
     async def get(self, name: str) -> ModelCard:
         """Return a model by its name or alias. Raises `UnknownModel` or `BackendFault`."""
         if self._catalog is not None:
-            name = self._catalog.known(name) or name
+            name = self._catalog.resolve(name) or name
         for card in await self.list():
             if name in _names(card):
                 return card

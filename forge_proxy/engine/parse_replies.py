@@ -27,7 +27,7 @@ async def parse_replies(
         if _IMMEDIATE_WORK < work <= EXTRACTION_LIMIT:
             await turns.take(heavy=True)
         light.append(extract(turn, reply) if work <= EXTRACTION_LIMIT else None)
-    extractions = [extraction for extraction in light if extraction and not (thorough and extraction.unread)]
+    extractions = [extraction for extraction in light if extraction and not (thorough and extraction.may_recover_more)]
     if len(extractions) == len(replies):  # nearly always; a task per request would cost more than everything else here
         return extractions
     async with asyncio.TaskGroup() as group:
@@ -41,14 +41,14 @@ async def parse_replies(
 async def _extract(
     turn: Turn, reply: Reply, thorough: ThoroughReader | None, light: Extraction | None, turns: LoopTurns
 ) -> Extraction:
-    if light and not (thorough and light.unread):
+    if light and not (thorough and light.may_recover_more):
         return light
     if thorough is None:  # no process pool; a thread lets the event loop run in between
         return await asyncio.to_thread(extract, turn, reply)
     light = light or await thorough.read(turn, reply, lightly=True)
     if light is None:
         return await _extract_within_limit(turn, reply, turns)
-    return await thorough.read(turn, reply) or light if light.unread else light
+    return await thorough.read(turn, reply) or light if light.may_recover_more else light
 
 
 async def _extract_within_limit(turn: Turn, reply: Reply, turns: LoopTurns) -> Extraction:
@@ -57,4 +57,4 @@ async def _extract_within_limit(turn: Turn, reply: Reply, turns: LoopTurns) -> E
         await turns.take(heavy=True)
         return extract(turn, reply)
     text = reply.text or ""
-    return Extraction(text, reply.calls, written=text)
+    return Extraction(text, reply.calls, text_with_calls=text)

@@ -74,7 +74,7 @@ async def _is_refused(backend: Backend, call: ModelCall, tools: Sequence[tuple[i
             async for _ in chunks:
                 return False
     except RequestFormatRejected as refusal:
-        if not refusal.need.is_of_tools:
+        if not refusal.need.is_about_tools:
             raise
         return True
     return False

@@ -82,7 +82,7 @@ def _server_line(event: _ServerEvent) -> LogLine:
             return LogLine("backend slots", {"slots": slots, "reported": is_reported, "told": is_reported})
         case BudgetResolved(model, budget):
             resolved = {"mode": budget.mode.value, "tokens": budget.tokens}
-            reason = {"reason": budget.because, "because": budget.because}
+            reason = {"reason": budget.reason, "because": budget.reason}
             return LogLine("budget", {"model": model, **resolved, **reason})
         case SamplingRecommended(model, family, source):
             note = "set sampling.defaults: on to use the recommended sampling parameters of this model"

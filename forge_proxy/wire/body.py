@@ -98,8 +98,8 @@ class BufferedSize:
             size += self._new(_CHOICE, delta.choice)
             if delta.extra:
                 size += _written(delta.extra)
-            if delta.beside:
-                size += _written(delta.beside)
+            if delta.choice_fields:
+                size += _written(delta.choice_fields)
         for name in chunk.head:
             if name not in self._names:
                 self._names.add(name)

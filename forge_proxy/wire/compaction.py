@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from forge_proxy.core.compaction import Cut
-from forge_proxy.core.estimate import estimate_tokens, message_tokens
+from forge_proxy.core.estimate import estimate_message_tokens, estimate_tokens
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, write
 from forge_proxy.core.messages import Message, MessageMeta, MessageRole, MessageType, ToolCall
 from forge_proxy.wire.message_repair import healed
@@ -67,11 +67,11 @@ def with_cuts(messages: Sequence[Json], tags: TypedMessages, cuts: Sequence[Cut]
             continue
         if cut.type is MessageType.REASONING:
             out[place] = {key: value for key, value in message.items() if key not in _THOUGHTS}
-        elif cut.instead is None:
+        elif cut.replacement is None:
             gone.add(place)
         else:
-            keeps_media = cut.what == "truncated"
-            content = _content(message.get("content"), cut.instead.content, keeps_media=keeps_media)
+            keeps_media = cut.kind == "truncated"
+            content = _content(message.get("content"), cut.replacement.content, keeps_media=keeps_media)
             out[place] = {**message, "content": content}
     return [message for place, message in enumerate(out) if place not in gone]
 
@@ -100,7 +100,7 @@ def _message(
     message = Message(role, text, MessageMeta(kind, step), tool_call_id=tool_call_id, tool_calls=calls)
     if not media:
         return message
-    estimate = message_tokens(message) + media * _MEDIA_TOKENS
+    estimate = estimate_message_tokens(message) + media * _MEDIA_TOKENS
     return Message(role, text, MessageMeta(kind, step, token_estimate=estimate), None, tool_call_id, calls)
 
 

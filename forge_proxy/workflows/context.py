@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from forge_proxy.core.compaction import CompactStrategy
-from forge_proxy.core.estimate import Calibration, messages_tokens
+from forge_proxy.core.estimate import Calibration, estimate_messages_tokens
 from forge_proxy.core.messages import Message
 
 Count: TypeAlias = Callable[[tuple[Message, ...]], Awaitable[int | None]]
@@ -87,7 +87,7 @@ class ContextManager:
 
     def estimate_tokens(self, messages: Sequence[Message], tool_tokens: int = 0) -> int:
         """Estimate the tokens of the prompt by its texts and the usage reported so far."""
-        return self.calibration.tokens(messages_tokens(messages) + tool_tokens)
+        return self.calibration.to_tokens(estimate_messages_tokens(messages) + tool_tokens)
 
     def is_over_budget(self, messages: Sequence[Message], tool_tokens: int = 0) -> bool:
         """Return whether the prompt is too long for the model."""
@@ -95,7 +95,7 @@ class ContextManager:
 
     def observe_usage(self, messages: Sequence[Message], prompt_tokens: int, tool_tokens: int = 0) -> None:
         """Calibrate by the prompt tokens that the model server reports for these messages."""
-        self.calibration = self.calibration.observed(messages_tokens(messages) + tool_tokens, prompt_tokens)
+        self.calibration = self.calibration.updated(estimate_messages_tokens(messages) + tool_tokens, prompt_tokens)
 
     def maybe_compact(
         self, messages: Sequence[Message], step_index: int = 0, step_hint: str = "", tool_tokens: int = 0
@@ -106,7 +106,7 @@ class ContextManager:
         self._report_thresholds(tokens, step_index)
         if tokens <= self.trigger_tokens:
             return before
-        trigger = max(0, self.calibration.estimated(self.trigger_tokens) - tool_tokens)
+        trigger = max(0, self.calibration.to_estimate(self.trigger_tokens) - tool_tokens)
         kept, phase = self.strategy.compact(before, trigger, step_hint=step_hint)
         after = tuple(kept)  # a custom strategy may return a list
         if phase == 0:
@@ -140,7 +140,7 @@ class ContextManager:
     def _calibrate(self, messages: tuple[Message, ...], tokens: int | None, tool_tokens: int) -> None:
         """Replace the calibration by the exact count of these messages."""
         if tokens is not None:
-            self.calibration = Calibration.of(messages_tokens(messages) + tool_tokens, tokens)
+            self.calibration = Calibration.from_count(estimate_messages_tokens(messages) + tool_tokens, tokens)
 
     def _report_thresholds(self, tokens: int, step_index: int) -> None:
         before, self._last_share = self._last_share, tokens / self.budget_tokens

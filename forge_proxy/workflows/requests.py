@@ -55,7 +55,7 @@ def build_turn(request: ChatRequest, policy: GuardPolicy, state: RunState, limit
         retries_left=retries_left,
         cut_retries_left=min(1, retries_left),
         attempt=state.retries + 1,
-        held=state.held,
+        constrains_decoding=state.held,
     )
 
 

@@ -173,7 +173,9 @@ class WorkflowRunner:
         if isinstance(response, Retry):
             await listener.notify(StreamChunk(ChunkType.RETRY))
             turn = response.turn
-            return self._report_added(state, apply_correction(state, turn.added, response.fault, held=turn.held))
+            return self._report_added(
+                state, apply_correction(state, turn.added, response.fault, held=turn.constrains_decoding)
+            )
         calls = response.answer.calls
         await listener.notify(StreamChunk(ChunkType.FINAL, response=calls))
         # Reported together: if the nudges are exhausted, `on_message` never receives a call without a result.

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from forge_proxy.core.guardrails import GuardPolicy
-from forge_proxy.core.jsontypes import DEEPEST, is_nested_too_deeply
+from forge_proxy.core.jsontypes import MAX_NESTING, is_nested_too_deeply
 from tests.api.test_mistakes import ASK, PARIS, RIGHT, WEATHER
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict, chat
@@ -16,7 +16,7 @@ from tests.properties import sample
 
 FREE: JsonDict = {"type": "function", "function": {"name": "free", "parameters": {"type": "object"}}}
 BODY: JsonDict = {**ASK, "tools": [WEATHER, FREE]}
-DEPTHS = (DEEPEST + 1, 260, 900, 1_100, 10_000)
+DEPTHS = (MAX_NESTING + 1, 260, 900, 1_100, 10_000)
 WAYS = {"whole": False, "streamed": True}
 both = pytest.mark.parametrize("stream", WAYS.values(), ids=WAYS)
 
@@ -64,7 +64,7 @@ async def test_arguments_that_stay_nested_too_deeply_are_a_502(form: str, depth:
 
 @both
 async def test_arguments_that_are_nested_less_deeply_arrive_as_they_are(stream: bool) -> None:
-    deep = f'{{"x": {nested(DEEPEST - 1, "lists")}}}'
+    deep = f'{{"x": {nested(MAX_NESTING - 1, "lists")}}}'
 
     answer = await chat([Said(calls=(("free", deep),))], BODY, stream=stream)
 

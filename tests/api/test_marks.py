@@ -14,7 +14,7 @@ from forge_proxy.core.guardrails.report import Report
 from forge_proxy.engine.events import Event, RequestAnswered
 from forge_proxy.telemetry.logs import LogObserver
 from tests.api.test_mistakes import ASK, PARIS_TEXT, RIGHT, both
-from tests.core.guardrails.test_schema import overlapping
+from tests.core.guardrails.schema.test_compiled import overlapping
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict, chat
 

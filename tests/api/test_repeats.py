@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.guardrails import GuardPolicy, Retry, judge, open_turn
-from forge_proxy.core.guardrails.repeats import all_repeat, answered_calls
+from forge_proxy.core.guardrails.repeats import all_repeat, find_answered_calls
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import Reply
 from forge_proxy.wire.clients.chat_completions.request import decode_request
@@ -122,7 +122,7 @@ def test_the_calls_of_the_history_are_read_only_if_a_retry_of_plain_text_brings_
 @examples(200)
 @given(args=OBJECTS, other=OBJECTS)
 def test_equal_values_repeat_and_others_do_not(args: JsonDict, other: JsonDict) -> None:
-    history = answered_calls(asked_before(ToolCall.of("f", args).arguments, tool="f")["messages"])
+    history = find_answered_calls(asked_before(ToolCall.of("f", args).arguments, tool="f")["messages"])
     backwards = dict(reversed(args.items()))
 
     assert all_repeat([ToolCall.of("f", backwards)], history)

@@ -21,7 +21,7 @@ from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
 from forge_proxy.core.guardrails.check import check
 from forge_proxy.core.guardrails.extraction import extract
-from forge_proxy.core.guardrails.nudges import WORDING, NudgeWording, Problem, say_about_calls, say_about_text
+from forge_proxy.core.guardrails.nudges import WORDING, NudgeWording, Problem, correct_calls, correct_text
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.messages import Message, ToolCall
 from forge_proxy.core.stream import ReplyBuilder
@@ -49,20 +49,20 @@ def bare_text(turn: Turn, case: Case, rng: random.Random, wording: NudgeWording)
     said = rng.choice(
         [f"I will call {name}.", f"Let me {name.replace('_', ' ')}.", f"Sure, I will use the {name} tool now."]
     )
-    return say_about_text(turn, Fault.TEXT, said, wording)
+    return correct_text(turn, Fault.TEXT, said, wording)
 
 
 def malformed(turn: Turn, case: Case, rng: random.Random, wording: NudgeWording) -> tuple[Message, ...]:
     whole = json.dumps({"name": case.expected.name, "arguments": case.expected.args})
     broken = rng.choice([whole[:-2] + ",}}", whole.replace('"', "'"), whole[:-1]])
-    return say_about_text(turn, Fault.MALFORMED, f"<tool_call>\n{broken}\n</tool_call>", wording)
+    return correct_text(turn, Fault.MALFORMED, f"<tool_call>\n{broken}\n</tool_call>", wording)
 
 
 def unknown_tool(turn: Turn, case: Case, rng: random.Random, wording: NudgeWording) -> tuple[Message, ...]:
     verb, _, noun = case.expected.name.partition("_")
     said = rng.choice([f"{verb}_{noun}s", f"{verb}-{noun}", f"do_{noun}", f"{verb}_the_{noun}"])
     call = ToolCall(said, json.dumps(case.expected.args), "call1call")
-    return say_about_calls(turn, "", (call,), (Problem(Fault.UNKNOWN_TOOL, call),), wording)
+    return correct_calls(turn, "", (call,), (Problem(Fault.UNKNOWN_TOOL, call),), wording)
 
 
 def bad_arguments(turn: Turn, case: Case, rng: random.Random, wording: NudgeWording) -> tuple[Message, ...]:
@@ -74,7 +74,7 @@ def bad_arguments(turn: Turn, case: Case, rng: random.Random, wording: NudgeWord
     args.pop(rng.choice(required), None)
     problem = check(turn, ToolCall(tool.name, json.dumps(args), "call1call"))
     assert isinstance(problem, Problem)
-    return say_about_calls(turn, "", (problem.call,), (problem,), wording)
+    return correct_calls(turn, "", (problem.call,), (problem,), wording)
 
 
 KINDS: dict[str, tuple[Failure, dict[str, NudgeWording]]] = {

@@ -1,4 +1,4 @@
-"""What a wish comes to: by the server's window, by the machine, by who can change the window."""
+"""The budget by policy, by the server's window, by the hardware, and by how the window is set."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def machine(*vram_gb: float) -> HardwareProfile:
         (manual(9000), None, 9000, True),
     ],
 )
-def test_a_window_that_cannot_be_changed_bounds_the_budget_and_what_is_less_we_enforce(
+def test_a_fixed_window_limits_the_budget_and_a_smaller_budget_is_enforced(
     wish: BudgetPolicy, window: int | None, tokens: int | None, enforced: bool
 ) -> None:
     budget = fit_budget(wish, Window(window), FIXED)
 
     assert (budget.tokens, budget.enforced, budget.given, budget.window) == (tokens, enforced, None, window)
-    assert budget.because
+    assert budget.reason
 
 
-def test_half_of_a_window_that_we_cannot_change_says_that_it_is_only_enforced() -> None:
-    assert "cannot be changed from here" in fit_budget(FAST, Window(8192), FIXED).because
+def test_half_of_a_fixed_window_is_reported_as_enforced_only() -> None:
+    assert "cannot be changed from here" in fit_budget(FAST, Window(8192), FIXED).reason
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_half_of_a_window_that_we_cannot_change_says_that_it_is_only_enforced() 
         (manual(100_000), Window(8192, 8192), 100_000, 100_000),
     ],
 )
-def test_a_server_of_ours_is_given_the_window_and_refuses_by_itself(
+def test_a_managed_server_gets_the_window_and_rejects_longer_prompts_itself(
     wish: BudgetPolicy, window: Window, tokens: int | None, given: int | None
 ) -> None:
     budget = fit_budget(wish, window, RESTART)
@@ -85,7 +85,7 @@ def test_a_server_of_ours_is_given_the_window_and_refuses_by_itself(
         ((139,), 262_144),
     ],
 )
-def test_an_ollama_has_the_tier_of_all_cards_together(vram: tuple[float, ...], tokens: int) -> None:
+def test_ollama_gets_the_tier_of_the_total_vram(vram: tuple[float, ...], tokens: int) -> None:
     full = fit_budget(FULL, Window(), REQUEST, machine(*vram))
     fast = fit_budget(FAST, Window(), REQUEST, machine(*vram))
 
@@ -93,25 +93,25 @@ def test_an_ollama_has_the_tier_of_all_cards_together(vram: tuple[float, ...], t
     assert (fast.tokens, fast.given) == (tokens // 2, tokens // 2)
 
 
-def test_an_ollama_never_has_less_than_its_model_was_loaded_with() -> None:
+def test_ollama_never_gets_a_smaller_window_than_its_loaded_model() -> None:
     budget = fit_budget(FULL, Window(40_000, 40_000), REQUEST, machine(8))
 
     assert budget.tokens == 40_000
-    assert "loaded with 40000" in budget.because
+    assert "loaded with 40000" in budget.reason
 
 
-def test_a_machine_of_which_nothing_is_known_has_the_lowest_tier_and_says_so() -> None:
+def test_unknown_hardware_gets_the_lowest_tier_and_the_reason_states_it() -> None:
     budget = fit_budget(FULL, Window(), REQUEST)
 
-    assert (budget.tokens, budget.because) == (4096, "4096 tokens go with no known VRAM")
+    assert (budget.tokens, budget.reason) == (4096, "4096 tokens go with no known VRAM")
 
 
-def test_a_server_that_cuts_prompts_is_never_left_to_refuse_them() -> None:
+def test_the_budget_is_enforced_for_a_server_that_truncates_prompts() -> None:
     assert fit_budget(BACKEND, Window(4096), WindowSizing(truncates=True)).enforced
     assert fit_budget(BACKEND, Window(4096, 4096), REQUEST).enforced
 
 
-def test_budgets_are_values() -> None:
+def test_budgets_are_compared_by_value() -> None:
     assert fit_budget(BACKEND, Window(8), FIXED) == Budget(
         BudgetMode.BACKEND, 8, "the model server's own window is 8 tokens", 8
     )
@@ -128,6 +128,6 @@ def test_budgets_are_values() -> None:
         ({"mode": "half"}, "forge-fast"),
     ],
 )
-def test_a_wish_that_makes_no_sense_is_refused_with_the_reason(said: dict[str, object], why: str) -> None:
+def test_a_contradictory_policy_is_rejected_with_the_reason(said: dict[str, object], why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         BudgetPolicy.model_validate(said)

@@ -1,4 +1,4 @@
-"""Which model a name means."""
+"""Resolution of a requested model name."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ ALIASES = {"gpt-4o": "large"}
         (("large",), None, "anything", "large"),
     ],
 )
-def test_a_name_then_an_alias_then_the_default_then_the_only_one(
+def test_a_model_is_found_by_name_then_alias_then_default_then_as_the_only_one(
     names: tuple[str, ...], default: str | None, asked: str | None, found: str
 ) -> None:
     assert Catalog(names, ALIASES, default).find(asked) == found
 
 
-def test_a_name_that_leads_nowhere_is_told_the_names() -> None:
+def test_an_unknown_model_raises_an_error_with_the_known_names() -> None:
     with pytest.raises(UnknownModel) as caught:
         Catalog(("small", "large"), ALIASES).find("anything")
 

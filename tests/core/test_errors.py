@@ -1,4 +1,4 @@
-"""Errors say whose fault it is; what may be logged of them quotes nobody; they survive being copied."""
+"""Errors name the party at fault, their summaries quote no content, and they survive copying and pickling."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ each = pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__
 
 
 @each
-def test_a_copy_is_the_same_error(error: ForgeError) -> None:
+def test_a_copy_equals_the_original_error(error: ForgeError) -> None:
     for copied in (copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
         assert type(copied) is type(error)
         assert str(copied) == str(error)
@@ -68,13 +68,13 @@ def test_a_copy_is_the_same_error(error: ForgeError) -> None:
 
 
 @each
-def test_what_may_be_logged_quotes_nobody(error: ForgeError) -> None:
+def test_summaries_quote_neither_prompts_nor_responses(error: ForgeError) -> None:
     assert SECRET not in error.summary
     assert error.summary
 
 
 @each
-def test_a_fault_of_the_backend_names_the_server(error: ForgeError) -> None:
+def test_a_backend_fault_names_the_server(error: ForgeError) -> None:
     assert isinstance(error, BackendFault) == (URL in error.summary)
 
 
@@ -92,18 +92,18 @@ def test_a_fault_of_the_backend_names_the_server(error: ForgeError) -> None:
         (None, "None"),
     ],
 )
-def test_the_words_of_a_server_are_found_in_any_of_the_usual_shapes(body: Json, words: str) -> None:
+def test_the_message_of_a_server_is_found_in_every_usual_error_format(body: Json, words: str) -> None:
     error = BackendError(URL, 500, body)
 
     assert error.server_message == words
     assert str(error) == f"the model server at {URL} answered 500: {words}"
 
 
-def test_an_invalid_request_names_its_field_if_there_is_one() -> None:
+def test_an_invalid_request_names_its_field_if_it_has_one() -> None:
     assert str(InvalidRequest("n", "expected at least 1, got 0")) == "n: expected at least 1, got 0"
     assert str(InvalidRequest("", "nothing to read")) == "nothing to read"
 
 
-def test_an_unknown_model_lists_those_that_are_known() -> None:
+def test_an_unknown_model_error_lists_the_known_models() -> None:
     assert str(UnknownModel("x", ["a", "b"])) == "no model 'x'; available: a, b"
     assert str(UnknownModel("x", [])) == "no model 'x'; available: none"

@@ -1,4 +1,4 @@
-"""The estimate: a quarter of the characters of texts and names, wherever they stand; pictures do not count."""
+"""Token estimates: a quarter of the characters of all strings and names; images do not count."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from forge_proxy.core.jsontypes import Json
         ([{"content": [{"input_audio": {"data": "x" * 4000}}]}], 4),
     ],
 )
-def test_texts_are_counted_wherever_they_stand(part: Json, tokens: int) -> None:
+def test_strings_are_counted_at_any_depth(part: Json, tokens: int) -> None:
     assert estimate_tokens(part) == tokens
 
 
-def test_parts_add_up() -> None:
+def test_the_estimate_of_several_parts_is_their_sum() -> None:
     assert estimate_tokens("x" * 40, "x" * 40) == 20
 
 
-def test_deep_nesting_is_no_trouble() -> None:
+def test_deep_nesting_raises_no_recursion_error() -> None:
     part: Json = "x" * 400
     for _ in range(5000):
         part = [part]
@@ -47,10 +47,10 @@ def test_deep_nesting_is_no_trouble() -> None:
         ([(0, 10)], 100),
     ],
 )
-def test_an_estimate_is_set_right_by_reports(reports: list[tuple[int, int]], comes_to: int) -> None:
+def test_reported_counts_calibrate_the_estimate(reports: list[tuple[int, int]], comes_to: int) -> None:
     calibration = Calibration()
     for estimated, reported in reports:
-        calibration = calibration.observed(estimated, reported)
+        calibration = calibration.updated(estimated, reported)
 
-    assert calibration.tokens(100) == comes_to
-    assert calibration.tokens(calibration.estimated(comes_to)) == comes_to
+    assert calibration.to_tokens(100) == comes_to
+    assert calibration.to_tokens(calibration.to_estimate(comes_to)) == comes_to

@@ -1,4 +1,4 @@
-"""Fields of deltas put together: what continues, what is replaced, and at what cost."""
+"""Merging of delta fields: what is continued, what is replaced, and at what cost."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def merge(pieces: Sequence[JsonObject]) -> dict[str, Json]:
         ([{"audio": {"data": "AA"}}, {"audio": "gone"}], {"audio": "gone"}),
     ],
 )
-def test_other_fields_go_on_where_they_are_texts_lists_or_objects(
+def test_strings_lists_and_objects_in_other_fields_are_continued(
     pieces: list[JsonObject], whole: dict[str, Json]
 ) -> None:
     assert merge(pieces) == whole
 
 
-def test_merging_never_changes_what_was_merged() -> None:
+def test_merging_does_not_modify_its_inputs() -> None:
     first: dict[str, Json] = {"a": [{"index": 0, "text": "x"}], "b": {"c": "d"}}
 
     whole = merge([first, {"a": [{"index": 0, "text": "y"}], "b": {"c": "e"}}])
@@ -56,7 +56,7 @@ def test_merging_never_changes_what_was_merged() -> None:
 
 
 @pytest.mark.parametrize("index", [[], {}, "0", 1.5, None])
-def test_an_index_that_is_no_integer_is_none(index: Json) -> None:
+def test_an_index_that_is_not_an_integer_is_ignored(index: Json) -> None:
     item: JsonObject = {"index": index, "text": "x"}
 
     assert merge([{"parts": [item]}, {"parts": [item]}]) == {"parts": [item, item]}
@@ -71,7 +71,7 @@ def test_an_index_that_is_no_integer_is_none(index: Json) -> None:
     ],
     ids=["list", "text", "text in a list"],
 )
-def test_a_piece_costs_the_same_however_much_came_before_it(piece: JsonObject) -> None:
+def test_the_cost_of_a_piece_is_independent_of_the_fields_so_far(piece: JsonObject) -> None:
     def seconds(count: int) -> float:
         before = process_time()
         merge([piece] * count)

@@ -1,4 +1,4 @@
-"""Strict JSON: what is read, what is refused, and that what is read is written again."""
+"""Strict JSON: what is accepted, what is rejected, and round trips."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.properties import OBJECTS, TEXTS, examples
 
 @examples(150)
 @given(value=OBJECTS, ascii_only=st.booleans(), indent=st.sampled_from([None, 1]))
-def test_any_object_is_read_as_it_was_written(value: dict[str, Json], ascii_only: bool, indent: int | None) -> None:
+def test_any_object_survives_a_round_trip(value: dict[str, Json], ascii_only: bool, indent: int | None) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
 
     read = read_object(f" \r\n\t{text}\n ")
@@ -25,7 +25,7 @@ def test_any_object_is_read_as_it_was_written(value: dict[str, Json], ascii_only
 
 @examples(150)
 @given(text=TEXTS | st.text(alphabet='{}[]":,\\u0d8 1e+-.tfn\n', max_size=30))
-def test_no_text_makes_the_reader_raise(text: str) -> None:
+def test_reading_any_text_raises_no_error(text: str) -> None:
     read = read_object(text)
 
     assert read is None or read == json.loads(text)
@@ -60,15 +60,15 @@ def test_no_text_makes_the_reader_raise(text: str) -> None:
     ],
     ids=lambda text: repr(text[:20]),
 )
-def test_what_is_no_strict_json_object_is_none(text: str) -> None:
+def test_anything_but_a_strict_json_object_is_none(text: str) -> None:
     assert read_object(text) is None
 
 
-def test_a_surrogate_pair_is_one_character() -> None:
+def test_a_surrogate_pair_becomes_one_character() -> None:
     assert read_object(r'{"\ud83d\ude00": "\uD83D\uDE00\\ud83d"}') == {"😀": "😀\\ud83d"}
 
 
-def test_a_value_inside_a_text_is_read_to_its_end() -> None:
+def test_a_value_inside_a_text_is_read_up_to_its_end() -> None:
     assert read_value('x = [1, {"a": 2}], y', 4) == ([1, {"a": 2}], 17)
     assert read_value("x = ?", 4) is None
     assert read_value("x", 9) is None
@@ -86,7 +86,7 @@ def test_a_value_inside_a_text_is_read_to_its_end() -> None:
         ({}, "object"),
     ],
 )
-def test_kinds_have_the_names_of_json_schema(value: Json, kind: str) -> None:
+def test_types_have_the_names_of_json_schema(value: Json, kind: str) -> None:
     assert kind_of(value) == kind
     assert is_integer(value) == (kind == "integer")
     assert is_list(value) == (kind == "array")

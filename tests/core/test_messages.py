@@ -1,4 +1,4 @@
-"""Our own messages, as the two kinds of model servers take them."""
+"""Messages in the formats of the two kinds of model servers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CALL = ToolCall("get_weather", '{"city": "Oslo"}', "call_1", reasoning="Oslo, th
         ),
     ],
 )
-def test_a_call_and_its_result_are_written_as_the_server_takes_them(
+def test_a_call_and_its_result_are_serialized_in_the_format_of_the_server(
     format: MessageFormat,  # noqa: A002 - the parameter's name
     call: object,
     result: object,
@@ -42,13 +42,13 @@ def test_a_call_and_its_result_are_written_as_the_server_takes_them(
     assert came.to_api_dict(format) == result
 
 
-def test_no_server_is_told_what_a_message_is_for() -> None:
+def test_metadata_is_not_sent_to_the_server() -> None:
     meta = MessageMeta(MessageType.SUMMARY, step_index=2, original_type=MessageType.TOOL_RESULT, token_estimate=7)
 
     assert Message(MessageRole.SYSTEM, "short", meta).to_api_dict() == {"role": "system", "content": "short"}
 
 
-def test_arguments_that_are_no_object_are_an_empty_one_for_ollama_and_stay_as_they_are_for_openai() -> None:
+def test_invalid_arguments_become_an_empty_object_for_ollama_and_stay_unchanged_for_openai() -> None:
     said = Message.of(MessageType.TOOL_CALL, calls=(ToolCall("get_weather", "{city", "call_1"),))
 
     as_sent, ollama = (json.dumps(said.to_api_dict(kind)) for kind in ("openai", "ollama"))

@@ -1,4 +1,4 @@
-"""Who runs, who waits and who is next: a few by hand, then whatever happens in whatever order."""
+"""Which request runs, waits or comes next: hand-written cases, then random sequences of events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.queueing import FairQueue, QueueEntry, State
+from forge_proxy.core.queueing import EntryState, FairQueue, QueueEntry
 from tests.properties import examples
 
 
@@ -28,23 +28,23 @@ def in_turn(queue: FairQueue, running: list[QueueEntry]) -> str:
     return order
 
 
-def test_whoever_finds_a_slot_runs_at_once_and_the_others_wait() -> None:
+def test_a_request_with_a_free_slot_runs_at_once_and_others_wait() -> None:
     queue = FairQueue(2, 10)
 
     states = [place.state for place in entered(queue, "abc")]
 
-    assert states == [State.RUNNING, State.RUNNING, State.WAITING]
+    assert states == [EntryState.RUNNING, EntryState.RUNNING, EntryState.WAITING]
     assert (queue.running, queue.waiting) == (2, 1)
 
 
-def test_clients_take_turns_however_much_one_of_them_has_waiting() -> None:
+def test_clients_are_served_round_robin_regardless_of_their_number_of_requests() -> None:
     queue = FairQueue(1, 10)
     first, *_ = entered(queue, "aaaaabbc")
 
     assert in_turn(queue, [first]) == "abcabaa"
 
 
-def test_a_clients_own_places_are_served_as_they_came() -> None:
+def test_the_requests_of_one_client_are_served_in_order_of_arrival() -> None:
     queue = FairQueue(1, 10)
     first, *own = entered(queue, "aaaa")
 
@@ -57,7 +57,7 @@ def test_a_clients_own_places_are_served_as_they_came() -> None:
     assert served == own
 
 
-def test_who_comes_back_is_behind_those_who_wait() -> None:
+def test_a_returning_client_queues_behind_waiting_clients() -> None:
     queue = FairQueue(1, 10)
     first, *_ = entered(queue, "abb")
     (b,) = queue.leave(first)
@@ -66,7 +66,7 @@ def test_who_comes_back_is_behind_those_who_wait() -> None:
     assert in_turn(queue, [b]) == "ba"
 
 
-def test_whoever_leaves_while_waiting_is_passed_over_and_makes_room() -> None:
+def test_a_waiting_request_that_leaves_is_skipped_and_frees_its_place() -> None:
     queue = FairQueue(1, 2)
     first, leaver, _ = entered(queue, "aab")
     assert queue.enter("a") is None
@@ -77,7 +77,7 @@ def test_whoever_leaves_while_waiting_is_passed_over_and_makes_room() -> None:
     assert in_turn(queue, [first]) == "ba"
 
 
-def test_leaving_twice_frees_no_second_slot() -> None:
+def test_leaving_twice_frees_only_one_slot() -> None:
     queue = FairQueue(1, 10)
     first, *_ = entered(queue, "abc")
 
@@ -86,14 +86,14 @@ def test_leaving_twice_frees_no_second_slot() -> None:
     assert (queue.running, queue.waiting) == (1, 1)
 
 
-def test_a_full_queue_has_room_for_clients_of_whom_none_waits_but_not_without_end() -> None:
+def test_a_full_queue_admits_a_bounded_number_of_clients_without_waiting_requests() -> None:
     queue = FairQueue(1, 2)
     entered(queue, "aaabc")
 
     assert [queue.enter(client) for client in "abcd"] == [None] * 4
 
 
-def test_without_a_queue_nobody_waits() -> None:
+def test_with_a_limit_of_zero_no_request_waits() -> None:
     queue = FairQueue(1, 0)
     (first,) = entered(queue, "a")
 
@@ -102,7 +102,7 @@ def test_without_a_queue_nobody_waits() -> None:
     assert queue.enter("b")
 
 
-def test_more_slots_let_more_run_and_fewer_stop_nobody() -> None:
+def test_more_slots_start_more_requests_and_fewer_slots_stop_none() -> None:
     queue = FairQueue(1, 10)
     first, *_ = entered(queue, "abcd")
 
@@ -111,7 +111,7 @@ def test_more_slots_let_more_run_and_fewer_stop_nobody() -> None:
     assert queue.leave(first) == []
     assert (queue.running, queue.waiting) == (2, 1)
     assert [place.client for place in queue.resize(None)] == ["d"]
-    assert all(place.state is State.RUNNING for place in entered(queue, "efg"))
+    assert all(place.state is EntryState.RUNNING for place in entered(queue, "efg"))
 
 
 HAPPENINGS = st.lists(
@@ -124,7 +124,7 @@ HAPPENINGS = st.lists(
 
 @examples(500)
 @given(st.none() | st.integers(1, 3), st.integers(0, 6), HAPPENINGS)
-def test_whatever_happens_slots_are_used_but_not_exceeded_and_nobody_is_lost_or_overtaken_without_end(
+def test_slots_are_used_but_never_exceeded_and_no_request_is_lost_or_starved(
     slots: int | None, limit: int, happenings: list[tuple[str, object]]
 ) -> None:
     queue = FairQueue(slots, limit)
@@ -145,14 +145,14 @@ def test_whatever_happens_slots_are_used_but_not_exceeded_and_nobody_is_lost_or_
         before = queue.running
         match what, value:
             case "enter", str(client):
-                ahead = sum(place.client == client and place.state is State.WAITING for place in here)
+                ahead = sum(place.client == client and place.state is EntryState.WAITING for place in here)
                 place = queue.enter(client)
                 if place is None:
                     assert queue.waiting >= limit
                     return
                 joined[place] = (len(started), ahead)
                 here.append(place)
-                if place.state is State.RUNNING:
+                if place.state is EntryState.RUNNING:
                     assert queue.waiting == 0
                     start([place])
             case "leave", int(number) if here:
@@ -162,7 +162,7 @@ def test_whatever_happens_slots_are_used_but_not_exceeded_and_nobody_is_lost_or_
             case _:
                 return
         states = Counter(place.state for place in here)
-        assert (queue.running, queue.waiting) == (states[State.RUNNING], states[State.WAITING])
+        assert (queue.running, queue.waiting) == (states[EntryState.RUNNING], states[EntryState.WAITING])
         assert queue.slots is None or queue.running <= max(queue.slots, before)
         assert queue.waiting == 0 or (queue.slots is not None and queue.running >= queue.slots)
         assert queue.waiting <= 2 * limit
@@ -170,6 +170,6 @@ def test_whatever_happens_slots_are_used_but_not_exceeded_and_nobody_is_lost_or_
     for what, value in happenings:
         happen(what, value)
     while here:
-        happen("leave", next(number for number, place in enumerate(here) if place.state is State.RUNNING))
+        happen("leave", next(number for number, place in enumerate(here) if place.state is EntryState.RUNNING))
 
     assert (queue.running, queue.waiting) == (0, 0)

@@ -1,4 +1,4 @@
-"""Which recommendation goes with which name, and what is filled into a request."""
+"""Which recommendation matches a model name, and what is added to a request."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ KNOWN = read_recommendations()
         ("", None),
     ],
 )
-def test_a_name_in_any_spelling_has_its_family(model: str, family: str | None) -> None:
+def test_a_model_name_in_any_spelling_matches_its_family(model: str, family: str | None) -> None:
     found = find_recommendation(model, KNOWN)
 
     assert (found.family if found else None) == family
 
 
-def test_the_error_for_a_model_of_which_nothing_is_known_has_what_is_known() -> None:
+def test_the_error_for_an_unknown_model_lists_the_known_families() -> None:
     error = UnsupportedModelError("tiny-tools", [one.family for one in KNOWN])
 
     assert (error.model, error.known) == ("tiny-tools", tuple(one.family for one in KNOWN))
 
 
-def test_every_recommendation_says_where_it_stands() -> None:
+def test_every_recommendation_has_a_source() -> None:
     assert all(one.source and one.values for one in KNOWN)
 
 
@@ -65,7 +65,7 @@ def test_every_recommendation_says_where_it_stands() -> None:
         ({"temperature": None, "repeat_penalty": 1}, True, {"temperature": 0.6, "repeat_penalty": 1}),
     ],
 )
-def test_what_the_caller_says_counts_field_by_field(said: dict[str, Json], llama: bool, sent: dict[str, Json]) -> None:
+def test_the_clients_values_take_precedence(said: dict[str, Json], llama: bool, sent: dict[str, Json]) -> None:
     sampling: dict[str, Json] = {"temperature": 0.6, "repeat_penalty": 1.05}
     model = ResolvedModel(None, sampling=sampling)
     call = ModelCall(ChatRequest(said), stream=False, resolved=model, dialect=Dialect(llama_cpp=llama))
@@ -75,5 +75,5 @@ def test_what_the_caller_says_counts_field_by_field(said: dict[str, Json], llama
 
 
 @pytest.mark.parametrize(("said", "policy"), [(True, "on"), (False, "off"), ("on", "on"), ("off", "off")])
-def test_the_words_of_yaml_are_understood(said: object, policy: str) -> None:
+def test_yaml_booleans_are_accepted_as_on_and_off(said: object, policy: str) -> None:
     assert SamplingPolicy.model_validate({"defaults": said}).defaults == policy

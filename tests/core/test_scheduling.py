@@ -1,4 +1,4 @@
-"""Models that take turns: a few turns by hand, then whatever happens in whatever order."""
+"""Models that are loaded in turns: hand-written cases, then random sequences of events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.queueing import FairQueue, QueueEntry, State
+from forge_proxy.core.queueing import EntryState, FairQueue, QueueEntry
 from forge_proxy.core.scheduling import ModelSchedule
 from tests.properties import examples
 
@@ -33,7 +33,7 @@ class World:
         place = self.queue.enter(client, model, self.time)
         assert place is not None
         self.places.append(place)
-        if place.state is State.RUNNING:
+        if place.state is EntryState.RUNNING:
             self._starts([place])
         return place
 
@@ -42,21 +42,21 @@ class World:
 
     def swaps(self) -> str | None:
         """Load what is wanted, if anything is."""
-        wanted = self.queue.wanted(self.time)
+        wanted = self.queue.next_model(self.time)
         if wanted is not None:
             self._starts(self.queue.serve(wanted, self.time))
         return wanted
 
     def ends(self) -> None:
         """Everybody who is inside leaves."""
-        for place in [place for place in self.places if place.state is State.RUNNING]:
+        for place in [place for place in self.places if place.state is EntryState.RUNNING]:
             self.leaves(place)
 
     def _starts(self, places: list[QueueEntry]) -> None:
         self.let_in += [f"{place.client}:{place.model}" for place in places]
 
 
-def test_the_loaded_model_goes_on_while_nobody_has_waited_long_for_another() -> None:
+def test_the_loaded_model_keeps_its_turn_until_another_has_been_waited_for_long_enough() -> None:
     w = World()
     first = w.comes("x", "a")
     w.comes("y", "b")
@@ -66,10 +66,10 @@ def test_the_loaded_model_goes_on_while_nobody_has_waited_long_for_another() -> 
     w.leaves(first)
 
     assert w.let_in == ["x:a", "x:a"]
-    assert w.queue.wanted(w.time) is None
+    assert w.queue.next_model(w.time) is None
 
 
-def test_its_turn_is_over_when_another_was_waited_for_as_long_as_the_setting_says() -> None:
+def test_the_turn_ends_when_another_model_has_been_waited_for_swap_after_seconds() -> None:
     w = World()
     first = w.comes("x", "a")
     w.comes("y", "b")
@@ -83,7 +83,7 @@ def test_its_turn_is_over_when_another_was_waited_for_as_long_as_the_setting_say
     assert w.let_in == ["x:a", "y:b"]
 
 
-def test_an_idle_model_gives_way_at_once_but_not_while_it_answers() -> None:
+def test_an_idle_model_is_swapped_at_once_but_not_while_it_is_running() -> None:
     w = World()
     first = w.comes("x", "a")
     w.comes("y", "b")
@@ -93,7 +93,7 @@ def test_an_idle_model_gives_way_at_once_but_not_while_it_answers() -> None:
     assert (meanwhile, w.swaps()) == (None, "b")
 
 
-def test_a_turn_lets_in_as_many_as_have_room_however_long_loading_took() -> None:
+def test_a_turn_fills_all_slots_regardless_of_the_load_time() -> None:
     w = World(slots=2)
     first = w.comes("x", "a")
     for client, model in (("x", "a"), ("x", "a"), ("y", "b"), ("z", "b"), ("y", "b")):
@@ -107,7 +107,7 @@ def test_a_turn_lets_in_as_many_as_have_room_however_long_loading_took() -> None
     assert w.let_in == ["x:a", "x:a", "y:b", "z:b"]
 
 
-def test_the_one_that_had_the_turn_stands_behind_those_that_are_waited_for() -> None:
+def test_the_previous_model_queues_behind_the_models_waited_for() -> None:
     w = World()
     w.comes("x", "a")
     w.comes("x", "a")  # waits before anybody does for b and c
@@ -122,7 +122,7 @@ def test_the_one_that_had_the_turn_stands_behind_those_that_are_waited_for() -> 
     assert order == ["b", "c", "a", None]
 
 
-def test_who_leaves_while_waiting_gives_the_others_their_turn_back() -> None:
+def test_a_waiting_request_that_leaves_no_longer_ends_the_turn() -> None:
     w = World(slots=2)
     w.comes("x", "a")
     waits = w.comes("y", "b")
@@ -136,7 +136,7 @@ def test_who_leaves_while_waiting_gives_the_others_their_turn_back() -> None:
     assert w.let_in == ["x:a", "x:a"]
 
 
-def test_clients_take_turns_within_a_model() -> None:
+def test_clients_are_served_round_robin_within_a_model() -> None:
     w = World(loaded=None)
     for client in "xxxyy":
         w.comes(client, "b")
@@ -147,7 +147,7 @@ def test_clients_take_turns_within_a_model() -> None:
     assert w.let_in == ["x:b", "y:b", "x:b", "y:b", "x:b"]
 
 
-def test_those_who_wait_for_a_model_that_failed_are_refused_and_no_others() -> None:
+def test_only_the_requests_for_a_failed_model_are_rejected() -> None:
     w = World()
     w.comes("x", "a")
     for model in "bcb":
@@ -162,24 +162,24 @@ def test_those_who_wait_for_a_model_that_failed_are_refused_and_no_others() -> N
 
 
 @pytest.mark.parametrize(("times", "pause"), [(1, 5), (2, 10), (3, 20), (7, 300), (40, 300)])
-def test_a_model_that_fails_again_is_left_alone_for_longer_but_not_for_ever(times: int, pause: float) -> None:
+def test_the_backoff_of_a_failing_model_doubles_up_to_a_limit(times: int, pause: float) -> None:
     schedule = ModelSchedule(SWAP_AFTER, "a")
     for _ in range(times):
-        schedule = schedule.failing("b", "no memory", 100.0)
+        schedule = schedule.with_failure("b", "no memory", 100.0)
 
-    assert schedule.refusal("b", 99.9 + pause)
-    assert schedule.refusal("b", 100.0 + pause) is None
-    assert schedule.refusal("a", 100.0) is None
-    assert schedule.forgiving().refusal("b", 100.0) is None
+    assert schedule.find_failure("b", 99.9 + pause)
+    assert schedule.find_failure("b", 100.0 + pause) is None
+    assert schedule.find_failure("a", 100.0) is None
+    assert schedule.without_failures().find_failure("b", 100.0) is None
 
 
-def test_a_model_that_was_loaded_after_all_begins_anew() -> None:
-    schedule = ModelSchedule(SWAP_AFTER, "a").failing("b", "no memory", 0.0).failing("b", "no memory", 10.0)
+def test_a_successful_load_resets_the_backoff() -> None:
+    schedule = ModelSchedule(SWAP_AFTER, "a").with_failure("b", "no memory", 0.0).with_failure("b", "no memory", 10.0)
 
-    again = schedule.turning("b").turning("a").failing("b", "no memory", 100.0)
+    again = schedule.with_loaded("b").with_loaded("a").with_failure("b", "no memory", 100.0)
 
-    assert again.refusal("b", 104.9)
-    assert again.refusal("b", 105.0) is None
+    assert again.find_failure("b", 104.9)
+    assert again.find_failure("b", 105.0) is None
 
 
 HAPPENINGS = st.lists(
@@ -194,7 +194,7 @@ HAPPENINGS = st.lists(
 
 @examples(500)
 @given(st.integers(1, 3), HAPPENINGS)
-def test_whatever_happens_one_model_at_a_time_answers_and_nobody_is_lost_or_waits_without_bound(
+def test_one_model_runs_at_a_time_and_no_request_is_lost_or_starved(
     slots: int, happenings: list[tuple[str, object]]
 ) -> None:
     w = World(slots)
@@ -204,22 +204,22 @@ def test_whatever_happens_one_model_at_a_time_answers_and_nobody_is_lost_or_wait
     in_order: dict[tuple[str, str], list[QueueEntry]] = defaultdict(list)
 
     def check() -> None:
-        inside = [place for place in w.places if place.state is State.RUNNING]
-        outside = [place for place in w.places if place.state is State.WAITING]
+        inside = [place for place in w.places if place.state is EntryState.RUNNING]
+        outside = [place for place in w.places if place.state is EntryState.WAITING]
         schedule = w.queue.schedule
         assert schedule is not None
         assert (w.queue.running, w.queue.waiting) == (len(inside), len(outside))
         assert len(inside) <= slots
         assert {place.model for place in inside} <= {schedule.loaded}
-        assert {model for model, _ in schedule.waited} == {place.model for place in outside}
+        assert {model for model, _ in schedule.waiting} == {place.model for place in outside}
         if outside and not inside:
-            assert w.queue.wanted(w.time) is not None
+            assert w.queue.next_model(w.time) is not None
         for (_, model), places in in_order.items():
-            states = [place.state for place in places if place.state is not State.GONE]
-            assert states == sorted(states, key=lambda state: state is State.WAITING)  # as they came
+            states = [place.state for place in places if place.state is not EntryState.GONE]
+            assert states == sorted(states, key=lambda state: state is EntryState.WAITING)  # as they came
             if model == schedule.loaded or not places:
                 continue
-            ahead = [came[place] for place in places if place.state is State.WAITING]
+            ahead = [came[place] for place in places if place.state is EntryState.WAITING]
             assert not ahead or turns - ahead[0] <= 3  # of the other three models one turn each
 
     def happen(what: str, value: object) -> None:
@@ -241,11 +241,11 @@ def test_whatever_happens_one_model_at_a_time_answers_and_nobody_is_lost_or_wait
                 if w.swaps():
                     turns += 1
                     for place in w.places:
-                        if place.model == waited and place.state is State.WAITING:
+                        if place.model == waited and place.state is EntryState.WAITING:
                             came[place] = turns  # let in as slots come free, or behind the others again
                     assert w.queue.running  # a turn lets somebody in
             case "fail", None:
-                if (wanted := w.queue.wanted(w.time)) is not None:
+                if (wanted := w.queue.next_model(w.time)) is not None:
                     for place in w.queue.refuse(wanted):
                         w.places.remove(place)
                     w.queue.serve("a", w.time)  # which could be loaded again
@@ -257,7 +257,7 @@ def test_whatever_happens_one_model_at_a_time_answers_and_nobody_is_lost_or_wait
         happen(what, value)
     for _ in range(len(w.places) * 2):
         happen("swap", None)
-        for place in [place for place in w.places if place.state is State.RUNNING]:
+        for place in [place for place in w.places if place.state is EntryState.RUNNING]:
             happen("leave", w.places.index(place))
 
     assert (w.queue.running, w.queue.waiting) == (0, 0)
@@ -265,20 +265,18 @@ def test_whatever_happens_one_model_at_a_time_answers_and_nobody_is_lost_or_wait
 
 @examples(300)
 @given(st.integers(1, 3), st.integers(1, 40), st.lists(st.sampled_from("bcd"), min_size=1, max_size=6))
-def test_however_much_is_asked_of_one_model_the_others_wait_no_longer_than_the_rule_says(
-    slots: int, crowd: int, others: list[str]
-) -> None:
+def test_a_busy_model_does_not_delay_the_others_beyond_the_bound(slots: int, crowd: int, others: list[str]) -> None:
     w = World(slots)
     for number in range(crowd):
         w.comes(f"crowd {number}", "a")
     waiting = [w.comes("other", model) for model in others]
     answer_seconds, steps = 3.0, 0
 
-    while any(place.state is State.WAITING for place in waiting):
+    while any(place.state is EntryState.WAITING for place in waiting):
         w.time += answer_seconds
         w.ends()
         for place in list(waiting):
-            if place.state is State.GONE:
+            if place.state is EntryState.GONE:
                 waiting.remove(place)
         for number in range(slots):
             w.comes(f"more {steps} {number}", "a")

@@ -1,4 +1,4 @@
-"""Chunks put together: what a client gets whole is what it would have got streamed."""
+"""Assembly of chunks: a streamed response has the same content as a whole one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REPLIES = st.builds(
     calls=CALLS,
     finish=st.none() | st.sampled_from(["stop", "length", "tool_calls"]),
     extra=OBJECTS,
-    beside=OBJECTS,
+    choice_fields=OBJECTS,
 )
 
 
@@ -45,7 +45,7 @@ def delta_of(reply: Reply) -> Delta:
         calls=tuple(CallDelta(i, call.id, call.tool, call.arguments) for i, call in enumerate(reply.calls)),
         finish=reply.finish,
         extra=reply.extra,
-        beside=reply.beside,
+        choice_fields=reply.choice_fields,
     )
 
 
@@ -68,7 +68,7 @@ def test_a_reply_as_one_delta_is_the_reply_again(reply: Reply) -> None:
     usage=st.none() | OBJECTS,
     head=OBJECTS,
 )
-def test_a_completion_as_one_chunk_is_the_completion_again(
+def test_a_completion_survives_conversion_to_one_chunk(
     replies: list[Reply], usage: JsonObject | None, head: JsonObject
 ) -> None:
     completion = Completion(tuple(sorted(replies, key=lambda reply: reply.choice)), usage, head)
@@ -81,7 +81,7 @@ def test_a_completion_as_one_chunk_is_the_completion_again(
 
 @examples(100)
 @given(text=TEXTS, reasoning=TEXTS, arguments=TEXTS, lengths=LENGTHS)
-def test_any_cut_of_the_texts_gives_the_same_reply(
+def test_the_reply_is_independent_of_the_chunk_boundaries(
     text: str, reasoning: str, arguments: str, lengths: list[int]
 ) -> None:
     deltas = [Delta(calls=(CallDelta(0, "c1", "get_weather"),))]
@@ -99,13 +99,13 @@ def test_any_cut_of_the_texts_gives_the_same_reply(
     )
 
 
-def test_an_empty_text_is_not_the_same_as_none() -> None:
+def test_an_empty_text_differs_from_none() -> None:
     assert build([Delta(text="")]).text == ""
     assert build([Delta(reasoning="hm")]).text is None
     assert build([]) == Reply()
 
 
-def test_calls_stand_in_the_order_of_their_index() -> None:
+def test_calls_are_ordered_by_index() -> None:
     deltas = [Delta(calls=(CallDelta(5, "b", "two"), CallDelta(1, "a", "one", "{}")))]
 
     assert build(deltas).calls == (ToolCall("one", "{}", "a"), ToolCall("two", "", "b"))
@@ -121,13 +121,13 @@ def test_calls_stand_in_the_order_of_their_index() -> None:
         [("c1", "get_"), ("c1", "weather"), ("c1", "get_weather")],
     ],
 )
-def test_ids_and_names_come_once_however_a_server_repeats_or_splits_them(pieces: list[tuple[str, str]]) -> None:
+def test_repeated_and_split_ids_and_names_are_assembled_once(pieces: list[tuple[str, str]]) -> None:
     reply = build([Delta(calls=(CallDelta(0, identity, name, "x"),)) for identity, name in pieces])
 
     assert reply.calls == (ToolCall("get_weather", "x" * len(pieces), "c1"),)
 
 
-def test_the_head_of_an_answer_is_that_of_its_first_chunk_and_what_comes_only_later() -> None:
+def test_the_head_keeps_the_first_value_of_each_field() -> None:
     builder = CompletionBuilder()
 
     builder.add(Chunk(head={"id": "a", "created": 1}))
@@ -139,14 +139,14 @@ def test_the_head_of_an_answer_is_that_of_its_first_chunk_and_what_comes_only_la
     )
 
 
-def test_the_bytes_a_chunk_was_read_from_are_no_part_of_what_it_says() -> None:
+def test_the_source_bytes_of_a_chunk_do_not_affect_equality() -> None:
     chunk = Chunk((Delta(text="x"),), as_sent=b"{}")
 
     assert chunk == replace(chunk, as_sent=None)
 
 
 @pytest.mark.parametrize("field", ["text", "reasoning", "arguments"])
-def test_text_that_comes_letter_by_letter_is_held_at_a_few_bytes_a_letter(field: str) -> None:
+def test_text_received_letter_by_letter_takes_a_few_bytes_per_letter(field: str) -> None:
     count = 100_000
     tracemalloc.start()
     builder = ReplyBuilder()
@@ -166,7 +166,7 @@ def test_text_that_comes_letter_by_letter_is_held_at_a_few_bytes_a_letter(field:
     assert held < 8 * 2 * count
 
 
-def test_a_name_that_comes_letter_by_letter_is_read_in_linear_time() -> None:
+def test_a_name_received_letter_by_letter_takes_linear_time() -> None:
     builder = ReplyBuilder()
     for number in range(400_000):
         builder.add(Delta(calls=(CallDelta(0, name="ab"[number % 2]),)))
@@ -174,9 +174,9 @@ def test_a_name_that_comes_letter_by_letter_is_read_in_linear_time() -> None:
     assert builder.reply().calls[0].tool == "ab" * 200_000
 
 
-def test_a_reply_is_put_together_once_until_more_comes() -> None:
+def test_a_reply_is_assembled_once_until_the_next_delta() -> None:
     builder = ReplyBuilder()
-    builder.add(Delta(text="a", beside={"logprobs": {"content": [{"token": "a"}]}}))
+    builder.add(Delta(text="a", choice_fields={"logprobs": {"content": [{"token": "a"}]}}))
     first = builder.reply()
 
     assert builder.reply() is first

@@ -1,4 +1,4 @@
-"""How a wrong value is described: what was expected, in words of our own."""
+"""Descriptions of invalid values state what was expected."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class _Values(BaseModel):
         ({"even": 3}, "expected an even number"),
     ],
 )
-def test_a_wrong_value_is_described_by_what_was_expected(values: dict[str, object], description: str) -> None:
+def test_an_invalid_value_is_described_by_the_expected_one(values: dict[str, object], description: str) -> None:
     with pytest.raises(ValidationError) as caught:
         _Values.model_validate(values)
 
     assert [describe_fault(fault) for fault in caught.value.errors()] == [description]
 
 
-def test_a_missing_field_is_required() -> None:
+def test_a_missing_field_is_reported_as_required() -> None:
     class Needed(BaseModel):
         name: str
 

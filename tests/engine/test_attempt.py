@@ -50,8 +50,8 @@ def test_choices_that_the_server_does_not_make_are_no_empty_ones() -> None:
 )
 def test_what_stands_beside_an_answer_goes_with_the_words_it_is_about(delta: Delta, kept: bool) -> None:
     attempt = Attempt(turn(), 1)
-    given = [attempt.take(Chunk((delta,))), attempt.take(Chunk((Delta(beside=BESIDE, finish="stop"),)))]
+    given = [attempt.take(Chunk((delta,))), attempt.take(Chunk((Delta(choice_fields=BESIDE, finish="stop"),)))]
     chunks = [chunk for chunk in given if chunk] + settled(attempt, turn()).chunks
 
-    beside = [out.beside for chunk in chunks for out in chunk.deltas if out.beside]
+    beside = [out.choice_fields for chunk in chunks for out in chunk.deltas if out.choice_fields]
     assert beside == ([BESIDE] if kept else [])

@@ -56,7 +56,7 @@ class CountedTurns(LoopTurns):
 @pytest.fixture(autouse=True)
 def _light_readings_leave_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     def light(turn: Turn, reply: Reply) -> Extraction:
-        return Extraction(reply.text or "", (), unread="broken" in (reply.text or ""))
+        return Extraction(reply.text or "", (), may_recover_more="broken" in (reply.text or ""))
 
     monkeypatch.setattr("forge_proxy.engine.parse_replies.read", light)
 
@@ -91,14 +91,16 @@ async def test_a_very_long_reply_is_not_read_here_at_all(long: Reply) -> None:
     assert await parse_replies(turn(), [long], thorough, LoopTurns()) == [FOUND]
     assert thorough.asked == [long]
     text = long.text or ""
-    assert await parse_replies(turn(), [long], Knows(None), LoopTurns()) == [Extraction(text, long.calls, written=text)]
+    assert await parse_replies(turn(), [long], Knows(None), LoopTurns()) == [
+        Extraction(text, long.calls, text_with_calls=text)
+    ]
 
 
 @pytest.mark.parametrize("thorough", [None, Knows(None)], ids=["nobody reads it", "nothing is found in time"])
 async def test_the_light_reading_stands_where_there_is_no_other(thorough: Knows | None) -> None:
     found = await parse_replies(turn(), [Reply(text="broken")], thorough, LoopTurns())
 
-    assert found == [Extraction("broken", (), unread=True)]
+    assert found == [Extraction("broken", (), may_recover_more=True)]
 
 
 async def test_a_text_with_many_openers_is_not_read_here_and_stays_text_where_nobody_can_read_it() -> None:
@@ -107,12 +109,12 @@ async def test_a_text_with_many_openers_is_not_read_here_and_stays_text_where_no
 
     assert await parse_replies(turn(), [reply], thorough, LoopTurns()) == [FOUND]
     assert await parse_replies(turn(), [reply], Knows(None), LoopTurns()) == [
-        Extraction(reply.text or "", reply.calls, written=reply.text or "")
+        Extraction(reply.text or "", reply.calls, text_with_calls=reply.text or "")
     ]
 
 
 async def test_a_long_text_is_read_lightly_first_and_that_stands_if_nothing_else_comes_in_time() -> None:
-    broken = Extraction("", (), broken=True, unread=True)
+    broken = Extraction("", (), broken=True, may_recover_more=True)
     thorough = FailsThoroughly(broken)
 
     assert await parse_replies(turn(), [Reply(text="x" * 250_000)], thorough, LoopTurns()) == [broken]

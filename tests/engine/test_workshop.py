@@ -28,7 +28,9 @@ SECONDS = 60.0
 
 async def test_a_reading_comes_back_as_it_would_have_been_here() -> None:
     said = 'Look: <tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
-    reply = Reply(text=said, reasoning="Hm.", finish="stop", beside={"logprobs": {"content": [{"token": "Look"}]}})
+    reply = Reply(
+        text=said, reasoning="Hm.", finish="stop", choice_fields={"logprobs": {"content": [{"token": "Look"}]}}
+    )
 
     async with opened() as workshop:
         reading = await workshop.read(turn(), reply)

@@ -1,1 +1,1 @@
-"""Random texts against `core/rescue`: `python -m tests.fuzz --minutes 10`, and the inputs that once broke it."""
+"""Fuzzing of `core/rescue`: `python -m tests.fuzz --minutes 10`, and the inputs that once failed."""

@@ -1,4 +1,4 @@
-"""Makes texts out of the golden files and the seeds, and keeps those that break something.
+"""Mutates the golden files and the seeds, and keeps the texts that violate a property.
 
 python -m tests.fuzz --minutes 10 [--seed N]
 """

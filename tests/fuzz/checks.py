@@ -1,4 +1,4 @@
-"""What must hold for any text whatever, as the reasons why it does not."""
+"""Properties that must hold for any text; yields the violations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def faults_of(text: str, rng: random.Random) -> Iterator[str]:
             cut = _given(cuts, text, template_thinks=template_thinks)
             if cut != whole:
                 yield f"cut {cut} is not whole {whole}"
-        if whole.recalls or (template_thinks and rescued.recalled):
+        if whole.recalls or (template_thinks and rescued.implicit_reasoning):
             continue
         if not rescued.text.startswith(whole.text):
             yield f"what has left, {whole.text!r}, is not how {rescued.text!r} begins"
@@ -37,5 +37,5 @@ def _given(cuts: Iterable[int], text: str, *, template_thinks: bool) -> Given:
     for length in cuts:
         pieces += scan.feed(text[at : at + length])
         at += length
-    pieces += [*scan.feed(text[at:]), *scan.settle()]
+    pieces += [*scan.feed(text[at:]), *scan.decide_postponed()]
     return gather(pieces)

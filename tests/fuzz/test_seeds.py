@@ -1,4 +1,4 @@
-"""Texts that once broke something, found by `python -m tests.fuzz`."""
+"""Inputs on which the rescue parser once failed, found by `python -m tests.fuzz`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEEDS = sorted((Path(__file__).parent / "seeds").glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", SEEDS, ids=lambda path: path.stem)
-def test_what_was_once_found_is_mended(path: Path) -> None:
+def test_no_known_seed_fails(path: Path) -> None:
     assert [*faults_of(path.read_bytes().decode(), random.Random(1))] == []
 
 

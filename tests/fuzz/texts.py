@@ -1,4 +1,4 @@
-"""Texts to begin with: the golden files, the seeds, and the pieces that markup is made of."""
+"""The starting texts: golden files, seeds, and fragments of markup."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.guardrails import Outcome
 from forge_proxy.core.guardrails.report import Report
-from forge_proxy.core.redaction import without_quotes
+from forge_proxy.core.redaction import redact_quotes
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.events import AttemptRetried, Event, RequestAnswered, RequestFailed
@@ -50,7 +50,7 @@ ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": PROMPT}, {"rol
     ],
 )
 def test_an_error_message_is_logged_without_the_prompt(message: str | dict[str, str], logged: str) -> None:
-    assert without_quotes(message if isinstance(message, str) else repr(message), ASKED) == logged
+    assert redact_quotes(message if isinstance(message, str) else repr(message), ASKED) == logged
 
 
 @examples(300)
@@ -60,7 +60,7 @@ def test_an_error_message_is_logged_without_the_prompt(message: str | dict[str, 
     begin=st.integers(0, 10),
 )
 def test_at_most_the_first_characters_of_a_quoted_prompt_are_logged(prompt: str, before: str, begin: int) -> None:
-    logged = without_quotes(f"{before}{prompt[begin:]} (1)", {"messages": [{"role": "user", "content": prompt}]})
+    logged = redact_quotes(f"{before}{prompt[begin:]} (1)", {"messages": [{"role": "user", "content": prompt}]})
 
     assert all(prompt[at : at + 24] not in logged for at in range(len(prompt) - 23))
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from forge_proxy.core.budget import LARGEST, SMALLEST
+from forge_proxy.core.budget import MAX_TOKENS, MIN_TOKENS
 from forge_proxy.core.chat import ModelCall
-from forge_proxy.core.compaction import What
+from forge_proxy.core.compaction import CutKind
 from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.guardrails import open_turn
@@ -52,7 +52,7 @@ class PreviewRequest(BaseModel):
         default=None, description="The model whose tokenizer and budget count; default: the one that is served."
     )
     budget_tokens: int | None = Field(
-        default=None, ge=SMALLEST, le=LARGEST, description="Used instead of the model's budget."
+        default=None, ge=MIN_TOKENS, le=MAX_TOKENS, description="Used instead of the model's budget."
     )
     policy: CompactionPolicy | None = Field(default=None, description="Used instead of the current policy.")
 
@@ -70,7 +70,7 @@ class CutPreview(BaseModel):
 
     message: int = Field(description="Its place in `messages`, from 0.")
     type: MessageType
-    what: What
+    what: CutKind
     tokens_saved: int = Field(description="Estimated.")
     why: str
     content: str | None = Field(description="Its content after the compaction; null if the message is dropped.")
@@ -157,10 +157,10 @@ def _shown(phase: CompactedCall, limit: int) -> PhasePreview:
         CutPreview(
             message=place,
             type=cut.type,
-            what=cut.what,
+            what=cut.kind,
             tokens_saved=cut.saved,
-            why=cut.why,
-            content=cut.instead.content if cut.instead else None,
+            why=cut.reason,
+            content=cut.replacement.content if cut.replacement else None,
         )
         for place, cut in zip(phase.indexes, phase.plan.cuts, strict=True)
     ]

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from forge_proxy.backends.llama_server.instance import ServerInstance
 from forge_proxy.backends.llama_server.manager import ServerManager
 from forge_proxy.backends.llama_server.status import COMING, describe_stopped
-from forge_proxy.core.chat import ModelCall, ModelCard, window_of
+from forge_proxy.core.chat import ModelCall, ModelCard, find_window
 from forge_proxy.core.errors import BackendError, BackendFault, BackendLost, BackendNotReady, BackendTimeout
 from forge_proxy.core.health import Health
 from forge_proxy.core.stream import Chunk
@@ -76,7 +76,7 @@ class ManagedLlama:
         if run is not None:
             return await run.server.context_window(model)
         if status.state == "asleep" and latest:
-            return window_of(latest.models, model)
+            return find_window(latest.models, model)
         raise BackendNotReady(self.url, status.state, _RETRY_SECONDS)
 
     async def count_tokens(self, call: ModelCall) -> int | None:

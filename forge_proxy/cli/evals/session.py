@@ -51,7 +51,7 @@ async def opened(settings: Settings, surfaces: Sequence[Surface]) -> AsyncGenera
             closing.push_async_callback(stage.close)
             stages["proxy"] = stage
         slots = settings.backend.slots or await parts.backend.slots()
-        yield EvalSession(parts.choice.kind, model, slots, budget.tokens, budget.because, stages)
+        yield EvalSession(parts.choice.kind, model, slots, budget.tokens, budget.reason, stages)
 
 
 @asynccontextmanager

@@ -67,7 +67,7 @@ def find(turn: Turn, text: str, finish: str) -> Findings:
     """Look at a text as at the answer to `turn`, thoroughly where the daemon would."""
     reply = Reply(text=text, finish=finish)
     reading = extract(turn, reply)
-    thorough = reading.unread
+    thorough = reading.may_recover_more
     if thorough:
         reading = extract(turn, reply, thorough=True)
     calls = tuple(_found_calls(turn, text, reading, thorough=thorough))
@@ -78,10 +78,10 @@ def find(turn: Turn, text: str, finish: str) -> Findings:
 def _found_calls(turn: Turn, text: str, reading: Extraction, *, thorough: bool) -> list[FoundCall]:
     """The calls of a reading, each with the place it was read from."""
     repair = repair_object if thorough else None
-    in_text = rescue(text, turn.callable_names, template_thinks=turn.text_waits, repair=repair).calls
+    in_text = rescue(text, turn.callable_names, template_thinks=turn.buffers_text, repair=repair).calls
     in_thoughts = () if in_text else rescue(reading.reasoning, turn.callable_names).calls
     left = [*in_text, *in_thoughts]
-    said = [mark.detail for mark in reading.marks if mark.kind is Outcome.RESCUED]
+    said = [mark.detail for mark in reading.interventions if mark.kind is Outcome.RESCUED]
     calls: list[FoundCall] = []
     for call, detail in zip(reading.rescued, said, strict=True):
         found = next((one for one in left if detail == f"{one.form} at {one.start}"), None)

@@ -14,7 +14,7 @@ from forge_proxy.core.guardrails.extraction import Extraction, extract
 from forge_proxy.core.jsontypes import DECODER
 from forge_proxy.core.rescue import RecoveredCall
 from forge_proxy.core.rescue.context.code_spans import CodeSpans
-from forge_proxy.core.rescue.context.display_only import DisplayOnlySpans, is_set_apart, is_shown
+from forge_proxy.core.rescue.context.display_only import DisplayOnlySpans, is_displayed, is_indented_or_quoted
 from forge_proxy.core.stream import Reply
 
 _NEAR = 200
@@ -51,7 +51,7 @@ class Reasons:
 
     def code_at(self, at: int) -> tuple[int, int] | None:
         """From where to where the code goes that begins at the place or goes around it."""
-        return CodeSpans(self._text).around(at + 1)
+        return CodeSpans(self._text).find_span(at + 1)
 
     def why_not(self, start: int, end: int, piece: RecoveredCall) -> str:
         """Which part of its surroundings keeps it from being a call."""
@@ -63,12 +63,12 @@ class Reasons:
         block = self.code_at(start)
         if block:
             return _BLOCK_FOLLOWED if self._takes(text[: block[1]]) else _CODE
-        if is_shown(text, start, end):
+        if is_displayed(text, start, end):
             return _SHOWN
-        if DisplayOnlySpans(text).holds(start, 0):
+        if DisplayOnlySpans(text).contains(start, 0):
             return _DATA
         tries = {
-            _SET_APART: text[:end] if is_set_apart(text, start) else "",
+            _SET_APART: text[:end] if is_indented_or_quoted(text, start) else "",
             _FOLLOWED: text[:end],
             _IN_LINE: f"{text[:start]}\n{text[start:]}",
             _IN_LINE_FOLLOWED: f"{text[:start]}\n{text[start:end]}",

@@ -1,10 +1,10 @@
 """Compacts histories that exceed the context budget, without a model: message types decide what is cut first. Pure.
 
-A strategy plans cuts, each with its reason, and the plan is applied: what is shown beforehand is what is done. In what
-comes out every call has a result and every result its call, wherever that was so before.
+A strategy plans cuts, each with its reason, and the plan is then applied, so a preview shows exactly what will happen.
+Every call that had a result keeps one, and every result keeps its call.
 """
 
-from forge_proxy.core.compaction.cuts import Cut, Plan, What
+from forge_proxy.core.compaction.cuts import Cut, CutKind, Plan
 from forge_proxy.core.compaction.sliding import SlidingWindowCompact
 from forge_proxy.core.compaction.strategy import CompactStrategy, NoCompact, PlannedCompact
 from forge_proxy.core.compaction.tiered import TieredCompact
@@ -12,10 +12,10 @@ from forge_proxy.core.compaction.tiered import TieredCompact
 __all__ = [
     "CompactStrategy",
     "Cut",
+    "CutKind",
     "NoCompact",
     "Plan",
     "PlannedCompact",
     "SlidingWindowCompact",
     "TieredCompact",
-    "What",
 ]

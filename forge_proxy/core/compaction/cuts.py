@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from forge_proxy.core.estimate import message_tokens
+from forge_proxy.core.estimate import estimate_message_tokens
 from forge_proxy.core.fast_dataclass import fast_dataclass
 from forge_proxy.core.messages import Message, MessageType
 
-What: TypeAlias = Literal["dropped", "truncated", "replaced"]
+CutKind: TypeAlias = Literal["dropped", "truncated", "replaced"]
 
 
 @fast_dataclass
 class Cut:
-    """The cut of one message. `instead` replaces it, None if it is dropped. `saved` is in estimated tokens."""
+    """The cut of one message. `replacement` replaces it, None if it is dropped. `saved` is in estimated tokens."""
 
     index: int
     type: MessageType
     phase: int
-    what: What
+    kind: CutKind
     saved: int
-    why: str
-    instead: Message | None = None
+    reason: str
+    replacement: Message | None = None
 
 
 @fast_dataclass
@@ -45,24 +45,24 @@ class Plan:
         kept = 0
         for cut in self.cuts:
             out += messages[kept : cut.index]
-            if cut.instead is not None:
-                out.append(cut.instead)
+            if cut.replacement is not None:
+                out.append(cut.replacement)
             kept = cut.index + 1
         return (*out, *messages[kept:])
 
 
-def dropped(index: int, message: Message, phase: int, why: str) -> Cut:
+def drop_message(index: int, message: Message, phase: int, why: str) -> Cut:
     """Return the cut that drops a message."""
-    return Cut(index, message.type, phase, "dropped", message_tokens(message), why)
+    return Cut(index, message.type, phase, "dropped", estimate_message_tokens(message), why)
 
 
-def exchanged(index: int, message: Message, phase: int, what: What, why: str, instead: Message) -> Cut:
+def replace_message(index: int, message: Message, phase: int, what: CutKind, why: str, instead: Message) -> Cut:
     """Return the cut that replaces a message."""
-    saved = message_tokens(message) - message_tokens(instead)
+    saved = estimate_message_tokens(message) - estimate_message_tokens(instead)
     return Cut(index, message.type, phase, what, saved, why, instead)
 
 
-def plan_of(phase: int, tokens: int, cuts: list[Cut]) -> Plan:
+def make_plan(phase: int, tokens: int, cuts: list[Cut]) -> Plan:
     """Return the plan of a phase for a history of `tokens` tokens."""
     cuts.sort(key=lambda cut: cut.index)
     return Plan(phase, tuple(cuts), tokens - sum(cut.saved for cut in cuts))

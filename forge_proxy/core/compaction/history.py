@@ -1,4 +1,4 @@
-"""What a strategy asks of a history: what of it is recent, and which message answers which call."""
+"""Queries of a history for the strategies: which part is recent, and which message answers which call."""
 
 from __future__ import annotations
 
@@ -10,36 +10,35 @@ PROTECTED = frozenset({MessageType.SYSTEM_PROMPT, MessageType.USER_INPUT, Messag
 NUDGES = frozenset({MessageType.STEP_NUDGE, MessageType.PREREQUISITE_NUDGE, MessageType.RETRY_NUDGE})
 
 
-def recent_start(messages: Sequence[Message], keep: int) -> int:
-    """The place from which on nothing is cut: where the `keep` latest iterations begin, by their `step_index`.
+def find_recent_start(messages: Sequence[Message], keep: int) -> int:
+    """Return the index from which nothing is cut: the start of the `keep` latest iterations, by their `step_index`.
 
-    A number that comes again, as when a new run goes on with an old one's messages, is another iteration when a message
-    from before all iterations stands between. In a history that was made by hand, without numbers, each of an
-    assistant's messages begins one.
+    A repeated `step_index` counts as another iteration if a message without one precedes it, as when a new run resumes
+    with the messages of an earlier one. In a history without step indexes, each assistant message starts an iteration.
     """
     starts: list[int] = []
     current: int | None = None
-    thought = False
+    had_reasoning = False
     for place, message in enumerate(messages):
         step = message.metadata.step_index
         if step is None:
-            begins = message.role is MessageRole.ASSISTANT and not thought
-            thought = message.type is MessageType.REASONING
+            begins = message.role is MessageRole.ASSISTANT and not had_reasoning
+            had_reasoning = message.type is MessageType.REASONING
         else:
-            begins, thought = step != current, False
+            begins, had_reasoning = step != current, False
         if begins:
             starts.append(place)
         current = step
     return starts[-keep:][0] if starts else len(messages)
 
 
-def answers_a_call(message: Message) -> bool:
-    """Whether it stands after a call as the answer that every call needs."""
+def is_call_result(message: Message) -> bool:
+    """Whether the message is the result that every call needs."""
     return message.role is MessageRole.TOOL
 
 
-def answered_calls(messages: Sequence[Message]) -> dict[int, int]:
-    """The place of the call message for each place of an answer. Ids that come again are those of the latest call."""
+def pair_results_with_calls(messages: Sequence[Message]) -> dict[int, int]:
+    """Return the index of the call message for the index of each result. A repeated id refers to the latest call."""
     calls: dict[str, int] = {}
     pairs: dict[int, int] = {}
     for place, message in enumerate(messages):

@@ -1,4 +1,4 @@
-"""The `compaction` section of the configuration: how a caller's history is shortened that is over the budget."""
+"""The `compaction` section of the configuration: how a history that exceeds the budget is compacted."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ StrategyName: TypeAlias = Literal["none", "sliding", "tiered"]
 
 
 class CompactionPolicy(BaseModel):
-    """How a history is shortened, where `budget.overflow` is `compact`."""
+    """How a history is compacted if `budget.overflow` is `compact`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     strategy: StrategyName = Field(
         default="tiered",
-        description="tiered: old corrections and results first, old thoughts and texts last, calls never; sliding: all"
-        " but the latest turns; none: nothing, what is over the budget is refused.",
+        description="tiered: cut old corrections and results first, old reasoning and text last, calls never; sliding:"
+        " cut everything but the latest turns; none: cut nothing and reject a prompt that exceeds the budget.",
     )
     threshold: float = Field(
         default=0.75,
         gt=0,
         le=1,
-        description="The share of the budget that is aimed at: the rest is for the answer. A history within the budget"
-        " is not touched.",
+        description="The share of the budget to compact to; the rest is for the response. A history within the budget"
+        " is not changed.",
     )
     keep_recent: int = Field(
-        default=2, ge=1, le=1000, description="How many of the latest turns of the model are never touched."
+        default=2, ge=1, le=1000, description="Number of the model's latest turns that are never cut."
     )
 
     def target_tokens(self, budget: int) -> int:
@@ -39,8 +39,8 @@ class CompactionPolicy(BaseModel):
         return int(budget * self.threshold)
 
     @property
-    def plans(self) -> PlannedCompact | None:
-        """The strategy; None where there is none."""
+    def planner(self) -> PlannedCompact | None:
+        """The strategy object; None if `strategy` is `none`."""
         match self.strategy:
             case "none":
                 return None

@@ -18,7 +18,7 @@ class CompactStrategy(ABC):
     ) -> tuple[tuple[Message, ...], int]:
         """Return the compacted messages and the last phase: 0 if nothing was cut, 1 if the strategy has no phases.
 
-        `trigger_tokens`, counted by `estimate.messages_tokens`, is the limit that the history exceeds. No further phase
+        `trigger_tokens` is the limit that the history exceeds, counted by `estimate_messages_tokens`. No further phase
         runs once the result is within it; a phase itself does not stop there. `step_hint` lists the completed steps and
         replaces dropped results.
         """
@@ -43,7 +43,7 @@ class PlannedCompact(CompactStrategy):
 
     def __init__(self, keep_recent: int) -> None:
         if keep_recent < 1:
-            raise ValueError(f"keep_recent is {keep_recent}: the latest iteration, at least, has to be kept")
+            raise ValueError(f"keep_recent is {keep_recent}: at least the latest iteration must be kept")
         self.keep_recent = keep_recent
 
     @abstractmethod

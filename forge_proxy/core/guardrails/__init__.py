@@ -4,16 +4,16 @@
 is pure; the attempts are run by `engine/attempts.py`.
 """
 
-from forge_proxy.core.guardrails.judge import judge, judge_failed_retry, judge_unread, without_corrections
+from forge_proxy.core.guardrails.judge import judge, judge_failed_retry, judge_unparsed_call, without_corrections
 from forge_proxy.core.guardrails.policy import GuardPolicy, Switches, read_switches
 from forge_proxy.core.guardrails.stream_gate import StreamGate
-from forge_proxy.core.guardrails.suppress_calls import CallsForbidden
+from forge_proxy.core.guardrails.suppress_calls import CallSuppressor
 from forge_proxy.core.guardrails.turn import Outcome, Turn, open_turn
 from forge_proxy.core.guardrails.verdict import Accept, FinalAnswer, GiveUp, Intervention, Retry, Verdict
 
 __all__ = [
     "Accept",
-    "CallsForbidden",
+    "CallSuppressor",
     "FinalAnswer",
     "GiveUp",
     "GuardPolicy",
@@ -26,7 +26,7 @@ __all__ = [
     "Verdict",
     "judge",
     "judge_failed_retry",
-    "judge_unread",
+    "judge_unparsed_call",
     "open_turn",
     "read_switches",
     "without_corrections",

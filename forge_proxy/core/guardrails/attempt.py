@@ -67,7 +67,7 @@ class Attempt:
         if len(self._gates) < self._choices:
             return False
         for gate in self._gates.values():
-            if gate.is_cut or gate.wanders:
+            if gate.is_cut or gate.is_abandoned:
                 over = True
             elif not gate.is_finished:
                 return False
@@ -81,7 +81,7 @@ class Attempt:
     @property
     def sent_text(self) -> str:
         """The text sent so far, of all choices."""
-        return "".join(gate.left for gate in self._gates.values())
+        return "".join(gate.sent_text for gate in self._gates.values())
 
     def replies(self) -> list[Reply]:
         """Return the replies assembled so far, one per choice."""
@@ -96,13 +96,13 @@ class Attempt:
         chunks: list[Chunk] = []
         answers: list[FinalAnswer] = []
         for gate, extraction in zip(self._existing_gates(), extractions, strict=True):
-            match judge(self._turn, gate.reply(), gate.left, extraction, gate.loops):
+            match judge(self._turn, gate.reply(), gate.sent_text, extraction, gate.loops):
                 case Retry() as retry:
                     return retry
                 case GiveUp(error=ForgeError() as error):
                     raise error
                 case Accept(answer) | GiveUp(settled=FinalAnswer() as answer):
-                    chunks += [Chunk(tuple(map(self._separate, chunk.deltas))) for chunk in gate.rest(answer)]
+                    chunks += [Chunk(tuple(map(self._separate, chunk.deltas))) for chunk in gate.finish(answer)]
                     answers.append(answer)
                 case GiveUp():
                     raise AssertionError("a verdict that gives up has an answer or an error")
@@ -131,7 +131,7 @@ class Attempt:
             return None
         match judge(self._turn, reply, "", extract(self._turn, reply), ()):
             case Accept(FinalAnswer(calls=[_, *_]) as answer):
-                return self._finish(gate.rest(answer), [answer])
+                return self._finish(gate.finish(answer), [answer])
             case _:
                 return None
 
@@ -143,7 +143,7 @@ class Attempt:
         answer = judge_failed_retry(self._turn)
         if answer is None or self.sent_text:
             return None
-        return self._finish(StreamGate(self._turn, 0).rest(answer), [answer])
+        return self._finish(StreamGate(self._turn, 0).finish(answer), [answer])
 
     def _finish(self, chunks: Sequence[Chunk], answers: list[FinalAnswer]) -> FinishedAttempt:
         """Put the head on the last chunk: fields such as timings are only known at the end."""

@@ -10,13 +10,13 @@ from forge_proxy.core.guardrails.nudges import Problem
 from forge_proxy.core.guardrails.schema.compiled import check_arguments, find_faults, find_surplus_parameters
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Intervention
-from forge_proxy.core.jsontypes import DEEPEST, Json, is_nested_too_deeply, write
+from forge_proxy.core.jsontypes import MAX_NESTING, Json, is_nested_too_deeply, write
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.tool_names import resolve_name
 
 _LONGEST_NAME = 64
 """Maximum characters of a tool's name in the note that its arguments were not checked."""
-_TOO_DEEP = f"arguments: nested more than {DEEPEST} levels deep"
+_TOO_DEEP = f"arguments: nested more than {MAX_NESTING} levels deep"
 CheckedCall = tuple[ToolCall, tuple[Intervention, ...]]
 
 
@@ -39,7 +39,7 @@ def _check(turn: Turn, call: ToolCall) -> CheckedCall | Problem:
     tool = turn.tool(name) if name else None
     if tool is None:
         return Problem(Fault.UNKNOWN_TOOL, call)
-    marks = (
+    interventions = (
         ()
         if tool.name == call.tool
         else (Intervention(Outcome.REPAIRED, tool.name, f"name: {call.tool} → {tool.name}"),)
@@ -53,18 +53,18 @@ def _check(turn: Turn, call: ToolCall) -> CheckedCall | Problem:
         return Problem(Fault.MALFORMED, call, ("arguments are not a JSON object",))
     is_valid, unchecked = check_arguments(tool.parameters, args)
     if unchecked:
-        marks += (Intervention(Outcome.CLEAN, "", f"unchecked {tool.name[:_LONGEST_NAME]}: {unchecked}"),)
+        interventions += (Intervention(Outcome.CLEAN, "", f"unchecked {tool.name[:_LONGEST_NAME]}: {unchecked}"),)
     if not is_valid:
         repaired, changes = _repair(tool.parameters, args, len(call.arguments))
         faults = find_faults(tool.parameters, repaired)
         if faults:
             return Problem(Fault.BAD_ARGUMENTS, call, faults)
-        marks += tuple(Intervention(Outcome.REPAIRED, tool.name, change) for change in changes)
-        return replace(call, arguments=write(repaired)), marks
+        interventions += tuple(Intervention(Outcome.REPAIRED, tool.name, change) for change in changes)
+        return replace(call, arguments=write(repaired)), interventions
     if strict is None:
-        marks += (Intervention(Outcome.REPAIRED, tool.name, "arguments: unwrapped"),) if call.arguments else ()
+        interventions += (Intervention(Outcome.REPAIRED, tool.name, "arguments: unwrapped"),) if call.arguments else ()
         call = replace(call, arguments=write(args))
-    return call, marks
+    return call, interventions
 
 
 def _repair(schema: Schema, args: dict[str, Json], length: int) -> tuple[dict[str, Json], tuple[str, ...]]:

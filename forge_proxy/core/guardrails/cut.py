@@ -1,7 +1,7 @@
-"""Responses that ended at the token limit: which part of a text is an incomplete call, and what the client receives.
+"""Responses that ended at the token limit: finds the incomplete call in a text, and renders the notice for the client.
 
-A call that the limit cut is never delivered. In its place the text says what happened: clients end a run silently if
-the text of a response is empty, and show markup as the answer if it is the beginning of a call.
+A call that the limit cut is never delivered. A notice replaces it, because clients end a run silently if the text of a
+response is empty, and display an incomplete call as the answer.
 """
 
 from __future__ import annotations
@@ -17,44 +17,46 @@ _OPENERS = (OPENER, INVOKE, ARGUMENT_TOKEN)
 _HALF_OPENER = re.compile(
     r"(?:<[|｜]?/?(?:[\w.-]{1,24}[:_|｜])?(?:tool|func|invok)[^<>\n]{0,140}|<[|｜][^\s<>]{0,48}|\[TOOL_[A-Z]{0,6})\Z"
 )
-"""An opener that ends in the middle, once it cannot be much else: `<tool`, not `<t`."""
+"""An incomplete opener that is long enough to be recognized: `<tool`, not `<t`."""
 _KEYS = "|".join(NAME_KEYS)
 _LONGEST_NAME = 64
 LOOP_NOTICE = "The model was stopped because its reasoning only repeated itself; it gave no answer."
-"""What the client reads if there is no text because of a loop: the finish reason is `length` then, too."""
+"""The text for the client if a loop left none; the finish reason is `length` in that case too."""
 
 
-def find_begun_call(text: str, names: Sequence[str]) -> int | None:
-    """The place in a text that ended at the token limit where a call begins that is not complete; None for no call.
+def find_incomplete_call(text: str, names: Sequence[str]) -> int | None:
+    """Return the index in a text cut by the token limit where an incomplete call starts; None if there is none.
 
-    `text` is what remains once the complete calls were taken out. Only what the stream gate holds back is looked at, so
-    nothing before the place was withheld from a client that reads a stream.
+    `text` is the text without its complete calls. Only the part that the stream gate buffers is examined, so a
+    streaming client has received everything before that index.
     """
-    scan = StreamingParser(names, template_thinks=False)
-    scan.feed(text)
-    scan.settle()
-    held = scan.held
-    if not held.strip():
+    parser = StreamingParser(names, template_thinks=False)
+    parser.feed(text)
+    parser.decide_postponed()
+    buffered = parser.buffered_text
+    if not buffered.strip():
         return None
-    begins = [found.start() for pattern in _OPENERS if (found := pattern.search(held)) and not _is_closed(held, found)]
-    if half := _HALF_OPENER.search(held):
+    begins = [
+        found.start() for pattern in _OPENERS if (found := pattern.search(buffered)) and not _is_closed(buffered, found)
+    ]
+    if half := _HALF_OPENER.search(buffered):
         begins.append(half.start())
-    if named := _named(names).search(held):
+    if named := _match_named(names).search(buffered):
         begins.append(named.start())
-    places = [len(text) - len(held) + begin for begin in begins]
-    return min((place for place in places if not _is_in_code(text, place)), default=None)
+    positions = [len(text) - len(buffered) + begin for begin in begins]
+    return min((position for position in positions if not _is_in_code(text, position)), default=None)
 
 
-def name_in(fragment: str, names: Sequence[str]) -> str:
-    """The tool that the beginning of a call names, `""` if it does not come to that."""
-    found = [(place, name) for name in names if (place := fragment.find(name)) >= 0]
+def find_tool_name(fragment: str, names: Sequence[str]) -> str:
+    """Return the tool that an incomplete call names, `""` if it was cut before the name."""
+    found = [(position, name) for name in names if (position := fragment.find(name)) >= 0]
     return min(found, key=lambda each: (each[0], -len(each[1])))[1] if found else ""
 
 
-def cut_notice(limit: int | None, tool: str | None, *, has_reasoning: bool = False) -> str:
-    """What the client reads in place of what was cut: a call of `tool` (`""` if unknown), or for None all text.
+def render_cut_notice(limit: int | None, tool: str | None, *, has_reasoning: bool = False) -> str:
+    """Render the notice for the client: a call of `tool` was cut (`""` if unknown), or for None the text.
 
-    `limit` is the client's own, None if it set none: then the limit was the model server's, or its context was full.
+    `limit` is the client's own. None means that it set none: the model server's limit or its context was reached.
     """
     if limit is None:
         where, remedy = "the model server's token limit", "set max_tokens, shorten the conversation"
@@ -70,18 +72,18 @@ def cut_notice(limit: int | None, tool: str | None, *, has_reasoning: bool = Fal
     return f"The model's {what} was cut off at {where}; {remedy} or ask for smaller steps."
 
 
-def _is_in_code(text: str, place: int) -> bool:
-    """Whether the place is in inline code: then the markup is only mentioned."""
-    return text.count("`", text.rfind("\n", 0, place) + 1, place) % 2 == 1
+def _is_in_code(text: str, position: int) -> bool:
+    """Whether the position is in inline code, so that the markup is only mentioned."""
+    return text.count("`", text.rfind("\n", 0, position) + 1, position) % 2 == 1
 
 
-def _is_closed(held: str, opener: re.Match[str]) -> bool:
-    """Whether markup is closed behind an opener: then it is no call that was cut, but one that cannot be read."""
-    return any(closer.group().strip() for closer in CLOSER.finditer(held, opener.end()))
+def _is_closed(buffered: str, opener: re.Match[str]) -> bool:
+    """Whether markup after an opener is closed: then the call was not cut but cannot be parsed."""
+    return any(closer.group().strip() for closer in CLOSER.finditer(buffered, opener.end()))
 
 
-def _named(names: Sequence[str]) -> re.Pattern[str]:
-    """The beginning of a call without markup: an object that names an offered tool, or its name and a bracket."""
+def _match_named(names: Sequence[str]) -> re.Pattern[str]:
+    """Match the start of a call without markup: an object that names an offered tool, or its name and a bracket."""
     named = "|".join(map(re.escape, names)) or r"(?!)"
     fence = r"(?:```\w{0,12}\s{0,8})?"
     return re.compile(

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from forge_proxy.core.guardrails.arguments.coerce import read_arguments
 from forge_proxy.core.guardrails.arguments.mapping import map_arguments
-from forge_proxy.core.guardrails.cut import find_begun_call, name_in
-from forge_proxy.core.guardrails.respond import MessageDecoder, message_of
+from forge_proxy.core.guardrails.cut import find_incomplete_call, find_tool_name
+from forge_proxy.core.guardrails.respond import MessageDecoder, read_message
 from forge_proxy.core.guardrails.turn import Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Intervention
 from forge_proxy.core.messages import ToolCall
@@ -37,16 +37,16 @@ class Extraction:
 
     text: str
     calls: tuple[ToolCall, ...]
-    marks: tuple[Intervention, ...] = ()
+    interventions: tuple[Intervention, ...] = ()
     broken: bool = False
     """Whether a call was begun in the text and cannot be parsed."""
-    unread: bool = False
+    may_recover_more: bool = False
     """Whether a thorough extraction may recover more."""
     reasoning: str = ""
     """The part of the text that is reasoning."""
-    closes_thoughts: bool | None = None
+    closes_reasoning: bool | None = None
     """Whether the text closes a reasoning block that it does not open; None if there is no text."""
-    written: str = ""
+    text_with_calls: str = ""
     """The text including its calls as the model wrote them."""
     rescued: tuple[ToolCall, ...] = ()
     """Those of the calls that the rescue parser recovered from text."""
@@ -55,7 +55,7 @@ class Extraction:
 
 
 def estimate_extraction(reply: Reply) -> int:
-    """Estimate the maximum number of microseconds that `read` takes. A long reply counts as too much, unexamined."""
+    """Estimate the maximum number of microseconds that `extract` takes. A long reply counts as too much, unexamined."""
     text, reasoning = reply.text or "", reply.reasoning or ""
     if len(text) + len(reasoning) + sum([len(call.arguments) for call in reply.calls]) > _LONG:
         return _TOO_MUCH
@@ -67,14 +67,14 @@ def extract(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
     reply, cut = _without_cut_call(turn, reply)
     text = reply.text or ""
     if not turn.policy.enabled.rescue:
-        return Extraction(text, reply.calls, written=text, cut=cut)
+        return Extraction(text, reply.calls, text_with_calls=text, cut=cut)
     repair = repair_object if thorough else None
-    rescued = rescue(text, turn.callable_names, template_thinks=turn.text_waits, repair=repair)
-    reasoning, written = rescued.reasoning, rescued.written or rescued.text
-    closes_thoughts = rescued.closes_thoughts if text.strip() else None
+    rescued = rescue(text, turn.callable_names, template_thinks=turn.buffers_text, repair=repair)
+    reasoning, written = rescued.reasoning, rescued.text_with_calls or rescued.text
+    closes_thoughts = rescued.closes_reasoning if text.strip() else None
     if len(rescued.calls) > MAX_CALLS:
-        return Extraction(text, reply.calls, broken=not reply.calls, reasoning=reasoning, written=text)
-    native, marks, unread = _repair_native(reply.calls, thorough=thorough)
+        return Extraction(text, reply.calls, broken=not reply.calls, reasoning=reasoning, text_with_calls=text)
+    native, interventions, may_recover_more = _repair_native(reply.calls, thorough=thorough)
     complete, cut_in_text = _complete(turn, rescued.calls, reply)
     found = _without_duplicates(complete, native)
     if rescued.calls or reply.calls or rescued.text.strip() or rescued.broken:
@@ -89,12 +89,12 @@ def extract(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
     return Extraction(
         around,
         (*native, *calls),
-        (*marks, *_marks(found)),
+        (*interventions, *_describe_recovery(found)),
         broken=broken and not native and not calls,
-        unread=(rescued.unread and rescued.broken) or unread,
+        may_recover_more=(rescued.may_recover_more and rescued.broken) or may_recover_more,
         reasoning=reasoning,
-        closes_thoughts=closes_thoughts,
-        written=written,
+        closes_reasoning=closes_thoughts,
+        text_with_calls=written,
         rescued=calls,
         cut=next((tool for tool in (cut, cut_in_text, begun) if tool is not None), None),
     )
@@ -136,7 +136,7 @@ def _complete(
         return found, None
     end = len((reply.text or "").rstrip())
     cut = [item for item in found if item.open or (item.repairs and item.end >= end)]
-    kept = [item for item in cut if turn.is_respond(item.call.tool) and message_of(item.call)]
+    kept = [item for item in cut if turn.is_respond(item.call.tool) and read_message(item.call)]
     lost = [item for item in cut if item not in kept]
     complete = tuple(item for item in found if item not in lost)
     return complete, _offered(turn, lost[-1].call.tool) if lost else None
@@ -144,9 +144,9 @@ def _complete(
 
 def _without_begun_call(turn: Turn, text: str, reply: Reply) -> tuple[str, str | None]:
     """Return the text before a call that was begun at the token limit, and the name of its tool if it is known."""
-    if reply.finish != "length" or (begin := find_begun_call(text, turn.callable_names)) is None:
+    if reply.finish != "length" or (begin := find_incomplete_call(text, turn.callable_names)) is None:
         return text, None
-    return text[:begin], name_in(text[begin:], turn.names)
+    return text[:begin], find_tool_name(text[begin:], turn.names)
 
 
 def _repair_native(
@@ -154,17 +154,19 @@ def _repair_native(
 ) -> tuple[tuple[ToolCall, ...], list[Intervention], bool]:
     """Repair the arguments of native calls; return calls, repairs, and whether a thorough pass may repair more."""
     out: list[ToolCall] = []
-    marks: list[Intervention] = []
-    unread = False
+    interventions: list[Intervention] = []
+    may_recover_more = False
     for call in calls:
         if call.args() is None and call.arguments.strip() and read_arguments(call.arguments) is None:
             repaired = repair_arguments(call.arguments, repair_object if thorough else None)
-            unread = unread or repaired.unread
+            may_recover_more = may_recover_more or repaired.may_recover_more
             if repaired.text is not None:
-                marks.append(Intervention(Outcome.REPAIRED, call.tool, f"arguments: {', '.join(repaired.repairs)}"))
+                interventions.append(
+                    Intervention(Outcome.REPAIRED, call.tool, f"arguments: {', '.join(repaired.repairs)}")
+                )
                 call = replace(call, arguments=repaired.text)
         out.append(call)
-    return tuple(out), marks, unread
+    return tuple(out), interventions, may_recover_more
 
 
 def _call(turn: Turn, found: RecoveredCall) -> ToolCall:
@@ -195,10 +197,10 @@ def _calls_at_end(reasoning: str, turn: Turn, reply: Reply) -> tuple[RescueResul
     return rescued, tuple(item for item in ending if not item.open or reply.finish != "length")
 
 
-def _marks(found: tuple[RecoveredCall, ...]) -> tuple[Intervention, ...]:
-    marks: list[Intervention] = []
+def _describe_recovery(found: tuple[RecoveredCall, ...]) -> tuple[Intervention, ...]:
+    interventions: list[Intervention] = []
     for item in found:
-        marks.append(Intervention(Outcome.RESCUED, item.call.tool, f"{item.form} at {item.start}"))
+        interventions.append(Intervention(Outcome.RESCUED, item.call.tool, f"{item.form} at {item.start}"))
         if item.repairs:
-            marks.append(Intervention(Outcome.REPAIRED, item.call.tool, f"broken: {', '.join(item.repairs)}"))
-    return tuple(marks)
+            interventions.append(Intervention(Outcome.REPAIRED, item.call.tool, f"broken: {', '.join(item.repairs)}"))
+    return tuple(interventions)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from forge_proxy.core.errors import EmptyAnswer, ForgeError, ToolCallInvalid, ToolChoiceUnsatisfied
 from forge_proxy.core.guardrails.check import check
-from forge_proxy.core.guardrails.cut import LOOP_NOTICE, cut_notice
+from forge_proxy.core.guardrails.cut import LOOP_NOTICE, render_cut_notice
 from forge_proxy.core.guardrails.extraction import Extraction, extract
 from forge_proxy.core.guardrails.loops import Loop
-from forge_proxy.core.guardrails.nudges import Problem, say_about_calls, say_about_text
-from forge_proxy.core.guardrails.repeats import all_repeat, answered_calls
-from forge_proxy.core.guardrails.respond import MessageDecoder, message_of
+from forge_proxy.core.guardrails.nudges import Problem, correct_calls, correct_text
+from forge_proxy.core.guardrails.repeats import all_repeat, find_answered_calls
+from forge_proxy.core.guardrails.respond import MessageDecoder, read_message
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Accept, FinalAnswer, GiveUp, Intervention, Retry, Verdict
 from forge_proxy.core.jsontypes import is_nested_too_deeply
@@ -26,33 +26,33 @@ _RUN_ON = 1000
 
 
 def judge(
-    turn: Turn, reply: Reply, left: str = "", reading: Extraction | None = None, loops: Sequence[Loop] = ()
+    turn: Turn, reply: Reply, sent_text: str = "", extraction: Extraction | None = None, loops: Sequence[Loop] = ()
 ) -> Verdict:
-    """Return the verdict on `reply`. `left` is the text that the client has already received and that must stay.
+    """Return the verdict on `reply`. `sent_text` is the text that the client has already received and that must stay.
 
-    `reading` is the extraction from the reply, if there is one already. `loops` are the parts of it that only repeat
+    `extraction` is the extraction from the reply, if there is one already. `loops` are the parts of it that only repeat
     themselves; with `on_loop: cut` the reply ends there.
     """
-    reading = reading or extract(turn, reply)
+    extraction = extraction or extract(turn, reply)
     if loops:
         loop_reports = tuple(Intervention(Outcome.CLEAN, "", str(loop)) for loop in loops)
         if turn.policy.on_loop == "cut" and not _deliverable_as_calls(turn, reply.calls):
-            # Calls inside text that repeats itself are ignored: the model does not mean them that many times.
-            return _judge_loop(_Case(turn, reply, Extraction(reply.text or "", (), loop_reports), left))
-        reading = replace(reading, marks=(*reading.marks, *loop_reports))
-    message, calls, is_cut = _split(turn, reading, reply, left)
+            # Calls inside repeating text are ignored: the model does not intend that many.
+            return _judge_loop(_Case(turn, reply, Extraction(reply.text or "", (), loop_reports), sent_text))
+        extraction = replace(extraction, interventions=(*extraction.interventions, *loop_reports))
+    message, calls, is_cut = _split(turn, extraction, reply, sent_text)
     if not turn.parallel:
         calls = calls[:1]
     calls = _with_ids(turn, calls)
-    case = _Case(turn, reply, replace(reading, calls=calls), left)
+    case = _Case(turn, reply, replace(extraction, calls=calls), sent_text)
     if calls:
         return _judge_calls(case, message)
-    if message is not None and message.strip() and not turn.demands_call:
-        if reading.cut is not None:
+    if message is not None and message.strip() and not turn.requires_call:
+        if extraction.cut is not None:
             return _give_up_cut(case, message)
         if reply.calls and not is_cut and reply.finish == "length":  # the message was complete at the limit
             case = replace(case, reply=replace(reply, finish="stop"))
-        return case.accept(_join_text(left, reading.text, message), ())
+        return case.accept(_join_text(sent_text, extraction.text, message), ())
     return _judge_text(case)
 
 
@@ -61,16 +61,16 @@ def without_corrections(turn: Turn) -> Turn:
     return replace(turn, added=(), faults=(*turn.faults, Fault.NO_ROOM))
 
 
-def judge_unread(turn: Turn, left: str) -> Retry | None:
+def judge_unparsed_call(turn: Turn, sent_text: str) -> Retry | None:
     """Return a retry of the same request after the model server failed to parse a call; None if none is possible."""
-    return _Case(turn, Reply(), Extraction("", ()), left).retry(Fault.UNREADABLE, ())
+    return _Case(turn, Reply(), Extraction("", ()), sent_text).retry(Fault.UNREADABLE, ())
 
 
 def judge_failed_retry(turn: Turn) -> FinalAnswer | None:
     """Return the final answer if the model server failed on a retry: the response before the retry, which the client
     would have received without it. None if there is nothing to deliver.
     """
-    if turn.demands_call:
+    if turn.requires_call:
         return None
     if turn.first_text is not None:
         calls, outcome, what = (), Outcome.RETRIED, "text"
@@ -78,9 +78,9 @@ def judge_failed_retry(turn: Turn) -> FinalAnswer | None:
         calls, outcome, what = turn.last_calls, Outcome.EXHAUSTED, "calls"
     else:
         return None
-    mark = Intervention(outcome, "", f"delivered the {what} before a retry that the model server failed")
+    intervention = Intervention(outcome, "", f"delivered the {what} before a retry that the model server failed")
     case = _Case(turn, Reply(finish="stop"), Extraction("", ()), "")
-    return replace(case.accept(turn.first_text, calls, (mark,)).settled, is_before_failed_retry=True)
+    return replace(case.accept(turn.first_text, calls, (intervention,)).answer, is_before_failed_retry=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,27 +89,29 @@ class _Case:
 
     turn: Turn
     reply: Reply
-    reading: Extraction
-    left: str
+    extraction: Extraction
+    sent_text: str
 
     def accept(
         self,
         text: str | None,
         calls: tuple[ToolCall, ...],
-        marks: tuple[Intervention, ...] = (),
+        interventions: tuple[Intervention, ...] = (),
         outcome: Outcome = Outcome.CLEAN,
     ) -> Accept:
         """Deliver `text` and `calls`."""
-        marks = (*self.reading.marks, *marks)
+        interventions = (*self.extraction.interventions, *interventions)
         by_attempt = Outcome.RETRIED if self.turn.attempt > 1 else Outcome.CLEAN
-        furthest = Outcome.furthest((outcome, by_attempt, *(mark.kind for mark in marks)))
+        furthest = Outcome.furthest((outcome, by_attempt, *(intervention.kind for intervention in interventions)))
         finish = _finish(self.reply, calls)
-        return Accept(FinalAnswer(text, calls, finish, furthest, self.turn.attempt, marks, self.reading.reasoning))
+        return Accept(
+            FinalAnswer(text, calls, finish, furthest, self.turn.attempt, interventions, self.extraction.reasoning)
+        )
 
     def retry(self, fault: Fault, added: tuple[Message, ...], problem: Problem | None = None) -> Retry | None:
         """Retry with `added` messages; None if no retry remains or text was sent. `problem` is that of a call."""
         turn = self.turn
-        if turn.retries_left == 0 or self.left:
+        if turn.retries_left == 0 or self.sent_text:
             return None
         next_turn = replace(
             turn,
@@ -117,15 +119,15 @@ class _Case:
             retries_left=turn.retries_left - 1,
             text_nudges_left=turn.text_nudges_left - (fault is Fault.TEXT),
             cut_retries_left=turn.cut_retries_left - (fault is Fault.CUT),
-            held=turn.held or fault is Fault.NOT_ALLOWED or self.reply.finish == "length",
+            constrains_decoding=turn.constrains_decoding or fault is Fault.NOT_ALLOWED or self.reply.finish == "length",
             faults=(*turn.faults, fault),
             added=(*turn.added, *added),
-            first_text=turn.first_text or (self.reading.text if fault is Fault.TEXT else None),
-            last_calls=_deliverable(turn, self.reading) or turn.last_calls,
+            first_text=turn.first_text or (self.extraction.text if fault is Fault.TEXT else None),
+            last_calls=_deliverable(turn, self.extraction) or turn.last_calls,
         )
         if problem is not None:
             return Retry(next_turn, fault, problem.call.tool, problem.summary)
-        return Retry(next_turn, fault, (self.reading.cut or "") if fault is Fault.CUT else "")
+        return Retry(next_turn, fault, (self.extraction.cut or "") if fault is Fault.CUT else "")
 
     def give_up(
         self,
@@ -133,54 +135,54 @@ class _Case:
         text: str | None,
         calls: tuple[ToolCall, ...],
         error: ForgeError | None = None,
-        marks: tuple[Intervention, ...] = (),
+        interventions: tuple[Intervention, ...] = (),
     ) -> GiveUp:
         """Deliver `text` and `calls` with outcome `exhausted`, or fail with `error`."""
         if error is not None:
             return GiveUp(fault, None, error)
-        return GiveUp(fault, self.accept(text, calls, marks, outcome=Outcome.EXHAUSTED).settled)
+        return GiveUp(fault, self.accept(text, calls, interventions, outcome=Outcome.EXHAUSTED).answer)
 
 
 def _judge_calls(case: _Case, message: str | None) -> Verdict:
-    turn, reading = case.turn, case.reading
+    turn, extraction = case.turn, case.extraction
     valid: list[ToolCall] = []
     problems: list[Problem] = []
-    marks: list[Intervention] = []
-    for call in reading.calls:
+    interventions: list[Intervention] = []
+    for call in extraction.calls:
         checked = check(turn, call) if turn.policy.enabled.validate_calls else (call, ())
         if isinstance(checked, Problem):
             problems.append(checked)
         else:
             valid.append(checked[0])
-            marks += checked[1]
-    text = _join_text(case.left, reading.text, message)
-    if not problems and turn.first_text is not None and all_repeat(valid, answered_calls(turn.messages)):
+            interventions += checked[1]
+    text = _join_text(case.sent_text, extraction.text, message)
+    if not problems and turn.first_text is not None and all_repeat(valid, find_answered_calls(turn.messages)):
         return _without_repeats(case, valid, message)
     if not problems:
-        if reading.cut is not None:
-            marks.append(
-                Intervention(Outcome.REPAIRED, reading.cut, "dropped a call that was cut off at the token limit")
+        if extraction.cut is not None:
+            interventions.append(
+                Intervention(Outcome.REPAIRED, extraction.cut, "dropped a call that was cut off at the token limit")
             )
-        return case.accept(text, tuple(valid), tuple(marks))
+        return case.accept(text, tuple(valid), tuple(interventions))
     fault = problems[0].fault
-    retry = case.retry(fault, _corrections(turn, reading, tuple(problems)), problems[0])
+    retry = case.retry(fault, _corrections(turn, extraction, tuple(problems)), problems[0])
     if retry:
         return retry
     invalid = ToolCallInvalid([str(problem) for problem in problems], turn.attempt)
-    deliverable = _deliverable(turn, reading)
-    if turn.demands_call and not deliverable:
+    deliverable = _deliverable(turn, extraction)
+    if turn.requires_call and not deliverable:
         return case.give_up(fault, None, (), _unsatisfied(case))
     if turn.policy.on_exhausted == "error":
         return case.give_up(fault, None, (), invalid)
     # Arguments that are not a JSON object cannot be delivered as a call, so the call is delivered as text.
-    unparsed = [call for call in reading.calls if call.args() is None and not is_nested_too_deeply(call.arguments)]
+    unparsed = [call for call in extraction.calls if call.args() is None and not is_nested_too_deeply(call.arguments)]
     call_text = "\n".join(map(_render_call, unparsed))
     # Valid calls are delivered as repaired, the others unchanged.
     valid_by_id = {call.id: call for call in valid}
     calls = tuple(valid_by_id.get(call.id, call) for call in deliverable)
-    if not calls and not call_text and reading.rescued:  # a call of an unknown tool, delivered as the model wrote it
-        return case.give_up(fault, _join_text(case.left, reading.written, message), ())
-    delivered_text = _join_text(case.left, text or "", call_text or None)
+    if not calls and not call_text and extraction.rescued:  # a call of an unknown tool, delivered as the model wrote it
+        return case.give_up(fault, _join_text(case.sent_text, extraction.text_with_calls, message), ())
+    delivered_text = _join_text(case.sent_text, text or "", call_text or None)
     return case.give_up(fault, delivered_text, calls, None if calls or delivered_text else invalid)
 
 
@@ -189,57 +191,59 @@ def _without_repeats(case: _Case, calls: list[ToolCall], message: str | None) ->
 
     If the retry has sent text or called the respond tool, its text is accepted instead.
     """
-    has_own_text = case.left or (message or "").strip()
-    text = _join_text(case.left, case.reading.text, message) if has_own_text else case.turn.first_text
+    has_own_text = case.sent_text or (message or "").strip()
+    text = _join_text(case.sent_text, case.extraction.text, message) if has_own_text else case.turn.first_text
     names = dict.fromkeys(call.tool for call in calls)
     dropped = tuple(Intervention(Outcome.RETRIED, name, "dropped a call that was already answered") for name in names)
-    whole = replace(case, reply=replace(case.reply, finish="stop"), reading=replace(case.reading, marks=()))
+    whole = replace(
+        case, reply=replace(case.reply, finish="stop"), extraction=replace(case.extraction, interventions=())
+    )
     return whole.accept(text, (), dropped)
 
 
 def _judge_text(case: _Case) -> Verdict:
-    turn, reply, reading = case.turn, case.reply, case.reading
-    text = reading.text
-    is_cut = reply.finish == "length" and (reading.cut is not None or not text.strip())
-    if is_cut and (reading.cut is not None or not turn.demands_call):
+    turn, reply, extraction = case.turn, case.reply, case.extraction
+    text = extraction.text
+    is_cut = reply.finish == "length" and (extraction.cut is not None or not text.strip())
+    if is_cut and (extraction.cut is not None or not turn.requires_call):
         return _judge_cut(case)
-    if turn.demands_call:
-        fault = Fault.MALFORMED if reading.broken else Fault.NO_CALL
+    if turn.requires_call:
+        fault = Fault.MALFORMED if extraction.broken else Fault.NO_CALL
         quoted = text[:_RUN_ON] if reply.finish == "length" else text
-        retry = case.retry(fault, say_about_text(turn, fault, quoted))
+        retry = case.retry(fault, correct_text(turn, fault, quoted))
         return retry or case.give_up(fault, None, (), _unsatisfied(case))
-    if reply.finish == "length" and not reading.broken:
+    if reply.finish == "length" and not extraction.broken:
         return case.accept(_text_or_none(reply, text), ())
     if reply.finish == "content_filter" or reply.extra.get("refusal"):
         return case.accept(_text_or_none(reply, text), ())
-    if reading.broken:
-        retry = case.retry(Fault.MALFORMED, say_about_text(turn, Fault.MALFORMED, text))
+    if extraction.broken:
+        retry = case.retry(Fault.MALFORMED, correct_text(turn, Fault.MALFORMED, text))
         return retry or case.give_up(Fault.MALFORMED, turn.first_text or text, ())
     if not text.strip():
-        return case.retry(Fault.EMPTY, say_about_text(turn, Fault.EMPTY, text)) or _give_up_empty(case)
+        return case.retry(Fault.EMPTY, correct_text(turn, Fault.EMPTY, text)) or _give_up_empty(case)
     if turn.text_nudges_left > 0:
-        retry = case.retry(Fault.TEXT, say_about_text(turn, Fault.TEXT, text))
+        retry = case.retry(Fault.TEXT, correct_text(turn, Fault.TEXT, text))
         if retry:
             return retry
-    settled = case.accept(turn.first_text or text, ()).settled
-    return Accept(replace(settled, bare_text=True))
+    answer = case.accept(turn.first_text or text, ()).answer
+    return Accept(replace(answer, is_plain_text=True))
 
 
 def _judge_loop(case: _Case) -> Verdict:
     """Judge a response that was stopped because it only repeated itself: retry once, then deliver it up to the cut."""
     turn = case.turn
-    text = case.reading.text
+    text = case.extraction.text
     if Fault.LOOP not in turn.faults:
-        retry = case.retry(Fault.LOOP, say_about_text(turn, Fault.LOOP, text))
+        retry = case.retry(Fault.LOOP, correct_text(turn, Fault.LOOP, text))
         if retry:
             return retry
-    if turn.demands_call:
+    if turn.requires_call:
         return case.give_up(Fault.LOOP, None, (), ToolChoiceUnsatisfied(str(turn.choice), turn.attempt, text))
     if turn.first_text is not None:  # it was complete
         return replace(case, reply=replace(case.reply, finish="stop")).give_up(Fault.LOOP, turn.first_text, ())
     calls = turn.last_calls if turn.policy.on_exhausted == "deliver" and not text.strip() else ()
-    if not (text.strip() or case.left.strip() or calls):
-        return case.give_up(Fault.LOOP, case.left + LOOP_NOTICE, ())
+    if not (text.strip() or case.sent_text.strip() or calls):
+        return case.give_up(Fault.LOOP, case.sent_text + LOOP_NOTICE, ())
     return case.give_up(Fault.LOOP, _text_or_none(case.reply, text), calls)
 
 
@@ -247,8 +251,8 @@ def _give_up_empty(case: _Case) -> Verdict:
     """Give up on an empty response: deliver an earlier response if there is one, otherwise fail with `EmptyAnswer`."""
     turn, reply = case.turn, case.reply
     calls = turn.last_calls if turn.policy.on_exhausted == "deliver" else ()
-    if turn.first_text or calls or reply.reasoning or case.reading.reasoning or (reply.text or "").strip():
-        text = case.reading.text if case.reading.reasoning else reply.text
+    if turn.first_text or calls or reply.reasoning or case.extraction.reasoning or (reply.text or "").strip():
+        text = case.extraction.text if case.extraction.reasoning else reply.text
         return case.give_up(Fault.EMPTY, turn.first_text or text, () if turn.first_text else calls)
     return case.give_up(Fault.EMPTY, None, (), EmptyAnswer(turn.attempt))
 
@@ -260,13 +264,13 @@ def _judge_cut(case: _Case) -> Verdict:
     asks the model for one. A client that receives the cut call would do the same; one that receives text would stop.
     """
     turn = case.turn
-    if turn.demands_call:
+    if turn.requires_call:
         return case.retry(Fault.CUT, ()) or case.give_up(Fault.CUT, None, (), _unsatisfied(case))
-    if turn.cut_retries_left > 0 and (turn.limit is None or case.reading.cut is not None):
+    if turn.cut_retries_left > 0 and (turn.limit is None or case.extraction.cut is not None):
         retry = case.retry(Fault.CUT, () if turn.limit is None else _ask_for_less(case))
         if retry:
             return retry
-    if turn.first_text is not None and not case.left:  # it was complete
+    if turn.first_text is not None and not case.sent_text:  # it was complete
         return replace(case, reply=replace(case.reply, finish="stop")).give_up(Fault.CUT, turn.first_text, ())
     return _give_up_cut(case, None)
 
@@ -274,27 +278,29 @@ def _judge_cut(case: _Case) -> Verdict:
 def _ask_for_less(case: _Case) -> tuple[Message, ...]:
     """Return the beginning of the cut response and the correction that asks for a shorter one."""
     call_text = "".join(map(_render_call, case.reply.calls))
-    return say_about_text(case.turn, Fault.CUT, f"{case.reply.text or ''}{call_text}"[:_RUN_ON])
+    return correct_text(case.turn, Fault.CUT, f"{case.reply.text or ''}{call_text}"[:_RUN_ON])
 
 
 def _give_up_cut(case: _Case, message: str | None) -> GiveUp:
     """Deliver the text, followed by a notice of what was cut. `message` is that of the respond tool."""
-    reply, left, cut = case.reply, case.left, case.reading.cut
-    notice = cut_notice(case.turn.limit, cut, has_reasoning=bool(reply.reasoning or case.reading.reasoning))
-    text = _join_text(left, case.reading.text, message) or ""
-    text = text.rstrip() if len(text.rstrip()) > len(left) else left
+    reply, sent_text, cut = case.reply, case.sent_text, case.extraction.cut
+    notice = render_cut_notice(case.turn.limit, cut, has_reasoning=bool(reply.reasoning or case.extraction.reasoning))
+    text = _join_text(sent_text, case.extraction.text, message) or ""
+    text = text.rstrip() if len(text.rstrip()) > len(sent_text) else sent_text
     what = "call" if cut is not None else "response"
-    mark = Intervention(Outcome.EXHAUSTED, cut or "", f"{what} cut off at the token limit, as the text says")
-    whole = f"{text}\n\n{notice}" if text.strip() else f"{left}{notice}"
-    return case.give_up(Fault.CUT, whole, (), marks=(mark,))
+    intervention = Intervention(Outcome.EXHAUSTED, cut or "", f"{what} cut off at the token limit, as the text says")
+    whole = f"{text}\n\n{notice}" if text.strip() else f"{sent_text}{notice}"
+    return case.give_up(Fault.CUT, whole, (), interventions=(intervention,))
 
 
 def _unsatisfied(case: _Case) -> ToolChoiceUnsatisfied:
     cut = case.reply.finish == "length"
-    return ToolChoiceUnsatisfied(str(case.turn.choice), case.turn.attempt, case.reading.text, cut=cut)
+    return ToolChoiceUnsatisfied(str(case.turn.choice), case.turn.attempt, case.extraction.text, cut=cut)
 
 
-def _split(turn: Turn, reading: Extraction, reply: Reply, left: str) -> tuple[str | None, tuple[ToolCall, ...], bool]:
+def _split(
+    turn: Turn, extraction: Extraction, reply: Reply, sent_text: str
+) -> tuple[str | None, tuple[ToolCall, ...], bool]:
     """Return the message of the respond tool (None if it was not called), the other calls, and whether it is cut.
 
     An incomplete message counts as text if the token limit cut it or if the client has received its beginning.
@@ -302,10 +308,10 @@ def _split(turn: Turn, reading: Extraction, reply: Reply, left: str) -> tuple[st
     messages: list[str] = []
     others: list[ToolCall] = []
     is_cut = False
-    for call in reading.calls:
+    for call in extraction.calls:
         is_respond = turn.is_respond(call.tool)
-        message = message_of(call) if is_respond else None
-        if is_respond and message is None and (reply.finish == "length" or left):
+        message = read_message(call) if is_respond else None
+        if is_respond and message is None and (reply.finish == "length" or sent_text):
             message, is_cut = MessageDecoder().feed(call.arguments), True
         if message is None:
             others.append(call)
@@ -322,19 +328,19 @@ def _deliverable_as_calls(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[Tool
     return tuple(call for call in readable if call.args() is not None)
 
 
-def _deliverable(turn: Turn, reading: Extraction) -> tuple[ToolCall, ...]:
+def _deliverable(turn: Turn, extraction: Extraction) -> tuple[ToolCall, ...]:
     """Return those of partly invalid calls that may be delivered: none that the client's `tool_choice` excludes, and no
     call of an unknown tool if it was recovered from text or if a call is required.
     """
-    rescued = {(call.tool, call.arguments) for call in reading.rescued}
+    rescued = {(call.tool, call.arguments) for call in extraction.rescued}
 
     def is_deliverable(call: ToolCall) -> bool:
         name = resolve_name(call.tool, turn.known_names)
-        if name is None and (turn.demands_call or (call.tool, call.arguments) in rescued):
+        if name is None and (turn.requires_call or (call.tool, call.arguments) in rescued):
             return False
         return turn.choice.allows(name or call.tool)
 
-    return tuple(call for call in _deliverable_as_calls(turn, reading.calls) if is_deliverable(call))
+    return tuple(call for call in _deliverable_as_calls(turn, extraction.calls) if is_deliverable(call))
 
 
 def _text_or_none(reply: Reply, text: str) -> str | None:
@@ -358,16 +364,16 @@ def _with_ids(turn: Turn, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
     return tuple(out)
 
 
-def _corrections(turn: Turn, reading: Extraction, problems: tuple[Problem, ...]) -> tuple[Message, ...]:
+def _corrections(turn: Turn, extraction: Extraction, problems: tuple[Problem, ...]) -> tuple[Message, ...]:
     """Return the messages after a failed batch of calls: calls with tool messages, or text if any arguments are not a
     JSON object.
 
     A model server renders earlier calls into its chat template and fails on arguments that it cannot parse.
     """
-    if all(call.args() is not None and not is_nested_too_deeply(call.arguments) for call in reading.calls):
-        return say_about_calls(turn, reading.text, reading.calls, problems)
-    call_text = "\n".join(_render_call(call) for call in reading.calls)
-    return say_about_text(turn, Fault.MALFORMED, _join_text("", reading.text, call_text) or call_text)
+    if all(call.args() is not None and not is_nested_too_deeply(call.arguments) for call in extraction.calls):
+        return correct_calls(turn, extraction.text, extraction.calls, problems)
+    call_text = "\n".join(_render_call(call) for call in extraction.calls)
+    return correct_text(turn, Fault.MALFORMED, _join_text("", extraction.text, call_text) or call_text)
 
 
 def _render_call(call: ToolCall) -> str:
@@ -376,18 +382,18 @@ def _render_call(call: ToolCall) -> str:
     return f"{call.tool}{call.arguments[:_RUN_ON] if is_deep else call.arguments}"
 
 
-def _join_text(left: str, text: str, message: str | None) -> str | None:
+def _join_text(sent_text: str, text: str, message: str | None) -> str | None:
     """Join the text around the calls with the message of the respond tool; None if both are empty.
 
-    `left`, the text already sent, comes first regardless of the order in the reply.
+    `sent_text`, the text already sent, comes first regardless of the order in the reply.
     """
     parts = [part for part in (text.rstrip() if message else text, message) if part and part.strip()]
     whole = "\n".join(parts)
-    if whole.startswith(left):
+    if whole.startswith(sent_text):
         return whole if whole or message is not None else None
-    before = left[: len(left) - len(message)].rstrip("\n") if message and left.endswith(message) else ""
+    before = sent_text[: len(sent_text) - len(message)].rstrip("\n") if message and sent_text.endswith(message) else ""
     after = text.removeprefix(before).strip()
-    return f"{left}\n{after}" if after else left
+    return f"{sent_text}\n{after}" if after else sent_text
 
 
 def _finish(reply: Reply, calls: tuple[ToolCall, ...]) -> str:

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 _SPANS = ((2_048, 16), (8_192, 512), (16_384, 2_048))
-"""Characters that must be one loop, and the longest period that is looked for in them: at least 128 times the same for
-what is short, 16 for a few sentences, 8 for a page.
+"""Spans in characters that must repeat, and the longest period searched in each: at least 128 repetitions of a short
+period, 16 of a few sentences, 8 of a page.
 
-Chosen so that what people ask for goes through (a sentence a hundred times, rulers, tables of zeros), and because being
-late costs little: the loops that are reported run for 30,000 to 80,000 characters. What was measured stands in
-`docs/decisions/0011-loops.md`.
+The limits let legitimate repetition pass (a sentence a hundred times, rulers, tables of zeros). Late detection costs
+little, since reported loops run for 30,000 to 80,000 characters. `docs/decisions/0011-loops.md` has the measurements.
 """
 _LOOKS = 4
 """Checks per span: a loop is detected at the latest when its length is 5/4 of the span."""
@@ -37,7 +36,7 @@ class Loop:
     end: int
 
     @property
-    def shown_to(self) -> int:
+    def cut_at(self) -> int:
         """The index at which to cut the text so that only `_SHOWN` repetitions remain."""
         return self.start + _SHOWN * self.period
 

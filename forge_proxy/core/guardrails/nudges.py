@@ -1,7 +1,7 @@
-"""What the model is told about its mistakes: `NudgeWording` holds the sentences, the functions put messages together.
+"""Corrections after a failed attempt: `NudgeWording` contains the sentences, the functions build the messages.
 
-Bare text is answered on the `user` channel, a bad call on the `tool` channel, which is where tool-trained models look
-for "your call failed" (seeds, ADR-013). `docs/decisions/0005-nudge-wordings.md` has the measured recovery rates.
+Plain text is corrected in a `user` message, an invalid call in a `tool` message, because tool-trained models expect the
+failure of a call there. `docs/decisions/0005-nudge-wordings.md` has the measured recovery rates.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from forge_proxy.core.messages import Message, MessageType, ToolCall
 
 @dataclass(frozen=True, slots=True)
 class NudgeWording:
-    """One sentence a fault. `{names}`, `{tool}` and `{reasons}` are filled in; other braces are left alone."""
+    """One sentence per fault. `{names}`, `{tool}`, `{reasons}` and `{respond}` are filled in; other braces are kept."""
 
     text: str = "That was not a valid tool call. Call one of: {names}."
     text_with_respond: str = "That was not a valid tool call. Call one of: {names}. To answer in words, call {respond}."
@@ -41,7 +41,7 @@ _STATED = re.compile(
     rf"(?P<rule>required, missing|no such parameter|are not a JSON object|nested more than \d+ levels deep"
     rf"|expected {_TYPE}(?: or {_TYPE})*(?=, got|\Z))?"
 )
-"""What of a reason holds no value of the model's."""
+"""The part of a reason that contains no value written by the model."""
 _LONGEST_PLACE = 100
 WORDING = NudgeWording()
 _FIELD = re.compile(r"\{(names|tool|reasons|respond)\}")
@@ -49,7 +49,7 @@ _FIELD = re.compile(r"\{(names|tool|reasons|respond)\}")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with one call. `reasons` are of the form "`city`: required, missing"."""
+    """The fault of one call. `reasons` have the form "`city`: required, missing"."""
 
     fault: Fault
     call: ToolCall
@@ -57,7 +57,7 @@ class Problem:
 
     @property
     def summary(self) -> str:
-        """The first reason without values, for logs: the place and the rule, or only the place."""
+        """The first reason without values, for logs: the path and the rule, or only the path."""
         if not self.reasons:
             return ""
         stated = _STATED.match(self.reasons[0])
@@ -69,8 +69,8 @@ class Problem:
         return f"{self.call.tool}: {'; '.join(self.reasons) or self.fault.value}"
 
 
-def say_about_text(turn: Turn, fault: Fault, said: str, wording: NudgeWording = WORDING) -> tuple[Message, ...]:
-    """The failed answer and the correction, for an answer that holds no readable call."""
+def correct_text(turn: Turn, fault: Fault, response: str, wording: NudgeWording = WORDING) -> tuple[Message, ...]:
+    """Return the failed response and its correction, for a response without a parsable call."""
     match fault:
         case Fault.EMPTY:
             sentence = wording.empty
@@ -82,23 +82,23 @@ def say_about_text(turn: Turn, fault: Fault, said: str, wording: NudgeWording = 
             sentence = wording.cut
         case _:
             sentence = wording.text_with_respond if turn.respond else wording.text
-    # An empty assistant message keeps the roles alternating, which some chat templates insist on.
+    # An empty assistant message keeps the roles alternating, which some chat templates require.
     return (
-        Message.of(MessageType.TEXT_RESPONSE, said),
+        Message.of(MessageType.TEXT_RESPONSE, response),
         Message.of(MessageType.RETRY_NUDGE, _fill(sentence, turn)),
     )
 
 
-def say_about_calls(
+def correct_calls(
     turn: Turn,
-    said: str,
+    response: str,
     calls: tuple[ToolCall, ...],
     problems: tuple[Problem, ...],
     wording: NudgeWording = WORDING,
 ) -> tuple[Message, ...]:
-    """The failed calls as the model made them, and a tool message for each of them."""
+    """Return the failed calls as the model made them, and a tool message for each."""
     wrong = {problem.call.id: problem for problem in problems}
-    messages = [Message.of(MessageType.TOOL_CALL, said, calls=calls)]
+    messages = [Message.of(MessageType.TOOL_CALL, response, calls=calls)]
     for call in calls:
         problem = wrong.get(call.id)
         sentence = _sentence_for(problem.fault, wording) if problem else wording.not_run
@@ -118,7 +118,7 @@ def _sentence_for(fault: Fault, wording: NudgeWording) -> str:
 
 
 def _fill(sentence: str, turn: Turn, tool: str = "", reasons: tuple[str, ...] = ()) -> str:
-    """The sentence with its fields filled in, in one pass: what is filled in is never filled in again."""
+    """Fill in the fields of a sentence in one pass, so that inserted text is not filled in again."""
     values = {
         "names": ", ".join(turn.callable_names),
         "tool": tool,

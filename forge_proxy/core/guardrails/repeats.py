@@ -1,7 +1,7 @@
 """Calls that repeat one that was already answered in the conversation. Called by `judge`.
 
-A model whose final text is retried may repeat its last call, since a call is what it is asked for: its client runs the
-tool, the model gives the same text again, and so on without an end.
+A model whose final text is retried may repeat its last call, because the retry requests a call. The client would run
+the tool, the model would return the same text, and so on endlessly.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, wri
 from forge_proxy.core.messages import ToolCall
 
 
-def answered_calls(messages: Iterable[JsonObject]) -> tuple[ToolCall, ...]:
+def find_answered_calls(messages: Iterable[JsonObject]) -> tuple[ToolCall, ...]:
     """Return the calls of a conversation that have a result."""
     calls: dict[str, ToolCall] = {}
     answered: list[ToolCall] = []
@@ -31,7 +31,7 @@ def answered_calls(messages: Iterable[JsonObject]) -> tuple[ToolCall, ...]:
 def all_repeat(calls: Sequence[ToolCall], answered: Sequence[ToolCall]) -> bool:
     """Whether each of these calls equals one that was answered: the same tool with equal arguments, as JSON values.
 
-    One that is new makes progress, and then the others belong to its batch: nothing of it is dropped.
+    A new call makes progress, so the whole batch is kept.
     """
     names = {call.tool for call in calls}
     known = {_key(call) for call in answered if call.tool in names}

@@ -9,7 +9,7 @@ from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.errors import BackendError, ForgeError, UnreadCall
 from forge_proxy.core.guardrails import FinalAnswer, Intervention, Outcome, Turn
 from forge_proxy.core.guardrails.turn import Fault
-from forge_proxy.core.redaction import without_quotes
+from forge_proxy.core.redaction import redact_quotes
 
 _LONGEST_NAME, _LONGEST = 64, 160
 """Characters of a tool's name and of what was done: names may be whatever a model wrote."""
@@ -29,7 +29,7 @@ class Report:
     def of_answers(cls, turn: Turn, answers: Sequence[FinalAnswer], tokens: int) -> Report:
         """Report on the final answers of a guarded request, one for each choice."""
         outcome = Outcome.furthest(answer.outcome for answer in answers)
-        marks = tuple(mark for answer in answers for mark in answer.marks)
+        marks = tuple(mark for answer in answers for mark in answer.interventions)
         return cls(outcome, turn.attempt, turn.faults, marks, tokens or None)
 
     @classmethod
@@ -50,7 +50,7 @@ def summary_of(error: ForgeError, request: ChatRequest) -> str:
     """
     if not isinstance(error, BackendError) or isinstance(error, UnreadCall) or error.status in (401, 403):
         return error.summary
-    words = without_quotes(error.server_message, request.body)
+    words = redact_quotes(error.server_message, request.body)
     return f"{error.summary}: {words}" if words else error.summary
 
 

@@ -1,7 +1,7 @@
-"""The synthetic `respond` tool: a call for "just say it", so that the model never has to leave its call format.
+"""The synthetic `respond` tool, with which the model can reply in text without leaving its call format.
 
-Offered last, stripped from every answer; the client gets the message as ordinary text. Small models are bad at the open
-choice between calling and talking and good at choosing among tools (seeds, ADR-013).
+It is offered last and removed from every response; the client receives its message as ordinary text. Small models often
+fail to choose between a call and plain text, but choose well among tools.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def respond_tool(taken: Iterable[str]) -> ToolSpec:
     return ToolSpec(name, _PARAMETERS, "answer the user")
 
 
-def message_of(call: ToolCall) -> str | None:
+def read_message(call: ToolCall) -> str | None:
     """Return the message of a respond call; None if there is none.
 
-    A model that names the one text differently (`text`, `content`) has still said what to say.
+    A single string under any other key (`text`, `content`) also counts as the message.
     """
     args = call.args()
     if args is None:
@@ -51,10 +51,10 @@ _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r"
 class MessageDecoder:
     """Decodes the top-level string `message` of a JSON object while the object is still being written.
 
-    `feed` returns what the new piece adds to the message: whole characters only, escapes and surrogate pairs are never
-    split. What is returned in all is the same however the text is cut, and each character is looked at a bounded number
-    of times. Nothing is returned for anything that is not an object with `message` as its first key, since only
-    a whole object can tell which other key was meant.
+    `feed` returns what the new piece adds to the message, in whole characters: escapes and surrogate pairs are never
+    split. The total is independent of the chunk boundaries, and each character is examined a bounded number of times.
+    Nothing is returned unless `message` is the first key, because only the complete object shows which other key holds
+    the message.
     """
 
     # White space is bounded, so that whether the message has begun never depends on how the text was cut.

@@ -1,4 +1,4 @@
-"""Checks at start-up that the guardrails work with the installed libraries, through the same path as any call."""
+"""Start-up check that the guardrails work with the installed libraries, on the same code path as any call."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _WRONG = '{"city": "oslo", "days": 0}'
 
 
 def check_guardrails() -> None:
-    """Raise `GuardrailsBroken` if calls of a known tool are not checked as they should be."""
+    """Raise `GuardrailsBroken` if calls of a known tool are not validated correctly."""
     try:
         _check_known_calls()
-    except (TypeError, AttributeError) as exc:  # the library has another interface
+    except (TypeError, AttributeError) as exc:  # the library has a different interface
         raise GuardrailsBroken(str(exc)) from exc
 
 

@@ -41,29 +41,29 @@ class StreamGate:
     def __init__(self, turn: Turn, choice: int = 0) -> None:
         self._choice = choice
         self._builder = ReplyBuilder(choice)
-        self._live = not turn.text_waits
-        self._live_after_thought = not turn.text_may_be_asked_again
-        self._demands = turn.demands_call
-        self._plain = 0
+        self._live = not turn.buffers_text
+        self._live_after_sent_reasoning = not turn.may_retry_text
+        self._requires_call = turn.requires_call
+        self._plain_length = 0
         """Characters of text so far that belong to no call. Counted only if a call is required."""
-        self.wanders = False
+        self.is_abandoned = False
         """Whether the attempt is abandoned: a call is required and the text has become too long without one."""
         rescues = turn.policy.enabled.rescue
-        self._scan = StreamingParser(turn.callable_names, template_thinks=not self._live) if rescues else None
-        self._withheld = StringIO()
+        self._parser = StreamingParser(turn.callable_names, template_thinks=not self._live) if rescues else None
+        self._buffered_text = StringIO()
         """Text buffered until the verdict. If it turns out to be reasoning, it is sent as reasoning."""
-        self._thought = StringIO()
+        self._sent_reasoning = StringIO()
         """The part of the text that was sent as reasoning."""
         self._is_respond = turn.is_respond
         self._decoder: MessageDecoder | None = None
-        self._spoken = False
+        self._has_sent_message = False
         """Whether part of a respond tool's message was sent. Text that follows it is buffered."""
         self._begins_with_respond = False
         """Whether the first call is one of the respond tool."""
         self._names: dict[int, str] = {}
-        self._holds_text = False
-        self._left = StringIO()
-        self._beside = FieldsBuilder()
+        self._has_buffered_text = False
+        self._sent_text = StringIO()
+        self._choice_fields = FieldsBuilder()
         self._watches = (LoopWatch("text"), LoopWatch("reasoning")) if turn.policy.enabled.loops else ()
         self._cuts = turn.policy.on_loop == "cut"
         self.is_cut = False
@@ -77,46 +77,46 @@ class StreamGate:
         return tuple(watch.loop for watch in self._watches if watch.loop)
 
     @property
-    def left(self) -> str:
+    def sent_text(self) -> str:
         """The text sent so far."""
-        return self._left.getvalue()
+        return self._sent_text.getvalue()
 
     def take(self, delta: Delta) -> Delta | None:
         """Add a delta and return what may be sent because of it; None for nothing."""
         if self.is_cut:
             return None
         self.is_finished = self.is_finished or delta.finish is not None
-        if delta.reasoning and (kept := self._until_loop(delta.reasoning, thought=True)) is not delta.reasoning:
+        if delta.reasoning and (kept := self._until_loop(delta.reasoning, is_reasoning=True)) is not delta.reasoning:
             delta = replace(delta, reasoning=kept)
-        text, thought = self._release_text(delta.text) if delta.text and not self.is_cut else ("", "")
-        if delta.calls and self._scan and not self._names and not self.is_cut:
+        text, text_reasoning = self._release_text(delta.text) if delta.text and not self.is_cut else ("", "")
+        if delta.calls and self._parser and not self._names and not self.is_cut:
             # The text before a call must not depend on how the stream was split into deltas.
-            more = self._sort(self._scan.settle())
-            text, thought = text + more[0], thought + more[1]
+            more = self._sort(self._parser.decide_postponed())
+            text, text_reasoning = text + more[0], text_reasoning + more[1]
         call_count = 0
         while call_count < len(delta.calls) and not self.is_cut:
             text += self._release_message(delta.calls[call_count])
             call_count += 1
         if self.is_cut:  # split into smaller deltas, the rest of this delta would have come later
-            delta = replace(delta, calls=delta.calls[:call_count], finish=None, extra={}, beside={})
+            delta = replace(delta, calls=delta.calls[:call_count], finish=None, extra={}, choice_fields={})
         self._builder.add(delta)
-        if thought:
-            self._thought.write(thought)
-        reasoning = (delta.reasoning or "") + thought if delta.reasoning or thought else delta.reasoning
+        if text_reasoning:
+            self._sent_reasoning.write(text_reasoning)
+        reasoning = (delta.reasoning or "") + text_reasoning if delta.reasoning or text_reasoning else delta.reasoning
         extra = (
             {key: value for key, value in delta.extra.items() if key not in _BUFFERED_FIELDS}
             if delta.extra
             else delta.extra
         )
         if text:
-            self._left.write(text)
-        beside: JsonObject = delta.beside
-        if beside and not self._live:  # buffered together with the text that it belongs to
-            self._beside.add(beside)
-            beside = {}
-        if not (text or reasoning or extra or beside):
+            self._sent_text.write(text)
+        choice_fields: JsonObject = delta.choice_fields
+        if choice_fields and not self._live:  # buffered together with the text that it belongs to
+            self._choice_fields.add(choice_fields)
+            choice_fields = {}
+        if not (text or reasoning or extra or choice_fields):
             return None
-        return Delta(self._choice, text or None, reasoning, extra=extra, beside=beside)
+        return Delta(self._choice, text or None, reasoning, extra=extra, choice_fields=choice_fields)
 
     def reply(self) -> Reply:
         """Return the reply assembled so far.
@@ -126,47 +126,47 @@ class StreamGate:
         reply = self._builder.reply()
         if self.is_cut:
             return replace(reply, text=self._text_before_cut(reply.text), finish="length")
-        if self.wanders:
+        if self.is_abandoned:
             return replace(reply, text=(reply.text or "")[:_MAX_TEXT_BEFORE_CALL], calls=(), finish="length")
         return reply
 
-    def rest(self, settled: FinalAnswer) -> list[Chunk]:
+    def finish(self, answer: FinalAnswer) -> list[Chunk]:
         """Return the unsent part of the final answer, ending with its finish reason."""
         deltas: list[Delta] = []
-        if thought := _unsent_reasoning(settled.reasoning, self._thought.getvalue()):
-            deltas.append(Delta(reasoning=thought))
+        if text_reasoning := _unsent_reasoning(answer.reasoning, self._sent_reasoning.getvalue()):
+            deltas.append(Delta(reasoning=text_reasoning))
         if signed := self._builder.reply().extra.get(SIGNED_REASONING):
             deltas.append(Delta(extra={SIGNED_REASONING: signed}))
-        text = (settled.text or "").removeprefix(self.left)
-        if text or (settled.text is not None and not self._left.tell()):
+        text = (answer.text or "").removeprefix(self.sent_text)
+        if text or (answer.text is not None and not self._sent_text.tell()):
             deltas.append(Delta(text=text))
-        for index, call in enumerate(settled.calls):
+        for index, call in enumerate(answer.calls):
             deltas.append(Delta(calls=(CallDelta(index, call.id, call.tool, call.arguments),)))
-        deltas.append(Delta(finish=settled.finish))
-        if self._beside and self._is_as_written(settled):
-            deltas[0] = replace(deltas[0], beside=self._beside.fields())
+        deltas.append(Delta(finish=answer.finish))
+        if self._choice_fields and self._is_as_written(answer):
+            deltas[0] = replace(deltas[0], choice_fields=self._choice_fields.fields())
         return [Chunk((replace(delta, choice=self._choice),)) for delta in deltas]
 
-    def _is_as_written(self, settled: FinalAnswer) -> bool:
+    def _is_as_written(self, answer: FinalAnswer) -> bool:
         """Whether the answer equals the model's output token by token; only then do its logprobs apply."""
         reply = self._builder.reply()
         generated = [(call.tool, call.arguments) for call in reply.calls]
-        return settled.text == reply.text and [(call.tool, call.arguments) for call in settled.calls] == generated
+        return answer.text == reply.text and [(call.tool, call.arguments) for call in answer.calls] == generated
 
     def _release_text(self, text: str) -> tuple[str, str]:
         """Return what may be sent of `text`, as text and as reasoning."""
-        if self._scan is None:
+        if self._parser is None:
             self._count(text)
-        if self._spoken or (self._scan is None and not self._live):
-            self._holds_text = self._holds_text or not text.isspace()
+        if self._has_sent_message or (self._parser is None and not self._live):
+            self._has_buffered_text = self._has_buffered_text or not text.isspace()
             self._until_loop(text)
             return "", ""
-        return self._sort(self._scan.feed(text)) if self._scan else (self._until_loop(text), "")
+        return self._sort(self._parser.feed(text)) if self._parser else (self._until_loop(text), "")
 
     def _sort(self, pieces: list[OutputPiece]) -> tuple[str, str]:
         """Return what may be sent of the parser's pieces, as text and as reasoning."""
         text: list[str] = []
-        thought: list[str] = []
+        text_reasoning: list[str] = []
         for piece in pieces:
             if self.is_cut:
                 break
@@ -176,23 +176,25 @@ class StreamGate:
                     if self._live:
                         text.append(kept)
                     else:
-                        self._withheld.write(kept)
+                        self._buffered_text.write(kept)
                     self._count(piece.text)
                 case PieceKind.REASONING:
-                    thought.append(self._until_loop(piece.text, thought=True))
-                case PieceKind.RECALL:
-                    thought.append(self._withheld.getvalue())
-                    self._withheld = StringIO()
-                    self._live = self._live_after_thought
+                    text_reasoning.append(self._until_loop(piece.text, is_reasoning=True))
+                case PieceKind.RECLASSIFIED:
+                    text_reasoning.append(self._buffered_text.getvalue())
+                    self._buffered_text = StringIO()
+                    self._live = self._live_after_sent_reasoning
                     self._forget_text()
-                    self._plain = 0
-        self._holds_text = bool(self._withheld.tell()) or (self._scan is not None and self._scan.holds_text)
-        return "".join(text), "".join(thought)
+                    self._plain_length = 0
+        self._has_buffered_text = bool(self._buffered_text.tell()) or (
+            self._parser is not None and self._parser.has_buffered_text
+        )
+        return "".join(text), "".join(text_reasoning)
 
     def _count(self, text: str) -> None:
-        if self._demands and not self._names:
-            self._plain += len(text)
-            self.wanders = self.wanders or self._plain > _MAX_TEXT_BEFORE_CALL
+        if self._requires_call and not self._names:
+            self._plain_length += len(text)
+            self.is_abandoned = self.is_abandoned or self._plain_length > _MAX_TEXT_BEFORE_CALL
 
     def _release_message(self, piece: CallDelta) -> str:
         """Return the text of a call's piece: empty unless the call is the first one and calls the respond tool."""
@@ -202,22 +204,22 @@ class StreamGate:
             if piece.index == next(iter(self._names)):
                 self._begins_with_respond = len(name) <= _LONGEST_NAME and self._is_respond(name)
         is_first = piece.index == next(iter(self._names), None)
-        if not (is_first and self._begins_with_respond) or (self._holds_text and not self._spoken):
+        if not (is_first and self._begins_with_respond) or (self._has_buffered_text and not self._has_sent_message):
             return ""
         self._decoder = self._decoder or MessageDecoder()
         message = self._decoder.feed(piece.arguments)
         if not message:
             return ""
         # Text sent before the message gets its own line, as in `judge`.
-        separator = "\n" if self._left.tell() and not self._spoken else ""
-        self._spoken = True
+        separator = "\n" if self._sent_text.tell() and not self._has_sent_message else ""
+        self._has_sent_message = True
         return self._until_loop(separator + message)
 
-    def _until_loop(self, piece: str, *, thought: bool = False) -> str:
+    def _until_loop(self, piece: str, *, is_reasoning: bool = False) -> str:
         """Return `piece`, or its beginning if the response is cut in it because of a loop."""
         if not self._watches:
             return piece
-        watch = self._watches[thought]
+        watch = self._watches[is_reasoning]
         kept = watch.take(piece)
         if not self._cuts:
             return piece
@@ -231,11 +233,11 @@ class StreamGate:
 
     def _text_before_cut(self, text: str | None) -> str | None:
         """Return the text of a response cut in a loop: what was sent, otherwise the buffered text up to the loop."""
-        if self._left.tell() or self._live:
-            return self.left or None
-        buffered = self._withheld.getvalue() if self._scan else text or ""
+        if self._sent_text.tell() or self._live:
+            return self.sent_text or None
+        buffered = self._buffered_text.getvalue() if self._parser else text or ""
         loop = self._watches[False].loop
-        return (buffered[: loop.shown_to] if loop else buffered) or None
+        return (buffered[: loop.cut_at] if loop else buffered) or None
 
 
 def _unsent_reasoning(whole: str, sent: str) -> str:

@@ -53,7 +53,7 @@ class TextResponseHistory:
             return
         if Fault.TEXT in faults:
             self._records[model or ""] = self._of(model).with_nudge(brought_call=bool(answer.calls))
-        elif answer.bare_text:
+        elif answer.is_plain_text:
             self._records[model or ""] = self._of(model).with_text()
 
     def opens_thoughts(self, model: str | None) -> bool:
@@ -62,7 +62,7 @@ class TextResponseHistory:
 
     def record_extractions(self, model: str | None, extractions: Sequence[Extraction]) -> None:
         """Record whether the replies of one attempt closed a reasoning block that they had not opened."""
-        closed = [extraction.closes_thoughts for extraction in extractions if extraction.closes_thoughts is not None]
+        closed = [extraction.closes_reasoning for extraction in extractions if extraction.closes_reasoning is not None]
         if closed and any(closed) != self.opens_thoughts(model):
             self._records[model or ""] = self._of(model).with_thoughts(opened=any(closed))
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-ENOUGH = 8
+MIN_NUDGES = 8
 """Minimum number of nudges before the policy decides."""
-WORTH = 0.1
+MIN_CALL_SHARE = 0.1
 """Minimum share of nudges that must have led to a call for nudging to continue."""
-STILL = 20
+NUDGE_INTERVAL = 20
 """Once text is accepted, one in this many is still nudged, to keep the measured share up to date."""
 
 
@@ -29,12 +29,12 @@ class TextResponseRecord:
 
     @property
     def accepted(self) -> bool:
-        """Whether the statistics suffice to accept plain text, except for one in `STILL`."""
-        return self.nudges >= ENOUGH and self.calls < WORTH * self.nudges
+        """Whether the statistics suffice to accept plain text, except for one in `NUDGE_INTERVAL`."""
+        return self.nudges >= MIN_NUDGES and self.calls < MIN_CALL_SHARE * self.nudges
 
     def should_nudge(self) -> bool:
         """Whether the next plain text should be retried."""
-        return not self.accepted or self.texts % STILL == STILL - 1
+        return not self.accepted or self.texts % NUDGE_INTERVAL == NUDGE_INTERVAL - 1
 
     def with_text(self) -> TextResponseRecord:
         """Return the statistics after a plain text that was accepted immediately."""

@@ -77,7 +77,7 @@ class Turn:
     cut_retries_left: int = 1
     opens_thoughts: bool = False
     """Whether the chat template may open a reasoning block before the text. Text is buffered until it is closed."""
-    held: bool = False
+    constrains_decoding: bool = False
     """Whether a required call needs constrained decoding: the model reached its limit or called an excluded tool."""
     attempt: int = 1
     faults: tuple[Fault, ...] = ()
@@ -115,27 +115,27 @@ class Turn:
         return (*self.names, self.respond.name) if self.respond else self.names
 
     @property
-    def demands_call(self) -> bool:
+    def requires_call(self) -> bool:
         """Whether a response without a call is a fault."""
         return self.choice.mode == "required"
 
     @property
-    def text_waits(self) -> bool:
+    def buffers_text(self) -> bool:
         """Whether text must be buffered: it may be retried, or turn out to be reasoning."""
-        return self.text_may_be_asked_again or self.opens_thoughts
+        return self.may_retry_text or self.opens_thoughts
 
     @property
-    def held_to(self) -> tuple[ToolSpec, ...]:
-        """The tools for constrained decoding if a call is required: from the last retry on, or earlier if `held`."""
+    def constrained_tools(self) -> tuple[ToolSpec, ...]:
+        """The tools for constrained decoding if a call is required: on the last retry, or if `constrains_decoding`."""
         last = self.attempt > 1 and self.retries_left == 0
-        if not self.demands_call or not (self.held or last):
+        if not self.requires_call or not (self.constrains_decoding or last):
             return ()
         return tuple(tool for tool in self.tools if self.choice.allows(tool.name))
 
     @property
-    def text_may_be_asked_again(self) -> bool:
+    def may_retry_text(self) -> bool:
         """Whether text must be buffered until the verdict because it may be retried; otherwise it is streamed."""
-        if self.demands_call or self.first_text is not None:
+        if self.requires_call or self.first_text is not None:
             return True
         return self.retries_left > 0 and self.text_nudges_left > 0
 

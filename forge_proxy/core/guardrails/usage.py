@@ -6,7 +6,7 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_object
 
 
 class TokenUsage:
-    """Fed the usage of each attempt. Tokens as the backend counts them; what it does not say is not made up."""
+    """Collects the usage of each attempt, as the backend counts it. A count that the backend omits is not estimated."""
 
     def __init__(self) -> None:
         self._own: JsonObject | None = None
@@ -28,25 +28,30 @@ class TokenUsage:
         count = self._last.get("completion_tokens") if self._last else None
         return count if is_count(count) else None
 
-    def usage(self, ours: int = 0) -> JsonObject | None:
-        """The delivered attempt against the caller's own prompt: harnesses size their context by it.
+    def usage(self, respond_tokens: int = 0) -> JsonObject | None:
+        """Return the delivered attempt's usage with the prompt tokens of the client's own prompt.
 
-        A prompt may hold failed answers and corrections that the caller never sees, and `ours` tokens of our own tool.
+        Agents size their context by it. The prompt of the delivered attempt may also contain failed responses and
+        corrections, which the client never sees, and `respond_tokens` tokens of the respond tool.
         """
         own = self._own or self._last
-        if own is None or self._last is None or (own is self._last and not ours):
+        if own is None or self._last is None or (own is self._last and not respond_tokens):
             return self._last
         usage: dict[str, Json] = {**self._last}
         prompt, details = own.get("prompt_tokens"), own.get("prompt_tokens_details")
         if is_count(prompt):
-            usage["prompt_tokens"] = prompt = max(0, prompt - ours)
+            usage["prompt_tokens"] = prompt = max(0, prompt - respond_tokens)
             usage["total_tokens"] = prompt + (self.completion_tokens or 0)
         if is_object(details):
-            usage["prompt_tokens_details"] = _without(details, ours)
+            usage["prompt_tokens_details"] = _without(details, respond_tokens)
         return usage
 
 
-def _without(details: JsonObject, ours: int) -> JsonObject:
+def _without(details: JsonObject, respond_tokens: int) -> JsonObject:
     """Return the prompt details without the respond tool, which precedes the conversation and is cached with it."""
     cached = details.get("cached_tokens")
-    return {**details, "cached_tokens": max(0, cached - ours)} if ours and is_count(cached) else details
+    return (
+        {**details, "cached_tokens": max(0, cached - respond_tokens)}
+        if respond_tokens and is_count(cached)
+        else details
+    )

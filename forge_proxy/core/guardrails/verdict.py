@@ -32,10 +32,10 @@ class FinalAnswer:
     finish: str
     outcome: Outcome
     attempts: int
-    marks: tuple[Intervention, ...] = ()
+    interventions: tuple[Intervention, ...] = ()
     reasoning: str = ""
     """Text that turned out to be reasoning, in case it has not been sent as reasoning."""
-    bare_text: bool = False
+    is_plain_text: bool = False
     """Whether the model returned plain text although it could have called a tool."""
     is_before_failed_retry: bool = False
     """Whether this is an earlier response, delivered because the model server failed on the retry."""
@@ -45,7 +45,7 @@ class FinalAnswer:
 class Accept:
     """The reply is acceptable and is delivered."""
 
-    settled: FinalAnswer
+    answer: FinalAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,10 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The reply has a fault and no retry remains: `settled` is delivered, or the request fails with `error`."""
+    """The reply has a fault and no retry remains: `answer` is delivered, or the request fails with `error`."""
 
     fault: Fault
-    settled: FinalAnswer | None
+    answer: FinalAnswer | None
     error: ForgeError | None = None
 
 

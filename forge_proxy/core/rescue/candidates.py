@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from forge_proxy.core.rescue.context.display_only import may_be_shown
-from forge_proxy.core.rescue.context.skip_unparsed import past_brackets
+from forge_proxy.core.rescue.context.display_only import may_be_displayed
+from forge_proxy.core.rescue.context.skip_unparsed import skip_brackets
 from forge_proxy.core.rescue.grammar.markup import OPENER
 from forge_proxy.core.rescue.parser import Parser
 from forge_proxy.core.rescue.readers.strict_json import read_strictly
@@ -37,22 +37,22 @@ class Candidate(NamedTuple):
 
 def judge_start(parser: Parser, low: int, text: str) -> Candidate:
     """Judge the start of the response, which may be a call without markup."""
-    part = parser.first()
+    part = parser.read_start()
     if part:
         return _judge_part(parser, text, low, part)
     return Candidate(low, plain_to=1 if _is_decided(text, 0, None) else None)
 
 
-def judge_place(parser: Parser, position: int, low: int, text: str) -> Candidate:
+def judge_position(parser: Parser, position: int, low: int, text: str) -> Candidate:
     """Judge the candidate that starts at `position`."""
-    begins = min(position, parser.around.begins(position, low))
+    begins = min(position, parser.surroundings.find_start(position, low))
     opener = OPENER.match(text, position)
     if opener and text[position + 1] not in "|｜" and _MENTION.match(text, opener.end()):
         return Candidate(begins, plain_to=opener.end())
-    part = parser.part_at(position, low)
+    part = parser.read_part(position, low)
     if isinstance(part, TextPart):
         return _judge_part(parser, text, begins, part)
-    if not parser.around.may_open(position, low):
+    if not parser.surroundings.may_open(position, low):
         return Candidate(begins, plain_to=position + 1)
     if not _is_decided(text, position, part) or part + _MARKUP_LENGTH > len(text):
         return Candidate(begins)
@@ -68,7 +68,7 @@ def _judge_part(parser: Parser, text: str, begins: int, part: TextPart) -> Candi
     if not is_complete:
         return Candidate(begins)
     if part.explicit:
-        return Candidate(begins, certain=not may_be_shown(text, part.start))
+        return Candidate(begins, certain=not may_be_displayed(text, part.start))
     return Candidate(begins, plain_to=part.end if _is_quoted(parser, text, part) else None)
 
 
@@ -96,7 +96,7 @@ def _is_decided(text: str, position: int, part: int | None) -> bool:
         case "{":
             return part == position + 1 or read_strictly(text, position) is not None
         case "[" if not OPENER.match(text, position):
-            end = past_brackets(text, position)
+            end = skip_brackets(text, position)
             return end + _MARKUP_LENGTH <= len(text) and text[end - 1 : end] == "]"
         case _:
             return len(text) - position >= _SURE

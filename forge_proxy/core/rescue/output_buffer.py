@@ -11,7 +11,7 @@ class PieceKind(StrEnum):
 
     TEXT = "text"
     REASONING = "reasoning"
-    RECALL = "recall"
+    RECLASSIFIED = "recall"
     """All text released so far was reasoning, which the chat template opened. This piece has no text."""
 
 
@@ -37,7 +37,7 @@ class OutputBuffer:
         pieces, self._pieces = self._pieces, []
         return pieces
 
-    def say(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """Release text except its trailing white space, which is dropped if a call follows."""
         words = text.rstrip()
         if not words:
@@ -49,16 +49,16 @@ class OutputBuffer:
         self._after_reasoning, self._has_text = False, True
         self._pieces.append(OutputPiece(PieceKind.TEXT, space + words))
 
-    def think(self, text: str) -> None:
+    def add_reasoning(self, text: str) -> None:
         """Release reasoning."""
         if text:
             self._pieces.append(OutputPiece(PieceKind.REASONING, text))
 
-    def pause(self) -> None:
+    def begin_reasoning(self) -> None:
         """Mark the start of reasoning. White space before and after it is dropped."""
         self._space, self._after_reasoning = [], True
 
-    def recall(self) -> None:
+    def reclassify_text(self) -> None:
         """Mark all text released so far as reasoning."""
         self._space, self._after_reasoning, self._has_text = [], True, False
-        self._pieces.append(OutputPiece(PieceKind.RECALL))
+        self._pieces.append(OutputPiece(PieceKind.RECLASSIFIED))

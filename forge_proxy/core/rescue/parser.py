@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from forge_proxy.core.jsontypes import skip_space
-from forge_proxy.core.rescue.context.display_only import DisplayOnlySpans, is_set_apart, is_shown
+from forge_proxy.core.rescue.context.display_only import DisplayOnlySpans, is_displayed, is_indented_or_quoted
 from forge_proxy.core.rescue.context.parse_context import ParseContext
-from forge_proxy.core.rescue.context.skip_unparsed import past_brackets, past_code
+from forge_proxy.core.rescue.context.skip_unparsed import skip_brackets, skip_code
 from forge_proxy.core.rescue.context.surroundings import FUNCTOOLS, TOOL_TAG, Surroundings
 from forge_proxy.core.rescue.grammar.headers import (
     MESSAGE_END,
@@ -25,14 +25,14 @@ from forge_proxy.core.rescue.grammar.headers import (
 from forge_proxy.core.rescue.grammar.markup import ARGUMENT_TOKEN, INVOKE, MINIMAX, NOISE, OPENER
 from forge_proxy.core.rescue.grammar.openers import CALL_FENCE, openers
 from forge_proxy.core.rescue.readers.bare_calls import (
-    past_broken,
-    past_first_form,
-    past_named,
-    past_other,
     read_first_form,
     read_loose_form,
     read_tool_tag,
-    was_begun,
+    skip_broken_call,
+    skip_first_form,
+    skip_named_arguments,
+    skip_other_object,
+    starts_call,
 )
 from forge_proxy.core.rescue.readers.call_bodies import Body, read_body, read_invoke, read_named
 from forge_proxy.core.rescue.readers.pythonic import CALL
@@ -58,7 +58,7 @@ class Parser:
         self._text = text
         self._context = context
         self.openers = openers(context.names)
-        self.around = Surroundings(text, context, open_fence, ended=ended)
+        self.surroundings = Surroundings(text, context, open_fence, ended=ended)
         self._failures = 0
         self._user_message_start: int | None = None
         """Start of the message that its header addresses to the user: markup after other text in it is display only."""
@@ -70,14 +70,14 @@ class Parser:
     def parts(self) -> Iterator[TextPart]:
         """Yield the parts that are not plain text, in order."""
         at = 0
-        if part := self.first():
+        if part := self.read_start():
             yield self._record(part)
             at = part.end
         while self._failures < _MAX_UNPARSABLE and (position := self.openers.find(self._text, at)) >= 0:
-            if self.around.may_open(position, at) and self._display_only.holds(position, at):
+            if self.surroundings.may_open(position, at) and self._display_only.contains(position, at):
                 at = self._display_only.end if self._begins_call(position) else position + 1
                 continue
-            part = self.part_at(position, at)
+            part = self.read_part(position, at)
             if isinstance(part, int):
                 at = max(part, position + 1)
                 continue
@@ -85,24 +85,24 @@ class Parser:
             yield self._record(part)
             if part.form == "json" and part.explicit and (more := _MORE_CALLS.match(self._text, at)):
                 # The next call of a list, which cannot be parsed.
-                at = past_brackets(self._text, more.end())
+                at = skip_brackets(self._text, more.end())
                 yield self._record(TextPart(PartKind.BROKEN, part.end, at))
 
     def _begins_call(self, position: int) -> bool:
         """Whether `position` is markup that starts a call rather than a mere mention."""
         opener = OPENER.match(self._text, position)
         return (
-            was_begun(self._text, opener.end(), self._context) if opener else bool(INVOKE.match(self._text, position))
+            starts_call(self._text, opener.end(), self._context) if opener else bool(INVOKE.match(self._text, position))
         )
 
     def _record(self, part: TextPart) -> TextPart:
         if part.kind is not PartKind.PLAIN:  # backticks inside a part do not delimit code
-            self.around.quotes.pass_over(part.start, part.end)
+            self.surroundings.code_spans.exclude(part.start, part.end)
         self._last, self._previous_end = part, part.end
         self._failures += part.kind is PartKind.BROKEN
         return part
 
-    def first(self) -> TextPart | None:
+    def read_start(self) -> TextPart | None:
         """Return the part at the start of the response, if any: a message header, a tool name or `Action:`."""
         text = self._text
         if not self.openers.begins_with_call(text):
@@ -112,9 +112,9 @@ class Parser:
         start = len(text) - len(text.lstrip())
         return self._parse_first_form(start)
 
-    def part_at(self, position: int, low: int) -> TextPart | int:
+    def read_part(self, position: int, low: int) -> TextPart | int:
         """Return the part at `position`, which may start no earlier than `low`; or where to continue."""
-        code = self.around.code(position, low)
+        code = self.surroundings.find_code(position, low)
         if code and not self._follows_call(code[0], position):
             return code[1]
         match self._text[position]:
@@ -151,12 +151,12 @@ class Parser:
             return self._parse_opener(position, opener.end(), low, fenced=fenced)
         if invoke := INVOKE.match(text, position):
             body = read_invoke(text, invoke, self._context)
-            tool_name = invoke["quoted"] or invoke["name"] or invoke["said"]
-            mention = self._context.name(tool_name) is None and not text.startswith(
+            tool_name = invoke["quoted"] or invoke["name"] or invoke["bare"]
+            mention = self._context.resolve_name(tool_name) is None and not text.startswith(
                 ("<", "{"), skip_space(text, invoke.end())
             )
             return self._make_explicit_part(position, low, invoke.end(), body, fenced=fenced, mention=mention)
-        if (tag := TOOL_TAG.match(text, position)) and self._context.name(tag["name"]):
+        if (tag := TOOL_TAG.match(text, position)) and self._context.resolve_name(tag["name"]):
             body = read_tool_tag(text, tag, self._context)
             if body is None and not fenced and self._is_cut_tool_tag(tag):
                 return TextPart(PartKind.BROKEN, position, len(text))
@@ -178,7 +178,7 @@ class Parser:
             return self._parse_preceding_name(position, low, fenced=fenced) or position + 1
         if noise := NOISE.match(text, position):
             return TextPart(PartKind.NOISE, position, noise.end())
-        if self.around.functools(position, low):
+        if self.surroundings.follows_functools(position, low):
             return self._make_explicit_part(
                 position - len(FUNCTOOLS), low, position, read_body(text, position, self._context), fenced=fenced
             )
@@ -203,7 +203,7 @@ class Parser:
         """Return the part that starts with an opener."""
         body = read_body(self._text, end, self._context)
         # A model rarely mentions a special token of its own vocabulary.
-        mention = self._text[position + 1] not in "|｜" and not was_begun(self._text, end, self._context)
+        mention = self._text[position + 1] not in "|｜" and not starts_call(self._text, end, self._context)
         return self._make_explicit_part(position, low, end, body, fenced=fenced, mention=mention)
 
     def _make_explicit_part(
@@ -213,12 +213,12 @@ class Parser:
         text = self._text
         if self._user_message_start is not None and text[self._user_message_start : position].strip():
             return body[1] if body else end
-        if body and is_shown(text, position, body[1]):
+        if body and is_displayed(text, position, body[1]):
             return body[1]
         if body is None:
             if mention or fenced:
                 return end
-            return TextPart(PartKind.BROKEN, position, past_broken(text, end))
+            return TextPart(PartKind.BROKEN, position, skip_broken_call(text, end))
         return self._make_calls_part(position, low, body, explicit=True, fenced=fenced)
 
     def _is_cut_tool_tag(self, tag: re.Match[str]) -> bool:
@@ -230,11 +230,11 @@ class Parser:
         """Return the part for parsed calls, including the code fence around them."""
         text = self._text
         calls, end, form = body
-        start = position if self.around.fence is None else self.around.fence
+        start = position if self.surroundings.fence is None else self.surroundings.fence
         if text.endswith(MINIMAX, low, start):
             start -= len(MINIMAX)
-        fenced = fenced or self.around.fence is not None
-        explicit = explicit and not fenced and not is_set_apart(text, start)
+        fenced = fenced or self.surroundings.fence is not None
+        explicit = explicit and not fenced and not is_indented_or_quoted(text, start)
         if fenced and (closing := _CLOSING_FENCE.match(text, end)):
             end = closing.end()
         return TextPart(PartKind.CALLS, start, end, tuple(calls), form, explicit=explicit, fenced=fenced)
@@ -268,12 +268,12 @@ class Parser:
     def _parse_preceding_name(self, position: int, low: int, *, fenced: bool) -> TextPart | None:
         """Return the call whose name precedes the token at `position` and whose opener is missing."""
         text = self._text
-        name = self.around.name_before(position, low)
+        name = self.surroundings.find_preceding_name(position, low)
         if name is None:
             return None
         body = read_named(text, position, self._context, name.name)
         if body is None:
-            return None if fenced else TextPart(PartKind.BROKEN, name.start, past_broken(text, name.start))
+            return None if fenced else TextPart(PartKind.BROKEN, name.start, skip_broken_call(text, name.start))
         end = body[1]
         if name.tag and (closing := re.compile(rf"\s*</{name.tag}>").match(text, end)):
             end = closing.end()
@@ -288,7 +288,7 @@ class Parser:
         is_announced = not line or (line.endswith(":") and not _INSIDE_CODE.search(line))
         if not is_announced and text[position] == "{":
             return position + 1
-        if text[position] == "{" and (other_end := past_other(text, position, self._context)):
+        if text[position] == "{" and (other_end := skip_other_object(text, position, self._context)):
             return other_end
         body = read_loose_form(text, position, self._context)
         if body and not is_announced and body[2] != "pythonic":
@@ -297,10 +297,12 @@ class Parser:
             if text[position] == "[" and not text.startswith("{", skip_space(text, position + 1)):
                 code_call = CALL.match(text, position + 1)
                 return (
-                    past_code(text, position) if code_call and self._context.name(code_call["name"]) else position + 1
+                    skip_code(text, position)
+                    if code_call and self._context.resolve_name(code_call["name"])
+                    else position + 1
                 )
             self._failures += 1
-            return past_brackets(text, position)
+            return skip_brackets(text, position)
         return self._make_calls_part(position, low, body, explicit=False, fenced=fenced)
 
     def _parse_call_fence(self, position: int) -> TextPart | int:
@@ -310,7 +312,7 @@ class Parser:
         if not opening:
             return position + 1
         tool_name = opening["name"]
-        if tool_name and self._context.name(tool_name) is None:
+        if tool_name and self._context.resolve_name(tool_name) is None:
             return position + 1
         body = (
             read_named(text, opening.end(), self._context, tool_name)
@@ -343,7 +345,7 @@ class Parser:
         if body:
             is_announced = self._text.startswith(("Action:", "Call:", "TOOL_CALL"), start)
             return TextPart(PartKind.CALLS, start, body[1], tuple(body[0]), body[2], explicit=is_announced)
-        end, is_intended = past_first_form(self._text, start, self._context)
+        end, is_intended = skip_first_form(self._text, start, self._context)
         kind = PartKind.BROKEN if is_intended else PartKind.PLAIN
         return TextPart(kind, start, end, form=UNPARSABLE_CODE) if end else None
 
@@ -354,12 +356,12 @@ class Parser:
         if text.startswith("all\n", end):
             return TextPart(PartKind.NOISE, position, end + 4)
         name_match = _WRITTEN_NAME.match(text, end)
-        name = self._context.name(name_match["name"]) if name_match else None
+        name = self._context.resolve_name(name_match["name"]) if name_match else None
         if name_match is None or name is None:
             return end
         body = read_named(text, name_match.end("name"), self._context, name)
         if body is None:
-            end = past_named(text, name_match.start("name"))
+            end = skip_named_arguments(text, name_match.start("name"))
             return TextPart(PartKind.BROKEN, position, end) if end else name_match.end()
         return TextPart(PartKind.CALLS, position, body[1], tuple(body[0]), body[2])
 

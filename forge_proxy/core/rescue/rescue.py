@@ -53,20 +53,20 @@ class RecoveredCall:
 @dataclass(frozen=True, slots=True)
 class RescueResult:
     """The calls in a text, the text without them, and its reasoning. `broken` is true if the text contains a call that
-    cannot be parsed; `unread` is true if a parse with a larger effort budget might succeed.
+    cannot be parsed; `may_recover_more` is true if a parse with a larger effort budget might succeed.
     """
 
     text: str
     calls: tuple[RecoveredCall, ...] = ()
     broken: bool = False
     reasoning: str = ""
-    recalled: str = ""
+    implicit_reasoning: str = ""
     """The part of the reasoning that precedes a closing reasoning tag without an opening tag."""
-    closes_thoughts: bool = False
+    closes_reasoning: bool = False
     """Whether the text has a closing reasoning tag without an opening tag, even if `template_thinks` is false."""
-    written: str = ""
+    text_with_calls: str = ""
     """The text including the calls as the model wrote them; `""` if there are no calls."""
-    unread: bool = False
+    may_recover_more: bool = False
 
 
 def rescue(
@@ -81,7 +81,7 @@ def rescue(
     context = ParseContext(names, repair)
     parts = list(Parser(text, context).parts())
     if not parts:
-        return RescueResult(text, unread=context.unread)
+        return RescueResult(text, may_recover_more=context.may_recover_more)
     start, implicit_reasoning, reasoning_blocks = (
         0,
         "",
@@ -103,7 +103,14 @@ def rescue(
     remaining = _remove_parts(text, start, parts, intended)
     text_with_calls = _remove_parts(text, start, parts, []) if intended else ""
     return RescueResult(
-        remaining, recovered, broken, reasoning, implicit_reasoning, has_lone_closer, text_with_calls, context.unread
+        remaining,
+        recovered,
+        broken,
+        reasoning,
+        implicit_reasoning,
+        has_lone_closer,
+        text_with_calls,
+        context.may_recover_more,
     )
 
 
@@ -118,12 +125,12 @@ def estimate_parse_time(text: str) -> int:
 
 class RepairedArguments(NamedTuple):
     """The arguments of a call as JSON text (None if they cannot be parsed), the repairs, and whether a parse with a
-    larger effort budget might succeed (`unread`).
+    larger effort budget might succeed (`may_recover_more`).
     """
 
     text: str | None
     repairs: tuple[str, ...]
-    unread: bool
+    may_recover_more: bool
 
 
 def repair_arguments(text: str, repair: ObjectRepairer | None = None) -> RepairedArguments:
@@ -132,13 +139,13 @@ def repair_arguments(text: str, repair: ObjectRepairer | None = None) -> Repaire
     start = len(text) - len(text.lstrip())
     members = read_members(text, start, context)
     if members is None or members.open or text[members.end :].strip(" \t\r\n}"):
-        return RepairedArguments(None, (), context.unread)
-    return RepairedArguments(members.text, tuple(sorted(members.repairs)), unread=False)
+        return RepairedArguments(None, (), context.may_recover_more)
+    return RepairedArguments(members.text, tuple(sorted(members.repairs)), may_recover_more=False)
 
 
 def _to_recovered_call(part: TextPart, parsed: ParsedCall, context: ParseContext) -> RecoveredCall:
     # Without markup, a name counts only if it resolves to an offered tool.
-    offered = None if part.explicit else context.name(parsed.call.tool)
+    offered = None if part.explicit else context.resolve_name(parsed.call.tool)
     call = replace(parsed.call, tool=offered) if offered else parsed.call
     form = f"fenced-{part.form}" if part.fenced and not part.form.startswith("fenced-") else part.form
     repairs = tuple(sorted(parsed.repairs))
@@ -213,7 +220,7 @@ def _remove_parts(text: str, start: int, parts: list[TextPart], intended: list[T
             pieces[-1] += between
         at, last = part.end, part.kind
         if part.kind is PartKind.CALLS or part.kind is PartKind.REASONING:
-            pieces += [parsed.words for parsed in part.calls if parsed.words]
+            pieces += [parsed.text for parsed in part.calls if parsed.text]
             pieces.append("")
     pieces[-1] += text[at:]
     if start:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from forge_proxy.core.rescue.candidates import Candidate, judge_place, judge_start
+from forge_proxy.core.rescue.candidates import Candidate, judge_position, judge_start
 from forge_proxy.core.rescue.context.code_spans import CodeSpans
 from forge_proxy.core.rescue.context.parse_context import ParseContext
 from forge_proxy.core.rescue.grammar.headers import (
     THINK_OPEN,
     SpecialToken,
-    end_of_mention,
+    find_mention_end,
     is_mention,
     read_header,
     read_token,
@@ -80,24 +80,24 @@ class StreamingParser:
         self._parse_cost: int = 0
         self._drop_at = 8 * _CONTEXT_LENGTH
         self._cached_end: tuple[int, int] | None = None
-        """Cached result of `Openers.held_from` for `_text`."""
+        """Cached result of `Openers.find_undecided_end` for `_text`."""
 
     @property
-    def held(self) -> str:
+    def buffered_text(self) -> str:
         """The buffered text, which may be the start of a call."""
         return "" if self._reasoning_end else self._text[self._at :] + "".join(self._pending)
 
     @property
-    def holds_text(self) -> bool:
+    def has_buffered_text(self) -> bool:
         """Whether more than white space is buffered."""
         if self._reasoning_end is None and (self._in_call or self._is_waiting):
             return True
-        return bool(self.held.strip())
+        return bool(self.buffered_text.strip())
 
     @property
     def calls(self) -> tuple[RecoveredCall, ...]:
         """The complete calls in the buffered text; their positions are relative to its start."""
-        return tuple(call for call in rescue(self.held, self._names).calls if not call.open)
+        return tuple(call for call in rescue(self.buffered_text, self._names).calls if not call.open)
 
     def feed(self, piece: str) -> list[OutputPiece]:
         """Add a chunk and return the released pieces, in order. Released pieces are final."""
@@ -134,7 +134,7 @@ class StreamingParser:
         self._drop_processed()
         return self._output.take()
 
-    def settle(self) -> list[OutputPiece]:
+    def decide_postponed(self) -> list[OutputPiece]:
         """Make the decisions that `feed` postponed to save time, and return the released pieces."""
         if not self._is_waiting or self._in_call:
             return []
@@ -168,9 +168,9 @@ class StreamingParser:
         return self._process_place(position, undecided_from)
 
     def _find_undecided_end(self, at: int, *, first: bool) -> tuple[int, int]:
-        """Return `Openers.held_from`, cached until the parser passes the position found."""
+        """Return `Openers.find_undecided_end`, cached until the parser passes the position found."""
         if self._cached_end is None or first or min(self._cached_end) < at:
-            self._cached_end = self._openers.held_from(self._text, at, first=first)
+            self._cached_end = self._openers.find_undecided_end(self._text, at, first=first)
         return self._cached_end
 
     def _process_place(self, position: int, undecided_from: int) -> bool:
@@ -181,14 +181,14 @@ class StreamingParser:
             and len(text) - position < _MAX_HEADER
             and not read_header(text, position)
         )
-        if code := parser.around.code(position, self._at, opens=undecided):
+        if code := parser.surroundings.find_code(position, self._at, opens=undecided):
             return self._release_to(min(code[1], undecided_from))
         if undecided:
-            return self._buffer_from(parser.around.begins(position, self._at))
-        if parser.around.may_be_code(position):
-            return self._buffer_from(parser.around.begins(position, self._at))
-        opens = parser.around.may_open(position, self._at)
-        if not opens and (end := end_of_mention(text, position)):
+            return self._buffer_from(parser.surroundings.find_start(position, self._at))
+        if parser.surroundings.may_be_code(position):
+            return self._buffer_from(parser.surroundings.find_start(position, self._at))
+        opens = parser.surroundings.may_open(position, self._at)
+        if not opens and (end := find_mention_end(text, position)):
             if end == len(text):
                 return self._buffer_from(position)
             if is_mention(text, position, end):
@@ -198,18 +198,18 @@ class StreamingParser:
                 return self._apply_token(position, token)
             if THINK_OPEN.match(text, position):
                 return self._buffer_from(position)
-        return self._apply_candidate(judge_place(parser, position, self._at, text))
+        return self._apply_candidate(judge_position(parser, position, self._at, text))
 
     def _apply_token(self, position: int, token: SpecialToken) -> bool:
         """Drop a special token, start reasoning, or mark the released text as reasoning."""
         self._release_to(position)
         self._at = self._previous_end = token.end
-        if token.thought is not None:
-            self._reasoning_end, self._had_reasoning = token.thought, True
-            self._output.pause()
+        if token.reasoning_end is not None:
+            self._reasoning_end, self._had_reasoning = token.reasoning_end, True
+            self._output.begin_reasoning()
         elif token.closes and not self._had_reasoning and self._template_thinks:
             self._had_reasoning = True
-            self._output.recall()
+            self._output.reclassify_text()
         return True
 
     def _apply_candidate(self, candidate: Candidate) -> bool:
@@ -230,7 +230,7 @@ class StreamingParser:
         """Release the text before this position; return whether there was any."""
         if end <= self._at:
             return False
-        self._output.say(self._text[self._at : end])
+        self._output.add_text(self._text[self._at : end])
         self._at = end
         return True
 
@@ -242,7 +242,7 @@ class StreamingParser:
             low = max(self._at, len(text) - _MAX_PARTIAL_TAG)
             tag_start = max(text.rfind("<", low), text.rfind("[", low))
             end = tag_start if tag_start >= 0 else len(text)
-        self._output.think(text[self._at : end])
+        self._output.add_reasoning(text[self._at : end])
         self._at = end
         if closing is None:
             return False
@@ -268,7 +268,7 @@ class StreamingParser:
             self._in_call = "`" in self._text[:cut]  # a line of this length cannot be split into code and text
             quotes = CodeSpans(self._text, self._open_fence)
         if cut:
-            self._open_fence = quotes.fence_at(cut)
+            self._open_fence = quotes.find_open_fence(cut)
             self._text = self._text[cut:]
             self._at -= cut
             self._previous_end -= cut
@@ -283,5 +283,5 @@ class StreamingParser:
         if not match:
             return 0
         cut = match.start()
-        is_plain = not quotes.around(cut) and not quotes.tick_before(cut)
-        return cut if is_plain or quotes.fence_at(cut) else 0
+        is_plain = not quotes.find_span(cut) and not quotes.has_open_backtick(cut)
+        return cut if is_plain or quotes.find_open_fence(cut) else 0

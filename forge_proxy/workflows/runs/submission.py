@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from forge_proxy.core.budget import LARGEST, SMALLEST
+from forge_proxy.core.budget import MAX_TOKENS, MIN_TOKENS
 from forge_proxy.core.chat import ToolSpec
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json
@@ -119,7 +119,7 @@ class ContextOptions(BaseModel):
         description="sliding drops old iterations; tiered compacts by the type of the messages.",
     )
     budget: int | None = Field(
-        default=None, ge=SMALLEST, le=LARGEST, description="Context budget in tokens. Default: the model's budget."
+        default=None, ge=MIN_TOKENS, le=MAX_TOKENS, description="Context budget in tokens. Default: the model's budget."
     )
     threshold: float = Field(
         default=0.75, gt=0, le=1, description="Share of the budget from which the context is compacted."

@@ -1,4 +1,4 @@
-"""Conversations as a workflow leaves them, to shorten: written by hand, and random ones of every kind of message."""
+"""Conversations of workflows to compact: hand-written ones, and random ones with every type of message."""
 
 from __future__ import annotations
 

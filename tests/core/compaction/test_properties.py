@@ -1,4 +1,4 @@
-"""What holds of every strategy, for any conversation: nobody is orphaned, nothing protected is touched."""
+"""Properties of every strategy for any conversation: calls keep their results, protected messages are not cut."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.compaction import PlannedCompact, SlidingWindowCompact, TieredCompact
-from forge_proxy.core.compaction.history import recent_start
-from forge_proxy.core.estimate import messages_tokens
+from forge_proxy.core.compaction.history import find_recent_start
+from forge_proxy.core.estimate import estimate_messages_tokens
 from forge_proxy.core.messages import Message, MessageType
 from tests.core.compaction.histories import histories, orphans
 from tests.properties import examples
@@ -21,7 +21,7 @@ HINTS = st.sampled_from(["", "[Steps completed: look, find]"])
 
 @given(histories(), STRATEGIES, HINTS)
 @examples(300)
-def test_every_phase_leaves_each_call_its_result(
+def test_every_phase_keeps_a_result_for_each_call(
     messages: tuple[Message, ...], strategy: PlannedCompact, hint: str
 ) -> None:
     assert orphans(messages) == []
@@ -32,10 +32,10 @@ def test_every_phase_leaves_each_call_its_result(
 
 @given(histories(), STRATEGIES, HINTS)
 @examples(300)
-def test_what_is_protected_stays_the_same_objects_in_their_order(
+def test_protected_messages_are_kept_in_order(
     messages: tuple[Message, ...], strategy: PlannedCompact, hint: str
 ) -> None:
-    start = recent_start(messages, strategy.keep_recent)
+    start = find_recent_start(messages, strategy.keep_recent)
     kept = {MessageType.SYSTEM_PROMPT, MessageType.USER_INPUT}
     protected = [m for place, m in enumerate(messages) if place >= start or m.type in kept]
 
@@ -46,7 +46,7 @@ def test_what_is_protected_stays_the_same_objects_in_their_order(
 
 @given(histories(), st.integers(1, 4), st.integers(0, 3000))
 @examples(300)
-def test_calls_are_never_cut_by_phases(messages: tuple[Message, ...], keep: int, trigger: int) -> None:
+def test_tiered_compaction_never_cuts_calls(messages: tuple[Message, ...], keep: int, trigger: int) -> None:
     after, _ = TieredCompact(keep).compact(messages, trigger)
 
     assert [m for m in after if m.tool_calls] == [m for m in messages if m.tool_calls]
@@ -54,33 +54,33 @@ def test_calls_are_never_cut_by_phases(messages: tuple[Message, ...], keep: int,
 
 @given(histories(), STRATEGIES)
 @examples(300)
-def test_each_phase_is_shorter_than_the_one_before_and_says_by_how_much(
+def test_no_phase_is_longer_than_the_previous_and_each_reports_its_saving(
     messages: tuple[Message, ...], strategy: PlannedCompact
 ) -> None:
-    before = messages_tokens(messages)
+    before = estimate_messages_tokens(messages)
 
     for plan in strategy.plans(messages):
         assert plan.tokens <= before
-        assert plan.tokens == messages_tokens(plan.apply(messages))
-        assert plan.tokens == messages_tokens(messages) - sum(cut.saved for cut in plan.cuts)
+        assert plan.tokens == estimate_messages_tokens(plan.apply(messages))
+        assert plan.tokens == estimate_messages_tokens(messages) - sum(cut.saved for cut in plan.cuts)
         before = plan.tokens
 
 
 @given(histories(), STRATEGIES, HINTS, st.integers(0, 3000))
 @examples(300)
-def test_the_same_comes_out_each_time_and_again_from_what_came_out(
+def test_compaction_is_deterministic_and_idempotent(
     messages: tuple[Message, ...], strategy: PlannedCompact, hint: str, trigger: int
 ) -> None:
     after, phase = strategy.compact(messages, trigger, step_hint=hint)
 
     assert strategy.compact(list(messages), trigger, step_hint=hint) == (after, phase)
-    assert messages_tokens(after) <= messages_tokens(messages)
+    assert estimate_messages_tokens(after) <= estimate_messages_tokens(messages)
     if phase == 0:
         assert after == messages
-    again, _ = strategy.compact(after, messages_tokens(after), step_hint=hint)
+    again, _ = strategy.compact(after, estimate_messages_tokens(after), step_hint=hint)
     assert again == after
 
 
 @pytest.mark.parametrize("strategy", [TieredCompact(1), SlidingWindowCompact(1)])
-def test_of_nothing_comes_nothing(strategy: PlannedCompact) -> None:
+def test_an_empty_history_stays_empty(strategy: PlannedCompact) -> None:
     assert strategy.compact((), 0) == ((), 0)

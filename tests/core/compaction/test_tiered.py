@@ -1,4 +1,4 @@
-"""The priority table, row by row, and what each phase leaves in the place of what it cut."""
+"""The order of cuts by message type, and the placeholders that each phase leaves."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_phase_1_drops_corrections_and_truncates_results() -> None:
     assert len(contents(after, MessageType.TEXT_RESPONSE)) == 2
 
 
-def test_phase_2_drops_results_and_keeps_the_thoughts() -> None:
+def test_phase_2_drops_results_and_keeps_reasoning() -> None:
     after = shortened(2)
 
     assert contents(after, MessageType.TOOL_RESULT) == ["ok", LONG]  # shorter than its stand-in would be, and recent
@@ -52,7 +52,7 @@ def test_phase_2_drops_results_and_keeps_the_thoughts() -> None:
     assert contents(after, MessageType.REASONING) == ["Two to look at.", "Nearly there."]
 
 
-def test_phase_3_leaves_the_calls() -> None:
+def test_phase_3_keeps_the_calls() -> None:
     after = shortened(3)
 
     assert contents(after, MessageType.REASONING) == ["Nearly there."]
@@ -62,7 +62,7 @@ def test_phase_3_leaves_the_calls() -> None:
 
 
 @pytest.mark.parametrize("phase", [1, 2, 3])
-def test_the_head_and_what_is_recent_stay_the_same_objects(phase: int) -> None:
+def test_the_head_and_recent_messages_are_kept_unchanged(phase: int) -> None:
     after = shortened(phase)
 
     kept = [*HISTORY[:2], *RECENT]
@@ -70,7 +70,7 @@ def test_the_head_and_what_is_recent_stay_the_same_objects(phase: int) -> None:
     assert all(one is other for one, other in zip([*after[:2], *after[-len(RECENT) :]], kept, strict=True))
 
 
-def test_a_stand_in_answers_the_same_call_and_says_what_it_stands_for() -> None:
+def test_a_placeholder_answers_the_same_call_and_states_what_it_replaces() -> None:
     stand_in = next(message for message in shortened(2) if message.type is MessageType.SUMMARY)
 
     assert (stand_in.role, stand_in.tool_call_id, stand_in.tool_name) == (MessageRole.TOOL, "c0-0", "look")
@@ -78,7 +78,7 @@ def test_a_stand_in_answers_the_same_call_and_says_what_it_stands_for() -> None:
     assert stand_in.metadata.step_index == 0
 
 
-def test_where_results_were_dropped_the_steps_that_are_done_are_told_once() -> None:
+def test_the_completed_steps_replace_the_dropped_results_once() -> None:
     after = shortened(2, hint="[Steps completed: look]")
 
     told = [text for text in contents(after, MessageType.SUMMARY) if "completed" in text]
@@ -86,7 +86,7 @@ def test_where_results_were_dropped_the_steps_that_are_done_are_told_once() -> N
     assert "completed" not in str(shortened(1, hint="[Steps completed: look]"))
 
 
-def test_a_newer_hint_takes_the_place_of_the_older_one() -> None:
+def test_a_newer_hint_replaces_the_older_one() -> None:
     once = shortened(2, hint="[Steps completed: one]")
 
     more = (*once, *step(6, LONG), *step(7, LONG))
@@ -97,13 +97,13 @@ def test_a_newer_hint_takes_the_place_of_the_older_one() -> None:
     ]
 
 
-def test_nothing_old_is_nothing_to_cut() -> None:
+def test_a_history_of_recent_messages_is_not_cut() -> None:
     messages = (*head(), *step(0, LONG), *step(1, LONG))
 
     assert TieredCompact(keep_recent=2).compact(messages, 0) == (messages, 0)
 
 
-def test_half_of_a_pair_is_not_left_behind() -> None:
+def test_truncation_does_not_split_a_surrogate_pair() -> None:
     paired = "x" * 199 + "\ud83d\ude00" + LONG  # as two code units, which is how some readers hand it on
 
     after, _ = TieredCompact(keep_recent=1).compact((*head(), *step(0, paired), *step(1, "ok")), 10**6)
@@ -111,11 +111,11 @@ def test_half_of_a_pair_is_not_left_behind() -> None:
     assert after[3].content.startswith("x" * 199 + "\n[Truncated — 1002 chars")
 
 
-def test_a_plan_says_what_is_cut_and_why() -> None:
+def test_a_plan_lists_the_cuts_and_their_reasons() -> None:
     first, second, third = TieredCompact().plans(HISTORY)
 
     def told(cut: Cut) -> tuple[int, str, str]:
-        return cut.index, cut.type.value, cut.what
+        return cut.index, cut.type.value, cut.kind
 
     truncated = [(4, "tool_result", "truncated"), (5, "tool_result", "truncated")]
     nudges = [(7, "step_nudge", "replaced"), (9, "retry_nudge", "dropped")]
@@ -126,10 +126,10 @@ def test_a_plan_says_what_is_cut_and_why() -> None:
         (2, "reasoning", "dropped"),
         (8, "text_response", "dropped"),
     ]
-    assert all(cut.why for cut in third.cuts)
+    assert all(cut.reason for cut in third.cuts)
 
 
 @pytest.mark.parametrize(("keep", "chars", "named"), [(0, 200, "keep_recent"), (2, 0, "truncate_chars")])
-def test_a_strategy_that_would_leave_nothing_is_refused(keep: int, chars: int, named: str) -> None:
+def test_invalid_limits_are_rejected(keep: int, chars: int, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         TieredCompact(keep, chars)

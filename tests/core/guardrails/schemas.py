@@ -1,4 +1,4 @@
-"""Schemas of one parameter, and values as models write them, for the properties of what mends and types values."""
+"""Schemas of one parameter, and values as models write them, for the properties of coercion and typing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call against what was offered: it goes out as it is, mended, or not at all."""
+"""Validation of one call: it is delivered unchanged, delivered repaired, or a problem."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def problem(fault: Fault, call: ToolCall, *reasons: str) -> Problem:
 @pytest.mark.parametrize(
     "arguments", ['{"city": "Paris"}', ' {"city":"Paris",\n"days":3.0}', '{"city": "Rome", "city": "Paris"}']
 )
-def test_a_right_call_stays_to_the_letter(arguments: str) -> None:
+def test_a_valid_call_is_not_changed(arguments: str) -> None:
     call = ToolCall("get_weather", arguments, "c1")
 
     assert check(turn(), call) == (call, ())
@@ -58,7 +58,7 @@ def test_a_right_call_stays_to_the_letter(arguments: str) -> None:
         ('"{\\"city\\": \\"Paris\\"}"', {"city": "Paris"}, "arguments: unwrapped"),
     ],
 )
-def test_what_is_sure_is_mended_and_marked(said: str, arguments: dict[str, Json], change: str) -> None:
+def test_an_unambiguous_fault_is_repaired_and_reported(said: str, arguments: dict[str, Json], change: str) -> None:
     checked = check(turn(), ToolCall("get_weather", said, "c1"))
 
     assert not isinstance(checked, Problem)
@@ -67,7 +67,7 @@ def test_what_is_sure_is_mended_and_marked(said: str, arguments: dict[str, Json]
     assert marks == (Intervention(Outcome.REPAIRED, "get_weather", change),)
 
 
-def test_several_things_are_mended_at_once() -> None:
+def test_several_faults_are_repaired_at_once() -> None:
     said = json.dumps(json.dumps({"city": "Paris", "days": "3", "x": 1, "y": 2}))
 
     checked = check(turn(), ToolCall("functions.Get_Weather", said))
@@ -83,7 +83,7 @@ def test_several_things_are_mended_at_once() -> None:
 
 
 @pytest.mark.parametrize("tool", ["note", "ping"])
-def test_a_call_without_arguments_gets_empty_ones(tool: str) -> None:
+def test_a_call_without_arguments_gets_an_empty_object(tool: str) -> None:
     assert check(turn(), ToolCall(tool, "")) == (ToolCall(tool, "{}"), ())
 
 
@@ -110,21 +110,21 @@ def test_a_call_without_arguments_gets_empty_ones(tool: str) -> None:
         (ToolCall("respond", "{}"), Fault.BAD_ARGUMENTS, ("`message`: required, missing",)),
     ],
 )
-def test_what_is_not_sure_is_a_problem_with_its_reasons(call: ToolCall, fault: Fault, reasons: tuple[str, ...]) -> None:
+def test_an_ambiguous_fault_is_a_problem_with_reasons(call: ToolCall, fault: Fault, reasons: tuple[str, ...]) -> None:
     found = check(turn(), call)
 
     assert isinstance(found, Problem)
     assert (found.fault, found.call, set(found.reasons)) == (fault, call, set(reasons))
 
 
-def test_a_problem_speaks_of_the_tool_that_was_meant() -> None:
+def test_a_problem_names_the_resolved_tool() -> None:
     found = check(turn(), ToolCall("Get_Weather", "{}"))
 
     assert isinstance(found, Problem)
     assert str(found) == "get_weather: `city`: required, missing"
 
 
-def test_a_real_tool_that_may_not_be_called_now_is_not_unknown() -> None:
+def test_an_excluded_tool_is_reported_as_not_allowed() -> None:
     only = turn(ToolChoice("required", ("note",)))
 
     assert check(only, ToolCall("NOTE", "{}"))
@@ -132,13 +132,13 @@ def test_a_real_tool_that_may_not_be_called_now_is_not_unknown() -> None:
     assert check(only, ToolCall("pong", "{}")) == problem(Fault.UNKNOWN_TOOL, ToolCall("pong", "{}"))
 
 
-def test_our_own_tool_may_be_called_beside_the_allowed_ones() -> None:
+def test_the_respond_tool_is_always_allowed() -> None:
     some = turn(ToolChoice("auto", ("note",)))
 
     assert not isinstance(check(some, ToolCall("respond", '{"message": "hi"}')), Problem)
 
 
-def test_what_is_marked_never_tells_a_value() -> None:
+def test_interventions_contain_no_values() -> None:
     secret = "hunter2"
     schema: JsonObject = {
         "properties": {
@@ -179,7 +179,7 @@ def test_what_is_marked_never_tells_a_value() -> None:
     ]
 
 
-def test_long_integers_and_other_letters_survive_mending() -> None:
+def test_long_integers_and_non_ascii_letters_survive_repairs() -> None:
     said = '{"city": "Malm\\u00f6 😀", "days": "123456789012345678901234567890", "x": 1}'
 
     checked = check(turn(), ToolCall("get_weather", said))
@@ -195,7 +195,7 @@ ARGUMENTS = (
 
 @examples(300)
 @given(name=st.sampled_from([tool.name for tool in TOOLS]) | TEXTS, arguments=ARGUMENTS)
-def test_a_call_that_goes_out_names_a_real_tool_and_satisfies_its_schema(name: str, arguments: str) -> None:
+def test_an_accepted_call_names_an_offered_tool_and_satisfies_its_schema(name: str, arguments: str) -> None:
     checked = check(turn(), ToolCall(name, arguments))
 
     if not isinstance(checked, Problem):

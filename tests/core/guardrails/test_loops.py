@@ -1,4 +1,4 @@
-"""A text that only repeats itself is noticed, whatever its period and however it is cut; what people write is not."""
+"""Loop detection for every period and any chunk boundaries; legitimate repetition is not a loop."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def span(period: int) -> int:
     seed=st.integers(0, 1000),
     letters=st.sampled_from(["ab", "ab \n", "abcdefgh ijk\n", "日本語 😀é"]),
 )
-def test_every_period_is_found_before_it_is_five_quarters_of_its_span_long(
+def test_every_period_is_found_within_five_quarters_of_its_span(
     period: int, before: int, seed: int, letters: str
 ) -> None:
     random = Random(seed)
@@ -81,7 +81,7 @@ def test_every_period_is_found_before_it_is_five_quarters_of_its_span_long(
     length=st.integers(0, 30_000),
     cuts=st.lists(st.integers(0, 40_000), max_size=60),
 )
-def test_where_it_is_found_does_not_depend_on_how_the_text_is_cut(
+def test_the_detected_position_is_independent_of_the_chunk_boundaries(
     period: int, before: int, length: int, cuts: list[int]
 ) -> None:
     unit = prose(period, period)
@@ -92,7 +92,7 @@ def test_where_it_is_found_does_not_depend_on_how_the_text_is_cut(
 
 @examples(30)
 @given(seed=st.integers(0, 10_000), length=st.integers(0, 60_000))
-def test_prose_is_no_loop(seed: int, length: int) -> None:
+def test_prose_is_not_a_loop(seed: int, length: int) -> None:
     text = prose(length, seed)
 
     assert watched(text) == (None, text)
@@ -117,21 +117,21 @@ def test_prose_is_no_loop(seed: int, length: int) -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_what_people_ask_for_is_no_loop(text: str) -> None:
+def test_legitimate_repetition_is_not_a_loop(text: str) -> None:
     assert watched(text)[0] is None
 
 
 @pytest.mark.parametrize("text", ["!" * 2_048, "the " * 512, "The answer is:\n" * 140])
-def test_something_short_is_a_loop_after_two_thousand_characters(text: str) -> None:
+def test_a_short_period_is_a_loop_after_two_thousand_characters(text: str) -> None:
     loop, _ = watched(text)
 
     assert loop is not None
     assert (loop.start, loop.end) == (0, 2_048)
 
 
-def test_a_loop_is_told_with_its_place_and_without_its_words() -> None:
+def test_a_loop_is_described_by_its_position_without_its_text() -> None:
     loop, _ = watched("Well.\n" + "secret " * 1_000)
 
     assert str(loop) == "loop in text: 7 characters again and again from 6 to 2560"
     assert loop is not None
-    assert ("Well.\n" + "secret " * 1_000)[: loop.shown_to] == "Well.\nsecret secret "
+    assert ("Well.\n" + "secret " * 1_000)[: loop.cut_at] == "Well.\nsecret secret "

@@ -1,4 +1,4 @@
-"""Which guardrails are on: the configuration's, and what one request makes of them."""
+"""Which guardrails are enabled, by the configuration and by the header of a request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def on(switches: Switches) -> list[str]:
 
 
 @pytest.mark.parametrize("said", [None, "", " ", ",", "on", "ON", " on "])
-def test_nothing_and_on_leave_the_switches(said: str | None) -> None:
+def test_no_header_and_on_keep_the_switches(said: str | None) -> None:
     switches = Switches(rescue=False)
 
     assert read_switches(said, switches) == switches
@@ -31,11 +31,11 @@ def test_nothing_and_on_leave_the_switches(said: str | None) -> None:
         ("respond,rescue,validate,retry,loops", list(SWITCHES)),
     ],
 )
-def test_a_list_leaves_on_just_those_named(said: str, left: list[str]) -> None:
+def test_a_list_enables_only_the_named_guardrails(said: str, left: list[str]) -> None:
     assert on(read_switches(said, Switches())) == left
 
 
-def test_what_the_daemon_has_switched_off_stays_off() -> None:
+def test_a_guardrail_disabled_by_the_daemon_stays_disabled() -> None:
     assert on(read_switches("rescue,retry", Switches(rescue=False))) == ["retry"]
 
 
@@ -49,7 +49,7 @@ def test_what_the_daemon_has_switched_off_stays_off() -> None:
         ("rescue=of", "rescue=of"),
     ],
 )
-def test_an_unknown_name_is_refused_with_those_that_are_known(said: str, name: str) -> None:
+def test_an_unknown_name_is_rejected_with_the_known_ones(said: str, name: str) -> None:
     with pytest.raises(
         InvalidRequest, match=rf"'{name}' is not a guardrail; .*'on', 'off' .* respond, rescue, validate, retry, loops"
     ) as refused:
@@ -58,7 +58,7 @@ def test_an_unknown_name_is_refused_with_those_that_are_known(said: str, name: s
     assert refused.value.at == "header x-forge-guardrails"
 
 
-def test_only_all_switches_off_leave_nothing_to_do() -> None:
+def test_any_is_false_only_if_all_switches_are_off() -> None:
     assert not read_switches("off", Switches()).any
     assert all(read_switches(name, Switches()).any for name in SWITCHES)
 
@@ -75,12 +75,12 @@ def test_only_all_switches_off_leave_nothing_to_do() -> None:
         {"retries": 3},
     ],
 )
-def test_a_wrong_setting_is_refused(wrong: dict[str, object]) -> None:
+def test_an_invalid_setting_is_rejected(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         GuardPolicy.model_validate(wrong)
 
 
-def test_a_policy_can_be_written_down_and_read_again() -> None:
+def test_a_policy_survives_serialization() -> None:
     policy = GuardPolicy(enabled=Switches(validate=False), max_retries=0, on_exhausted="error")
 
     assert GuardPolicy.model_validate_json(policy.model_dump_json(by_alias=True)) == policy

@@ -1,4 +1,4 @@
-"""Our own tool: its name, the message in its call, and that message while it is still being written."""
+"""The respond tool: its name, its message, and the message decoded from a stream."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.core.guardrails.respond import MessageDecoder, message_of, respond_tool
+from forge_proxy.core.guardrails.respond import MessageDecoder, read_message, respond_tool
 from forge_proxy.core.guardrails.schema.compiled import compile_validator
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import ToolCall
@@ -28,7 +28,7 @@ def decoded(pieces: list[str]) -> str:
 
 @examples(300)
 @given(opening=OPENINGS, inside=st.lists(ESCAPES | TEXTS, max_size=8).map("".join), lengths=LENGTHS)
-def test_any_cut_gives_the_same_message(opening: str, inside: str, lengths: list[int]) -> None:
+def test_the_message_is_independent_of_the_chunk_boundaries(opening: str, inside: str, lengths: list[int]) -> None:
     text = opening + inside
 
     whole = decoded([text])
@@ -45,19 +45,19 @@ def test_any_cut_gives_the_same_message(opening: str, inside: str, lengths: list
     indent=st.sampled_from([None, 0, 4]),
     lengths=LENGTHS,
 )
-def test_the_message_of_an_object_that_begins_with_it_is_what_json_says(
+def test_the_decoded_message_equals_the_parsed_json(
     message: str, others: dict[str, Json], ascii_only: bool, indent: int | None, lengths: list[int]
 ) -> None:
     others.pop("message", None)
     text = json.dumps({"message": message, **others}, ensure_ascii=ascii_only, indent=indent)
 
     assert decoded(cut(text, lengths)) == message
-    assert message_of(ToolCall("respond", text)) == message
+    assert read_message(ToolCall("respond", text)) == message
 
 
 @examples(200)
 @given(message=TEXTS, lengths=LENGTHS, until=st.integers(0, 60))
-def test_what_was_decoded_is_how_the_message_begins(message: str, lengths: list[int], until: int) -> None:
+def test_the_decoded_text_is_a_prefix_of_the_message(message: str, lengths: list[int], until: int) -> None:
     text = json.dumps({"message": message})
 
     assert message.startswith(decoded(cut(text[:until], lengths)))
@@ -77,16 +77,16 @@ def test_what_was_decoded_is_how_the_message_begins(message: str, lengths: list[
         "a",
     ],
 )
-def test_nothing_is_decoded_of_what_does_not_begin_with_the_message(text: str) -> None:
+def test_nothing_is_decoded_unless_message_is_the_first_key(text: str) -> None:
     assert decoded([text]) == decoded(list(text)) == ""
 
 
 @pytest.mark.parametrize("wrong", BAD_ESCAPES)
-def test_the_message_ends_where_it_is_no_json(wrong: str) -> None:
+def test_decoding_stops_at_invalid_json(wrong: str) -> None:
     assert decoded([f'{{"message": "as far as this{wrong} and not further"}}']) == "as far as this"
 
 
-def test_half_a_character_is_never_let_out() -> None:
+def test_an_incomplete_character_is_never_released() -> None:
     decoder = MessageDecoder()
 
     steps = [decoder.feed(piece) for piece in ('{"message": "a\\', "u00", "e9\\ud83d\\u", "de", '00"', "}")]
@@ -110,17 +110,17 @@ def test_half_a_character_is_never_let_out() -> None:
         ("", None),
     ],
 )
-def test_a_single_text_is_the_message_whatever_its_name(arguments: str, message: str | None) -> None:
-    assert message_of(ToolCall("respond", arguments)) == message
+def test_a_single_string_is_the_message_under_any_key(arguments: str, message: str | None) -> None:
+    assert read_message(ToolCall("respond", arguments)) == message
 
 
-def test_our_tool_takes_the_first_name_that_is_free() -> None:
+def test_the_respond_tool_gets_the_first_free_name() -> None:
     taken = ["respond", "respond_to_user", "send_response_to_user", "forge_respond", "forge_respond_2"]
 
     assert [respond_tool(taken[:count]).name for count in range(6)] == [*taken, "forge_respond_3"]
 
 
-def test_our_tools_schema_is_one() -> None:
+def test_the_schema_of_the_respond_tool_is_valid() -> None:
     schema = compile_validator(respond_tool([]).parameters)
 
     assert schema is not None

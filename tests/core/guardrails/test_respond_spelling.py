@@ -1,4 +1,4 @@
-"""A call of our own tool in another spelling than was offered: treated everywhere as one in the offered spelling."""
+"""A respond call in another spelling is treated like one in the offered spelling everywhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def called(name: str, arguments: str = MESSAGE, *, text: str | None = None, fini
 
 
 @spellings
-def test_a_loop_beside_it_is_cut(name: str) -> None:
+def test_a_loop_beside_a_respond_call_is_cut(name: str) -> None:
     loops = [Loop("text", 3, 0, 300)]
 
     verdicts = [judge(turn(), called(each, text="ha " * 100), loops=loops) for each in (name, "respond")]
@@ -38,7 +38,7 @@ def test_a_loop_beside_it_is_cut(name: str) -> None:
 
 
 @spellings
-async def test_one_with_arguments_that_hold_no_message_is_never_sent_to_the_client(name: str) -> None:
+async def test_a_respond_call_without_a_message_is_never_sent_to_the_client(name: str) -> None:
     wrong = Said(calls=((name, '{"weather": "sunny", "days": 3}'),))
 
     answer = await chat([wrong] * 9, ASK)
@@ -47,27 +47,27 @@ async def test_one_with_arguments_that_hold_no_message_is_never_sent_to_the_clie
 
 
 @spellings
-def test_a_message_that_the_token_limit_cut_is_text(name: str) -> None:
+def test_a_message_cut_by_the_token_limit_is_text(name: str) -> None:
     verdicts = [judge(turn(), called(each, MESSAGE[:-6], finish="length")) for each in (name, "respond")]
 
     assert verdicts[0] == verdicts[1]
 
 
 @spellings
-def test_a_written_one_that_the_token_limit_cut_behind_its_message_is_text(name: str) -> None:
+def test_a_respond_call_in_text_cut_after_its_message_is_text(name: str) -> None:
     written = f'<tool_call>\n{{"name": "{name}", "arguments": {MESSAGE[:-1]}'
 
     verdict = judge(turn(), Reply(text=written, finish="length"))
 
     assert isinstance(verdict, Accept)
-    assert verdict.settled.text == "It is sunny."
+    assert verdict.answer.text == "It is sunny."
 
 
 @spellings
-def test_its_message_leaves_while_it_is_written(name: str) -> None:
+def test_the_message_is_streamed(name: str) -> None:
     gate = StreamGate(turn())
 
     for piece in (CallDelta(0, "c1", name, '{"message": "It is'), CallDelta(0, "", "", " sunny")):
         gate.take(Delta(calls=(piece,)))
 
-    assert gate.left == "It is sunny"
+    assert gate.sent_text == "It is sunny"

@@ -1,4 +1,4 @@
-"""A guardrail that does not work with the installed libraries is found at start-up."""
+"""The start-up check reports guardrails that do not work with the installed libraries."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def _nothing_is_compiled_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_module, "_cached", inspect.unwrap(vars(schema_module)["_cached"]))
 
 
-def test_the_installed_libraries_work() -> None:
+def test_the_installed_libraries_pass() -> None:
     check_guardrails()
 
 
-def test_a_library_without_a_needed_option_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_without_a_required_option_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def validator_for(schema: object, **options: object) -> None:
         raise TypeError("validator_for() got an unexpected keyword argument 'offline'")
 
@@ -34,7 +34,7 @@ def test_a_library_without_a_needed_option_is_found(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("answer", [True, False])
-def test_a_library_that_says_the_same_of_every_call_is_found(answer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_validates_nothing_is_reported(answer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     class Same:
         def is_valid(self, instance: object) -> bool:
             return answer

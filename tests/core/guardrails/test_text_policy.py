@@ -1,4 +1,4 @@
-"""Whether bare text is worth asking again is learned from how often that brought a call."""
+"""Whether to retry plain text is learned from how often a retry returned a call."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def after(nudges: int, calls: int) -> TextResponseRecord:
         (21, 2, False),
     ],
 )
-def test_nudging_goes_on_while_one_in_ten_brings_a_call(nudges: int, calls: int, goes_on: bool) -> None:
+def test_nudging_continues_while_one_in_ten_returns_a_call(nudges: int, calls: int, goes_on: bool) -> None:
     assert after(nudges, calls).should_nudge() is goes_on
 
 
-def test_once_text_is_accepted_one_in_twenty_is_nudged_still() -> None:
+def test_once_text_is_accepted_one_in_twenty_is_still_nudged() -> None:
     figures = after(8, 0)
     nudged: list[int] = []
 
@@ -45,7 +45,7 @@ def test_once_text_is_accepted_one_in_twenty_is_nudged_still() -> None:
     assert nudged == [11, 31, 51, 71, 91]
 
 
-def test_a_model_that_begins_to_call_is_nudged_again() -> None:
+def test_a_model_that_starts_to_call_is_nudged_again() -> None:
     figures = after(8, 0)
 
     figures = figures.with_nudge(brought_call=True)

@@ -1,4 +1,4 @@
-"""What reading a text costs grows with its length and no faster, whatever a model writes and however it is cut."""
+"""The cost of parsing grows linearly with the length of the text, for any text and any chunk boundaries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _scan(text: str, step: int) -> None:
     scanned = StreamingParser(NAMES, template_thinks=False)
     for at in range(0, len(text), step):
         scanned.feed(text[at : at + step])
-    scanned.settle()
+    scanned.decide_postponed()
 
 
 SAMPLE = sample(PATTERNS, 1)
@@ -52,9 +52,7 @@ def _seconds(read: Callable[[str], object], text: str) -> float:
 @folded
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize(("name", "make"), SAMPLE, ids=[name for name, _ in SAMPLE])
-def test_eight_times_the_text_costs_about_eight_times_the_work(
-    name: str, make: Callable[[int], str], reader: str
-) -> None:
+def test_the_work_grows_linearly_with_the_text(name: str, make: Callable[[int], str], reader: str) -> None:
     read = READERS[reader]
 
     ratios = [_seconds(read, make(_SMALL * _TIMES)) / _seconds(read, make(_SMALL)) for _ in range(2)]
@@ -65,7 +63,7 @@ def test_eight_times_the_text_costs_about_eight_times_the_work(
 
 
 @pytest.mark.parametrize(("name", "make"), SAMPLE, ids=[name for name, _ in SAMPLE])
-def test_one_long_delta_is_looked_at_a_piece_at_a_time(
+def test_one_long_delta_is_processed_in_slices(
     name: str, make: Callable[[int], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_at: list[int] = []
@@ -83,7 +81,7 @@ def test_one_long_delta_is_looked_at_a_piece_at_a_time(
     assert sum(looked_at) < 10_000 * len(looked_at) + 4 * len(text), name
 
 
-def test_a_list_without_end_is_read_no_further_than_a_model_that_works_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_list_of_calls_is_read_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
 
     def counted(text: str, at: int, look: ParseContext) -> tuple[ParsedCall, int] | None:
@@ -98,11 +96,11 @@ def test_a_list_without_end_is_read_no_further_than_a_model_that_works_writes(mo
     assert len(found[0]) == len(read) == MAX_CALLS + 1
 
 
-def test_white_space_that_may_go_out_later_costs_no_more_than_other_text() -> None:
+def test_postponed_white_space_costs_no_more_than_other_text() -> None:
     def say(pieces: str) -> None:
         speech = OutputBuffer()
         for piece in pieces:
-            speech.say(piece)
+            speech.add_text(piece)
 
     ratios = [_seconds(say, "\n" * 320_000) / _seconds(say, "\n" * 40_000) for _ in range(3)]
 

@@ -1,4 +1,4 @@
-"""A well-formed call is read back exactly, in each form it is written in and whatever its arguments hold."""
+"""A well-formed call is recovered exactly, in each form and with any arguments."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ each_form = pytest.mark.parametrize("form", ANYWHERE.values(), ids=ANYWHERE)
 @pytest.mark.parametrize("form", (ANYWHERE | FIRST).values(), ids=ANYWHERE | FIRST)
 @examples(12)
 @given(arguments=OBJECTS, style=STYLES)
-def test_any_arguments_are_read_back_to_the_letter(form: Form, arguments: dict[str, Json], style: Style) -> None:
+def test_any_arguments_are_recovered_exactly(form: Form, arguments: dict[str, Json], style: Style) -> None:
     assume(arguments or form not in FIRST.values())
     written = style.print(arguments)
 
@@ -195,7 +195,7 @@ def test_any_arguments_are_read_back_to_the_letter(form: Form, arguments: dict[s
 
 @folded
 @each_form
-def test_the_text_before_a_call_stays(form: Form) -> None:
+def test_the_text_before_a_call_is_kept(form: Form) -> None:
     rescued = rescue(f"Let me look.\n\n  {form('write_file', '{}')}", NAMES)
 
     assert [found.call.tool for found in rescued.calls] == ["write_file"]
@@ -204,7 +204,7 @@ def test_the_text_before_a_call_stays(form: Form) -> None:
 
 @folded
 @pytest.mark.parametrize("form", EXPLICIT.values(), ids=EXPLICIT)
-def test_the_text_around_a_call_in_markup_stays_on_lines_of_its_own(form: Form) -> None:
+def test_the_text_around_a_call_in_markup_is_kept_on_separate_lines(form: Form) -> None:
     rescued = rescue(
         f"One. {form('write_file', '{}')} \n Two. {form('nonsense', '{}')}\nThree.</s>\n", (*NAMES, "nonsense")
     )
@@ -215,7 +215,7 @@ def test_the_text_around_a_call_in_markup_stays_on_lines_of_its_own(form: Form) 
 
 @folded
 @pytest.mark.parametrize("form", LOOSE.values(), ids=LOOSE)
-def test_loose_json_that_more_text_follows_is_shown_and_not_called(form: Form) -> None:
+def test_bare_json_followed_by_text_is_not_a_call(form: Form) -> None:
     text = f"It would say:\n{form('write_file', '{}')}\nThat is all."
 
     rescued = rescue(text, NAMES)
@@ -225,7 +225,7 @@ def test_loose_json_that_more_text_follows_is_shown_and_not_called(form: Form) -
 
 @folded
 @each_form
-def test_a_call_says_where_it_stood_and_how_it_was_written(form: Form) -> None:
+def test_a_call_reports_its_position_and_form(form: Form) -> None:
     written = form("write_file", '{"a": 1}')
 
     found = rescue(f"Hm. \n{written}", NAMES).calls[0]
@@ -274,7 +274,7 @@ SEVERAL: dict[str, tuple[Form, str, str, str]] = {
 @pytest.mark.parametrize("several", SEVERAL.values(), ids=SEVERAL)
 @examples(12)
 @given(calls=CALLS, style=STYLES)
-def test_several_calls_are_all_read_in_order(
+def test_several_calls_are_recovered_in_order(
     several: tuple[Form, str, str, str], calls: list[tuple[str, dict[str, Json]]], style: Style
 ) -> None:
     form, opening, between, closing = several
@@ -401,7 +401,7 @@ VALUES_IN_TAGS = TEXTS | st.text("ab \n<>&\"'{}[]`\\é😀", max_size=12)
 @pytest.mark.parametrize(("form", "closer", "framed"), TAGS.values(), ids=TAGS)
 @examples(25)
 @given(arguments=st.dictionaries(KEYS, VALUES_IN_TAGS, max_size=3))
-def test_values_in_tags_are_read_back_as_the_texts_they_are(
+def test_values_in_tags_are_recovered_as_strings(
     form: TagForm, closer: str, framed: bool, arguments: dict[str, str]
 ) -> None:
     assume(not any(f"{closer.replace('%k', key)}>" in value for key, value in arguments.items()))
@@ -425,7 +425,7 @@ INNER = "<parameter=x>\n1\n</parameter>\n<tool_call>\n<function=delete>\n{}\n"
 
 @pytest.mark.parametrize("value", [INNER, f"```xml\n{INNER}```\nso.", f"say {INNER}", INNER.replace("\n", "")])
 @pytest.mark.parametrize("opening", ["<tool_call>\n<function=write_file>\n", "<function=write_file>\n"])
-def test_values_may_hold_tags_like_their_own(opening: str, value: str) -> None:
+def test_values_may_contain_tags_of_the_same_kind(opening: str, value: str) -> None:
     rescued = rescue(f"{opening}<parameter=text>\n{value}\n</parameter>\n</function>\n</tool_call>", NAMES)
 
     assert [found.call.args() for found in rescued.calls] == [{"text": value}]
@@ -458,7 +458,7 @@ INSIDE_TAGS = {
 
 @pytest.mark.parametrize(("begin", "pair", "end", "inner"), INSIDE_TAGS.values(), ids=INSIDE_TAGS)
 @pytest.mark.parametrize("around", ["%s", "%s and %s", "Write:\n\n%s\n\nNot <parameter=x>.</parameter>"])
-def test_a_value_may_hold_a_whole_call_of_its_own_form(
+def test_a_value_may_contain_a_whole_call_of_the_same_form(
     begin: str, pair: str, end: str, inner: str, around: str
 ) -> None:
     arguments = {"text": around.replace("%s", inner), "path": "b"}
@@ -471,7 +471,7 @@ def test_a_value_may_hold_a_whole_call_of_its_own_form(
 
 
 @pytest.mark.parametrize(("begin", "pair", "end", "inner"), INSIDE_TAGS.values(), ids=INSIDE_TAGS)
-def test_a_value_that_was_cut_after_a_call_in_it_is_not_whole(begin: str, pair: str, end: str, inner: str) -> None:
+def test_a_value_cut_off_after_an_inner_call_is_open(begin: str, pair: str, end: str, inner: str) -> None:
     cut = begin + pair.replace("%k", "text").partition("%v")[0] + inner
 
     assert all(found.open for found in rescue(cut, NAMES).calls), end
@@ -529,7 +529,7 @@ def python(value: Json) -> str:
 @pytest.mark.parametrize("literal", [python, write], ids=["literals of Python", "literals of JSON"])
 @examples(25)
 @given(arguments=st.dictionaries(IDENTIFIERS, CODE_VALUES, max_size=3))
-def test_arguments_in_code_are_read_back(form: str, literal: Callable[[Json], str], arguments: dict[str, Json]) -> None:
+def test_arguments_in_code_are_recovered(form: str, literal: Callable[[Json], str], arguments: dict[str, Json]) -> None:
     rescued = rescue(form.replace("%s", as_code("get_weather", arguments, literal)), NAMES)
 
     assert [(found.call.tool, found.call.args()) for found in rescued.calls] == [("get_weather", arguments)]
@@ -554,7 +554,7 @@ def test_arguments_in_code_are_read_back(form: str, literal: Callable[[Json], st
         st.tuples(st.sampled_from(NAMES), st.dictionaries(IDENTIFIERS, CODE_VALUES, max_size=2)), min_size=1, max_size=3
     )
 )
-def test_several_calls_in_code_are_all_read(form: str, between: str, calls: list[tuple[str, dict[str, Json]]]) -> None:
+def test_several_calls_in_code_are_recovered(form: str, between: str, calls: list[tuple[str, dict[str, Json]]]) -> None:
     written = between.join(as_code(name, arguments, python) for name, arguments in calls)
 
     rescued = rescue(form.replace("%s", written), NAMES)
@@ -586,7 +586,7 @@ def gemma(value: Json, quote: str) -> str:
 @pytest.mark.parametrize(("form", "quote"), GEMMA.values(), ids=GEMMA)
 @examples(40)
 @given(arguments=st.dictionaries(IDENTIFIERS, CODE_VALUES, max_size=3))
-def test_values_between_the_quotes_of_gemma_are_read_back(form: str, quote: str, arguments: dict[str, Json]) -> None:
+def test_values_between_gemmas_quotes_are_recovered(form: str, quote: str, arguments: dict[str, Json]) -> None:
     written = gemma(arguments, quote)
 
     rescued = rescue(form.replace("%s", f"write_file{written}"), NAMES)
@@ -605,7 +605,7 @@ def test_values_between_the_quotes_of_gemma_are_read_back(form: str, quote: str,
         ("respond[ARGS]{}", ""),
     ],
 )
-def test_a_call_keeps_the_id_that_it_was_given(text: str, identity: str) -> None:
+def test_a_call_keeps_its_id(text: str, identity: str) -> None:
     assert [found.call for found in rescue(text, NAMES).calls] == [ToolCall("respond", "{}", identity)]
 
 
@@ -621,24 +621,24 @@ def test_a_call_keeps_the_id_that_it_was_given(text: str, identity: str) -> None
         ', "parameters": {}, "type": "function"',
     ],
 )
-def test_a_call_without_arguments_has_empty_ones(arguments: str) -> None:
+def test_a_call_without_arguments_gets_an_empty_object(arguments: str) -> None:
     rescued = rescue(f'<tool_call>{{"name": "respond"{arguments}}}</tool_call>', NAMES)
 
     assert [found.call for found in rescued.calls] == [ToolCall("respond", "{}")]
 
 
-def test_numbers_keep_the_digits_they_were_written_with() -> None:
+def test_numbers_keep_their_digits() -> None:
     arguments = '{"a": 1.0, "b": 123456789012345678901234567890, "c": 1e2, "d": -0.0, "a": 2.50}'
 
     assert rescue(f"[TOOL_CALLS]respond{arguments}", NAMES).calls[0].call.arguments == arguments
 
 
 @pytest.mark.parametrize("said", ["functions.write_file", "Write_File", "default_api.WRITE_FILE"])
-def test_loose_json_names_a_tool_by_the_name_that_was_offered(said: str) -> None:
+def test_bare_json_gets_the_offered_spelling_of_its_tool(said: str) -> None:
     assert rescue(call(said, "{}"), NAMES).calls[0].call.tool == "write_file"
 
 
-def test_loose_json_after_a_long_story_is_part_of_it() -> None:
+def test_bare_json_after_a_long_text_is_not_a_call() -> None:
     story = "It was a dark and stormy night. " * 13
     loose = '\n{"name": "respond", "arguments": {}}'
 
@@ -646,7 +646,7 @@ def test_loose_json_after_a_long_story_is_part_of_it() -> None:
     assert rescue(story + loose, NAMES).calls == ()
 
 
-def test_loose_json_at_the_end_is_a_call_when_markup_stands_before_it() -> None:
+def test_bare_json_at_the_end_is_a_call_if_a_call_in_markup_precedes_it() -> None:
     story = "It was a dark and stormy night. " * 13
 
     rescued = rescue(f'{story}\nrespond[ARGS]{{}}\n{{"name": "respond", "arguments": {{}}}}', NAMES)

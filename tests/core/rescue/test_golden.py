@@ -1,13 +1,13 @@
-"""What models of each family send, next to what we make of it: the files in `golden/`, all of our own invention.
+"""Output of each model family and the expected result: the files in `golden/`, all written for this project.
 
 === name of the case
 --- said       the text as the model sent it
---- calls      a line for each call, and below it how it was read:
+--- calls      a line for each call, and below it how it was parsed:
 read_file {"path": "a"}
   json; mended commas, quotes; raw path; unnamed 1; id c1; cut off
---- text       what remains for the user; nothing if it is left out
+--- text       the remaining text for the user; empty if omitted
 --- thought    the same for the reasoning
---- broken     a call was begun that cannot be read; nobody minds the text then
+--- broken     a call was begun that cannot be parsed; the text is not compared
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ each_case = pytest.mark.parametrize("golden", list(golden_cases()))
 
 @folded
 @each_case
-def test_what_a_model_sent_is_read_as_it_was_meant(golden: Golden) -> None:
+def test_golden_cases_are_parsed_as_expected(golden: Golden) -> None:
     rescued = rescue(golden.said, golden.tools)
 
     assert [shown(found) for found in rescued.calls] == golden.calls
@@ -101,7 +101,7 @@ def test_what_a_model_sent_is_read_as_it_was_meant(golden: Golden) -> None:
 @folded
 @each_case
 @pytest.mark.parametrize("length", [1, 7, 10_000])
-def test_what_is_given_out_of_it_while_it_comes_is_how_the_rest_begins(golden: Golden, length: int) -> None:
+def test_streamed_golden_cases_are_a_prefix_of_the_whole_result(golden: Golden, length: int) -> None:
     scan = StreamingParser(golden.tools)
 
     pieces = [
@@ -109,7 +109,7 @@ def test_what_is_given_out_of_it_while_it_comes_is_how_the_rest_begins(golden: G
         for at in range(0, len(golden.said), length)
         for piece in scan.feed(golden.said[at : at + length])
     ]  # fmt: skip
-    pieces += scan.settle()
+    pieces += scan.decide_postponed()
 
     assert rescue(golden.said, golden.tools).text.startswith(gather(pieces).text)
     whole = [call for call in golden.calls if not call.endswith("cut off")]

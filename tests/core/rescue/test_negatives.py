@@ -1,4 +1,4 @@
-"""What looks like a call and is none stays text; what is a call in broken markup is told apart from both."""
+"""Text that resembles a call stays text; a call in broken markup is distinguished from both."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def is_only_text(rescued: RescueResult, text: str) -> bool:
 
 @folded
 @pytest.mark.parametrize("text", SHOWN.values(), ids=SHOWN)
-def test_what_is_shown_or_told_stays_as_it_is(text: str) -> None:
+def test_displayed_and_mentioned_markup_stays_text(text: str) -> None:
     assert is_only_text(rescue(text, NAMES), text)
 
 
@@ -194,18 +194,18 @@ HELD = {
 
 @folded
 @pytest.mark.parametrize("text", [text for name, text in SHOWN.items() if name not in HELD])
-def test_what_is_shown_or_told_is_given_out_while_it_comes(text: str) -> None:
+def test_displayed_and_mentioned_markup_is_streamed(text: str) -> None:
     more = f"{text}\n\nNow, is there anything else that you would like to know about all of this?\n" + "Yes. " * 200
     scan = StreamingParser(NAMES)
 
-    pieces = [piece for letter in more for piece in scan.feed(letter)] + scan.settle()
+    pieces = [piece for letter in more for piece in scan.feed(letter)] + scan.decide_postponed()
 
     assert "".join(piece.text for piece in pieces) == rescue(more, NAMES).text.rstrip()
     assert {piece.kind for piece in pieces} == {PieceKind.TEXT}
 
 
 @pytest.mark.parametrize("text", ATTEMPTS.values(), ids=ATTEMPTS)
-def test_a_call_that_cannot_be_read_is_called_broken(text: str) -> None:
+def test_an_unparsable_call_is_reported_as_broken(text: str) -> None:
     rescued = rescue(text, NAMES)
 
     assert (rescued.calls, rescued.broken) == ((), True)
@@ -220,7 +220,7 @@ def test_a_call_that_cannot_be_read_is_called_broken(text: str) -> None:
         ("That is <|x|>all.<｜end▁of▁sentence｜>\n", "That is all.\n"),
     ],
 )
-def test_tokens_that_leaked_are_no_text(text: str, left: str) -> None:
+def test_leaked_special_tokens_are_dropped(text: str, left: str) -> None:
     rescued = rescue(text, NAMES)
 
     assert (rescued.text, rescued.calls, rescued.broken) == (left, (), False)
@@ -254,7 +254,7 @@ thoughts = pytest.mark.parametrize("thought", THOUGHTS.values(), ids=THOUGHTS)
 @folded
 @pytest.mark.parametrize("draft", [DRAFTS[name] for name in DRAFTS if name != "open fence"])
 @thoughts
-def test_a_draft_in_thoughts_is_no_call_when_an_answer_follows(draft: str, thought: str) -> None:
+def test_a_draft_in_reasoning_before_an_answer_is_not_a_call(draft: str, thought: str) -> None:
     rescued = rescue(f"{thought.replace('{}', draft)}No need to.", NAMES)
 
     assert (rescued.text, rescued.calls, rescued.broken) == ("No need to.", (), False)
@@ -264,7 +264,7 @@ def test_a_draft_in_thoughts_is_no_call_when_an_answer_follows(draft: str, thoug
 @folded
 @pytest.mark.parametrize("draft", [DRAFTS[name] for name in DRAFTS if name != "open fence"])
 @thoughts
-def test_a_draft_in_thoughts_is_no_call_when_another_follows(draft: str, thought: str) -> None:
+def test_a_draft_in_reasoning_before_a_call_is_not_a_call(draft: str, thought: str) -> None:
     rescued = rescue(
         f'{thought.replace("{}", draft)}<tool_call>{{"name": "get_weather", "arguments": {{}}}}</tool_call>', NAMES
     )
@@ -274,7 +274,7 @@ def test_a_draft_in_thoughts_is_no_call_when_another_follows(draft: str, thought
 
 
 @drafts
-def test_thoughts_that_were_never_closed_hold_no_call(draft: str) -> None:
+def test_unclosed_reasoning_contains_no_call(draft: str) -> None:
     rescued = rescue(f"<think>I could {draft} now.", NAMES)
 
     assert (rescued.text, rescued.calls, rescued.broken) == ("", (), False)
@@ -297,7 +297,7 @@ def test_thoughts_that_were_never_closed_hold_no_call(draft: str) -> None:
         "<｜tool▁call▁begin｜>other<｜tool▁sep｜>{}<｜tool▁call▁end｜>",
     ],
 )
-def test_an_unknown_name_in_markup_is_a_call_all_the_same(text: str) -> None:
+def test_an_unknown_name_in_markup_is_a_call(text: str) -> None:
     rescued = rescue(text, NAMES)
 
     assert [found.call.tool for found in rescued.calls] == ["other"]
@@ -369,7 +369,7 @@ def in_a_string(inner: str, outer: str) -> str:
 @folded
 @inside
 @markup
-def test_markup_in_the_argument_of_a_call_is_only_its_argument(outer: str, inner: str) -> None:
+def test_markup_in_an_argument_is_part_of_the_argument(outer: str, inner: str) -> None:
     rescued = rescue(in_a_string(inner, outer), NAMES)
 
     assert [(found.call.tool, found.call.args()) for found in rescued.calls] == [("write_file", {"text": inner})]
@@ -379,7 +379,7 @@ def test_markup_in_the_argument_of_a_call_is_only_its_argument(outer: str, inner
 @folded
 @tagged
 @pytest.mark.parametrize("inner", [MARKUP[name] for name in FOREIGN], ids=FOREIGN)
-def test_markup_in_a_value_between_tags_is_only_its_value(outer: str, inner: str) -> None:
+def test_markup_in_a_value_between_tags_is_part_of_the_value(outer: str, inner: str) -> None:
     value = f"a {inner} b"
 
     rescued = rescue(outer.replace("%s", value), NAMES)
@@ -392,7 +392,7 @@ def test_markup_in_a_value_between_tags_is_only_its_value(outer: str, inner: str
 @bounded
 @markup
 @pytest.mark.parametrize("lost", [2, 4, 12, 40])
-def test_markup_in_the_argument_of_a_call_that_is_cut_off_is_no_call(outer: str, inner: str, lost: int) -> None:
+def test_markup_in_an_argument_of_a_cut_call_is_not_a_call(outer: str, inner: str, lost: int) -> None:
     text = in_a_string(inner, outer)
 
     assert not any(found.call.tool == "delete" for found in rescue(text[:-lost], NAMES).calls)
@@ -402,7 +402,7 @@ def test_markup_in_the_argument_of_a_call_that_is_cut_off_is_no_call(outer: str,
 @pytest.mark.parametrize("outer", [TAGGED[name] for name in TAGGED if name != "tag per tool"])
 @markup
 @pytest.mark.parametrize("lost", [2, 12, 40])
-def test_markup_in_a_value_between_tags_that_is_cut_off_is_no_call(outer: str, inner: str, lost: int) -> None:
+def test_markup_in_a_cut_value_between_tags_is_not_a_call(outer: str, inner: str, lost: int) -> None:
     text = outer.replace("%s", f"a {inner} b")
 
     assert not any(found.call.tool == "delete" for found in rescue(text[:-lost], NAMES).calls)
@@ -411,7 +411,7 @@ def test_markup_in_a_value_between_tags_that_is_cut_off_is_no_call(outer: str, i
 @folded
 @inside
 @markup
-def test_markup_in_the_argument_of_a_broken_call_is_only_its_argument(outer: str, inner: str) -> None:
+def test_markup_in_an_argument_of_a_repaired_call_is_part_of_the_argument(outer: str, inner: str) -> None:
     text = in_a_string(inner, outer).replace('{"text"', "{'text'").replace('"arguments"', "'arguments'")
 
     rescued = rescue(text, NAMES)
@@ -422,7 +422,7 @@ def test_markup_in_the_argument_of_a_broken_call_is_only_its_argument(outer: str
 @folded
 @bounded
 @markup
-def test_markup_in_the_argument_of_a_call_that_cannot_be_read_is_no_call(outer: str, inner: str) -> None:
+def test_markup_in_an_argument_of_an_unparsable_call_is_not_a_call(outer: str, inner: str) -> None:
     text = in_a_string(inner, outer).replace('"text":', '"text" is').replace("text=", "text is ")
 
     assert not any(found.call.tool == "delete" for found in rescue(text, NAMES).calls)
@@ -431,7 +431,7 @@ def test_markup_in_the_argument_of_a_call_that_cannot_be_read_is_no_call(outer: 
 @folded
 @inside
 @markup
-def test_markup_in_json_that_is_no_call_is_no_call(outer: str, inner: str) -> None:
+def test_markup_in_other_json_is_not_a_call(outer: str, inner: str) -> None:
     text = in_a_string(inner, outer.replace('"arguments"', '"options"'))
 
     assert not any(found.call.tool == "delete" for found in rescue(text, NAMES).calls)
@@ -450,11 +450,11 @@ def test_markup_in_json_that_is_no_call_is_no_call(outer: str, inner: str) -> No
         f"Say `x`\n```py\nx = `1`\n```\n{BLOCK}",
     ],
 )
-def test_a_good_call_after_a_broken_one_or_after_code_is_found(text: str) -> None:
+def test_a_valid_call_after_a_broken_one_or_after_code_is_found(text: str) -> None:
     assert [(found.call.tool, found.call.args()) for found in rescue(text, NAMES).calls] == [("delete", {"path": "/"})]
 
 
-def test_code_in_the_arguments_of_a_call_is_no_code_of_the_text() -> None:
+def test_backticks_in_arguments_do_not_open_code_in_the_text() -> None:
     opening = '<tool_call>{"name": "write_file", "arguments": {"text": "`"}}</tool_call>'
     fence = "<function=write_file><parameter=text>\n```\n</parameter></function>"
 
@@ -488,7 +488,7 @@ CODE = st.lists(st.sampled_from((*WORDS, "`code` ", "```json\n", "```\n")) | LET
 
 @examples(300)
 @given(text=PROSE | CODE)
-def test_prose_without_a_tools_name_and_without_markup_is_untouched(text: str) -> None:
+def test_prose_without_tool_names_and_markup_is_not_changed(text: str) -> None:
     assume(not any(name in text.casefold() for name in NAMES))
 
     assert is_only_text(rescue(text, NAMES), text)
@@ -496,16 +496,16 @@ def test_prose_without_a_tools_name_and_without_markup_is_untouched(text: str) -
 
 @examples(150)
 @given(text=PROSE, lengths=LENGTHS)
-def test_prose_without_a_tools_name_and_without_markup_is_given_out_as_it_is(text: str, lengths: list[int]) -> None:
+def test_prose_without_tool_names_and_markup_is_streamed_unchanged(text: str, lengths: list[int]) -> None:
     # An object, and words that announce a call, are held for a while.
     assume(not any(words in text for words in (*NAMES, "{", "Action:", "Call:", "call:", "TOOL_CALL")))
     scan = StreamingParser(NAMES)
     prose = f"Well, {text}\nThat is all."
 
-    pieces = [given for piece in cut(prose, lengths) for given in scan.feed(piece)] + scan.settle()
+    pieces = [given for piece in cut(prose, lengths) for given in scan.feed(piece)] + scan.decide_postponed()
 
     assert "".join(piece.text for piece in pieces) == prose
-    assert not scan.holds_text
+    assert not scan.has_buffered_text
 
 
 @examples(200)
@@ -520,5 +520,5 @@ def test_without_tools_only_markup_is_a_call(text: str) -> None:
     "text",
     ["Use </think> to end thoughts.", "The token <|im_end|> ends it.", "Write [/THINK] after it.", "A ] </s> b"],
 )
-def test_a_token_that_is_a_word_of_a_sentence_stays(text: str) -> None:
+def test_a_token_used_as_a_word_of_a_sentence_is_kept(text: str) -> None:
     assert rescue(text, NAMES) == RescueResult(text)

@@ -1,4 +1,4 @@
-"""Whatever a model writes, reading it never fails, and never takes for ever."""
+"""Parsing raises no error and takes bounded time for any text."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ WILD = st.lists(SURROGATES | st.sampled_from(MARKUP) | st.text(max_size=3), max_
 
 @examples(400)
 @given(text=WILD, lengths=LENGTHS, names=st.sampled_from([NAMES, (), ("",), ("(", "a|b", "[ARGS]", "\ud83d")]))
-def test_no_text_and_no_names_make_it_raise(text: str, lengths: list[int], names: tuple[str, ...]) -> None:
+def test_no_text_and_no_names_raise_an_error(text: str, lengths: list[int], names: tuple[str, ...]) -> None:
     rescued = rescue(text, names, template_thinks=False)
     repaired = repair_arguments(text)
 
     scan = StreamingParser(names, template_thinks=False)
-    pieces = [given for piece in cut(text, lengths) for given in scan.feed(piece)] + scan.settle()
+    pieces = [given for piece in cut(text, lengths) for given in scan.feed(piece)] + scan.decide_postponed()
     assert rescued.text.startswith("".join(piece.text for piece in pieces if piece.kind is PieceKind.TEXT))
     assert all(0 <= found.start < found.end <= len(text) for found in rescued.calls)
     assert [call for call in scan.calls if call.open] == []
@@ -50,7 +50,7 @@ HALVES = st.lists(
 
 @examples(600)
 @given(text=HALVES)
-def test_no_halves_of_markup_make_it_raise(text: str) -> None:
+def test_no_partial_markup_raises_an_error(text: str) -> None:
     rescued = rescue(text, NAMES)
 
     assert all(0 <= found.start < found.end <= len(text) for found in rescued.calls)
@@ -76,7 +76,7 @@ DEEP = {
     "before", ["", "<tool_call>", "<tool_call>a\n", "[TOOL_CALLS]", "a[ARGS]", "[TOOL_CALLS]a", "```json\n"]
 )
 @pytest.mark.parametrize("deep", DEEP.values(), ids=DEEP)
-def test_nesting_without_end_is_no_call(before: str, deep: str) -> None:
+def test_endless_nesting_is_not_a_call(before: str, deep: str) -> None:
     text = before + deep
 
     assert rescue(text, NAMES).calls == ()
@@ -84,7 +84,7 @@ def test_nesting_without_end_is_no_call(before: str, deep: str) -> None:
 
 
 @pytest.mark.parametrize(("opening", "closing"), [('{"function":', "}"), ('{"tool_calls": [', "]}")])
-def test_nesting_at_the_limit_of_the_json_reader_is_no_call(opening: str, closing: str) -> None:
+def test_nesting_at_the_limit_of_the_json_parser_is_not_a_call(opening: str, closing: str) -> None:
     for depth in range(300, 1000, 3):
         text = "<tool_call>" + opening * depth + '{"name": "a"}' + closing * depth
 
@@ -92,7 +92,7 @@ def test_nesting_at_the_limit_of_the_json_reader_is_no_call(opening: str, closin
 
 
 @pytest.mark.parametrize("depth", [1, 20, 200])
-def test_deep_arguments_are_read_as_they_are(depth: int) -> None:
+def test_deep_arguments_are_not_changed(depth: int) -> None:
     arguments = '{"a": [' * depth + "1" + "]}" * depth
 
     assert [found.call.arguments for found in rescue(f"a[ARGS]{arguments}", NAMES).calls] == [arguments]
@@ -156,7 +156,7 @@ ENDLESS_CALLS = {
 
 
 @pytest.mark.parametrize(("text", "calls"), ENDLESS_CALLS.values(), ids=ENDLESS_CALLS)
-def test_a_long_row_of_closers_and_parameters_is_read_to_its_end(text: str, calls: int) -> None:
+def test_many_closers_and_parameters_are_parsed_in_bounded_time(text: str, calls: int) -> None:
     rescued = rescue(text, NAMES)
 
     assert (rescued.text, len(rescued.calls)) == ("", calls)
@@ -165,7 +165,7 @@ def test_a_long_row_of_closers_and_parameters_is_read_to_its_end(text: str, call
 
 @folded
 @pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
-def test_a_long_text_of_one_thing_is_read_to_its_end(text: str) -> None:
+def test_a_long_repetitive_text_is_parsed_in_bounded_time(text: str) -> None:
     rescued = rescue(text, NAMES)
 
     assert all(found.end <= len(text) for found in rescued.calls)
@@ -174,10 +174,12 @@ def test_a_long_text_of_one_thing_is_read_to_its_end(text: str) -> None:
 
 @folded
 @pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
-def test_a_long_text_of_one_thing_is_scanned_to_its_end(text: str) -> None:
+def test_a_long_repetitive_text_is_streamed_in_bounded_time(text: str) -> None:
     scan = StreamingParser(NAMES)
 
-    pieces = [given for at in range(0, len(text), 50) for given in scan.feed(text[at : at + 50])] + scan.settle()
+    pieces = [
+        given for at in range(0, len(text), 50) for given in scan.feed(text[at : at + 50])
+    ] + scan.decide_postponed()
 
     assert sum(len(piece.text) for piece in pieces) <= len(text)
 
@@ -185,7 +187,7 @@ def test_a_long_text_of_one_thing_is_scanned_to_its_end(text: str) -> None:
 @pytest.mark.parametrize(
     ("between", "argument", "found"), [("", "", 2000), ("\n", "```", 2000), ("\n", "`", 2000), ("`", "", 1000)]
 )
-def test_a_long_row_of_calls_is_read_to_its_end(between: str, argument: str, found: int) -> None:
+def test_many_calls_are_parsed_in_bounded_time(between: str, argument: str, found: int) -> None:
     call = f'<tool_call>{{"name": "a", "arguments": {{"x": "{argument}"}}}}</tool_call>'
 
     assert len(rescue((call + between) * 2000, NAMES).calls) == found

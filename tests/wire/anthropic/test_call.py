@@ -98,7 +98,7 @@ def test_a_demand_that_the_body_does_not_hold_is_told_at_the_last_retry() -> Non
     ours = replace(request, tool_choice=ToolChoice("required"))
 
     first = encode_call(ModelCall(ours, stream=True), ModelFacts())[0]
-    last = encode_call(ModelCall(ours, stream=True, demanded=request.tools), ModelFacts())[0]
+    last = encode_call(ModelCall(ours, stream=True, required_tools=request.tools), ModelFacts())[0]
 
     assert (first.get("tool_choice"), last.get("tool_choice")) == (None, {"type": "any"})
 
@@ -129,7 +129,7 @@ def test_a_history_with_calls_has_tools_even_when_none_are_offered() -> None:
 
 
 def test_a_demanded_call_is_held_to_its_tools() -> None:
-    body = body_of({"tools": [A, B], "tool_choice": "required"}, demanded=(ToolSpec("b"),))
+    body = body_of({"tools": [A, B], "tool_choice": "required"}, required_tools=(ToolSpec("b"),))
 
     assert [one["name"] for one in body["tools"]] == ["b"]
     assert body["tool_choice"] == {"type": "tool", "name": "b"}
@@ -229,13 +229,13 @@ def test_what_a_model_refuses_is_left_out(need: UnsupportedFeature, absent: str)
     said = call({"tools": [A], "tool_choice": "required", "temperature": 0.1})
 
     assert absent in encode_call(said, ModelFacts())[0]
-    assert absent not in encode_call(replace(said, dialect=Dialect().meeting(need)), ModelFacts())[0]
+    assert absent not in encode_call(replace(said, dialect=Dialect().avoiding(need)), ModelFacts())[0]
 
 
 def test_an_answer_that_a_model_does_not_go_on_with_is_followed_by_a_user() -> None:
     said = call(
         {"messages": [USER, {"role": "assistant", "content": "It is"}]},
-        dialect=Dialect().meeting(UnsupportedFeature.USER_LAST),
+        dialect=Dialect().avoiding(UnsupportedFeature.USER_LAST),
     )
 
     messages: Any = encode_call(said, ModelFacts())[0]["messages"]

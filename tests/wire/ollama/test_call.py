@@ -85,7 +85,7 @@ def test_a_response_format_becomes_a_format(said: dict[str, Any], held: Any) -> 
 
 
 def test_a_call_that_is_held_to_is_a_format() -> None:
-    held = encoded({"tools": [tool(CITY)]}, demanded=(ToolSpec("get_weather", CITY),))
+    held = encoded({"tools": [tool(CITY)]}, required_tools=(ToolSpec("get_weather", CITY),))
 
     (option,) = held["format"]["anyOf"]
     assert option["properties"]["name"] == {"const": "get_weather"}

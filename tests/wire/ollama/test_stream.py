@@ -75,7 +75,7 @@ def test_log_probabilities_stand_beside_the_text() -> None:
         {**token, "top_logprobs": [token]},
         {"token": "e", "logprob": -0.1, "bytes": None, "top_logprobs": []},
     ]
-    assert reply.beside == {"logprobs": {"content": content, "refusal": None}}
+    assert reply.choice_fields == {"logprobs": {"content": content, "refusal": None}}
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_a_chunk_of_a_stream_is_read() -> None:
     assert chunk == Chunk(
         deltas=(
             Delta(1, text="Hi", extra={"role": "assistant"}),
-            Delta(0, calls=(CallDelta(2, "c", "f"),), finish="tool_calls", beside={"logprobs": {"content": []}}),
+            Delta(0, calls=(CallDelta(2, "c", "f"),), finish="tool_calls", choice_fields={"logprobs": {"content": []}}),
         ),
         usage={"total_tokens": 3},
         head={**HEAD, "system_fingerprint": "b1"},
@@ -105,7 +105,7 @@ def test_a_whole_completion_is_one_chunk() -> None:
         ({"index": "0", "delta": {}, "finish_reason": 7}, Delta()),
         (
             {"delta": {"function_call": {"name": "f"}}, "stop_reason": None, "token_ids": [1]},
-            Delta(extra={"function_call": {"name": "f"}}, beside={"token_ids": [1]}),
+            Delta(extra={"function_call": {"name": "f"}}, choice_fields={"token_ids": [1]}),
         ),
     ],
 )

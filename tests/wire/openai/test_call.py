@@ -216,7 +216,7 @@ def test_a_llama_server_is_asked_for_its_progress_in_streams(said: Body, sent: b
 def test_a_call_that_is_demanded_is_the_only_text_there_can_be(llama_cpp: bool) -> None:
     request = asking(HISTORY, tools=TOOLS, tool_choice=NAMED)
 
-    call = ModelCall(request, stream=False, demanded=request.tools[:1], dialect=Dialect(llama_cpp=llama_cpp))
+    call = ModelCall(request, stream=False, required_tools=request.tools[:1], dialect=Dialect(llama_cpp=llama_cpp))
     body: Any = encode_call(call)
 
     schema = body["response_format"]["json_schema"]["schema"]

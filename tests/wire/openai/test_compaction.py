@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.compaction import SlidingWindowCompact, TieredCompact
-from forge_proxy.core.estimate import messages_tokens
+from forge_proxy.core.estimate import estimate_messages_tokens
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import MessageType
 from forge_proxy.wire.compaction import tagged, with_cuts
@@ -148,7 +148,7 @@ def test_a_call_in_any_form_counts_and_stays(message: JsonDict) -> None:
 
     tags = tagged(messages)
 
-    assert (tags.messages[1].type, messages_tokens(tags.messages[1:2]) > 500) == (MessageType.TOOL_CALL, True)
+    assert (tags.messages[1].type, estimate_messages_tokens(tags.messages[1:2]) > 500) == (MessageType.TOOL_CALL, True)
     assert phase(3, messages)[1] is message
 
 

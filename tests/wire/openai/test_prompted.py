@@ -38,7 +38,7 @@ def result(identity: str, content: Any) -> JsonDict:
 
 def sent(*messages: JsonDict, dialect: Dialect = PROMPT, **fields: Any) -> dict[str, Any]:
     said: JsonDict = {"model": "m", "messages": list(messages), "tools": TOOLS}
-    more = {key: fields.pop(key) for key in ("respond", "added", "demanded") if key in fields}
+    more = {key: fields.pop(key) for key in ("respond", "added", "required_tools") if key in fields}
     return encode_call(ModelCall(decode_request({**said, **fields}), stream=True, dialect=dialect, **more))
 
 
@@ -90,11 +90,11 @@ def test_corrections_are_text_too() -> None:
 
 
 def test_a_strict_template_gets_roles_that_take_turns() -> None:
-    strict = PROMPT.meeting(UnsupportedFeature.ALTERNATION)
+    strict = PROMPT.avoiding(UnsupportedFeature.ALTERNATION)
     history = (calls(("1", "now", "{}")), result("1", "x"), USER, USER)
 
     roles = [message["role"] for message in sent(SYSTEM, USER, *history, dialect=strict)["messages"]]
-    unsystematic = sent(SYSTEM, USER, *history, dialect=strict.meeting(UnsupportedFeature.NO_SYSTEM))["messages"]
+    unsystematic = sent(SYSTEM, USER, *history, dialect=strict.avoiding(UnsupportedFeature.NO_SYSTEM))["messages"]
 
     assert roles == ["system", "user", "assistant", "user"]
     assert [message["role"] for message in unsystematic] == ["user", "assistant", "user"]
@@ -115,7 +115,7 @@ def test_whatever_is_chosen_the_prompt_stays_the_same_unless_no_call_may_come(ch
 
 
 def test_a_demanded_call_is_held_to_the_form_that_was_told() -> None:
-    body = sent(USER, tool_choice="required", demanded=(ToolSpec("now"),))
+    body = sent(USER, tool_choice="required", required_tools=(ToolSpec("now"),))
 
     (form,) = body["response_format"]["json_schema"]["schema"]["anyOf"]
     assert form["properties"]["name"] == {"const": "now"}
@@ -123,11 +123,11 @@ def test_a_demanded_call_is_held_to_the_form_that_was_told() -> None:
 
 
 def test_plain_schemas_are_told_where_they_are_wanted() -> None:
-    told = sent(USER, dialect=PROMPT.meeting(UnsupportedFeature.PLAIN_SCHEMAS))["messages"][0]["content"]
+    told = sent(USER, dialect=PROMPT.avoiding(UnsupportedFeature.PLAIN_SCHEMAS))["messages"][0]["content"]
 
     assert "pattern" not in told
 
 
 @pytest.mark.parametrize(("usual", "then"), [("auto", "prompt"), ("native", "native"), ("prompt", "prompt")])
 def test_a_refusal_of_tools_counts_where_the_mode_is_open(usual: Any, then: str) -> None:
-    assert Dialect(tools=usual).meeting(UnsupportedFeature.NO_TOOLS).tools == then
+    assert Dialect(tools=usual).avoiding(UnsupportedFeature.NO_TOOLS).tools == then

@@ -58,7 +58,7 @@ def answers(draw: st.DrawFn) -> list[Chunk]:
             calls=calls,
             finish=draw(st.none() | st.just("stop")),
             extra=draw(OTHERS),
-            beside=draw(st.sampled_from([{}, {"logprobs": {"content": [1]}}])),
+            choice_fields=draw(st.sampled_from([{}, {"logprobs": {"content": [1]}}])),
         )
         head = draw(st.sampled_from([{}, {"id": "other", "created": 2, "model": "x"}, {"timings": {"n": 1}}]))
         chunks.append(Chunk((delta,), draw(st.none() | st.just({"total_tokens": 3})), head))
@@ -137,7 +137,7 @@ def test_a_call_becomes_two_deltas() -> None:
 
 
 def test_fields_beside_a_delta_come_with_its_text() -> None:
-    chunk = Chunk((Delta(text="a", beside={"logprobs": {"content": []}}, finish="stop"),))
+    chunk = Chunk((Delta(text="a", choice_fields={"logprobs": {"content": []}}, finish="stop"),))
 
     assert [each["choices"][0].get("logprobs") for each in written([chunk])] == [{"content": []}, None]
 
@@ -183,7 +183,7 @@ REPLIES = st.builds(
     calls=st.lists(st.builds(ToolCall, TEXTS.filter(bool), TEXTS, TEXTS), max_size=3).map(tuple),
     finish=st.sampled_from(["stop", "length", "tool_calls"]),
     extra=OTHERS,
-    beside=st.sampled_from([{}, {"logprobs": {"content": [1]}}]),
+    choice_fields=st.sampled_from([{}, {"logprobs": {"content": [1]}}]),
 )
 
 

@@ -64,17 +64,17 @@ def test_roles_are_written_as_they_are_needed(
 ) -> None:
     dialect = Dialect()
     for need in needs:
-        dialect = dialect.meeting(need)
+        dialect = dialect.avoiding(need)
 
     assert in_dialect(messages, dialect) == written
 
 
 @pytest.mark.parametrize("need", UnsupportedFeature)
 def test_a_need_is_met_once(need: UnsupportedFeature) -> None:
-    dialect = Dialect().meeting(need)
+    dialect = Dialect().avoiding(need)
 
     assert dialect != Dialect()
-    assert dialect.meeting(need) == dialect
+    assert dialect.avoiding(need) == dialect
     assert dialect.changes
 
 

@@ -36,7 +36,7 @@ class CodeSpans:
         """End of the code that starts with `_opening`; None until computed."""
         self._opening = self._search(text, start)
 
-    def around(self, at: int) -> tuple[int, int] | None:
+    def find_span(self, at: int) -> tuple[int, int] | None:
         """Return the start and end of the code around a position; None if it is outside code or is the start of it."""
         if self._open_fence and at < self._first_end:
             return 0, self._first_end
@@ -47,23 +47,23 @@ class CodeSpans:
             self._search_from(end)
         return None
 
-    def fence_at(self, at: int) -> str:
+    def find_open_fence(self, at: int) -> str:
         """Return the fence that is open at this position, `""` for none."""
-        code = self.around(at)
+        code = self.find_span(at)
         if code is None:
             return ""
         if self._open_fence and code[0] == 0 and at < self._first_end:
             return self._open_fence
         return _fence_of(self._opening) if self._opening else ""
 
-    def tick_before(self, at: int) -> bool:
+    def has_open_backtick(self, at: int) -> bool:
         """Whether an unclosed backtick precedes the position on its line."""
-        if self.around(at):
+        if self.find_span(at):
             return False
         line = max(self._text.rfind("\n", 0, at) + 1, self._past)
         return "`" in self._text[line:at]
 
-    def pass_over(self, start: int, end: int) -> None:
+    def exclude(self, start: int, end: int) -> None:
         """Exclude a parsed call: backticks in its arguments do not delimit code in the text."""
         if self._opening is None or self._opening.start() >= end:
             return

@@ -21,12 +21,12 @@ _MAX_TRIES = 64
 """Maximum positions tried as the start of data; the limit keeps the run time linear."""
 
 
-def is_shown(text: str, start: int, end: int) -> bool:
+def is_displayed(text: str, start: int, end: int) -> bool:
     """Whether the call from `start` to `end` is only displayed."""
     return _is_enclosed(text, start, end) or _is_in_table(text, start, end)
 
 
-def may_be_shown(text: str, start: int) -> bool:
+def may_be_displayed(text: str, start: int) -> bool:
     """Whether a call at `start` is display only if a matching closer follows it."""
     line = text[text.rfind("\n", max(0, start - _REACH), start) + 1 : start]
     return line.lstrip().startswith("|") or _BEFORE.search(text, max(0, start - _REACH), start) is not None
@@ -46,7 +46,7 @@ def _is_in_table(text: str, start: int, end: int) -> bool:
     return before.startswith("|") and "|" in text[end : end + _REACH].partition("\n")[0]
 
 
-def is_set_apart(text: str, start: int) -> bool:
+def is_indented_or_quoted(text: str, start: int) -> bool:
     """Whether the position is in a Markdown indented code block (a blank line and four spaces after other text) or in
     a block quote (`> `).
     """
@@ -64,7 +64,7 @@ class DisplayOnlySpans:
         self.end = 0
         """End of the data found last."""
 
-    def holds(self, position: int, low: int) -> bool:
+    def contains(self, position: int, low: int) -> bool:
         """Whether the position is inside data that starts before it, at `low` or later."""
         while position >= self.end and self._tries:
             opening = _DATA.search(self._text, max(low, self._from), position)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from forge_proxy.core.rescue.context.skip_unparsed import past_brackets
+from forge_proxy.core.rescue.context.skip_unparsed import skip_brackets
 from forge_proxy.core.tool_names import offered_names
 
 ObjectRepairer = Callable[[str], "str | None"]
@@ -18,7 +18,7 @@ SEARCH = 4_000_000
 
 
 class ParseContext:
-    """State of one parse of one text: the budgets shrink and `unread` may be set; everything else is constant."""
+    """State of one parse of one text: budgets shrink and `may_recover_more` may be set; everything else is constant."""
 
     def __init__(self, names: Iterable[str], repair: ObjectRepairer | None = None) -> None:
         self.names = tuple(sorted(names))
@@ -31,27 +31,27 @@ class ParseContext:
         self._resolved: dict[str, str | None] = {}
         self._past_key = (0, 0, 0)
         self._past_result = 0
-        self.unread = False
+        self.may_recover_more = False
         """Whether broken text was skipped that a parse with a larger effort budget might succeed on."""
 
     def may_search(self, length: int) -> bool:
         """Whether the budget allows a search of this many characters for closing tags."""
         return length <= self._search_budget
 
-    def searched(self, length: int) -> None:
+    def spend_search(self, length: int) -> None:
         """Subtract searched characters from the search budget."""
         self._search_budget -= length
 
-    def past(self, text: str, at: int) -> int:
+    def skip_brackets(self, text: str, at: int) -> int:
         """Return the position after the brackets that open at `at`, limited by the remaining effort. The last result is
         cached, because several readers request it.
         """
         key = (id(text), at, self.effort)
         if key != self._past_key:
-            self._past_key, self._past_result = key, past_brackets(text, at, self.effort + 1)
+            self._past_key, self._past_result = key, skip_brackets(text, at, self.effort + 1)
         return self._past_result
 
-    def name(self, written_name: str) -> str | None:
+    def resolve_name(self, written_name: str) -> str | None:
         """Return the offered tool that the written name resolves to; None if there is none."""
         if written_name in self._offered:
             return written_name
@@ -64,12 +64,12 @@ class ParseContext:
         return self._offered.any_begins_with(prefix)
 
     def may_try(self, length: int) -> bool:
-        """Whether the budget allows this many characters of broken text; sets `unread` if not."""
+        """Whether the budget allows this many characters of broken text; sets `may_recover_more` if not."""
         if length <= self.effort:
             return True
-        self.unread = True
+        self.may_recover_more = True
         return False
 
-    def spend(self, length: int) -> None:
+    def spend_effort(self, length: int) -> None:
         """Subtract characters of broken text from the budget."""
         self.effort -= length

@@ -21,7 +21,7 @@ _TEXT_OR_PARENTHESIS = re.compile(
 )
 
 
-def past_brackets(text: str, at: int, reach: int | None = None) -> int:
+def skip_brackets(text: str, at: int, reach: int | None = None) -> int:
     """Return the position after a possibly broken object or list: where its brackets balance, or before markup outside
     its strings that ends a call; otherwise the end of the text, or `reach` characters further.
     """
@@ -39,7 +39,7 @@ def past_brackets(text: str, at: int, reach: int | None = None) -> int:
     return end
 
 
-def past_code(text: str, at: int) -> int:
+def skip_code(text: str, at: int) -> int:
     """Return the position after the brackets of a call written as code, however broken; the end of the text if they
     never close or a bracket of another kind closes them, since further text may show that it is inside a string.
     """

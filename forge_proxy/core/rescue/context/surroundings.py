@@ -28,27 +28,27 @@ class Surroundings:
         self._text = text
         self._context = context
         self._openers = openers(context.names)
-        self.quotes = CodeSpans(text, open_fence, ended=ended)
+        self.code_spans = CodeSpans(text, open_fence, ended=ended)
         self.fence: int | None = None
         """Start of the fence that belongs to the position queried last."""
         self._place = -1
         self._start = 0
         self._fence: int | None = None
 
-    def code(self, position: int, low: int, *, opens: bool = False) -> tuple[int, int] | None:
+    def find_code(self, position: int, low: int, *, opens: bool = False) -> tuple[int, int] | None:
         """Return the code around the position; None if the fence directly before it may belong to a call. `opens` is
         true for an incomplete message header, which may start one.
         """
         self.fence = None
-        if (opens or self.may_open(position, low)) and not self.quotes.around(self.begins(position, low)):
+        if (opens or self.may_open(position, low)) and not self.code_spans.find_span(self.find_start(position, low)):
             return None
-        return self.quotes.around(position)
+        return self.code_spans.find_span(position)
 
     def may_be_code(self, position: int) -> bool:
         """Whether an unclosed backtick precedes the position on its line and a later one may close it."""
-        return "\n" not in self._text[position + 1 :] and self.quotes.tick_before(position)
+        return "\n" not in self._text[position + 1 :] and self.code_spans.has_open_backtick(position)
 
-    def begins(self, position: int, low: int) -> int:
+    def find_start(self, position: int, low: int) -> int:
         """Return the start of a call whose opener is at this position: the name or the fence before it, if any."""
         if position != self._place:  # the code spans may have moved on since, so the first result is kept
             self._place = position
@@ -62,18 +62,18 @@ class Surroundings:
         if text[position] == "\n":
             return position, None
         start = position
-        if ARGUMENT_TOKEN.match(text, position) and (name := self.name_before(position, low)):
+        if ARGUMENT_TOKEN.match(text, position) and (name := self.find_preceding_name(position, low)):
             start = name.start
-        elif self.functools(position, low):
+        elif self.follows_functools(position, low):
             start = position - len(FUNCTOOLS)
         fence = FENCE.search(text, max(low, start - _FENCE_REACH), start)
-        if fence and not self.quotes.around(fence.start()):
+        if fence and not self.code_spans.find_span(fence.start()):
             return fence.start(), fence.start()
         return (start - len(MINIMAX) if text.endswith(MINIMAX, low, start) else start), None
 
-    def name_before(self, position: int, low: int) -> PrecedingName | None:
+    def find_preceding_name(self, position: int, low: int) -> PrecedingName | None:
         """Return the offered name before a token."""
-        return self._openers.name_before(self._text, max(low, position - _REACH), position)
+        return self._openers.find_preceding_name(self._text, max(low, position - _REACH), position)
 
     def may_open(self, position: int, low: int) -> bool:
         """Whether the text at this position can start a call, whatever follows it."""
@@ -83,19 +83,19 @@ class Surroundings:
             return bool(
                 OPENER.match(text, position)
                 or INVOKE.match(text, position)
-                or (tag and self._context.name(tag["name"]))
-                or (ARGUMENT_TOKEN.match(text, position) and self.name_before(position, low))
+                or (tag and self._context.resolve_name(tag["name"]))
+                or (ARGUMENT_TOKEN.match(text, position) and self.find_preceding_name(position, low))
                 or ((header := read_header(text, position)) and header.audience == "tool")
             )
         if ARGUMENT_TOKEN.match(text, position):
-            return self.name_before(position, low) is not None
+            return self.find_preceding_name(position, low) is not None
         if text[position] == "[" and not OPENER.match(text, position):
             return not (
                 THINK_OPEN.match(text, position) or THINK_CLOSE.match(text, position) or NOISE.match(text, position)
             )
         return text[position] != "]"
 
-    def functools(self, position: int, low: int) -> bool:
+    def follows_functools(self, position: int, low: int) -> bool:
         """Whether `functools` precedes this position."""
         start = position - len(FUNCTOOLS)
         before = self._text[max(0, start - 1) : start]

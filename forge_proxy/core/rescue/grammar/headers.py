@@ -49,8 +49,8 @@ def is_mention(text: str, start: int, end: int) -> bool:
     if before in _PARTNERS:
         return text.startswith(_PARTNERS[before], end)
     # A space may follow a token that opens reasoning, so it does not indicate a mention.
-    marks = tuple(",.;:!?)") if THINK_OPEN.match(text, start) else tuple(" ,.;:!?)")
-    return before == " " and text.startswith(marks, end)
+    following = tuple(",.;:!?)") if THINK_OPEN.match(text, start) else tuple(" ,.;:!?)")
+    return before == " " and text.startswith(following, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +80,14 @@ def read_header(text: str, at: int) -> MessageHeader | None:
 
 
 class SpecialToken(NamedTuple):
-    """A special token: `thought` is the pattern that ends the reasoning it opens; `closes` means that it ends one."""
+    """A special token. `reasoning_end` matches the end of reasoning that it opens; `closes` is true if it ends one."""
 
     end: int
-    thought: re.Pattern[str] | None = None
+    reasoning_end: re.Pattern[str] | None = None
     closes: bool = False
 
 
-def end_of_mention(text: str, position: int) -> int:
+def find_mention_end(text: str, position: int) -> int:
     """Return the end of the token at `position` if it is a separate word and may be a mention; 0 otherwise."""
     if text[max(0, position - 1) : position] not in _BEFORE_MENTION or read_header(text, position):
         return 0

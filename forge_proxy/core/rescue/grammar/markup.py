@@ -63,18 +63,18 @@ INVOKE = re.compile(
     rf"{OPEN}(?:invoke|function|tool|tool_call|call)(?:"
     r"(?:[ \t]+name)?[ \t]*=[ \t]*(?P<q>[\"'])(?P<quoted>[^\"'\n]{1,160})(?P=q)(?:[ \t][^<>\n]{0,120}?)?"
     r"|[ \t]+name[ \t]*=[ \t]*(?P<name>[^\s<>\"']{1,128}?)"
-    r"|[ \t]*=[ \t]*(?P<said>[^<>\"'\n]{1,128}?))[ \t]{0,8}/?>"
+    r"|[ \t]*=[ \t]*(?P<bare>[^<>\"'\n]{1,128}?))[ \t]{0,8}/?>"
 )
 """A tag that names a tool: `<invoke name="f">`, `<function=f>`."""
 _INNER = re.compile(r"<[|｜][^<>]{0,48}[|｜]>")
 
 
-def clean(name: str) -> str:
+def strip_tokens(name: str) -> str:
     """Return the name without special tokens inside it and without surrounding white space."""
     return _INNER.sub("", name).strip()
 
 
-def past_closers(text: str, at: int) -> int:
+def skip_closers(text: str, at: int) -> int:
     """Return the position after the closers of a call."""
     while closer := CLOSER.match(text, at):
         at = closer.end()

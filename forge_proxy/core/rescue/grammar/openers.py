@@ -1,8 +1,8 @@
 """Finds positions where something other than plain text may start: a call, reasoning, a message header, a token.
 
 The search is one fast pattern, each of whose alternatives starts with a distinct character; `markup.py`, `headers.py`
-and the readers then examine the position. `held_from` returns how much of the end of an incomplete text may be the
-start of such a position.
+and the readers then examine the position. `find_undecided_end` returns how much of the end of an incomplete text may be
+the start of such a position.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Openers:
         longest = max(map(len, self._names.sorted), default=0)
         self._reach = max(longest, len("functools")) + len("functions.") + 12
 
-    def name_before(self, text: str, low: int, position: int) -> PrecedingName | None:
+    def find_preceding_name(self, text: str, low: int, position: int) -> PrecedingName | None:
         """Return the offered name directly before a position, with the tag that replaces the opener, if any."""
         match = _NAME_BEFORE.search(text, low, position)
         if match is None:
@@ -115,7 +115,7 @@ class Openers:
             return True
         return any(name[: slash.start()] in self._names for name in names for slash in _SLASH.finditer(name))
 
-    def held_from(self, text: str, start: int, *, first: bool) -> tuple[int, int]:
+    def find_undecided_end(self, text: str, start: int, *, first: bool) -> tuple[int, int]:
         """Return where the end of an incomplete text may belong to a later call, and where an incomplete opener starts;
         the length of the text for each that does not apply.
 

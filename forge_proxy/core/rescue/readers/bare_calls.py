@@ -7,20 +7,20 @@ import re
 from forge_proxy.core.jsontypes import is_object, read_value, skip_space, write
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.rescue.context.parse_context import ParseContext
-from forge_proxy.core.rescue.context.skip_unparsed import past_brackets, past_code
-from forge_proxy.core.rescue.grammar.markup import BETWEEN, INVOKE, NAME, past_closers
+from forge_proxy.core.rescue.context.skip_unparsed import skip_brackets, skip_code
+from forge_proxy.core.rescue.grammar.markup import BETWEEN, INVOKE, NAME, skip_closers
 from forge_proxy.core.rescue.readers import pythonic
 from forge_proxy.core.rescue.readers.call_bodies import (
     ATTRIBUTE,
     NAMED_TAGS,
     Body,
-    past_junk,
-    past_surplus,
     read_body,
     read_code,
     read_named,
+    skip_junk,
+    skip_surplus_brackets,
 )
-from forge_proxy.core.rescue.readers.json_calls import ParsedCall, calls_of, may_be_call
+from forge_proxy.core.rescue.readers.json_calls import ParsedCall, may_be_call, read_json_calls
 from forge_proxy.core.rescue.readers.strict_json import read_objects
 from forge_proxy.core.rescue.readers.tags import read_parameters
 
@@ -32,7 +32,7 @@ _TRAILER = re.compile(r"\s*(?:Observation:|/TOOL_CALL)\s*\Z")
 _REACT_END = re.compile(r"\n[ \t]*(?:Observation|Thought|Action|Final Answer):")
 
 
-def was_begun(text: str, at: int, context: ParseContext) -> bool:
+def starts_call(text: str, at: int, context: ParseContext) -> bool:
     """Whether a call starts after an opener that ends at `at`, rather than the opener being only mentioned."""
     at = skip_space(text, at)
     if text.startswith(("{", "["), at) or INVOKE.match(text, at) or NAMED_TAGS.match(text, at):
@@ -51,17 +51,17 @@ def was_begun(text: str, at: int, context: ParseContext) -> bool:
     return text.startswith("{", end) or text.startswith("(", name.end())
 
 
-def past_broken(text: str, at: int) -> int:
+def skip_broken_call(text: str, at: int) -> int:
     """Return where to continue after an opener that ends at `at` and whose call cannot be parsed."""
-    start = past_junk(text, at)
+    start = skip_junk(text, at)
     if text.startswith(("{", "["), start) and not text.startswith(("[T", "[/"), start):
-        return past_code(text, start) if pythonic.CALL.match(text, start + 1) else past_brackets(text, start)
+        return skip_code(text, start) if pythonic.CALL.match(text, start + 1) else skip_brackets(text, start)
     if INVOKE.match(text, start) or NAMED_TAGS.match(text, start):
         return _past_tags(text, start)
-    return past_named(text, start) or at
+    return skip_named_arguments(text, start) or at
 
 
-def past_named(text: str, at: int) -> int:
+def skip_named_arguments(text: str, at: int) -> int:
     """Return the position after unparsable arguments that follow a name at `at`; 0 if there are none."""
     name = NAME.match(text, at)
     if not name:
@@ -69,9 +69,9 @@ def past_named(text: str, at: int) -> int:
     between = BETWEEN.match(text, name.end())
     start = between.end() if between else name.end()
     if text.startswith("(", name.end()):
-        return past_code(text, name.end())
+        return skip_code(text, name.end())
     if text.startswith(("{", "["), start) and not text.startswith(("[T", "[/"), start):
-        return past_brackets(text, start)
+        return skip_brackets(text, start)
     if text.startswith(("<arg_key>", "<parameter"), start) or ATTRIBUTE.match(text, name.end()):
         return _past_tags(text, start)
     return 0
@@ -90,7 +90,7 @@ def read_loose_form(text: str, at: int, context: ParseContext) -> Body | None:
     return body and _require_offered(body, context)
 
 
-def past_other(text: str, at: int, context: ParseContext) -> int:
+def skip_other_object(text: str, at: int, context: ParseContext) -> int:
     """Return the position after a strict JSON object at `at` that is no call of an offered tool; 0 if it may be one."""
     read = read_value(text, at)
     if read is None or not is_object(read[0]):
@@ -118,17 +118,19 @@ def _read_first(text: str, at: int, context: ParseContext) -> Body | None:
             )
             return body and _require_offered(body, context)
     short = _SHORT_FORM.match(text, at)
-    if short and context.name(short["name"]):
+    if short and context.resolve_name(short["name"]):
         value = short["value"].strip()
         parsed = ParsedCall(ToolCall(short["name"], write({short["key"]: value})), untyped=frozenset({short["key"]}))
-        return [parsed], past_closers(text, short.end()), "short"
+        return [parsed], skip_closers(text, short.end()), "short"
     if text.startswith("all\n", at):
         return None
     body = read_code(text, at, context)
     if body is None:
         name = NAME.match(text, at)
         written_name = name["name"].removesuffix("/") if name else ""
-        body = read_named(text, name.end(), context, written_name) if name and context.name(written_name) else None
+        body = (
+            read_named(text, name.end(), context, written_name) if name and context.resolve_name(written_name) else None
+        )
         if body and not body[0][0].call.args():
             return None
     return body and _require_offered(body, context)
@@ -141,7 +143,7 @@ def read_tool_tag(text: str, tag: re.Match[str], context: ParseContext) -> Body 
     if not closing or (not parameters.values and text[tag.end() : closing.start()].strip()):
         return None
     call = ToolCall(tag["name"], write(parameters.values))
-    return [ParsedCall(call, untyped=frozenset(parameters.untyped))], past_closers(text, closing.end()), "tool-tag"
+    return [ParsedCall(call, untyped=frozenset(parameters.untyped))], skip_closers(text, closing.end()), "tool-tag"
 
 
 def read_json(text: str, at: int, context: ParseContext) -> Body | None:
@@ -151,31 +153,31 @@ def read_json(text: str, at: int, context: ParseContext) -> Body | None:
         return None
     calls: list[ParsedCall] = []
     for members in objects[0]:
-        object_calls = calls_of(members, context)
+        object_calls = read_json_calls(members, context)
         if object_calls is None:
             return None
         calls += object_calls
-    return (calls, past_surplus(text, objects[1]), "json") if calls else None
+    return (calls, skip_surplus_brackets(text, objects[1]), "json") if calls else None
 
 
-def past_first_form(text: str, at: int, context: ParseContext) -> tuple[int, bool]:
+def skip_first_form(text: str, at: int, context: ParseContext) -> tuple[int, bool]:
     """Return the end of an unparsable call of an offered tool that starts a line at `at` (0 if there is none), and
     whether it was announced and therefore intended as a call.
     """
-    if (react := _REACT.match(text, at)) and context.name(react["name"]):
+    if (react := _REACT.match(text, at)) and context.resolve_name(react["name"]):
         end = _REACT_END.search(text, react.end())
         return (end.start() if end else len(text)), True
     is_announced = text.startswith(("Call:", "call:"), at)
     start = skip_space(text, at + len("call:")) if is_announced else at
     name = NAME.match(text, start)
     code_call = pythonic.CALL.match(text, start)
-    if not any(match and context.name(match["name"]) for match in (name, code_call)):
+    if not any(match and context.resolve_name(match["name"]) for match in (name, code_call)):
         return 0, False
-    return past_named(text, start), is_announced
+    return skip_named_arguments(text, start), is_announced
 
 
 def _read_react(text: str, react: re.Match[str], context: ParseContext) -> Body | None:
-    name = context.name(react["name"])
+    name = context.resolve_name(react["name"])
     if name is None:
         return None
     body = read_named(text, react.end(), context, name)
@@ -189,4 +191,4 @@ def _read_react(text: str, react: re.Match[str], context: ParseContext) -> Body 
 
 def _require_offered(body: Body, context: ParseContext) -> Body | None:
     """Return the body, or None if one of its calls is not of an offered tool: then it is plain text."""
-    return body if all(context.name(parsed.call.tool) for parsed in body[0]) else None
+    return body if all(context.resolve_name(parsed.call.tool) for parsed in body[0]) else None

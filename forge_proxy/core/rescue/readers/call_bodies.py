@@ -21,11 +21,11 @@ from forge_proxy.core.rescue.grammar.markup import (
     NOISE,
     OPEN,
     OPENER,
-    clean,
-    past_closers,
+    skip_closers,
+    strip_tokens,
 )
 from forge_proxy.core.rescue.readers import pythonic
-from forge_proxy.core.rescue.readers.json_calls import ParsedCall, arguments_of, calls_of
+from forge_proxy.core.rescue.readers.json_calls import ParsedCall, read_json_arguments, read_json_calls
 from forge_proxy.core.rescue.readers.strict_json import JsonValue, read_members, read_objects
 from forge_proxy.core.rescue.readers.tags import Parameters, read_parameters
 
@@ -50,10 +50,10 @@ _NUMBERED = re.compile(r":\d{1,4}$")
 
 def read_body(text: str, at: int, context: ParseContext) -> Body | None:
     """Read the calls after an opener that ends at `at`; None if there are none or they cannot be parsed."""
-    start = past_junk(text, at)
+    start = skip_junk(text, at)
     body = _read_shape(text, start, context)
     if body and "```" in text[at:start] and (fence := _FENCE_END.match(text, body[1])):
-        return body[0], past_closers(text, fence.end()), body[2]
+        return body[0], skip_closers(text, fence.end()), body[2]
     return body
 
 
@@ -72,11 +72,11 @@ def _read_shape(text: str, at: int, context: ParseContext) -> Body | None:
 
 def read_invoke(text: str, opening: re.Match[str], context: ParseContext) -> Body | None:
     """Read the call in a tag that names its tool."""
-    name = clean(opening["quoted"] or opening["name"] or opening["said"])
+    name = strip_tokens(opening["quoted"] or opening["name"] or opening["bare"])
     if not name:
         return None
     if opening.group().endswith("/>"):
-        return [ParsedCall(ToolCall(name.rstrip("/ "), "{}"))], past_closers(text, opening.end()), "tags"
+        return [ParsedCall(ToolCall(name.rstrip("/ "), "{}"))], skip_closers(text, opening.end()), "tags"
     at = skip_space(text, opening.end())
     if text.startswith("{", at):
         return _read_object_arguments(text, at, name, context, "function-tag")
@@ -96,9 +96,9 @@ def read_named(text: str, at: int, context: ParseContext, name: str = "") -> Bod
         match = NAME.match(text, at)
         if not match:
             return None
-        name = clean(match["name"])
+        name = strip_tokens(match["name"])
         at = match.end()
-        if context.name(name) is None and _NUMBERED.search(name):
+        if context.resolve_name(name) is None and _NUMBERED.search(name):
             name = _NUMBERED.sub("", name)
     between = BETWEEN.match(text, at)
     start = between.end() if between else at
@@ -106,7 +106,7 @@ def read_named(text: str, at: int, context: ParseContext, name: str = "") -> Bod
         identity = call_id[1]
     body = _read_arguments(text, start, at, name, context)
     if body and between and "```" in between.group() and (fence := _FENCE_END.match(text, body[1])):
-        body = (body[0], past_closers(text, fence.end()), body[2])
+        body = (body[0], skip_closers(text, fence.end()), body[2])
     if body and identity:
         body[0][0] = replace(body[0][0], call=replace(body[0][0].call, id=identity))
     return body
@@ -124,9 +124,9 @@ def _read_arguments(text: str, at: int, after_name: int, name: str, context: Par
     if attributes:
         return attributes
     closed = next((position for position in (at, after_name) if CLOSER.match(text, position)), None)
-    if closed is None or context.name(name) is None:
+    if closed is None or context.resolve_name(name) is None:
         return None
-    return [ParsedCall(ToolCall(name, "{}"))], past_closers(text, closed), "named"
+    return [ParsedCall(ToolCall(name, "{}"))], skip_closers(text, closed), "named"
 
 
 def _read_objects(text: str, at: int, context: ParseContext) -> Body | None:
@@ -136,9 +136,11 @@ def _read_objects(text: str, at: int, context: ParseContext) -> Body | None:
     at += has_doubled_braces
     while True:
         read = read_objects(text, at, context)
-        calls_found = [parsed for members in read[0] for parsed in calls_of(members, context) or ()] if read else []
+        calls_found = (
+            [parsed for members in read[0] for parsed in read_json_calls(members, context) or ()] if read else []
+        )
         if read is None or not calls_found:
-            return (calls, past_closers(text, past_surplus(text, at)), "json") if calls else None
+            return (calls, skip_closers(text, skip_surplus_brackets(text, at)), "json") if calls else None
         calls += calls_found
         at = read[1]
         following = at
@@ -147,11 +149,11 @@ def _read_objects(text: str, at: int, context: ParseContext) -> Body | None:
         if has_doubled_braces and text.startswith("}", at):
             at = following = at + 1
         if not text.startswith(("{", "["), following) or text.startswith(("[/", "[T"), following):
-            return calls, past_closers(text, past_surplus(text, at)), "json"
+            return calls, skip_closers(text, skip_surplus_brackets(text, at)), "json"
         at = following
 
 
-def past_surplus(text: str, at: int) -> int:
+def skip_surplus_brackets(text: str, at: int) -> int:
     """Return the position after unmatched closing brackets at the end of a call."""
     surplus = _SURPLUS_BRACKETS.match(text, at)
     return surplus.end() if surplus else at
@@ -160,20 +162,20 @@ def past_surplus(text: str, at: int) -> int:
 def read_code(text: str, at: int, context: ParseContext) -> Body | None:
     """Read the calls written as code at `at`."""
     read = pythonic.read_calls(text, at, context)
-    return (read[0], past_closers(text, read[1]), "pythonic") if read else None
+    return (read[0], skip_closers(text, read[1]), "pythonic") if read else None
 
 
 def _read_named_tags(text: str, named: re.Match[str], context: ParseContext) -> Body | None:
     at = skip_space(text, named.end())
     if text.startswith("{", at):
         read = _read_object_arguments(text, at, named["name"], context, "tags")
-        return (read[0], past_closers(text, read[1]), "tags") if read else None
+        return (read[0], skip_closers(text, read[1]), "tags") if read else None
     parameters = read_parameters(text, at, context, children=True)
     end = _NAMED_END.match(text, parameters.end)
     if not end and not parameters.values:
         return None
     stop = end.end() if end else parameters.end
-    return _make_tags_body(named["name"], parameters, text)[0], past_closers(text, stop), "tags"
+    return _make_tags_body(named["name"], parameters, text)[0], skip_closers(text, stop), "tags"
 
 
 def _read_object_arguments(text: str, at: int, name: str, context: ParseContext, shape: str) -> Body | None:
@@ -181,16 +183,16 @@ def _read_object_arguments(text: str, at: int, name: str, context: ParseContext,
     if members is None:
         return None
     parsed = ParsedCall(ToolCall(name, members.text), members.repairs, open=members.open)
-    return [parsed], past_closers(text, members.end), shape
+    return [parsed], skip_closers(text, members.end), shape
 
 
 def _read_string_arguments(text: str, at: int, name: str, context: ParseContext) -> Body | None:
     """Read arguments that are encoded twice, as a JSON string of an object."""
     value = read_value(text, at)
-    arguments = arguments_of(JsonValue(value[0]), context) if value and isinstance(value[0], str) else None
+    arguments = read_json_arguments(JsonValue(value[0]), context) if value and isinstance(value[0], str) else None
     if value is None or arguments is None:
         return None
-    return [ParsedCall(ToolCall(name, arguments[0]), arguments[2])], past_closers(text, value[1]), "named"
+    return [ParsedCall(ToolCall(name, arguments[0]), arguments[2])], skip_closers(text, value[1]), "named"
 
 
 def _read_attributes(text: str, at: int, name: str) -> Body | None:
@@ -209,12 +211,12 @@ def _read_attributes(text: str, at: int, name: str) -> Body | None:
         return None
     slash = re.compile(r"\s*/?>").match(text, at)
     call = ToolCall(name, write(dict(values)))
-    return [ParsedCall(call, untyped=frozenset(values))], past_closers(text, slash.end() if slash else at), "attributes"
+    return [ParsedCall(call, untyped=frozenset(values))], skip_closers(text, slash.end() if slash else at), "attributes"
 
 
 def _make_tags_body(name: str, parameters: Parameters, text: str) -> Body:
     """Return the call with these arguments, up to its closer or, if that is missing, to the end of the text."""
-    ends = past_closers(text, parameters.end)
+    ends = skip_closers(text, parameters.end)
     # If nothing closes the call, further arguments may be missing.
     is_unclosed = parameters.open or (ends == parameters.end and _TRUNCATED_TAG.fullmatch(text, ends) is not None)
     repairs = frozenset({*parameters.repairs, "closing tags"} if is_unclosed else parameters.repairs)
@@ -224,7 +226,7 @@ def _make_tags_body(name: str, parameters: Parameters, text: str) -> Body:
     return [parsed], len(text) if is_unclosed else ends, "tags"
 
 
-def past_junk(text: str, at: int) -> int:
+def skip_junk(text: str, at: int) -> int:
     """Return the position after further openers and tokens without meaning."""
     for _ in range(_MAX_JUNK):
         junk = _JUNK.match(text, at)

@@ -36,7 +36,7 @@ class ParsedCall:
     """Number of arguments without a name; they come first, under the keys `0`, `1`, …."""
     open: bool = False
     """Whether the text ended before the call was complete."""
-    words: str = ""
+    text: str = ""
     """Text for the user, if the same object contains it beside the call."""
 
 
@@ -44,10 +44,10 @@ def may_be_call(value: JsonObject, context: ParseContext) -> bool:
     """Whether an object may be a call of an offered tool or contain one."""
     if len(value) == 1 or any(key in value for key in (*ENVELOPE_KEYS, *LIST_KEYS)):
         return True
-    return any(isinstance(name, str) and context.name(name) is not None for name in map(value.get, NAME_KEYS))
+    return any(isinstance(name, str) and context.resolve_name(name) is not None for name in map(value.get, NAME_KEYS))
 
 
-def calls_of(members: JsonMembers, context: ParseContext, depth: int = 0) -> list[ParsedCall] | None:
+def read_json_calls(members: JsonMembers, context: ParseContext, depth: int = 0) -> list[ParsedCall] | None:
     """Return the calls that an object represents; None if it is not a call. Missing arguments become `{}`."""
     if depth > _MAX_ENVELOPES:
         return None
@@ -56,7 +56,7 @@ def calls_of(members: JsonMembers, context: ParseContext, depth: int = 0) -> lis
         calls = _calls_in_list(call_list, members, context, depth)
         words = members.values.get("content")
         if calls and words and isinstance(words.value, str):
-            calls[0] = replace(calls[0], words=words.value)
+            calls[0] = replace(calls[0], text=words.value)
         return calls
     for key in ENVELOPE_KEYS:
         inner = members.values.get(key)
@@ -74,7 +74,7 @@ def _calls_in_list(
     items = read_objects(call_list.text, 0, context)
     calls: list[ParsedCall] = []
     for members in items[0] if items else ():
-        inner = calls_of(members, context, depth + 1)
+        inner = read_json_calls(members, context, depth + 1)
         if not inner:
             return None
         calls += (ParsedCall(parsed.call, parsed.repairs | envelope.repairs, open=envelope.open) for parsed in inner)
@@ -87,7 +87,7 @@ def _plain_call(members: JsonMembers, envelope: JsonMembers, context: ParseConte
     if name is None or not isinstance(name.value, str) or not name.value or _is_no_call(members):
         return None
     arguments_value = members.first(ARGUMENT_KEYS)
-    arguments = arguments_of(arguments_value, context)
+    arguments = read_json_arguments(arguments_value, context)
     identity = envelope.first(("id", "tool_call_id", "call_id"))
     call_id = identity.value if identity and isinstance(identity.value, str) and len(identity.value) > 2 else ""
     repairs = members.repairs | envelope.repairs
@@ -109,7 +109,7 @@ def _call_by_name(members: JsonMembers, context: ParseContext) -> ParsedCall | N
     if len(members.values) != 1:
         return None
     ((key, value),) = members.values.items()
-    name = context.name(key)
+    name = context.resolve_name(key)
     if name is None or not is_object(value.value):
         return None
     return ParsedCall(ToolCall(name, value.text), members.repairs, open=members.open)
@@ -130,7 +130,7 @@ def _is_no_call(members: JsonMembers) -> bool:
     return has_properties or "description" in members.values
 
 
-def arguments_of(value: JsonValue | None, context: ParseContext) -> tuple[str, bool, frozenset[str]] | None:
+def read_json_arguments(value: JsonValue | None, context: ParseContext) -> tuple[str, bool, frozenset[str]] | None:
     """Return the arguments as the JSON text of an object, taken from the object or from a JSON-encoded string.
 
     Returns None if they are neither. The second item is true if the string contained broken JSON; the third lists the

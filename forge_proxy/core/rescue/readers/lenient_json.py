@@ -3,7 +3,7 @@
 Runs after strict JSON parsing has failed. Accepts single, curly, triple and Gemma's quotes, bare keys and words,
 comments, trailing and missing commas, `=` and `=>` for `:`, line breaks and unescaped quotes in strings, tuples,
 joined strings, and unclosed brackets. Never invents a value: a missing value or an unterminated string makes the whole
-text unreadable. Runs in linear time; `read_loose` never raises.
+text unreadable. Runs in linear time; `read_lenient` never raises.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ class Unreadable(Exception):
     """No value can be read here. Never propagates out of this package."""
 
 
-def read_loose(text: str, at: int) -> LenientValue | None:
+def read_lenient(text: str, at: int) -> LenientValue | None:
     """Read the object, list or quoted string at `at`; None if it cannot be read without guessing."""
     reader = LenientReader(text, at)
     try:
-        value = reader.value()
+        value = reader.read_value()
     except Unreadable:
         return None
     return LenientValue(value, reader.at, frozenset(reader.repairs), reader.open)
@@ -92,9 +92,9 @@ class LenientReader:
         """Whether a word without quotes is a string. In code it is a variable of unknown value."""
         self._depth = 0
 
-    def value(self, after: re.Pattern[str] = _AFTER_ITEM) -> Json:
+    def read_value(self, after: re.Pattern[str] = _AFTER_ITEM) -> Json:
         """Read the next value. `after` matches the text that may follow a string here. Raises `Unreadable`."""
-        self.skip()
+        self.skip_space()
         text, at = self.text, self.at
         if text.startswith("{", at):
             return self._read_nested(self._read_object)
@@ -104,7 +104,7 @@ class LenientReader:
             return self._read_joined(after)
         return self._read_bare()
 
-    def skip(self) -> None:
+    def skip_space(self) -> None:
         """Skip white space and comments."""
         space = _SPACE.match(self.text, self.at)
         if space and space.end() > self.at:
@@ -112,11 +112,11 @@ class LenientReader:
                 self.repairs.add("comments")
             self.at = space.end()
 
-    def take(self, *marks: str) -> bool:
-        """Consume one of `marks` if it is at the current position; return whether one was."""
-        for mark in marks:
-            if self.text.startswith(mark, self.at):
-                self.at += len(mark)
+    def consume(self, *symbols: str) -> bool:
+        """Consume one of `symbols` if it is at the current position; return whether one was."""
+        for symbol in symbols:
+            if self.text.startswith(symbol, self.at):
+                self.at += len(symbol)
                 return True
         return False
 
@@ -124,7 +124,7 @@ class LenientReader:
         """Whether the text of a call ends here with its brackets unclosed."""
         return _END.match(self.text, self.at) is not None
 
-    def string(self, after: re.Pattern[str]) -> str:
+    def read_string(self, after: re.Pattern[str]) -> str:
         """Read the string whose opening quote is at the current position. Raises `Unreadable`."""
         opening = _OPENING.match(self.text, self.at)
         if not opening:
@@ -161,7 +161,7 @@ class LenientReader:
         members: dict[str, Json] = {}
         while not self._consume_end("}", "])"):
             key = self._read_key()
-            members[key] = self.value(_AFTER_MEMBER)
+            members[key] = self.read_value(_AFTER_MEMBER)
             self._consume_comma()
         return members
 
@@ -173,7 +173,7 @@ class LenientReader:
         items: list[Json] = []
         before = self.at
         while not self._consume_end(closer, "})"):
-            items.append(self.value())
+            items.append(self.read_value())
             before = self.at
             self._consume_comma()
         # In Python, one value in parentheses is a tuple only if a comma follows it.
@@ -182,8 +182,8 @@ class LenientReader:
 
     def _consume_end(self, closer: str, others: str) -> bool:
         """Whether the list or object ends here, either closed or unclosed at the end of its container."""
-        self.skip()
-        if self.take(closer):
+        self.skip_space()
+        if self.consume(closer):
             return True
         if self.ends_here():
             self.repairs.add("brackets")
@@ -195,10 +195,10 @@ class LenientReader:
         return False
 
     def _consume_comma(self) -> None:
-        self.skip()
+        self.skip_space()
         before = self.at
-        while self.take(",", ";"):
-            self.skip()
+        while self.consume(",", ";"):
+            self.skip_space()
         if (self.at == before and not self.ends_here() and self.text[self.at] not in "}])") or (
             self.at > before and self.text.startswith(("}", "]", ")"), self.at)
         ):
@@ -214,7 +214,7 @@ class LenientReader:
             if bare[1]:  # --key "value" has no separator
                 return key
         else:
-            key = self.string(_AFTER_KEY)
+            key = self.read_string(_AFTER_KEY)
         colon = _COLON.match(self.text, self.at)
         if not colon:
             raise Unreadable
@@ -225,19 +225,19 @@ class LenientReader:
 
     def _read_joined(self, after: re.Pattern[str]) -> str:
         """Read a string, or several joined with `+`."""
-        joined = self.string(after)
+        joined = self.read_string(after)
         while True:
             before = self.at
-            self.skip()
+            self.skip_space()
             if not self.bare_words and _OPENING.match(self.text, self.at):  # Python joins adjacent strings
-                joined += self.string(after)
+                joined += self.read_string(after)
                 continue
             if not self.text.startswith("+", self.at):
                 self.at = before
                 return joined
             self.at += 1
-            self.skip()
-            joined += self.string(after)
+            self.skip_space()
+            joined += self.read_string(after)
             self.repairs.add("joined strings")
 
     def _find_closing_quote(self, quote: str, start: int, after: re.Pattern[str]) -> int:

@@ -26,15 +26,17 @@ class NestedTags:
             rf"|(?P<call>{self._call.pattern})|(?P<over>{CLOSE}{call}\s*>)"
         )
 
-    def holds_value(self, text: str, start: int, end: int) -> bool:
+    def contains_value(self, text: str, start: int, end: int) -> bool:
         """Whether another value starts inside the span of a candidate value."""
         return self._value.search(text, start, end) is not None
 
-    def holds_call(self, text: str, start: int, end: int) -> bool:
+    def contains_call(self, text: str, start: int, end: int) -> bool:
         """Whether another call starts inside the span of a candidate value."""
         return self._call.search(text, start, end) is not None
 
-    def own_closer(self, text: str, start: int, closer: re.Pattern[str], context: ParseContext) -> re.Match[str] | None:
+    def find_closer(
+        self, text: str, start: int, closer: re.Pattern[str], context: ParseContext
+    ) -> re.Match[str] | None:
         """Return the closer of the value that starts at `start`, counting nested tags; None if they do not balance
         before the call ends. `closer` distinguishes a closing tag from a mentioned one.
         """
@@ -55,9 +57,9 @@ class NestedTags:
                 case _ if calls:
                     calls -= 1
                 case _:
-                    context.searched(4 * (tag.end() - start))  # another value may search the same text again
+                    context.spend_search(4 * (tag.end() - start))  # another value may search the same text again
                     return None
-        context.searched(4 * (len(text) - start))
+        context.spend_search(4 * (len(text) - start))
         return None
 
 

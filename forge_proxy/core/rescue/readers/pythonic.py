@@ -32,7 +32,7 @@ def read_call(text: str, at: int, context: ParseContext) -> tuple[ParsedCall, in
     try:
         args, positional = _read_arguments(reader)
     except Unreadable:
-        context.spend(reader.at - at)
+        context.spend_effort(reader.at - at)
         return None
     name = opening["name"].removesuffix(".call")
     repairs = frozenset(reader.repairs) - _NORMAL_IN_CODE
@@ -44,14 +44,14 @@ def _read_arguments(reader: LenientReader) -> tuple[dict[str, Json], int]:
     args: dict[str, Json] = {}
     positional = 0
     while True:
-        reader.skip()
-        if reader.take(")"):
+        reader.skip_space()
+        if reader.consume(")"):
             return args, positional
         if reader.ends_here():
             reader.open = reader.at == len(reader.text)
             reader.repairs.add("brackets")
             return args, positional
-        reader.take("**")
+        reader.consume("**")
         keyword = _KEYWORD.match(reader.text, reader.at)
         if keyword:
             key = keyword[1] or keyword[2]
@@ -61,9 +61,13 @@ def _read_arguments(reader: LenientReader) -> tuple[dict[str, Json], int]:
         else:
             key = str(positional)
             positional += 1
-        args[key] = reader.value(_AFTER_ARGUMENT)
-        reader.skip()
-        if not reader.take(",") and reader.text[reader.at : reader.at + 1] not in (")", "") and not reader.ends_here():
+        args[key] = reader.read_value(_AFTER_ARGUMENT)
+        reader.skip_space()
+        if (
+            not reader.consume(",")
+            and reader.text[reader.at : reader.at + 1] not in (")", "")
+            and not reader.ends_here()
+        ):
             raise Unreadable
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from forge_proxy.core.jsontypes import Json, is_object, read_value, skip_space, write
 from forge_proxy.core.rescue.context.parse_context import ParseContext
-from forge_proxy.core.rescue.readers.lenient_json import LenientValue, read_loose
+from forge_proxy.core.rescue.readers.lenient_json import LenientValue, read_lenient
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,12 @@ def read_any(text: str, at: int, context: ParseContext) -> LenientValue | None:
         return LenientValue(strict[0], strict[1], frozenset(), open=False)
     if not context.may_try(1):
         return None
-    length = context.past(text, at) - at
+    length = context.skip_brackets(text, at) - at
     if not context.may_try(length):
-        context.spend(length // 4)  # the search for its end costs work as well
+        context.spend_effort(length // 4)  # the search for its end costs work as well
         return None
-    loose = read_loose(text, at)
-    context.spend((loose.end if loose else at + length) - at)
+    loose = read_lenient(text, at)
+    context.spend_effort((loose.end if loose else at + length) - at)
     return loose
 
 
@@ -97,15 +97,15 @@ def _read_broken(text: str, at: int, context: ParseContext) -> JsonMembers | Non
     if loose and is_object(loose.value):
         values = {key: JsonValue(value) for key, value in loose.value.items()}
         return JsonMembers(values, loose.end, write(loose.value), loose.repairs, loose.open)
-    context.unread = context.unread or context.repair is None
+    context.may_recover_more = context.may_recover_more or context.repair is None
     return _repair(text, at, context)
 
 
 def _repair(text: str, at: int, context: ParseContext) -> JsonMembers | None:
     if context.repair is None or not context.may_try(1):
         return None
-    end = context.past(text, at)
-    context.spend(end - at)
+    end = context.skip_brackets(text, at)
+    context.spend_effort(end - at)
     repaired = context.repair(text[at:end])
     members = read_strictly(repaired, 0) if repaired else None
     return replace(members, end=end, repairs=frozenset({"general"})) if members else None

@@ -74,14 +74,14 @@ class Parameters:
 
     _spaces: set[str] = field(default_factory=set[str])
 
-    def closer(self, text: str, start: int, closer: re.Pattern[str]) -> re.Match[str] | None:
+    def find_closer(self, text: str, start: int, closer: re.Pattern[str]) -> re.Match[str] | None:
         """Return the first closer of a value at or after `start`, cached so that no text is searched twice."""
         match = self._closers.get(closer)
         if closer not in self._closers or (match and match.start() < start):
             match = self._closers[closer] = closer.search(text, start)
         return match
 
-    def space_of(self, tag: str) -> str:
+    def find_namespace(self, tag: str) -> str:
         """Return the namespace of the tag that opens a value, `""` for none."""
         match = _NAME_SPACE.search(tag)
         if not match or (match[1] not in self._spaces and len(self._spaces) == _MAX_SPACES):
@@ -89,7 +89,7 @@ class Parameters:
         self._spaces.add(match[1])
         return match[1]
 
-    def put(self, key: str, value: Json, end: int, *, untyped: bool = True) -> None:
+    def add(self, key: str, value: Json, end: int, *, untyped: bool = True) -> None:
         """Add an argument. The last of equal keys wins."""
         if key in self.values and end > self.end:
             self.repairs.add("repeated parameters")
@@ -122,11 +122,11 @@ def _put_parameter(text: str, opening: re.Match[str], parameters: Parameters, ca
     more = opening["more"] or ""
     key = (opening["quoted"] or opening["key"]).strip()
     if more.rstrip().endswith("/"):
-        parameters.put(key, "", start)
+        parameters.add(key, "", start)
         return
     # With a namespace, the next parameter tag is certainly a tag, even if the closer before it is missing.
     tag = opening["tag"]
-    space = parameters.space_of(tag)
+    space = parameters.find_namespace(tag)
     following = text.find(tag, start) if space else -1
     _put_value(text, key, start, parameters, _closer(space, call), context, stop=following)
     value = parameters.values.get(key)
@@ -135,7 +135,7 @@ def _put_parameter(text: str, opening: re.Match[str], parameters: Parameters, ca
     elif 'string="false"' in more and isinstance(value, str):
         read = read_value(value.strip(), 0)
         if read and read[1] == len(value.strip()):
-            parameters.put(key, read[0], parameters.end, untyped=False)
+            parameters.add(key, read[0], parameters.end, untyped=False)
 
 
 def _put_pair(text: str, pair: re.Match[str], parameters: Parameters, context: ParseContext) -> None:
@@ -160,19 +160,19 @@ def _put_value(
     """Add the value that starts at `start`, up to its closer or, if that is missing, to the next tag."""
     end, following = _find_value_end(text, start, parameters, pattern, context, stop)
     value = text[start:end]
-    parameters.put(key, value if pattern is _PAIR_CLOSER else unframed(value), following)
+    parameters.add(key, value if pattern is _PAIR_CLOSER else strip_line_breaks(value), following)
 
 
 def _find_value_end(
     text: str, start: int, parameters: Parameters, pattern: re.Pattern[str], context: ParseContext, stop: int
 ) -> tuple[int, int]:
     """Return the end of the value and the start of the text after it. `stop` is the next tag, or -1 if unknown."""
-    closer = parameters.closer(text, start, pattern)
+    closer = parameters.find_closer(text, start, pattern)
     nested_tags = PAIRED if pattern is _PAIR_CLOSER else NAMED
-    if closer and nested_tags.holds_value(text, start, closer.start()):
-        if own := nested_tags.own_closer(text, start, pattern, context):
+    if closer and nested_tags.contains_value(text, start, closer.start()):
+        if own := nested_tags.find_closer(text, start, pattern, context):
             return own.start(), own.end()
-        parameters.doubtful = parameters.doubtful or nested_tags.holds_call(text, start, closer.start())
+        parameters.doubtful = parameters.doubtful or nested_tags.contains_call(text, start, closer.start())
     if closer and not 0 <= stop < closer.start():
         return closer.start(), closer.end()
     parameters.repairs.add("closing tags")
@@ -188,18 +188,18 @@ def _put_child(text: str, at: int, parameters: Parameters, context: ParseContext
     if not opening:
         return False
     key = opening["key"]
-    end = past_child(text, opening, context)
+    end = skip_child(text, opening, context)
     if end is None:
         return False
     closing = text.rfind("</", opening.end(), end)
     value = text[opening.end() : closing]
     # After MiniMax's token, line breaks are part of the value.
     raw = opening["open"].startswith("]")
-    parameters.put(key, value.removesuffix("]<]minimax[>[") if raw else unframed(value), end)
+    parameters.add(key, value.removesuffix("]<]minimax[>[") if raw else strip_line_breaks(value), end)
     return True
 
 
-def past_child(text: str, opening: re.Match[str], context: ParseContext) -> int | None:
+def skip_child(text: str, opening: re.Match[str], context: ParseContext) -> int | None:
     """Return the position after the matching closing tag, counting nested tags of the same name; None without one."""
     depth = 0
     name = re.escape(opening["key"])
@@ -208,13 +208,13 @@ def past_child(text: str, opening: re.Match[str], context: ParseContext) -> int 
     for tag in re.compile(rf"{OPEN}{name}>|({CLOSE}{name}\s*>)").finditer(text, opening.start()):
         depth += -1 if tag[1] else 1
         if depth == 0:
-            context.searched(tag.end() - opening.start())
+            context.spend_search(tag.end() - opening.start())
             return tag.end()
-    context.searched(4 * (len(text) - opening.start()))  # a failed search scans the text to its end
+    context.spend_search(4 * (len(text) - opening.start()))  # a failed search scans the text to its end
     return None
 
 
-def unframed(value: str) -> str:
+def strip_line_breaks(value: str) -> str:
     """Return the value without the single line break that the format adds before and after it."""
     if value.startswith("\r\n"):
         return value[2:].removesuffix("\r\n")

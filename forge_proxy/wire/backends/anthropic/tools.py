@@ -52,7 +52,7 @@ def names_of(call: ModelCall) -> ToolNames:
 
 def tools_of(call: ModelCall, names: ToolNames, called: Sequence[str]) -> list[Json]:
     """The tools to offer. `called` are those that the history calls: without any tools the server would refuse it."""
-    wanted = {tool.name for tool in call.demanded}
+    wanted = {tool.name for tool in call.required_tools}
     tools: list[Json] = []
     for place, tool in enumerate(_offered(call)):
         written = _tool(tool, names, f"tools[{place}]", simple=call.dialect.plain_schemas)
@@ -68,14 +68,14 @@ def choice_of(call: ModelCall, names: ToolNames) -> Block | None:
     """`tool_choice` among the tools of `tools_of`; None where the server's default is meant.
 
     A choice among several tools is said as `any`: that none of the others is called is ours to see to. A demand that is
-    not in the body is ours too, until the call says which tools are `demanded`: a workflow lets the model think first.
+    not in the body is ours too, until the call states `required_tools`: a workflow lets the model think first.
     """
     request, mode = call.request, call.request.tool_choice.mode
     if mode == "none" or not _offered(call):
         return {"type": "none"}
-    wanted = tuple(tool.name for tool in call.demanded) or request.tool_choice.names
+    wanted = tuple(tool.name for tool in call.required_tools) or request.tool_choice.names
     choice: Block = {"type": "auto"}
-    is_told = bool(call.demanded) or "tool_choice" in request.body
+    is_told = bool(call.required_tools) or "tool_choice" in request.body
     if mode == "required" and is_told and call.dialect.forced_choice:
         choice = {"type": "tool", "name": names.there(wanted[0])} if len(wanted) == 1 else {"type": "any"}
     if not request.parallel:

@@ -35,7 +35,7 @@ def encode_call(call: ModelCall, terms: OllamaRequestOptions, think: Think | Non
     body["messages"] = encode_messages(messages_of(call, replace(call.dialect, developer=False)))
     if tools := _tools(call):
         body["tools"] = tools
-    held = call_schema(call.demanded) if call.demanded else encode_format(request.body)
+    held = call_schema(call.required_tools) if call.required_tools else encode_format(request.body)
     if held is not None:
         body["format"] = held
     if think is not None:

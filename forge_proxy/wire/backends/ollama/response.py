@@ -51,7 +51,7 @@ class LineDecoder:
             text=_text(fields.get("content")),
             reasoning=_text(fields.get("thinking")),
             calls=tuple(self._call(call, said) for call in calls if is_object(call)) if is_list(calls) else (),
-            beside=_logprobs(said.get("logprobs")),
+            choice_fields=_logprobs(said.get("logprobs")),
         )
         head = {} if self._begun else _head(said, self._model)
         self._begun = True

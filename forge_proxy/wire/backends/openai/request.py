@@ -46,8 +46,8 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
         body.setdefault("return_progress", True)
     if dialect.choice_in_words and is_object(said := body.get("tool_choice")) and said.get("type") != "custom":
         body["tool_choice"] = request.tool_choice.mode
-    if call.demanded:
-        body |= _held_to_a_call(call.demanded, dialect)
+    if call.required_tools:
+        body |= _held_to_a_call(call.required_tools, dialect)
         if prompted:  # without tools some servers refuse any choice of them
             del body["tool_choice"]
     if "messages" in body:

@@ -54,13 +54,13 @@ class ChunkWriter:
         if delta.text is not None:
             said["content"] = delta.text
         said = self._with_role(delta.choice, said)
-        if said or delta.beside:
+        if said or delta.choice_fields:
             fields.append(said)
         for call in delta.calls:
             fields.extend({"tool_calls": [part]} for part in _call_parts(call))
         parts: list[Json] = [{"index": delta.choice, "delta": field, "finish_reason": None} for field in fields]
-        if delta.beside and fields:
-            parts[0] = {"index": delta.choice, "delta": fields[0], "finish_reason": None, **delta.beside}
+        if delta.choice_fields and fields:
+            parts[0] = {"index": delta.choice, "delta": fields[0], "finish_reason": None, **delta.choice_fields}
         if delta.finish is not None:
             parts.append({"index": delta.choice, "delta": {}, "finish_reason": delta.finish})
         return parts
@@ -106,5 +106,5 @@ def _choice(reply: Reply) -> Json:
         "index": reply.choice,
         "message": message,
         "finish_reason": reply.finish or "stop",
-        **reply.beside,
+        **reply.choice_fields,
     }

@@ -1,4 +1,4 @@
-"""Schemas of any kind, in the few words that every server understands."""
+"""Any schema is simplified to the keywords that every model server supports."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def of(value: Any, **beside: Any) -> Any:
         ({"allOf": [TEXT]}, TEXT),
     ],
 )
-def test_a_parameter_keeps_what_everybody_understands(value: Json, projected: Json) -> None:
+def test_a_parameter_keeps_the_keywords_that_every_server_supports(value: Json, projected: Json) -> None:
     definitions = {
         "T": TEXT,
         "Alias": {"$ref": "#/$defs/T"},
@@ -86,11 +86,11 @@ def test_a_parameter_keeps_what_everybody_understands(value: Json, projected: Js
     "schema",
     [True, False, {}, {"type": "array"}, {"$ref": "#"}, {"type": "object", "properties": []}, {"anyOf": [True]}],
 )
-def test_parameters_are_an_object_whatever_was_sent(schema: Any) -> None:
+def test_the_simplified_schema_is_always_an_object(schema: Any) -> None:
     assert simplify_schema(schema) == {"type": "object"}
 
 
-def test_deep_and_large_schemas_are_cut() -> None:
+def test_deep_and_large_schemas_are_truncated() -> None:
     nested: dict[str, Any] = TEXT
     for _ in range(30):
         nested = {"type": "object", "properties": {"a": nested}}
@@ -104,7 +104,7 @@ def test_deep_and_large_schemas_are_cut() -> None:
 
 @examples(200)
 @given(schema=SCHEMAS)
-def test_any_schema_has_a_projection_that_is_its_own(schema: Any) -> None:
+def test_simplifying_a_simplified_schema_changes_nothing(schema: Any) -> None:
     projected = simplify_schema({"type": "object", "properties": {"p": schema}, "$defs": DEFINITIONS})
 
     assert simplify_schema(projected) == projected
@@ -114,5 +114,5 @@ def test_any_schema_has_a_projection_that_is_its_own(schema: Any) -> None:
 
 @examples(200)
 @given(value=VALUES)
-def test_any_value_in_the_place_of_a_schema_is_projected(value: Json) -> None:
+def test_any_value_in_place_of_a_schema_is_simplified(value: Json) -> None:
     assert satisfies(simplify_schema({"type": "object", "properties": {"p": value}}), {})

@@ -1,4 +1,4 @@
-"""Which kinds of value a schema allows, and what it says of the parts of one."""
+"""The types that a schema allows, and the subschemas of the parts of a value."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ ROOT: JsonObject = {
         ({"type": ["string", "array"], "anyOf": [{"enum": ["a"]}, {"type": "object"}]}, {"string"}),
     ],
 )
-def test_the_kinds_that_a_schema_allows(schema: Json, kinds: set[str]) -> None:
+def test_a_schema_allows_the_expected_types(schema: Json, kinds: set[str]) -> None:
     assert SchemaView(ROOT).kinds((schema,)) == kinds
 
 
-def test_a_chain_of_alternatives_is_followed_only_so_far() -> None:
+def test_a_chain_of_alternatives_is_followed_to_a_limit() -> None:
     links: dict[str, Json] = {}
     for number in range(5000):
         following: JsonObject = {"$ref": f"#/$defs/d{number + 1}"}
@@ -65,7 +65,7 @@ def test_a_chain_of_alternatives_is_followed_only_so_far() -> None:
     assert SchemaView({"$defs": links}).kinds(({"$ref": "#/$defs/d0"},)) == KINDS
 
 
-def test_all_that_holds_for_a_value_is_seen_at_once() -> None:
+def test_a_view_combines_all_schemas_of_a_value() -> None:
     schema: JsonObject = {
         "properties": {"a": {"type": "integer"}},
         "required": ["a"],
@@ -84,7 +84,7 @@ def test_all_that_holds_for_a_value_is_seen_at_once() -> None:
     assert view.property("xy") == ({"type": "null"}, False)
 
 
-def test_each_way_to_choose_among_alternatives_is_a_view() -> None:
+def test_each_combination_of_alternatives_is_a_view() -> None:
     schema: JsonObject = {
         "anyOf": [{"title": "a"}, {"oneOf": [{"title": "b"}, {"title": "c"}]}],
         "oneOf": [{"title": "d"}, {"title": "e"}],
@@ -100,7 +100,7 @@ def test_each_way_to_choose_among_alternatives_is_a_view() -> None:
 
 @examples(300)
 @given(schema=SCHEMAS, value=VALUES)
-def test_a_valid_value_is_of_a_kind_that_is_allowed(schema: Json, value: Json) -> None:
+def test_a_valid_value_has_an_allowed_type(schema: Json, value: Json) -> None:
     whole: JsonObject = {"properties": {"a": schema}, "$defs": DEFINITIONS}
 
     if satisfies(whole, {"a": value}):
@@ -109,7 +109,7 @@ def test_a_valid_value_is_of_a_kind_that_is_allowed(schema: Json, value: Json) -
 
 @examples(200)
 @given(schema=OBJECTS, value=VALUES)
-def test_nothing_that_is_no_schema_makes_it_raise(schema: dict[str, Json], value: Json) -> None:
+def test_an_invalid_schema_raises_no_error(schema: dict[str, Json], value: Json) -> None:
     whole: JsonObject = {
         "$ref": value,
         **schema,

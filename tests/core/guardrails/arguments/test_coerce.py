@@ -1,4 +1,4 @@
-"""A value becomes what its schema asks for where nothing is lost by it, and no text is ever made into another."""
+"""Values are coerced to their schema if no information is lost; valid strings are never changed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ STRINGS: JsonObject = {"type": "array", "items": {"type": "string"}}
         ("one", {"anyOf": [{"type": "null"}, STRINGS]}, ["one"]),
     ],
 )
-def test_what_is_sure_to_be_meant_is_what_comes_out(said: str, schema: JsonObject, meant: Json) -> None:
+def test_unambiguous_values_are_coerced(said: str, schema: JsonObject, meant: Json) -> None:
     value = coerced(schema, said)
 
     assert value == meant
@@ -123,11 +123,11 @@ def test_what_is_sure_to_be_meant_is_what_comes_out(said: str, schema: JsonObjec
         ("cel", {"enum": ["celsius"]}),
     ],
 )
-def test_what_may_have_been_meant_otherwise_stays(value: Json, schema: Json) -> None:
+def test_ambiguous_values_are_not_changed(value: Json, schema: Json) -> None:
     assert coerced(schema, value) is value
 
 
-def test_each_part_of_an_object_or_a_list_is_mended() -> None:
+def test_each_part_of_an_object_or_list_is_repaired() -> None:
     schema: JsonObject = {
         "properties": {
             "filters": {"type": "array", "items": {"$ref": "#/$defs/filter"}},
@@ -168,7 +168,7 @@ def test_each_part_of_an_object_or_a_list_is_mended() -> None:
     )
 
 
-def test_lists_as_the_older_drafts_write_them_are_mended() -> None:
+def test_tuple_schemas_of_older_drafts_are_supported() -> None:
     of_list: JsonObject = {"items": [{"type": "integer"}], "additionalItems": {"type": "boolean"}}
     schema: JsonObject = {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": of_list}}
 
@@ -192,19 +192,19 @@ SQUARE: JsonObject = {"type": "object", "properties": {"a": {"type": "integer"}}
         ({"b": "1"}, {"b": "1"}),
     ],
 )
-def test_the_first_alternative_that_the_mended_value_satisfies_is_taken(union: str, said: Json, meant: Json) -> None:
+def test_the_first_alternative_that_accepts_the_repaired_value_is_used(union: str, said: Json, meant: Json) -> None:
     schema: JsonObject = {union: [CIRCLE, SQUARE, {"type": "integer"}, {"type": "array", "items": SQUARE}]}
 
     assert coerced(schema, said) == meant
 
 
-def test_alternatives_of_the_arguments_as_a_whole_are_tried_too() -> None:
+def test_alternatives_at_the_root_are_tried() -> None:
     schema: JsonObject = {"type": "object", "anyOf": [CIRCLE, SQUARE]}
 
     assert coerce_args(schema, {"a": "1"}) == ({"a": 1}, ("a: string → integer",))
 
 
-def test_a_value_is_only_changed_if_it_is_valid_then_whatever_becomes_of_the_others() -> None:
+def test_a_value_is_only_changed_if_the_result_is_valid_independently_of_the_others() -> None:
     schema: JsonObject = {
         "properties": {"days": {"type": "integer"}, "on": {"type": "boolean"}, "place": CIRCLE},
         "required": ["city"],
@@ -234,7 +234,7 @@ CITY: JsonObject = {"properties": {"city": {"type": "string"}, "day": {"type": "
         ({"city": "Oslo", "City": "Rome"}, {"city": "Oslo", "City": "Rome"}, ()),
     ],
 )
-def test_a_slip_in_the_name_of_a_parameter_is_mended_where_only_one_can_be_meant(
+def test_a_typo_in_a_parameter_name_is_repaired_if_it_is_unambiguous(
     said: dict[str, Json], meant: dict[str, Json], changes: tuple[str, ...]
 ) -> None:
     assert coerce_args(CITY, said) == (meant, changes)
@@ -252,13 +252,13 @@ def test_a_slip_in_the_name_of_a_parameter_is_mended_where_only_one_can_be_meant
         ({"required": ["city"], "patternProperties": {"^C": {}}}, "CITY", "CITY"),
     ],
 )
-def test_a_name_that_the_schema_takes_as_it_is_may_be_meant_as_it_is(more: JsonObject, said: str, meant: str) -> None:
+def test_a_name_that_the_schema_accepts_is_not_changed(more: JsonObject, said: str, meant: str) -> None:
     schema: JsonObject = {"properties": {"city": {"type": "string"}}, **more}
 
     assert list(coerce_args(schema, {said: "Oslo"})[0]) == [meant]
 
 
-def test_names_inside_a_parameter_are_mended_too() -> None:
+def test_names_inside_a_parameter_are_repaired() -> None:
     schema: JsonObject = {"properties": {"at": {"type": "array", "items": CITY}}}
 
     mended, changes = coerce_args(schema, {"at": [{"City": "Oslo", "day": 1}]})
@@ -267,7 +267,7 @@ def test_names_inside_a_parameter_are_mended_too() -> None:
     assert changes == ("parameter: at[0].City → city",)
 
 
-def test_of_very_many_changes_the_first_are_told() -> None:
+def test_only_the_first_of_very_many_changes_are_listed() -> None:
     schema: JsonObject = {"properties": {"a": {"type": "array", "items": {"type": "integer"}}}}
 
     mended, changes = coerce_args(schema, {"a": [str(number) for number in range(1000)]})
@@ -298,7 +298,7 @@ def test_a_long_list_of_wrong_values_is_left_alone_after_the_first_of_them(monke
     "schema",
     [True, {}, {"properties": 3}, {"properties": {"a": 3}}, {"$ref": "#/nowhere"}, {"properties": {"b": {}}}],
 )
-def test_without_a_schema_for_a_value_the_arguments_are_the_same(schema: JsonObject | bool) -> None:
+def test_arguments_without_a_schema_are_not_changed(schema: JsonObject | bool) -> None:
     args: dict[str, Json] = {"a": "3"}
 
     assert coerce_args(schema, args)[0] is args
@@ -322,7 +322,7 @@ TREE: JsonObject = {
 
 
 @pytest.mark.parametrize("key", ["childen", "Children", "x"])
-def test_the_work_is_bounded_where_the_alternatives_are_not(key: str) -> None:
+def test_the_work_is_bounded_for_unbounded_alternatives(key: str) -> None:
     value: Json = "1"
     for _ in range(60):
         value = {key: [value], "y": "z"}
@@ -333,7 +333,7 @@ def test_the_work_is_bounded_where_the_alternatives_are_not(key: str) -> None:
 
 @examples(300)
 @given(schema=SCHEMAS, value=WRITTEN | VALUES | VALUES_NEAR)
-def test_what_comes_out_is_valid_or_the_very_same(schema: JsonObject, value: Json) -> None:
+def test_the_result_is_valid_or_the_unchanged_input(schema: JsonObject, value: Json) -> None:
     whole: JsonObject = {"properties": {"a": schema}, "$defs": DEFINITIONS}
     args = {"a": value}
 
@@ -345,7 +345,7 @@ def test_what_comes_out_is_valid_or_the_very_same(schema: JsonObject, value: Jso
 
 @examples(300)
 @given(schema=SCHEMAS, value=WRITTEN, first=st.booleans())
-def test_a_text_is_never_touched_where_one_is_allowed(schema: JsonObject, value: str, first: bool) -> None:
+def test_a_string_is_not_changed_where_strings_are_allowed(schema: JsonObject, value: str, first: bool) -> None:
     never = {"type": "string", "minLength": 10**9}
     alternatives: list[Json] = [never, schema] if first else [schema, never]
 
@@ -355,7 +355,7 @@ def test_a_text_is_never_touched_where_one_is_allowed(schema: JsonObject, value:
 
 @examples(200)
 @given(schema=OBJECTS, args=OBJECTS, value=VALUES)
-def test_no_schema_makes_it_raise(schema: dict[str, Json], args: dict[str, Json], value: Json) -> None:
+def test_no_schema_raises_an_error(schema: dict[str, Json], args: dict[str, Json], value: Json) -> None:
     whole: JsonObject = {**schema, "properties": {"a": schema, "b": value}, "anyOf": [schema, value]}
 
     assert isinstance(coerce_args(whole, args)[0], dict)
@@ -364,7 +364,7 @@ def test_no_schema_makes_it_raise(schema: dict[str, Json], args: dict[str, Json]
 
 @examples(100)
 @given(arguments=OBJECTS)
-def test_arguments_encoded_twice_are_the_arguments(arguments: dict[str, Json]) -> None:
+def test_arguments_encoded_twice_are_decoded(arguments: dict[str, Json]) -> None:
     text = json.dumps(arguments)
 
     assert read_arguments(text) == arguments
@@ -372,5 +372,5 @@ def test_arguments_encoded_twice_are_the_arguments(arguments: dict[str, Json]) -
 
 
 @pytest.mark.parametrize("text", ["", "[]", "3", '"3"', '"{"', "{", '"{}" {}', json.dumps(json.dumps("{}"))])
-def test_what_is_no_object_even_inside_a_text_is_none(text: str) -> None:
+def test_anything_but_an_object_even_inside_a_string_is_none(text: str) -> None:
     assert read_arguments(text) is None

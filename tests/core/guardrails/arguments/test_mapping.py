@@ -1,4 +1,4 @@
-"""Raw text gets the type its schema asks for, and what may be text only stays to the letter."""
+"""Raw text is typed by its schema; text that may only be a string is not changed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def type_raw(schema: Json, root: Schema, text: str) -> Json:
         ),
     ],
 )
-def test_raw_text_is_what_its_schema_reads_in_it(text: str, schema: JsonObject, value: Json) -> None:
+def test_raw_text_is_typed_by_its_schema(text: str, schema: JsonObject, value: Json) -> None:
     typed = type_value(schema, ROOT, text)
 
     assert typed == value
@@ -105,7 +105,7 @@ def test_raw_text_is_what_its_schema_reads_in_it(text: str, schema: JsonObject, 
         ("<x>1</x>", {"type": ["integer", "string"]}),
     ],
 )
-def test_where_nothing_else_fits_the_text_stays_to_the_letter(text: str, schema: Json) -> None:
+def test_text_that_fits_no_other_type_is_not_changed(text: str, schema: Json) -> None:
     assert type_value(schema, ROOT, text) is text
 
 
@@ -121,17 +121,17 @@ def test_where_nothing_else_fits_the_text_stays_to_the_letter(text: str, schema:
         ("a", "a"),
     ],
 )
-def test_a_parameter_that_may_be_anything_takes_what_can_only_be_a_value(text: str, value: Json) -> None:
+def test_an_untyped_parameter_accepts_unambiguous_values(text: str, value: Json) -> None:
     assert type_value({}, ROOT, text) == value
     assert type_arguments({"properties": {"a": {}}}, {"a": text, "b": text}, {"a", "b"}) == {"a": value, "b": text}
 
 
 @pytest.mark.parametrize("text", ['[{\\"a\\": \\"b\\"}]', '{\\"a\\": 1}'])
-def test_a_list_or_object_whose_quotes_were_escaped_is_read(text: str) -> None:
+def test_a_list_or_object_with_escaped_quotes_is_parsed(text: str) -> None:
     assert type_value({"type": ["array", "object"]}, ROOT, text) == json.loads(text.replace("\\", ""))
 
 
-def test_only_the_raw_arguments_are_typed_and_names_stay_as_they_were_said() -> None:
+def test_only_raw_arguments_are_typed_and_names_are_not_changed() -> None:
     schema: JsonObject = {
         "properties": {"file_path": {"type": "string"}, "max_lines": {"type": "integer"}, "n": {"type": "integer"}}
     }
@@ -142,7 +142,7 @@ def test_only_the_raw_arguments_are_typed_and_names_stay_as_they_were_said() -> 
     assert typed == {"filePath": "3", "Max-Lines": 3, "n": "3", "more": "3", "on": True}
 
 
-def test_the_schema_of_a_parameter_is_found_in_alternatives_too() -> None:
+def test_the_schema_of_a_parameter_is_found_in_alternatives() -> None:
     schema: JsonObject = {"anyOf": [{"properties": {"a": {"type": "integer"}}}, {"required": ["b"]}]}
 
     assert type_arguments(schema, {"a": "3"}, {"a"}) == {"a": 3}
@@ -150,7 +150,7 @@ def test_the_schema_of_a_parameter_is_found_in_alternatives_too() -> None:
 
 @examples(300)
 @given(schema=SCHEMAS, text=WRITTEN | st.lists(st.sampled_from(["<a>", "</a>", "<b>", "</b>", "3"])).map("".join))
-def test_what_comes_out_is_of_a_kind_that_is_allowed_or_the_very_text(schema: Json, text: str) -> None:
+def test_the_result_has_an_allowed_type_or_is_the_unchanged_text(schema: Json, text: str) -> None:
     root: JsonObject = {"properties": {"a": schema}, "$defs": DEFINITIONS}
     kinds = SchemaView(root).kinds((schema,))
 
@@ -161,7 +161,7 @@ def test_what_comes_out_is_of_a_kind_that_is_allowed_or_the_very_text(schema: Js
 
 @examples(200)
 @given(schema=OBJECTS, value=VALUES, text=TEXTS)
-def test_no_schema_makes_it_raise(schema: dict[str, Json], value: Json, text: str) -> None:
+def test_no_schema_raises_an_error(schema: dict[str, Json], value: Json, text: str) -> None:
     root: JsonObject = {**schema, "properties": {"a": value, "b": schema}, "anyOf": [value]}
 
     assert set(type_arguments(root, {"a": text, "b": text}, {"a", "b"})) == {"a", "b"}
@@ -171,5 +171,5 @@ def test_no_schema_makes_it_raise(schema: dict[str, Json], value: Json, text: st
 @pytest.mark.parametrize(
     "text", ["[" * 50_000, "['" + "\\'" * 50_000, "[" + "'\\" * 50_000, "<a>" * 50_000, "<" * 100_000]
 )
-def test_hostile_text_is_only_text(text: str) -> None:
+def test_hostile_text_stays_text(text: str) -> None:
     assert type_value({"type": ["array", "object"]}, ROOT, text) is text

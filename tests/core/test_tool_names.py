@@ -1,4 +1,4 @@
-"""Which offered tool a model meant by a name."""
+"""Resolution of a tool name as a model writes it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OFFERED = ("get_weather", "Search", "search", "tools.list", "Notes.Add", "a-b/c.
         ("a-b/c.d", "a-b/c.d"),
     ],
 )
-def test_a_name_is_known_but_for_case_and_a_usual_prefix(said: str, meant: str) -> None:
+def test_a_name_is_resolved_ignoring_case_and_common_prefixes(said: str, meant: str) -> None:
     assert resolve_name(said, OFFERED) == meant
 
 
@@ -41,15 +41,15 @@ def test_a_name_is_known_but_for_case_and_a_usual_prefix(said: str, meant: str) 
     "said",
     ["SEARCH", "weather", "get_weather2", "get-weather", "", " ", "functions.", "functions.nothing", "my.get_weather"],
 )
-def test_a_name_that_is_unclear_or_unknown_is_none(said: str) -> None:
+def test_an_ambiguous_or_unknown_name_is_none(said: str) -> None:
     assert resolve_name(said, OFFERED) is None
 
 
-def test_a_tool_that_is_offered_twice_is_one_tool() -> None:
+def test_a_tool_offered_twice_is_one_tool() -> None:
     assert resolve_name("ADD", ["add", "add"]) == "add"
 
 
-def test_many_long_names_cost_memory_in_proportion_to_their_length() -> None:
+def test_the_memory_of_many_long_names_is_proportional_to_their_length() -> None:
     names = tuple(f"{number}{'n' * 5_000}" for number in range(40))
 
     tracemalloc.start()
@@ -63,20 +63,20 @@ def test_many_long_names_cost_memory_in_proportion_to_their_length() -> None:
     assert most < 20_000_000
 
 
-def test_a_long_name_is_called_by_markup_that_names_it() -> None:
+def test_a_tool_with_a_long_name_is_called_by_markup_that_names_it() -> None:
     name = "n" * 300
 
     assert [call.call.tool for call in rescue(f'<tool_call>{{"name": "{name}"}}</tool_call>', (name,)).calls] == [name]
 
 
 @pytest.mark.parametrize("name", ["a/b", "get", "x:1", "functions.x", "server.tool-1"])
-def test_a_name_is_known_where_a_text_begins_with_it(name: str) -> None:
+def test_a_name_is_found_at_the_start_of_a_text(name: str) -> None:
     found = rescue(f'{name}{{"a": 1}}', (name, "a", "zz")).calls
 
     assert [call.call.tool for call in found] == [name]
 
 
-def test_many_tools_and_many_unknown_names_cost_no_comparison_of_all_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_tools_and_unknown_names_are_not_compared_pairwise(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
 
     class Counted(OfferedNames):

@@ -1,4 +1,4 @@
-"""Values written as child tags, and what is none."""
+"""Values written as child tags."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_tree(text: str) -> Json | None:
         (f"{MINIMAX}<a>x{MINIMAX}</a>{MINIMAX}<a>{MINIMAX}<b>y</b></a>", {"a": ["x", {"b": "y"}]}),
     ],
 )
-def test_tags_are_members_and_repeated_ones_lists(text: str, tree: Json) -> None:
+def test_child_tags_become_members_and_repeated_ones_become_lists(text: str, tree: Json) -> None:
     assert read_tree(text) == tree
 
 
@@ -65,12 +65,12 @@ def test_tags_are_members_and_repeated_ones_lists(text: str, tree: Json) -> None
         "<a/>",
     ],
 )
-def test_what_is_not_wholly_child_tags_is_no_tree(text: str) -> None:
+def test_text_beside_child_tags_is_not_a_tree(text: str) -> None:
     assert read_tree(text) is None
     assert read_children(text) is None
 
 
-def test_children_are_given_in_order_with_all_that_is_inside_them() -> None:
+def test_children_are_returned_in_order_with_their_content() -> None:
     assert read_children("<b> <c>x</c></b><a></a><b>y</b>") == [("b", " <c>x</c>"), ("a", ""), ("b", "y")]
 
 
@@ -80,13 +80,13 @@ def written(tree: str | dict[str, Json] | Json) -> str:
 
 @examples(200)
 @given(tree=TREES)
-def test_what_was_written_so_is_read_so(tree: Json) -> None:
+def test_any_written_tree_is_read_back(tree: Json) -> None:
     assert read_tree(written(tree)) == (tree if isinstance(tree, dict) else None)
 
 
 @examples(300)
 @given(text=TEXTS | st.lists(TAGS, max_size=12).map("".join))
-def test_no_text_makes_it_raise(text: str) -> None:
+def test_no_text_raises_an_error(text: str) -> None:
     children = read_children(text)
 
     assert children is None or all(f"<{name}" in text and content in text for name, content in children)
@@ -95,5 +95,5 @@ def test_no_text_makes_it_raise(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["<a>" * 30_000, "<a></a>" * 20_000 + "x", "<" * 100_000, "<a" * 50_000, MINIMAX * 10_000]
 )
-def test_hostile_text_is_no_tree(text: str) -> None:
+def test_hostile_text_is_not_a_tree(text: str) -> None:
     assert read_children(text) is None

@@ -1,4 +1,4 @@
-"""JSON as models break it: what is read all the same and said to be mended, and what would have to be guessed."""
+"""JSON as models break it: what is parsed and reported as repaired, and what is ambiguous."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ MENDED: dict[str, tuple[str, Json, str]] = {
 @folded
 @each_wrapper
 @pytest.mark.parametrize(("written", "meant", "repairs"), MENDED.values(), ids=MENDED)
-def test_broken_arguments_are_read_and_what_was_mended_is_said(
+def test_broken_arguments_are_parsed_and_their_repairs_reported(
     wrapper: str, written: str, meant: Json, repairs: str
 ) -> None:
     rescued = rescue(wrapper.replace("%s", written), NAMES)
@@ -99,7 +99,7 @@ def test_broken_arguments_are_read_and_what_was_mended_is_said(
 
 @folded
 @pytest.mark.parametrize(("written", "meant", "repairs"), MENDED.values(), ids=MENDED)
-def test_broken_arguments_of_a_call_that_the_server_read_are_mended(written: str, meant: Json, repairs: str) -> None:
+def test_broken_arguments_of_a_native_call_are_repaired(written: str, meant: Json, repairs: str) -> None:
     mended = repair_arguments(f" {written}\n")
 
     assert (mended.text, mended.repairs) == (write(meant), tuple(repairs.split(", ")))
@@ -115,7 +115,7 @@ NOT_BROKEN: dict[str, tuple[str, Json]] = {
 
 @each_wrapper
 @pytest.mark.parametrize(("written", "meant"), NOT_BROKEN.values(), ids=NOT_BROKEN)
-def test_nothing_is_mended_in_what_is_whole(wrapper: str, written: str, meant: Json) -> None:
+def test_valid_arguments_are_not_repaired(wrapper: str, written: str, meant: Json) -> None:
     found = rescue(wrapper.replace("%s", written), NAMES).calls[0]
 
     assert (found.call.arguments, found.call.args(), found.repairs) == (written, meant, ())
@@ -142,7 +142,7 @@ def test_nothing_is_mended_in_what_is_whole(wrapper: str, written: str, meant: J
         ("save it", None, ()),
     ],
 )
-def test_arguments_that_were_encoded_twice_are_read_and_mended_inside(
+def test_arguments_encoded_twice_are_parsed_and_repaired(
     wrapper: str, inner: str, meant: Json, repairs: tuple[str, ...]
 ) -> None:
     rescued = rescue(wrapper.replace("%s", json.dumps(inner)), NAMES)
@@ -174,7 +174,7 @@ CUT: dict[str, tuple[str, Json]] = {
     ],
 )
 @pytest.mark.parametrize(("written", "meant"), CUT.values(), ids=CUT)
-def test_a_call_that_is_cut_off_between_two_values_is_marked_open(wrapper: str, written: str, meant: Json) -> None:
+def test_a_call_cut_off_between_two_values_is_marked_open(wrapper: str, written: str, meant: Json) -> None:
     rescued = rescue(wrapper.replace("%s", written), NAMES)
 
     assert [(found.call.args(), found.open) for found in rescued.calls] == [(meant, True)]
@@ -217,7 +217,7 @@ GUESSES = {
 @folded
 @pytest.mark.parametrize("wrapper", MARKED.values(), ids=MARKED)
 @pytest.mark.parametrize("written", GUESSES.values(), ids=GUESSES)
-def test_what_would_have_to_be_guessed_in_markup_is_broken(wrapper: str, written: str) -> None:
+def test_ambiguous_json_in_markup_is_a_broken_call(wrapper: str, written: str) -> None:
     rescued = rescue(wrapper.replace("%s", written), NAMES)
 
     assert (rescued.calls, rescued.broken) == ((), True)
@@ -226,7 +226,7 @@ def test_what_would_have_to_be_guessed_in_markup_is_broken(wrapper: str, written
 @folded
 @pytest.mark.parametrize("wrapper", LOOSE.values(), ids=LOOSE)
 @pytest.mark.parametrize("written", GUESSES.values(), ids=GUESSES)
-def test_what_would_have_to_be_guessed_without_markup_stays_text(wrapper: str, written: str) -> None:
+def test_ambiguous_json_without_markup_stays_text(wrapper: str, written: str) -> None:
     text = wrapper.replace("%s", written)
 
     rescued = rescue(text, NAMES)
@@ -236,7 +236,7 @@ def test_what_would_have_to_be_guessed_without_markup_stays_text(wrapper: str, w
 
 @folded
 @pytest.mark.parametrize("written", [*GUESSES.values(), *(cut for cut, _ in CUT.values()), "", "x", "[1]", "{} x"])
-def test_what_would_have_to_be_guessed_is_not_mended(written: str) -> None:
+def test_ambiguous_arguments_are_not_repaired(written: str) -> None:
     mended = repair_arguments(written)
 
     assert (mended.text, mended.repairs) == (None, ())
@@ -244,7 +244,7 @@ def test_what_would_have_to_be_guessed_is_not_mended(written: str) -> None:
 
 @examples(80)
 @given(arguments=OBJECTS, indent=st.sampled_from([None, 1]))
-def test_strict_arguments_are_left_to_the_letter(arguments: dict[str, Json], indent: int | None) -> None:
+def test_strict_arguments_are_not_changed(arguments: dict[str, Json], indent: int | None) -> None:
     written = json.dumps(arguments, indent=indent)
 
     assert repair_arguments(written) == (written, (), False)
@@ -259,7 +259,7 @@ TEXTS_OF_SAID = st.text("ab ,.:(){}[]\n'<>/#é", max_size=10)
     quoted=st.sampled_from(['print("x")', 'a "b" c', 'f("a", "b")', '"x"', 'd = {"k": "v"}', '5" wide', '"']),
     place=st.integers(0, 2),
 )
-def test_texts_with_quotes_in_them_are_read_as_they_were_meant_or_not_at_all(
+def test_strings_with_unescaped_quotes_are_parsed_as_intended_or_rejected(
     members: dict[str, str], quoted: str, place: int
 ) -> None:
     keys = list(members)
@@ -279,7 +279,7 @@ SHREDS = st.lists(
 
 @examples(1000)
 @given(rest=SHREDS)
-def test_whatever_is_mended_is_an_object(rest: str) -> None:
+def test_every_repaired_text_is_an_object(rest: str) -> None:
     mended = repair_arguments("{" + rest)
 
     assert mended.text is None or read_object(mended.text) is not None

@@ -1,4 +1,4 @@
-"""What leaves of a text that is still being written is how the rescued text begins, however it was cut."""
+"""The released text is a prefix of the rescued text for any chunk boundaries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def given_out(pieces: Iterable[str], *, template_thinks: bool = True) -> Given:
     """What a scan gives out in all."""
     scanned = StreamingParser(NAMES, template_thinks=template_thinks)
     out = [given for piece in pieces for given in scanned.feed(piece)]
-    return gather([*out, *scanned.settle()])
+    return gather([*out, *scanned.decide_postponed()])
 
 
 def released(text: str) -> str:
@@ -34,7 +34,7 @@ def released(text: str) -> str:
 @pytest.mark.parametrize("template_thinks", [True, False])
 @examples(300)
 @given(text=WRITTEN, lengths=LENGTHS)
-def test_any_cut_gives_out_the_same(text: str, lengths: list[int], template_thinks: bool) -> None:
+def test_the_output_is_independent_of_chunk_boundaries(text: str, lengths: list[int], template_thinks: bool) -> None:
     whole = given_out([text], template_thinks=template_thinks)
 
     assert given_out(cut(text, lengths), template_thinks=template_thinks) == whole
@@ -43,23 +43,23 @@ def test_any_cut_gives_out_the_same(text: str, lengths: list[int], template_thin
 
 @examples(300)
 @given(text=WRITTEN)
-def test_what_is_given_out_is_how_the_rescued_text_begins(text: str) -> None:
+def test_the_streamed_text_is_a_prefix_of_the_rescued_text(text: str) -> None:
     assert rescue(text, NAMES, template_thinks=False).text.startswith(released(text))
 
 
 @examples(300)
 @given(text=WRITTEN)
-def test_what_is_given_out_after_all_was_thought_is_how_the_rescued_text_begins(text: str) -> None:
+def test_the_text_streamed_after_a_lone_reasoning_end_is_a_prefix_of_the_rescued_text(text: str) -> None:
     given = given_out([text])
     rescued = rescue(text, NAMES)
 
-    if given.recalls or not rescued.recalled:  # it may still hold what ends the thoughts
+    if given.recalls or not rescued.implicit_reasoning:  # it may still hold what ends the thoughts
         assert rescued.text.startswith(given.text)
 
 
 @examples(200)
 @given(text=WRITTEN, more=WRITTEN)
-def test_what_has_left_stays_whatever_follows(text: str, more: str) -> None:
+def test_released_text_is_final(text: str, more: str) -> None:
     before = released(text)
 
     assert released(text + more).startswith(before)
@@ -68,7 +68,7 @@ def test_what_has_left_stays_whatever_follows(text: str, more: str) -> None:
 
 @examples(200)
 @given(text=WRITTEN, lengths=LENGTHS)
-def test_what_is_held_is_the_end_of_what_came(text: str, lengths: list[int]) -> None:
+def test_the_buffered_text_is_a_suffix_of_the_input(text: str, lengths: list[int]) -> None:
     scanned = StreamingParser(NAMES)
     fed = ""
 
@@ -76,8 +76,8 @@ def test_what_is_held_is_the_end_of_what_came(text: str, lengths: list[int]) -> 
         scanned.feed(piece)
         fed += piece
 
-        assert fed.endswith(scanned.held)
-        assert scanned.holds_text or not scanned.held.strip()
+        assert fed.endswith(scanned.buffered_text)
+        assert scanned.has_buffered_text or not scanned.buffered_text.strip()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_is_held_is_the_end_of_what_came(text: str, lengths: list[int]) -> 
         ("<|channel|>analysis<|message|>So.<|end|><|channel|>final<|message|>It is sunny.", "It is sunny."),
     ],
 )
-def test_only_what_may_begin_a_call_is_held(text: str, out: str) -> None:
+def test_only_a_possible_start_of_a_call_is_buffered(text: str, out: str) -> None:
     assert released(text) == out
     assert given_out(list(text), template_thinks=False).text == out
 
@@ -136,11 +136,11 @@ def test_only_what_may_begin_a_call_is_held(text: str, out: str) -> None:
         ("Put it in `<think>`. So", "", "Put it in `<think>`. So"),
     ],
 )
-def test_thoughts_leave_apart_from_the_text(text: str, thought: str, out: str) -> None:
+def test_reasoning_is_released_separately_from_text(text: str, thought: str, out: str) -> None:
     assert given_out(list(text)) == (out, thought, 0)
 
 
-def test_what_was_said_before_a_lone_end_of_thoughts_is_taken_back() -> None:
+def test_text_before_a_lone_reasoning_end_is_reclassified() -> None:
     scanned = StreamingParser(NAMES)
 
     steps = [scanned.feed(piece) for piece in ("I see. ", "Yes.", "</thi", "nk>", "\n\nIt is", " sunny.")]
@@ -149,24 +149,24 @@ def test_what_was_said_before_a_lone_end_of_thoughts_is_taken_back() -> None:
         [OutputPiece(PieceKind.TEXT, "I see.")],
         [OutputPiece(PieceKind.TEXT, " Yes.")],
         [],
-        [OutputPiece(PieceKind.RECALL)],
+        [OutputPiece(PieceKind.RECLASSIFIED)],
         [OutputPiece(PieceKind.TEXT, "It is")],
         [OutputPiece(PieceKind.TEXT, " sunny.")],
     ]
 
 
-def test_text_is_held_until_it_is_certainly_no_call() -> None:
+def test_text_is_buffered_until_it_is_certainly_not_a_call() -> None:
     scanned = StreamingParser(NAMES)
 
     steps = [
-        (gather(scanned.feed(piece)).text, scanned.holds_text)
+        (gather(scanned.feed(piece)).text, scanned.has_buffered_text)
         for piece in ("Hi you ", "<tool", "bar> ", " ", "<tool_call>", "x")
     ]
 
     assert steps == [("Hi you", False), ("", True), (" <toolbar>", False), ("", False), ("", True), ("", True)]
 
 
-def test_an_opener_that_was_only_mentioned_is_given_out_again() -> None:
+def test_a_mentioned_opener_is_released() -> None:
     scanned = StreamingParser(NAMES)
 
     steps = [gather(scanned.feed(piece)).text for piece in ("So the ", "<tool_call>", " tag", " opens", " it. ", "So.")]
@@ -175,7 +175,7 @@ def test_an_opener_that_was_only_mentioned_is_given_out_again() -> None:
     assert steps[1] == ""
 
 
-def test_calls_that_are_complete_are_told_while_more_comes() -> None:
+def test_complete_calls_are_reported_while_the_text_continues() -> None:
     scanned = StreamingParser(NAMES)
 
     counts: list[int] = []
@@ -193,7 +193,7 @@ def test_calls_that_are_complete_are_told_while_more_comes() -> None:
     assert [found.call.args() for found in scanned.calls] == [{"city": "Paris"}] * 2
 
 
-def test_a_call_that_is_not_complete_is_not_told() -> None:
+def test_an_incomplete_call_is_not_reported() -> None:
     scanned = StreamingParser(NAMES)
 
     scanned.feed('[TOOL_CALLS]get_weather[ARGS]{"city": "Paris", "days": 1')
@@ -201,14 +201,14 @@ def test_a_call_that_is_not_complete_is_not_told() -> None:
     assert scanned.calls == ()
 
 
-def test_a_long_text_in_small_pieces_keeps_nothing_back() -> None:
+def test_a_long_text_in_small_pieces_is_released_completely() -> None:
     text = "All work and no play makes Jack a dull boy.\n" * 500
 
     assert given_out(cut(text, [1, 2, 3])).text == text.rstrip()
 
 
 @pytest.mark.parametrize("unit", ["<parameter=a>x", "</parameter>y ", '{"name": "x"} ', "`<tool_call>` ", "so {} "])
-def test_what_is_held_for_long_is_looked_at_a_stretch_at_a_time(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_buffered_for_long_is_parsed_at_intervals(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[int] = []
 
     class Counted(Parser):
@@ -226,7 +226,7 @@ def test_what_is_held_for_long_is_looked_at_a_stretch_at_a_time(unit: str, monke
 @pytest.mark.parametrize("template_thinks", [True, False])
 @examples(200)
 @given(texts=st.lists(WRITTEN | st.just(LONG * 3), max_size=8), lengths=LENGTHS)
-def test_what_is_held_for_long_is_held_wherever_the_text_is_cut(
+def test_text_buffered_for_long_stays_buffered_for_all_chunk_boundaries(
     texts: list[str], lengths: list[int], template_thinks: bool
 ) -> None:
     text = "".join(texts)

@@ -1,4 +1,4 @@
-"""Any schema a caller sends: what it forbids is said in words, and a bad one never breaks a request."""
+"""Any client schema: its faults are described, and an invalid schema never breaks a request."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ WEATHER: JsonObject = {
         ({"city": "Paris", "days": "x" * 99}, (f'`days`: expected integer, got "{"x" * 59}',)),
     ],
 )
-def test_what_is_wrong_is_said_with_its_path(args: dict[str, Json], faults: tuple[str, ...]) -> None:
+def test_a_fault_is_reported_with_its_path(args: dict[str, Json], faults: tuple[str, ...]) -> None:
     assert find_faults(WEATHER, args) == faults
 
 
-def test_each_thing_that_is_wrong_is_said_up_to_eight() -> None:
+def test_up_to_eight_faults_are_reported() -> None:
     schema: JsonObject = {"properties": {f"p{n}": {"type": "integer"} for n in range(20)}}
 
     assert len(find_faults(schema, {"p0": "", "p1": "", "p2": 3})) == 2
@@ -108,7 +108,7 @@ TEA = (
         ({"uniqueItems": True}, ["x" * 300, "x" * 300], "breaks the rule uniqueItems"),
     ],
 )
-def test_a_rule_that_is_broken_is_said_in_few_words(schema: JsonObject, value: Json, fault: str) -> None:
+def test_a_violated_rule_is_described_briefly(schema: JsonObject, value: Json, fault: str) -> None:
     assert find_faults({"properties": {"a": schema}}, {"a": value}) == (f"`a`: {fault}",)
 
 
@@ -125,17 +125,17 @@ def test_a_rule_that_is_broken_is_said_in_few_words(schema: JsonObject, value: J
         ),
     ],
 )
-def test_of_several_alternatives_the_one_that_was_meant_is_spoken_of(value: Json, faults: tuple[str, ...]) -> None:
+def test_of_several_alternatives_the_intended_one_is_explained(value: Json, faults: tuple[str, ...]) -> None:
     schema: JsonObject = {"properties": {"a": {"anyOf": [FRUIT, SOUP, {"type": "null"}]}}}
 
     assert find_faults(schema, {"a": value}) == faults
 
 
-def test_what_is_wrong_with_the_whole_is_said_of_the_arguments() -> None:
+def test_a_fault_at_the_root_is_reported_for_the_arguments() -> None:
     assert find_faults({"minProperties": 2}, {"a": 1}) == ("arguments: expected at least 2 members, got object",)
 
 
-def test_paths_are_of_one_line_and_no_longer_than_one_reads() -> None:
+def test_paths_are_single_line_and_bounded() -> None:
     schema: JsonObject = {"additionalProperties": {"additionalProperties": {"items": {"type": "integer"}}}}
 
     (fault,) = find_faults(schema, {"a\nb": {"x" * 500: [[]]}})
@@ -153,7 +153,7 @@ def test_paths_are_of_one_line_and_no_longer_than_one_reads() -> None:
         (True, {"a": 1}, ()),
     ],
 )
-def test_only_what_the_schema_forbids_at_the_top_is_surplus(
+def test_only_forbidden_top_level_parameters_are_surplus(
     schema: Schema, args: dict[str, Json], surplus: tuple[str, ...]
 ) -> None:
     assert find_surplus_parameters(schema, args) == surplus
@@ -226,7 +226,7 @@ def test_any_valid_schema_is_used(schema: Schema, good: dict[str, Json] | None, 
 
 
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "^(?!b)(a+)+$"])
-def test_a_pattern_that_explodes_does_not(pattern: str) -> None:
+def test_a_pattern_with_catastrophic_backtracking_is_bounded(pattern: str) -> None:
     schema: JsonObject = {"properties": {"a": {"pattern": pattern}}}
 
     assert len(find_faults(schema, {"a": "a" * 5000 + "!"})) == 1
@@ -242,7 +242,7 @@ def test_a_pattern_that_explodes_does_not(pattern: str) -> None:
         {"description": None},
     ],
 )
-def test_a_part_of_a_schema_is_checked_where_it_stands(more: JsonObject) -> None:
+def test_a_part_of_a_schema_is_validated_in_its_context(more: JsonObject) -> None:
     odd = "a/b~ %#é"
     node: JsonObject = {"properties": {odd: {"$ref": "#/$defs/node"}, "n": {"type": "integer"}}}
     known = compile_schema({"properties": {odd: node}, "$defs": {"node": node}, **more})
@@ -268,12 +268,12 @@ def test_a_part_of_a_schema_is_checked_where_it_stands(more: JsonObject) -> None
         ("^(a+)+$", "a" * 99 + "!", False),
     ],
 )
-def test_a_pattern_is_searched_for(pattern: str, text: str, found: bool) -> None:
+def test_a_pattern_matches_anywhere_in_the_text(pattern: str, text: str, found: bool) -> None:
     assert matches_pattern(pattern, text) is found
 
 
 @pytest.mark.parametrize("args", [{"a": "\ud83d"}, {"\ud83d": "b"}, {"a": _deep(400)}], ids=["half", "key", "deep"])
-def test_arguments_that_cannot_be_checked_are_faulty(args: dict[str, Json]) -> None:
+def test_arguments_that_cannot_be_validated_are_faulty(args: dict[str, Json]) -> None:
     schema: JsonObject = {"properties": {"a": {"type": "integer"}}, "additionalProperties": False}
 
     (fault,) = find_faults(schema, args)
@@ -284,7 +284,7 @@ def test_arguments_that_cannot_be_checked_are_faulty(args: dict[str, Json]) -> N
 
 @examples(150)
 @given(schema=OBJECTS, value=VALUES)
-def test_no_schema_makes_the_check_raise(schema: dict[str, Json], value: Json) -> None:
+def test_no_schema_raises_an_error(schema: dict[str, Json], value: Json) -> None:
     whole: JsonObject = {**schema, "properties": {"a": schema, "b": value if isinstance(value, dict) else True}}
 
     assert isinstance(find_faults(whole, {"a": value, "b": value}), tuple)
@@ -324,7 +324,7 @@ def nested(levels: int) -> JsonObject:
 
 
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf"])
-def test_alternatives_that_multiply_are_not_tried(keyword: str) -> None:
+def test_multiplying_alternatives_are_not_validated(keyword: str) -> None:
     schema = overlapping(60, keyword)  # 2^60 steps would not end
 
     assert satisfies(schema, {"a": 1})
@@ -333,14 +333,14 @@ def test_alternatives_that_multiply_are_not_tried(keyword: str) -> None:
     assert coerce_args(schema, {"a": 1}) == ({"a": 1}, ())
 
 
-def test_alternatives_that_multiply_with_the_depth_of_a_value_are_not_tried() -> None:
+def test_alternatives_that_multiply_with_depth_are_not_validated() -> None:
     assert satisfies(NODE, nested(60))
     assert find_faults(NODE, nested(60)) == ()
     assert not satisfies(NODE, nested(3))
     assert find_faults(NODE, nested(1)) != ()
 
 
-def test_a_recursive_schema_whose_alternatives_exclude_each_other_is_checked_at_any_depth() -> None:
+def test_a_recursive_schema_with_exclusive_alternatives_is_validated_at_any_depth() -> None:
     operators: list[Json] = [
         {"type": "object", "properties": {key: {"$ref": "#/$defs/e"}}, "required": [key]}
         for key in ("not", "all", "some")
@@ -359,7 +359,7 @@ def test_a_recursive_schema_whose_alternatives_exclude_each_other_is_checked_at_
     assert not satisfies(expression, {"where": wrong})
 
 
-def test_a_schema_without_alternatives_is_checked_however_many_parameters_it_has() -> None:
+def test_a_schema_without_alternatives_is_validated_with_any_number_of_parameters() -> None:
     names = [f"p{number}" for number in range(25_000)]
     schema: JsonObject = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
     right: JsonObject = dict.fromkeys(names, "a")
@@ -368,7 +368,7 @@ def test_a_schema_without_alternatives_is_checked_however_many_parameters_it_has
     assert not satisfies(schema, {**right, "p24999": 1})
 
 
-def test_patterns_of_names_that_multiply_with_the_members_of_a_value_are_not_tried() -> None:
+def test_name_patterns_that_multiply_with_the_members_are_not_validated() -> None:
     patterns: JsonObject = {f"^a{number}b*c": {"type": "string"} for number in range(190)}
     schema: JsonObject = {"type": "object", "patternProperties": patterns}
 
@@ -377,7 +377,7 @@ def test_patterns_of_names_that_multiply_with_the_members_of_a_value_are_not_tri
 
 
 @pytest.mark.parametrize("pattern", [r"(\p{L}{100}){100}", r"(?=a)(\p{L}{100}){100}", r"(a{0,100}){0,100}b{1000000}"])
-def test_a_pattern_that_is_too_large_when_it_is_compiled_is_left_out_of_the_check(pattern: str) -> None:
+def test_a_pattern_that_compiles_too_large_is_omitted(pattern: str) -> None:
     parameter: JsonObject = {"type": "string", "pattern": pattern, "minLength": 2}
     named: JsonObject = {"pattern": {"type": "integer"}, "a": parameter}
     schema: JsonObject = {"type": "object", "properties": named, "additionalProperties": False}
@@ -386,14 +386,14 @@ def test_a_pattern_that_is_too_large_when_it_is_compiled_is_left_out_of_the_chec
     assert [satisfies(schema, wrong) for wrong in ({"a": "a"}, {"a": 7}, {"pattern": "a"}, {"b": 1})] == [False] * 4
 
 
-def test_members_that_patterns_describe_are_not_forbidden_if_the_patterns_are_left_out() -> None:
+def test_members_described_by_omitted_patterns_are_allowed() -> None:
     patterns: JsonObject = {r"^x(\p{L}{100}){100}": {"type": "string"}}
     schema: JsonObject = {"type": "object", "patternProperties": patterns, "additionalProperties": False}
 
     assert satisfies(schema, {"x": "a"})
 
 
-def test_of_very_many_patterns_none_is_compiled() -> None:
+def test_of_too_many_patterns_none_is_compiled() -> None:
     members: JsonObject = {f"p{number}": {"type": "string", "pattern": f"^a{number}$"} for number in range(1_000)}
     schema: JsonObject = {"type": "object", "properties": members}
 
@@ -402,7 +402,7 @@ def test_of_very_many_patterns_none_is_compiled() -> None:
     assert not satisfies(schema, {"p1": 1})
 
 
-def test_of_very_much_that_is_wrong_the_first_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_faults_only_the_first_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     schema: JsonObject = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}}
     items: list[Json] = ["x"] * 150_000
     args: JsonObject = {"a": items}
@@ -443,7 +443,7 @@ def test_a_schema_of_megabytes_is_not_compiled() -> None:
     assert compile_schema({"type": "object", "properties": {"a": {"enum": options}}}) is None
 
 
-def test_of_very_many_tools_only_the_first_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_very_many_tools_only_the_first_are_compiled_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Schema] = []
     monkeypatch.setattr(schema_module, "compile_validator", seen.append)
 

@@ -1,4 +1,4 @@
-"""The ids of calls: the model server's own, unless a client could take two calls for one."""
+"""The ids of calls: the model server's own unless they are empty or not unique."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ def ids(*said: str, messages: tuple[JsonObject, ...] = HISTORY) -> list[str]:
     assert turn is not None
     verdict = judge(turn, Reply(calls=tuple(ToolCall("ping", f'{{"n": {n}}}', given) for n, given in enumerate(said))))
     assert isinstance(verdict, Accept)
-    return [call.id for call in verdict.settled.calls]
+    return [call.id for call in verdict.answer.calls]
 
 
-def test_a_new_id_stays() -> None:
+def test_a_new_id_is_kept() -> None:
     assert ids("call_1", "call_2") == ["call_1", "call_2"]
 
 
 @pytest.mark.parametrize("said", [("call_0", "call_1"), ("", "call_1")], ids=["of an earlier call", "empty"])
-def test_an_id_that_tells_no_call_from_another_is_replaced(said: tuple[str, str]) -> None:
+def test_an_empty_or_used_id_is_replaced(said: tuple[str, str]) -> None:
     first, second = ids(*said)
 
     assert first not in ("", "call_0")
     assert second == "call_1"
 
 
-def test_two_calls_of_one_answer_never_share_an_id() -> None:
+def test_two_calls_of_one_response_never_share_an_id() -> None:
     first, second = ids("call_1", "call_1")
 
     assert first == "call_1" != second
 
 
-def test_a_server_that_counts_anew_in_each_answer_gives_new_ids_all_along() -> None:
+def test_ids_stay_unique_if_the_server_numbers_calls_per_response() -> None:
     first = ids("call_0")
     later: JsonObject = {"role": "assistant", "content": None, "tool_calls": [{"id": first[0], "type": "function"}]}
 

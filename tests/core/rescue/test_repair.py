@@ -1,4 +1,4 @@
-"""The last resort for broken objects: what it reads, and above all what it does not."""
+"""The last resort for broken objects: what it repairs, and what it rejects."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ MENDED = [
 
 
 @pytest.mark.parametrize(("text", "meant"), [case[1:] for case in MENDED], ids=[case[0] for case in MENDED])
-def test_what_stands_in_a_text_is_read(text: str, meant: Json) -> None:
+def test_an_object_is_repaired_from_its_own_text(text: str, meant: Json) -> None:
     repaired = repair_object(text)
 
     assert repaired is not None
     assert json.loads(repaired) == meant
 
 
-def test_numbers_stay_as_they_are_written() -> None:
+def test_numbers_are_kept_as_written() -> None:
     repaired = repair_object('{a: 1.0, b: 1e5, c: 0.10000000000000000555, d: -123456789012345678901234567890, e: "x"}')
 
     assert (
@@ -103,13 +103,13 @@ REFUSED = {
 
 @folded
 @pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED.keys())
-def test_what_would_have_to_be_guessed_is_not(text: str) -> None:
+def test_an_ambiguous_object_is_not_repaired(text: str) -> None:
     assert repair_object(text) is None
 
 
 @examples(300)
 @given(OBJECTS)
-def test_strict_json_stays_as_it_is(value: dict[str, Json]) -> None:
+def test_strict_json_is_not_changed(value: dict[str, Json]) -> None:
     text = write(value)
 
     assert repair_object(text) == text
@@ -126,7 +126,7 @@ BROKEN = st.lists(PIECES, max_size=24).map("".join)
 
 @examples(2000)
 @given(BROKEN)
-def test_nothing_makes_it_fail_and_what_it_gives_is_an_object(rest: str) -> None:
+def test_no_text_raises_an_error_and_every_result_is_an_object(rest: str) -> None:
     repaired = repair_object("{" + rest)
 
     assert repaired is None or isinstance(json.loads(repaired), dict)
@@ -139,7 +139,7 @@ PLAIN = st.lists(
 
 @examples(3000)
 @given(PLAIN.map("".join))
-def test_nothing_is_invented_and_nothing_is_dropped(rest: str) -> None:
+def test_no_content_is_invented_or_dropped(rest: str) -> None:
     repaired = repair_object("{" + rest)
 
     if repaired is not None and repaired != "{" + rest:  # strict JSON is left alone, equal keys and all
@@ -152,7 +152,7 @@ def test_nothing_is_invented_and_nothing_is_dropped(rest: str) -> None:
     st.sampled_from(['print("x")', 'a "b" c', 'f("a", "b")', '"x"', 'd = {"k": "v"}', '5" wide']),
     st.integers(0, 2),
 )
-def test_an_object_whose_quotes_are_not_escaped_is_read_as_it_was_meant_or_not_at_all(
+def test_an_object_with_unescaped_quotes_is_repaired_as_intended_or_rejected(
     members: dict[str, str], quoted: str, at: int
 ) -> None:
     values = list(members.values())

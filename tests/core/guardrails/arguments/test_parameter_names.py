@@ -1,4 +1,4 @@
-"""A name that no parameter has is taken for the one it is a slip of, and never where two could be meant."""
+"""An unknown parameter name is resolved if the match is unambiguous."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = st.lists(TEXTS | st.text("abAB_-1", max_size=6), max_size=5, unique=True
 
 
 @pytest.mark.parametrize("said", ["filePath", "file_path", "File-Path", "FILE PATH", "filepath"])
-def test_case_and_separators_make_no_other_name(said: str) -> None:
+def test_names_are_equal_ignoring_case_and_separators(said: str) -> None:
     assert resolve_parameter(said, ["file_path", "mode"]) == "file_path"
     assert [*match_names([said], ["file_path", "mode"], [])] == [(said, "file_path", True)]
 
@@ -37,7 +37,7 @@ def test_case_and_separators_make_no_other_name(said: str) -> None:
         ("city", "City", False),
     ],
 )
-def test_one_slip_is_near_and_two_are_not(one: str, other: str, slip: bool) -> None:
+def test_names_with_one_typo_are_near_and_with_two_are_not(one: str, other: str, slip: bool) -> None:
     assert is_near(normalize(one), normalize(other)) is slip
     assert is_near(normalize(other), normalize(one)) is slip
 
@@ -56,7 +56,7 @@ def test_one_slip_is_near_and_two_are_not(one: str, other: str, slip: bool) -> N
         (["x" * 1000], ["X" * 1000], [], {}),
     ],
 )
-def test_a_name_is_matched_where_one_parameter_and_one_name_are_for_each_other(
+def test_a_name_is_matched_if_the_match_is_unique_in_both_directions(
     said: list[str], missing: list[str], nearly: list[str], meant: dict[str, str]
 ) -> None:
     assert {one: name for one, name, _ in match_names(said, missing, nearly)} == meant
@@ -64,7 +64,7 @@ def test_a_name_is_matched_where_one_parameter_and_one_name_are_for_each_other(
 
 @examples(300)
 @given(said=NAMES, missing=NAMES)
-def test_no_name_is_given_twice(said: list[str], missing: list[str]) -> None:
+def test_no_parameter_is_matched_twice(said: list[str], missing: list[str]) -> None:
     matched = [*match_names(said, missing, missing)]
 
     assert len({one for one, _, _ in matched}) == len({name for _, name, _ in matched}) == len(matched)
