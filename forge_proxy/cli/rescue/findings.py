@@ -81,7 +81,7 @@ def _found_calls(turn: Turn, text: str, reading: Extraction, *, thorough: bool) 
     in_text = rescue(text, turn.callable_names, template_thinks=turn.text_waits, mend=mend).calls
     in_thoughts = () if in_text else rescue(reading.thought, turn.callable_names).calls
     left = [*in_text, *in_thoughts]
-    said = [mark.detail for mark in reading.marks if mark.kind is Outcome.RESCUED]
+    said = [intervention.detail for intervention in reading.interventions if intervention.kind is Outcome.RESCUED]
     calls: list[FoundCall] = []
     for call, detail in zip(reading.rescued, said, strict=True):
         found = next((one for one in left if detail == f"{one.form} at {one.start}"), None)

@@ -31,7 +31,7 @@ class Extraction:
 
     text: str
     calls: tuple[ToolCall, ...]
-    marks: tuple[Intervention, ...] = ()
+    interventions: tuple[Intervention, ...] = ()
     broken: bool = False
     """Whether a call was begun in the text and cannot be parsed."""
     unread: bool = False
@@ -68,7 +68,7 @@ def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
     closes_thoughts = rescued.closes_thoughts if text.strip() else None
     if len(rescued.calls) > MAX_CALLS:
         return Extraction(text, reply.calls, broken=not reply.calls, thought=thought, written=text)
-    native, marks, unread = _repair_native(reply.calls, thorough=thorough)
+    native, interventions, unread = _repair_native(reply.calls, thorough=thorough)
     complete, cut_in_text = _complete(turn, rescued.calls, reply)
     found = _without_duplicates(complete, native)
     if rescued.calls or reply.calls or rescued.text.strip() or rescued.broken:
@@ -83,7 +83,7 @@ def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
     return Extraction(
         around,
         (*native, *calls),
-        (*marks, *_marks(found)),
+        (*interventions, *_interventions(found)),
         broken=broken and not native and not calls,
         unread=(rescued.unread and rescued.broken) or unread,
         thought=thought,
@@ -148,17 +148,19 @@ def _repair_native(
 ) -> tuple[tuple[ToolCall, ...], list[Intervention], bool]:
     """Repair the arguments of native calls; return calls, repairs, and whether a thorough pass may repair more."""
     out: list[ToolCall] = []
-    marks: list[Intervention] = []
+    interventions: list[Intervention] = []
     unread = False
     for call in calls:
         if call.args() is None and call.arguments.strip() and read_arguments(call.arguments) is None:
             mended = mend_arguments(call.arguments, mend_object if thorough else None)
             unread = unread or mended.unread
             if mended.text is not None:
-                marks.append(Intervention(Outcome.REPAIRED, call.tool, f"arguments: {', '.join(mended.repairs)}"))
+                interventions.append(
+                    Intervention(Outcome.REPAIRED, call.tool, f"arguments: {', '.join(mended.repairs)}")
+                )
                 call = replace(call, arguments=mended.text)
         out.append(call)
-    return tuple(out), marks, unread
+    return tuple(out), interventions, unread
 
 
 def _call(turn: Turn, found: RecoveredCall) -> ToolCall:
@@ -189,10 +191,10 @@ def _calls_at_end(reasoning: str, turn: Turn, reply: Reply) -> tuple[RescueResul
     return rescued, tuple(item for item in ending if not item.open or reply.finish != "length")
 
 
-def _marks(found: tuple[RecoveredCall, ...]) -> tuple[Intervention, ...]:
-    marks: list[Intervention] = []
+def _interventions(found: tuple[RecoveredCall, ...]) -> tuple[Intervention, ...]:
+    interventions: list[Intervention] = []
     for item in found:
-        marks.append(Intervention(Outcome.RESCUED, item.call.tool, f"{item.form} at {item.start}"))
+        interventions.append(Intervention(Outcome.RESCUED, item.call.tool, f"{item.form} at {item.start}"))
         if item.repairs:
-            marks.append(Intervention(Outcome.REPAIRED, item.call.tool, f"broken: {', '.join(item.repairs)}"))
-    return tuple(marks)
+            interventions.append(Intervention(Outcome.REPAIRED, item.call.tool, f"broken: {', '.join(item.repairs)}"))
+    return tuple(interventions)

@@ -39,7 +39,7 @@ def judge(
         if turn.policy.on_loop == "cut" and not _deliverable_as_calls(turn, reply.calls):
             # Calls inside text that repeats itself are ignored: the model does not mean them that many times.
             return _judge_loop(_Case(turn, reply, Extraction(reply.text or "", (), loop_reports), left))
-        reading = replace(reading, marks=(*reading.marks, *loop_reports))
+        reading = replace(reading, interventions=(*reading.interventions, *loop_reports))
     message, calls, is_cut = _split(turn, reading, reply, left)
     if not turn.parallel:
         calls = calls[:1]
@@ -78,9 +78,9 @@ def judge_failed_retry(turn: Turn) -> FinalAnswer | None:
         calls, outcome, what = turn.last_calls, Outcome.EXHAUSTED, "calls"
     else:
         return None
-    mark = Intervention(outcome, "", f"delivered the {what} before a retry that the model server failed")
+    intervention = Intervention(outcome, "", f"delivered the {what} before a retry that the model server failed")
     case = _Case(turn, Reply(finish="stop"), Extraction("", ()), "")
-    return replace(case.accept(turn.first_text, calls, (mark,)).settled, is_before_failed_retry=True)
+    return replace(case.accept(turn.first_text, calls, (intervention,)).settled, is_before_failed_retry=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +96,17 @@ class _Case:
         self,
         text: str | None,
         calls: tuple[ToolCall, ...],
-        marks: tuple[Intervention, ...] = (),
+        interventions: tuple[Intervention, ...] = (),
         outcome: Outcome = Outcome.CLEAN,
     ) -> Accept:
         """Deliver `text` and `calls`."""
-        marks = (*self.reading.marks, *marks)
+        interventions = (*self.reading.interventions, *interventions)
         by_attempt = Outcome.RETRIED if self.turn.attempt > 1 else Outcome.CLEAN
-        furthest = Outcome.furthest((outcome, by_attempt, *(mark.kind for mark in marks)))
+        furthest = Outcome.furthest((outcome, by_attempt, *(intervention.kind for intervention in interventions)))
         finish = _finish(self.reply, calls)
-        return Accept(FinalAnswer(text, calls, finish, furthest, self.turn.attempt, marks, self.reading.thought))
+        return Accept(
+            FinalAnswer(text, calls, finish, furthest, self.turn.attempt, interventions, self.reading.thought)
+        )
 
     def retry(self, fault: Fault, added: tuple[Message, ...], problem: Problem | None = None) -> Retry | None:
         """Retry with `added` messages; None if no retry remains or text was sent. `problem` is that of a call."""
@@ -133,35 +135,35 @@ class _Case:
         text: str | None,
         calls: tuple[ToolCall, ...],
         error: ForgeError | None = None,
-        marks: tuple[Intervention, ...] = (),
+        interventions: tuple[Intervention, ...] = (),
     ) -> GiveUp:
         """Deliver `text` and `calls` with outcome `exhausted`, or fail with `error`."""
         if error is not None:
             return GiveUp(fault, None, error)
-        return GiveUp(fault, self.accept(text, calls, marks, outcome=Outcome.EXHAUSTED).settled)
+        return GiveUp(fault, self.accept(text, calls, interventions, outcome=Outcome.EXHAUSTED).settled)
 
 
 def _judge_calls(case: _Case, message: str | None) -> Verdict:
     turn, reading = case.turn, case.reading
     valid: list[ToolCall] = []
     problems: list[Problem] = []
-    marks: list[Intervention] = []
+    interventions: list[Intervention] = []
     for call in reading.calls:
         checked = check(turn, call) if turn.policy.enabled.validate_calls else (call, ())
         if isinstance(checked, Problem):
             problems.append(checked)
         else:
             valid.append(checked[0])
-            marks += checked[1]
+            interventions += checked[1]
     text = _join_text(case.left, reading.text, message)
     if not problems and turn.first_text is not None and all_repeat(valid, answered_calls(turn.messages)):
         return _without_repeats(case, valid, message)
     if not problems:
         if reading.cut is not None:
-            marks.append(
+            interventions.append(
                 Intervention(Outcome.REPAIRED, reading.cut, "dropped a call that was cut off at the token limit")
             )
-        return case.accept(text, tuple(valid), tuple(marks))
+        return case.accept(text, tuple(valid), tuple(interventions))
     fault = problems[0].fault
     retry = case.retry(fault, _corrections(turn, reading, tuple(problems)), problems[0])
     if retry:
@@ -193,7 +195,7 @@ def _without_repeats(case: _Case, calls: list[ToolCall], message: str | None) ->
     text = _join_text(case.left, case.reading.text, message) if has_own_text else case.turn.first_text
     names = dict.fromkeys(call.tool for call in calls)
     dropped = tuple(Intervention(Outcome.RETRIED, name, "dropped a call that was already answered") for name in names)
-    whole = replace(case, reply=replace(case.reply, finish="stop"), reading=replace(case.reading, marks=()))
+    whole = replace(case, reply=replace(case.reply, finish="stop"), reading=replace(case.reading, interventions=()))
     return whole.accept(text, (), dropped)
 
 
@@ -284,9 +286,9 @@ def _give_up_cut(case: _Case, message: str | None) -> GiveUp:
     text = _join_text(left, case.reading.text, message) or ""
     text = text.rstrip() if len(text.rstrip()) > len(left) else left
     what = "call" if cut is not None else "response"
-    mark = Intervention(Outcome.EXHAUSTED, cut or "", f"{what} cut off at the token limit, as the text says")
+    intervention = Intervention(Outcome.EXHAUSTED, cut or "", f"{what} cut off at the token limit, as the text says")
     whole = f"{text}\n\n{notice}" if text.strip() else f"{left}{notice}"
-    return case.give_up(Fault.CUT, whole, (), marks=(mark,))
+    return case.give_up(Fault.CUT, whole, (), interventions=(intervention,))
 
 
 def _unsatisfied(case: _Case) -> ToolChoiceUnsatisfied:

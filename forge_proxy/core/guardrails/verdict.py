@@ -32,7 +32,7 @@ class FinalAnswer:
     finish: str
     outcome: Outcome
     attempts: int
-    marks: tuple[Intervention, ...] = ()
+    interventions: tuple[Intervention, ...] = ()
     thought: str = ""
     """Text that turned out to be reasoning, in case it has not been sent as reasoning."""
     bare_text: bool = False
