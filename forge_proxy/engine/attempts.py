@@ -92,7 +92,7 @@ class AttemptRunner:
             stream=stream,
             respond=self.turn.respond,
             added=self.turn.added,
-            demanded=self.turn.held_to,
+            demanded=self.turn.constrained_tools,
             resolved=self._model,
             usage=True,
         )

@@ -121,13 +121,13 @@ def test_what_has_left_is_always_how_the_answer_begins(accepts: bool, deltas: li
     for delta in (*deltas, Delta(finish=finish)):
         gate.take(delta)
 
-    verdict = judge(turn, gate.reply(), gate.left)
+    verdict = judge(turn, gate.reply(), gate.sent_text)
     if isinstance(verdict, Accept | GiveUp) and verdict.settled is not None:
-        assert (verdict.settled.text or "").startswith(gate.left)
+        assert (verdict.settled.text or "").startswith(gate.sent_text)
         rest = "".join(delta.text or "" for chunk in gate.rest(verdict.settled) for delta in chunk.deltas)
-        assert gate.left + rest == (verdict.settled.text or "")
+        assert gate.sent_text + rest == (verdict.settled.text or "")
         assert all(call.tool != "respond" for call in verdict.settled.calls)
-    elif gate.left:
+    elif gate.sent_text:
         raise AssertionError("text has left and the model is asked again, or the answer is an error")
 
 

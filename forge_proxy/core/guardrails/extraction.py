@@ -36,9 +36,9 @@ class Extraction:
     """Whether a call was begun in the text and cannot be parsed."""
     unread: bool = False
     """Whether a thorough extraction may recover more."""
-    thought: str = ""
+    reasoning: str = ""
     """The part of the text that is reasoning."""
-    closes_thoughts: bool | None = None
+    closes_reasoning: bool | None = None
     """Whether the text closes a reasoning block that it does not open; None if there is no text."""
     written: str = ""
     """The text including its calls as the model wrote them."""
@@ -63,11 +63,11 @@ def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
     if not turn.policy.enabled.rescue:
         return Extraction(text, reply.calls, written=text, cut=cut)
     mend = mend_object if thorough else None
-    rescued = rescue(text, turn.callable_names, template_thinks=turn.text_waits, mend=mend)
-    thought, written = rescued.reasoning, rescued.written or rescued.text
-    closes_thoughts = rescued.closes_thoughts if text.strip() else None
+    rescued = rescue(text, turn.callable_names, template_thinks=turn.buffers_text, mend=mend)
+    reasoning, written = rescued.reasoning, rescued.written or rescued.text
+    closes_reasoning = rescued.closes_reasoning if text.strip() else None
     if len(rescued.calls) > MAX_CALLS:
-        return Extraction(text, reply.calls, broken=not reply.calls, thought=thought, written=text)
+        return Extraction(text, reply.calls, broken=not reply.calls, reasoning=reasoning, written=text)
     native, interventions, unread = _repair_native(reply.calls, thorough=thorough)
     complete, cut_in_text = _complete(turn, rescued.calls, reply)
     found = _without_duplicates(complete, native)
@@ -86,8 +86,8 @@ def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
         (*interventions, *_interventions(found)),
         broken=broken and not native and not calls,
         unread=(rescued.unread and rescued.broken) or unread,
-        thought=thought,
-        closes_thoughts=closes_thoughts,
+        reasoning=reasoning,
+        closes_reasoning=closes_reasoning,
         written=written,
         rescued=calls,
         cut=next((tool for tool in (cut, cut_in_text, begun) if tool is not None), None),

@@ -75,9 +75,9 @@ class Turn:
     retries_left: int
     text_nudges_left: int
     cut_retries_left: int = 1
-    opens_thoughts: bool = False
+    opens_reasoning: bool = False
     """Whether the chat template may open a reasoning block before the text. Text is buffered until it is closed."""
-    held: bool = False
+    needs_constraint: bool = False
     """Whether a required call needs constrained decoding: the model reached its limit or called an excluded tool."""
     attempt: int = 1
     faults: tuple[Fault, ...] = ()
@@ -120,20 +120,20 @@ class Turn:
         return self.choice.mode == "required"
 
     @property
-    def text_waits(self) -> bool:
+    def buffers_text(self) -> bool:
         """Whether text must be buffered: it may be retried, or turn out to be reasoning."""
-        return self.text_may_be_asked_again or self.opens_thoughts
+        return self.text_may_be_retried or self.opens_reasoning
 
     @property
-    def held_to(self) -> tuple[ToolSpec, ...]:
-        """The tools for constrained decoding if a call is required: from the last retry on, or earlier if `held`."""
+    def constrained_tools(self) -> tuple[ToolSpec, ...]:
+        """The tools for constrained decoding if a call is required: from the last retry on, or earlier if needed."""
         last = self.attempt > 1 and self.retries_left == 0
-        if not self.demands_call or not (self.held or last):
+        if not self.demands_call or not (self.needs_constraint or last):
             return ()
         return tuple(tool for tool in self.tools if self.choice.allows(tool.name))
 
     @property
-    def text_may_be_asked_again(self) -> bool:
+    def text_may_be_retried(self) -> bool:
         """Whether text must be buffered until the verdict because it may be retried; otherwise it is streamed."""
         if self.demands_call or self.first_text is not None:
             return True
@@ -141,11 +141,11 @@ class Turn:
 
 
 def open_turn(
-    request: ChatRequest, policy: GuardPolicy, *, request_id: str, nudge_text: bool, opens_thoughts: bool = False
+    request: ChatRequest, policy: GuardPolicy, *, request_id: str, nudge_text: bool, opens_reasoning: bool = False
 ) -> Turn | None:
     """Return the first turn of a request; None if there is nothing to guard and the request passes through.
 
-    `nudge_text` is the current decision of the text policy for this model, `opens_thoughts` whether its chat template
+    `nudge_text` is the current decision of the text policy for this model, `opens_reasoning` whether its chat template
     opens a reasoning block. Requests for several choices (`n` > 1) are never retried.
     """
     switches = policy.enabled
@@ -168,7 +168,7 @@ def open_turn(
         text_nudges_left=policy.max_text_nudges if nudge_text else 0,
         cut_retries_left=min(1, retries),
         messages=request.messages,
-        opens_thoughts=opens_thoughts,
+        opens_reasoning=opens_reasoning,
     )
 
 

@@ -33,7 +33,7 @@ class FinalAnswer:
     outcome: Outcome
     attempts: int
     interventions: tuple[Intervention, ...] = ()
-    thought: str = ""
+    reasoning: str = ""
     """Text that turned out to be reasoning, in case it has not been sent as reasoning."""
     bare_text: bool = False
     """Whether the model returned plain text although it could have called a tool."""
