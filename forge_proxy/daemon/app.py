@@ -116,7 +116,7 @@ class Daemon:
     async def _log_hardware(self) -> None:
         found = await self.parts.machine.profile()
         gpus = [f"{gpu.name}, {gpu.vram_mb or '?'} MiB" for gpu in found.gpus]
-        self.log.info("hardware", gpus=gpus, ram_mb=found.ram_mb, cores=found.cores, because=found.because)
+        self.log.info("hardware", gpus=gpus, ram_mb=found.ram_mb, cores=found.cores, because=found.reason)
 
 
 @asynccontextmanager
@@ -145,7 +145,7 @@ def tell_choice(choice: SelectedBackend, settings: Settings, log: FilteringBound
     """Log the backend that is used, and why."""
     model_file = str(choice.gguf) if choice.gguf else None
     listed = {"models": list(settings.models)} if settings.models else {}
-    log.info("backend", kind=choice.kind, url=choice.shown_url, model_file=model_file, because=choice.because, **listed)
+    log.info("backend", kind=choice.kind, url=choice.shown_url, model_file=model_file, because=choice.reason, **listed)
     if choice.gguf == TINY_MODEL:
         log.warning("test model", note="understands only a few phrases: for trying out the daemon, not for real work")
 
@@ -158,7 +158,7 @@ def _admin_parts(
     return AdminServices(
         parts.engine,
         parts.backend,
-        BackendSelection(choice.kind, choice.because, unmanaged),
+        BackendSelection(choice.kind, choice.reason, unmanaged),
         guardrails,
         configuration=live,
         hardware=parts.machine,

@@ -43,11 +43,11 @@ def test_a_window_that_cannot_be_changed_bounds_the_budget_and_what_is_less_we_e
     budget = fit_budget(wish, Window(window), FIXED)
 
     assert (budget.tokens, budget.enforced, budget.given, budget.window) == (tokens, enforced, None, window)
-    assert budget.because
+    assert budget.reason
 
 
 def test_half_of_a_window_that_we_cannot_change_says_that_it_is_only_enforced() -> None:
-    assert "cannot be changed from here" in fit_budget(FAST, Window(8192), FIXED).because
+    assert "cannot be changed from here" in fit_budget(FAST, Window(8192), FIXED).reason
 
 
 @pytest.mark.parametrize(
@@ -97,13 +97,13 @@ def test_an_ollama_never_has_less_than_its_model_was_loaded_with() -> None:
     budget = fit_budget(FULL, Window(40_000, 40_000), REQUEST, machine(8))
 
     assert budget.tokens == 40_000
-    assert "loaded with 40000" in budget.because
+    assert "loaded with 40000" in budget.reason
 
 
 def test_a_machine_of_which_nothing_is_known_has_the_lowest_tier_and_says_so() -> None:
     budget = fit_budget(FULL, Window(), REQUEST)
 
-    assert (budget.tokens, budget.because) == (4096, "4096 tokens go with no known VRAM")
+    assert (budget.tokens, budget.reason) == (4096, "4096 tokens go with no known VRAM")
 
 
 def test_a_server_that_cuts_prompts_is_never_left_to_refuse_them() -> None:

@@ -37,7 +37,7 @@ def shown(budget: Budget, wish: BudgetPolicy) -> BudgetInfo:
     return BudgetInfo(
         mode=budget.mode,
         tokens=budget.tokens,
-        because=budget.because,
+        because=budget.reason,
         window=budget.window,
         enforced=budget.enforced and wish.overflow != "forward",
         overflow=wish.overflow,

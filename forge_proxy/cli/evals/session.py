@@ -27,7 +27,7 @@ class EvalSession:
     model: str
     slots: int | None
     window: int | None
-    because: str
+    reason: str
     """Why the window is that."""
     stages: Mapping[Surface, Harness]
 
@@ -49,7 +49,7 @@ async def opened(settings: Settings, surfaces: Sequence[Surface]) -> AsyncGenera
             closing.push_async_callback(stage.close)
             stages["proxy"] = stage
         slots = settings.backend.slots or await parts.backend.slots()
-        yield EvalSession(parts.choice.kind, model, slots, budget.tokens, budget.because, stages)
+        yield EvalSession(parts.choice.kind, model, slots, budget.tokens, budget.reason, stages)
 
 
 @asynccontextmanager
