@@ -17,7 +17,7 @@ def test_a_long_delta_comes_in_pieces_that_are_the_same_in_all() -> None:
         (Delta(0, LONG, "I think.", finish="stop"), Delta(1, "Hi.")),
         usage={"total_tokens": 1},
         head={"id": "x"},
-        anew=True,
+        restarts=True,
     )
 
     pieces = [*split_chunk(chunk)]
@@ -26,7 +26,7 @@ def test_a_long_delta_comes_in_pieces_that_are_the_same_in_all() -> None:
     assert [delta.text for piece in pieces for delta in piece.deltas if delta.choice == 1] == ["Hi."]
     assert [delta.reasoning for piece in pieces for delta in piece.deltas].count("I think.") == 1
     assert pieces[0].deltas[0].reasoning == "I think."
-    assert [piece.anew for piece in pieces] == [True, *[False] * (len(pieces) - 1)]
+    assert [piece.restarts for piece in pieces] == [True, *[False] * (len(pieces) - 1)]
     finishes = [delta.finish for piece in pieces for delta in piece.deltas if delta.choice == 0]
     assert finishes == [*[None] * (len(finishes) - 1), "stop"]
     assert (pieces[-1].usage, pieces[0].head) == ({"total_tokens": 1}, {"id": "x"})
