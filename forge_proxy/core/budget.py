@@ -97,15 +97,15 @@ class Budget:
 
 
 def fit_budget(
-    wish: BudgetPolicy, window: Window, sizing: WindowSizing, hardware: HardwareProfile | None = None
+    policy: BudgetPolicy, window: Window, sizing: WindowSizing, hardware: HardwareProfile | None = None
 ) -> Budget:
     """Return the budget for a policy. `hardware` matters only if each request sets its window."""
     if sizing.by == "fixed":
-        tokens, reason = _within(wish, window.now)
+        tokens, reason = _within(policy, window.now)
         smaller = tokens is not None and (window.now is None or tokens < window.now)
-        return Budget(wish.mode, tokens, reason, window.now, enforced=smaller or sizing.truncates)
-    tokens, given, reason = _sized(wish, window, sizing, hardware)
-    return Budget(wish.mode, tokens, reason, window.now, given, enforced=sizing.truncates)
+        return Budget(policy.mode, tokens, reason, window.now, enforced=smaller or sizing.truncates)
+    tokens, given, reason = _sized(policy, window, sizing, hardware)
+    return Budget(policy.mode, tokens, reason, window.now, given, enforced=sizing.truncates)
 
 
 def as_taken(budget: Budget) -> Budget:
@@ -116,45 +116,45 @@ def as_taken(budget: Budget) -> Budget:
     return replace(budget, tokens=budget.window, reason=reason)
 
 
-def _within(wish: BudgetPolicy, window: int | None) -> tuple[int | None, str]:
+def _within(policy: BudgetPolicy, window: int | None) -> tuple[int | None, str]:
     """Return the budget within a window that cannot be changed, and the reason."""
-    match wish.mode:
+    match policy.mode:
         case BudgetMode.BACKEND | BudgetMode.FORGE_FULL:
             if window is None:
                 return None, "the model server does not tell its window, so nothing is enforced"
             return window, f"the model server's own window is {window} tokens"
         case BudgetMode.MANUAL:
-            assert wish.tokens is not None  # noqa: S101  # the policy was checked
-            if window is not None and wish.tokens > window:
-                return window, f"{wish.tokens} tokens are asked for, but the model server's window is {window}"
-            return wish.tokens, f"{wish.tokens} tokens are asked for"
+            assert policy.tokens is not None  # noqa: S101  # the policy was checked
+            if window is not None and policy.tokens > window:
+                return window, f"{policy.tokens} tokens are asked for, but the model server's window is {window}"
+            return policy.tokens, f"{policy.tokens} tokens are asked for"
         case BudgetMode.FORGE_FAST:
             if window is None:
                 return None, "half of a window that the model server does not tell, so nothing is enforced"
             reason = f"half of the model server's {window} tokens; its window cannot be changed from here"
             return _half(window), f"{reason}, so longer prompts are only refused"
         case _:
-            assert_never(wish.mode)
+            assert_never(policy.mode)
 
 
 def _sized(
-    wish: BudgetPolicy, window: Window, sizing: WindowSizing, hardware: HardwareProfile | None
+    policy: BudgetPolicy, window: Window, sizing: WindowSizing, hardware: HardwareProfile | None
 ) -> tuple[int | None, int | None, str]:
     """Return the budget, the window to set on the server, and the reason."""
     full, reason = _full(window, sizing, hardware)
-    match wish.mode:
+    match policy.mode:
         case BudgetMode.BACKEND:
             tokens = window.most or window.now
             return tokens, None, "the model server chooses its window" + (f": {tokens} tokens" if tokens else "")
         case BudgetMode.MANUAL:
-            return wish.tokens, wish.tokens, f"{wish.tokens} tokens are asked for"
+            return policy.tokens, policy.tokens, f"{policy.tokens} tokens are asked for"
         case BudgetMode.FORGE_FULL:
             return full, full if sizing.by == "request" else None, reason
         case BudgetMode.FORGE_FAST:
             half = _half(full) if full is not None else None
             return half, half, f"half of forge-full: {reason}"
         case _:
-            assert_never(wish.mode)
+            assert_never(policy.mode)
 
 
 def _full(window: Window, sizing: WindowSizing, hardware: HardwareProfile | None) -> tuple[int | None, str]:

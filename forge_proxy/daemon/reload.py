@@ -53,7 +53,7 @@ class LiveSettings:
         """The effective settings, including changes since the start."""
         live = {
             "guardrails": self._guardrails.now,
-            "budget": self._budgets.wish,
+            "budget": self._budgets.policy,
             "compaction": self._fitting.policy,
             "sampling": self._sampling.policy,
         }

@@ -1,4 +1,4 @@
-"""What a wish comes to: by the server's window, by the machine, by who can change the window."""
+"""What a policy comes to: by the server's window, by the machine, by who can change the window."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def machine(*vram_gb: float) -> HardwareProfile:
 
 
 @pytest.mark.parametrize(
-    ("wish", "window", "tokens", "enforced"),
+    ("policy", "window", "tokens", "enforced"),
     [
         (BACKEND, None, None, False),
         (BACKEND, 8192, 8192, False),
@@ -38,9 +38,9 @@ def machine(*vram_gb: float) -> HardwareProfile:
     ],
 )
 def test_a_window_that_cannot_be_changed_bounds_the_budget_and_what_is_less_we_enforce(
-    wish: BudgetPolicy, window: int | None, tokens: int | None, enforced: bool
+    policy: BudgetPolicy, window: int | None, tokens: int | None, enforced: bool
 ) -> None:
-    budget = fit_budget(wish, Window(window), FIXED)
+    budget = fit_budget(policy, Window(window), FIXED)
 
     assert (budget.tokens, budget.enforced, budget.given, budget.window) == (tokens, enforced, None, window)
     assert budget.reason
@@ -51,7 +51,7 @@ def test_half_of_a_window_that_we_cannot_change_says_that_it_is_only_enforced() 
 
 
 @pytest.mark.parametrize(
-    ("wish", "window", "tokens", "given"),
+    ("policy", "window", "tokens", "given"),
     [
         (BACKEND, Window(8192, 8192), 8192, None),
         (FULL, Window(8192, 8192), 8192, None),
@@ -64,9 +64,9 @@ def test_half_of_a_window_that_we_cannot_change_says_that_it_is_only_enforced() 
     ],
 )
 def test_a_server_of_ours_is_given_the_window_and_refuses_by_itself(
-    wish: BudgetPolicy, window: Window, tokens: int | None, given: int | None
+    policy: BudgetPolicy, window: Window, tokens: int | None, given: int | None
 ) -> None:
-    budget = fit_budget(wish, window, RESTART)
+    budget = fit_budget(policy, window, RESTART)
 
     assert (budget.tokens, budget.given, budget.enforced) == (tokens, given, False)
 

@@ -32,15 +32,15 @@ class BudgetInfo(BaseModel):
     overflow: Overflow = Field(description="What happens to a prompt over the budget.")
 
 
-def shown(budget: Budget, wish: BudgetPolicy) -> BudgetInfo:
+def shown(budget: Budget, policy: BudgetPolicy) -> BudgetInfo:
     """A budget as the API tells it."""
     return BudgetInfo(
         mode=budget.mode,
         tokens=budget.tokens,
         because=budget.reason,
         window=budget.window,
-        enforced=budget.enforced and wish.overflow != "forward",
-        overflow=wish.overflow,
+        enforced=budget.enforced and policy.overflow != "forward",
+        overflow=policy.overflow,
     )
 
 
@@ -52,13 +52,13 @@ class BudgetEndpoints:
 
     async def read(self) -> BudgetInfo:
         """Show the current budget. With several models, each has its own: see /admin/v1/models."""
-        return shown(await self._budgets.of(), self._budgets.wish)
+        return shown(await self._budgets.of(), self._budgets.policy)
 
     async def switch(self, change: BudgetChange) -> BudgetInfo:
         """Switch to another budget. Running responses end with the old one. If the switch fails, the old one stays."""
-        overflow = change.overflow or self._budgets.wish.overflow
+        overflow = change.overflow or self._budgets.policy.overflow
         try:
-            wish = BudgetPolicy(mode=change.mode, tokens=change.tokens, overflow=overflow)
+            policy = BudgetPolicy(mode=change.mode, tokens=change.tokens, overflow=overflow)
         except ValidationError as exc:
             raise wrong_field(exc.errors()) from exc
-        return shown(await self._budgets.switch(wish), wish)
+        return shown(await self._budgets.switch(policy), policy)

@@ -109,7 +109,7 @@ class CompactionEndpoints:
 
     async def read(self) -> Compaction:
         """Show the policy, and whether it is used."""
-        policy, overflow = self._engine.fitting.policy, self._engine.budgets.wish.overflow
+        policy, overflow = self._engine.fitting.policy, self._engine.budgets.policy.overflow
         acts = overflow == "compact" and policy.strategy != "none"
         note = "histories over the budget are shortened" if acts else "histories are not changed"
         if overflow != "compact":
