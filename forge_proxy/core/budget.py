@@ -83,11 +83,11 @@ class WindowSizing:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Tokens for one request, prompt and response together; None if unknown. `reason` says why, for the user."""
+    """Tokens for one request, prompt and response together; None if unknown. `because` is the reason, for the user."""
 
     mode: BudgetMode
     tokens: int | None
-    reason: str
+    because: str
     window: int | None = None
     """The server's own window, None if it reports none."""
     given: int | None = None
@@ -97,64 +97,64 @@ class Budget:
 
 
 def fit_budget(
-    policy: BudgetPolicy, window: Window, sizing: WindowSizing, hardware: HardwareProfile | None = None
+    wish: BudgetPolicy, window: Window, sizing: WindowSizing, hardware: HardwareProfile | None = None
 ) -> Budget:
     """Return the budget for a policy. `hardware` matters only if each request sets its window."""
     if sizing.by == "fixed":
-        tokens, reason = _within(policy, window.now)
+        tokens, because = _within(wish, window.now)
         smaller = tokens is not None and (window.now is None or tokens < window.now)
-        return Budget(policy.mode, tokens, reason, window.now, enforced=smaller or sizing.truncates)
-    tokens, given, reason = _sized(policy, window, sizing, hardware)
-    return Budget(policy.mode, tokens, reason, window.now, given, enforced=sizing.truncates)
+        return Budget(wish.mode, tokens, because, window.now, enforced=smaller or sizing.truncates)
+    tokens, given, because = _sized(wish, window, sizing, hardware)
+    return Budget(wish.mode, tokens, because, window.now, given, enforced=sizing.truncates)
 
 
 def as_taken(budget: Budget) -> Budget:
     """Return the budget after the window was set: the server may limit it to the model's training context length."""
     if budget.window is None or budget.tokens is None or budget.window >= budget.tokens:
         return budget
-    reason = f"{budget.reason}, but the model server took {budget.window}"
-    return replace(budget, tokens=budget.window, reason=reason)
+    because = f"{budget.because}, but the model server took {budget.window}"
+    return replace(budget, tokens=budget.window, because=because)
 
 
-def _within(policy: BudgetPolicy, window: int | None) -> tuple[int | None, str]:
+def _within(wish: BudgetPolicy, window: int | None) -> tuple[int | None, str]:
     """Return the budget within a window that cannot be changed, and the reason."""
-    match policy.mode:
+    match wish.mode:
         case BudgetMode.BACKEND | BudgetMode.FORGE_FULL:
             if window is None:
                 return None, "the model server does not tell its window, so nothing is enforced"
             return window, f"the model server's own window is {window} tokens"
         case BudgetMode.MANUAL:
-            assert policy.tokens is not None  # noqa: S101  # the policy was checked
-            if window is not None and policy.tokens > window:
-                return window, f"{policy.tokens} tokens are asked for, but the model server's window is {window}"
-            return policy.tokens, f"{policy.tokens} tokens are asked for"
+            assert wish.tokens is not None  # noqa: S101  # the policy was checked
+            if window is not None and wish.tokens > window:
+                return window, f"{wish.tokens} tokens are asked for, but the model server's window is {window}"
+            return wish.tokens, f"{wish.tokens} tokens are asked for"
         case BudgetMode.FORGE_FAST:
             if window is None:
                 return None, "half of a window that the model server does not tell, so nothing is enforced"
-            reason = f"half of the model server's {window} tokens; its window cannot be changed from here"
-            return _half(window), f"{reason}, so longer prompts are only refused"
+            because = f"half of the model server's {window} tokens; its window cannot be changed from here"
+            return _half(window), f"{because}, so longer prompts are only refused"
         case _:
-            assert_never(policy.mode)
+            assert_never(wish.mode)
 
 
 def _sized(
-    policy: BudgetPolicy, window: Window, sizing: WindowSizing, hardware: HardwareProfile | None
+    wish: BudgetPolicy, window: Window, sizing: WindowSizing, hardware: HardwareProfile | None
 ) -> tuple[int | None, int | None, str]:
     """Return the budget, the window to set on the server, and the reason."""
-    full, reason = _full(window, sizing, hardware)
-    match policy.mode:
+    full, because = _full(window, sizing, hardware)
+    match wish.mode:
         case BudgetMode.BACKEND:
             tokens = window.most or window.now
             return tokens, None, "the model server chooses its window" + (f": {tokens} tokens" if tokens else "")
         case BudgetMode.MANUAL:
-            return policy.tokens, policy.tokens, f"{policy.tokens} tokens are asked for"
+            return wish.tokens, wish.tokens, f"{wish.tokens} tokens are asked for"
         case BudgetMode.FORGE_FULL:
-            return full, full if sizing.by == "request" else None, reason
+            return full, full if sizing.by == "request" else None, because
         case BudgetMode.FORGE_FAST:
             half = _half(full) if full is not None else None
-            return half, half, f"half of forge-full: {reason}"
+            return half, half, f"half of forge-full: {because}"
         case _:
-            assert_never(policy.mode)
+            assert_never(wish.mode)
 
 
 def _full(window: Window, sizing: WindowSizing, hardware: HardwareProfile | None) -> tuple[int | None, str]:
@@ -167,10 +167,10 @@ def _full(window: Window, sizing: WindowSizing, hardware: HardwareProfile | None
     # A card sold as 24 GB reports slightly less than 24 GiB.
     size = round(vram / 1024) if vram is not None else 0
     tier = next(tokens for least, tokens in _TIERS if size >= least)
-    reason = f"{tier} tokens go with {f'{size} GB of VRAM' if vram is not None else 'no known VRAM'}"
+    because = f"{tier} tokens go with {f'{size} GB of VRAM' if vram is not None else 'no known VRAM'}"
     if known is not None and known > tier:
-        return known, f"{reason}, but the model was loaded with {known}"
-    return tier, reason
+        return known, f"{because}, but the model was loaded with {known}"
+    return tier, because
 
 
 def _half(tokens: int) -> int:

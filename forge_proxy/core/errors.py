@@ -305,16 +305,16 @@ class ToolsRejected(BackendError):
 class ContextBudgetExceeded(ForgeError):
     """A prompt of `tokens` tokens exceeds the context budget of `budget` tokens.
 
-    `reason` is the reason for the budget, `exact` is False if `tokens` is an estimate, and `shortened` is the smallest
+    `because` is the reason for the budget, `exact` is False if `tokens` is an estimate, and `shortened` is the smallest
     number of tokens that compaction reached, None if compaction is off.
     """
 
-    def __init__(self, tokens: int, budget: int, reason: str, *, exact: bool, shortened: int | None = None) -> None:
+    def __init__(self, tokens: int, budget: int, because: str, *, exact: bool, shortened: int | None = None) -> None:
         counted = f"{tokens}" if exact else f"about {tokens}"
         tried = f" After compaction they still have {shortened} tokens." if shortened is not None else ""
         super().__init__(
             f"This model's maximum context length is {budget} tokens. However, your messages resulted in {counted} "
-            f"tokens.{tried} Please reduce the length of the messages. (Budget: {reason}.)"
+            f"tokens.{tried} Please reduce the length of the messages. (Budget: {because}.)"
         )
         self.tokens = tokens
         self.budget = budget

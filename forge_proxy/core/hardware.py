@@ -17,13 +17,13 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class HardwareProfile:
-    """The detected hardware. `reason` states the source of the figures and why others could not be determined."""
+    """The detected hardware. `because` states the source of the figures and why others could not be determined."""
 
     source: Literal["nvidia-smi", "nvml", "amd", "apple", "none"]
     gpus: tuple[Gpu, ...]
     ram_mb: int | None
     cores: int
-    reason: str
+    because: str
 
     @property
     def vram_mb(self) -> int | None:

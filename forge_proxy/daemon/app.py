@@ -116,7 +116,7 @@ class Daemon:
     async def _log_hardware(self) -> None:
         found = await self.parts.machine.profile()
         gpus = [f"{gpu.name}, {gpu.vram_mb or '?'} MiB" for gpu in found.gpus]
-        self.log.info("hardware", gpus=gpus, ram_mb=found.ram_mb, cores=found.cores, because=found.reason)
+        self.log.info("hardware", gpus=gpus, ram_mb=found.ram_mb, cores=found.cores, because=found.because)
 
 
 @asynccontextmanager

@@ -272,4 +272,4 @@ async def _relay(
                 yield event
     session.slot.leave()
     exchange.calibrate()
-    yield Report.of_relay(suppressor.interventions if suppressor else ())
+    yield Report.of_relay(suppressor.marks if suppressor else ())

@@ -92,7 +92,7 @@ class AttemptRunner:
             stream=stream,
             respond=self.turn.respond,
             added=self.turn.added,
-            demanded=self.turn.constrained_tools,
+            demanded=self.turn.held_to,
             resolved=self._model,
             usage=True,
         )

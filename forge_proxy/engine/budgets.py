@@ -156,7 +156,7 @@ class Budgets:
         budget = await self.of(model)
         if budget.tokens is None or not (compacts or budget.enforced) or await _is_within(call, budget.tokens):
             return None
-        return PromptLimit(budget.tokens, budget.reason, budget.enforced, compacts)
+        return PromptLimit(budget.tokens, budget.because, budget.enforced, compacts)
 
     def _served(self) -> Sequence[str | None]:
         return self._resizer.served() if self._resizer else (None,)

@@ -56,11 +56,7 @@ class _TestResponse:
     @property
     def markup(self) -> str | None:
         """The format of the first call that the rescue parser recovered from text."""
-        forms = [
-            intervention.detail
-            for intervention in self.extraction.interventions
-            if intervention.kind is Outcome.RESCUED
-        ]
+        forms = [intervention.detail for intervention in self.extraction.marks if intervention.kind is Outcome.RESCUED]
         return forms[0].rpartition(" at ")[0] if forms else None
 
     def read_from_cache(self) -> bool | None:

@@ -77,7 +77,7 @@ def _of_server(event: _Server) -> LogLine:
         case SlotsDetected(slots):
             return LogLine("backend slots", {"slots": slots, "told": slots is not None})
         case BudgetResolved(model, budget):
-            resolved = {"mode": budget.mode.value, "tokens": budget.tokens, "because": budget.reason}
+            resolved = {"mode": budget.mode.value, "tokens": budget.tokens, "because": budget.because}
             return LogLine("budget", {"model": model, **resolved})
         case SamplingRecommended(model, family, source):
             note = "set sampling.defaults: on to use the recommended sampling parameters of this model"

@@ -61,8 +61,8 @@ class IterationRunner:
         kept = await memory.maybe_compact_counted(state.messages, count, state.iteration, hint, beside)
         if memory.is_over_budget(kept, beside):
             tokens, tokens_after = (memory.estimate_tokens(these, beside) for these in (state.messages, kept))
-            reason, shortened = "that of the run's context", tokens_after if kept != state.messages else None
-            raise ContextBudgetExceeded(tokens, memory.budget_tokens, reason, exact=False, shortened=shortened)
+            because, shortened = "that of the run's context", tokens_after if kept != state.messages else None
+            raise ContextBudgetExceeded(tokens, memory.budget_tokens, because, exact=False, shortened=shortened)
         return state.with_messages(kept)
 
     async def ask(

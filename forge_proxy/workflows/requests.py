@@ -53,7 +53,7 @@ def turn_for(request: ChatRequest, policy: GuardPolicy, state: RunState, limits:
         retries_left=retries_left,
         cut_retries_left=min(1, retries_left),
         attempt=state.retries + 1,
-        needs_constraint=state.held,
+        held=state.held,
     )
 
 

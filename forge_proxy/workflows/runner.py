@@ -170,9 +170,7 @@ class WorkflowRunner:
                 self._on_usage(watcher.usage)
         if isinstance(result, Retry):
             await watcher.tell(StreamChunk(ChunkType.RETRY))
-            return self._report(
-                state, corrected(state, result.turn.added, result.fault, held=result.turn.needs_constraint)
-            )
+            return self._report(state, corrected(state, result.turn.added, result.fault, held=result.turn.held))
         calls = result.answer.calls
         await watcher.tell(StreamChunk(ChunkType.FINAL, response=calls))
         # Reported together: if the nudges are exhausted, `on_message` never receives a call without a result.

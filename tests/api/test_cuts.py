@@ -121,13 +121,13 @@ def test_what_has_left_is_always_how_the_answer_begins(accepts: bool, deltas: li
     for delta in (*deltas, Delta(finish=finish)):
         gate.take(delta)
 
-    verdict = judge(turn, gate.reply(), gate.sent_text)
+    verdict = judge(turn, gate.reply(), gate.left)
     if isinstance(verdict, Accept | GiveUp) and verdict.settled is not None:
-        assert (verdict.settled.text or "").startswith(gate.sent_text)
+        assert (verdict.settled.text or "").startswith(gate.left)
         rest = "".join(delta.text or "" for chunk in gate.rest(verdict.settled) for delta in chunk.deltas)
-        assert gate.sent_text + rest == (verdict.settled.text or "")
+        assert gate.left + rest == (verdict.settled.text or "")
         assert all(call.tool != "respond" for call in verdict.settled.calls)
-    elif gate.sent_text:
+    elif gate.left:
         raise AssertionError("text has left and the model is asked again, or the answer is an error")
 
 

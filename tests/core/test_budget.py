@@ -1,4 +1,4 @@
-"""What a policy comes to: by the server's window, by the machine, by who can change the window."""
+"""What a wish comes to: by the server's window, by the machine, by who can change the window."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def machine(*vram_gb: float) -> HardwareProfile:
 
 
 @pytest.mark.parametrize(
-    ("policy", "window", "tokens", "enforced"),
+    ("wish", "window", "tokens", "enforced"),
     [
         (BACKEND, None, None, False),
         (BACKEND, 8192, 8192, False),
@@ -38,20 +38,20 @@ def machine(*vram_gb: float) -> HardwareProfile:
     ],
 )
 def test_a_window_that_cannot_be_changed_bounds_the_budget_and_what_is_less_we_enforce(
-    policy: BudgetPolicy, window: int | None, tokens: int | None, enforced: bool
+    wish: BudgetPolicy, window: int | None, tokens: int | None, enforced: bool
 ) -> None:
-    budget = fit_budget(policy, Window(window), FIXED)
+    budget = fit_budget(wish, Window(window), FIXED)
 
     assert (budget.tokens, budget.enforced, budget.given, budget.window) == (tokens, enforced, None, window)
-    assert budget.reason
+    assert budget.because
 
 
 def test_half_of_a_window_that_we_cannot_change_says_that_it_is_only_enforced() -> None:
-    assert "cannot be changed from here" in fit_budget(FAST, Window(8192), FIXED).reason
+    assert "cannot be changed from here" in fit_budget(FAST, Window(8192), FIXED).because
 
 
 @pytest.mark.parametrize(
-    ("policy", "window", "tokens", "given"),
+    ("wish", "window", "tokens", "given"),
     [
         (BACKEND, Window(8192, 8192), 8192, None),
         (FULL, Window(8192, 8192), 8192, None),
@@ -64,9 +64,9 @@ def test_half_of_a_window_that_we_cannot_change_says_that_it_is_only_enforced() 
     ],
 )
 def test_a_server_of_ours_is_given_the_window_and_refuses_by_itself(
-    policy: BudgetPolicy, window: Window, tokens: int | None, given: int | None
+    wish: BudgetPolicy, window: Window, tokens: int | None, given: int | None
 ) -> None:
-    budget = fit_budget(policy, window, RESTART)
+    budget = fit_budget(wish, window, RESTART)
 
     assert (budget.tokens, budget.given, budget.enforced) == (tokens, given, False)
 
@@ -97,13 +97,13 @@ def test_an_ollama_never_has_less_than_its_model_was_loaded_with() -> None:
     budget = fit_budget(FULL, Window(40_000, 40_000), REQUEST, machine(8))
 
     assert budget.tokens == 40_000
-    assert "loaded with 40000" in budget.reason
+    assert "loaded with 40000" in budget.because
 
 
 def test_a_machine_of_which_nothing_is_known_has_the_lowest_tier_and_says_so() -> None:
     budget = fit_budget(FULL, Window(), REQUEST)
 
-    assert (budget.tokens, budget.reason) == (4096, "4096 tokens go with no known VRAM")
+    assert (budget.tokens, budget.because) == (4096, "4096 tokens go with no known VRAM")
 
 
 def test_a_server_that_cuts_prompts_is_never_left_to_refuse_them() -> None:

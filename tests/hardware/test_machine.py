@@ -68,7 +68,7 @@ async def test_an_nvidia_smi_that_fails_or_hangs_is_said_and_no_error(bare: Path
     found = await machine(bare).profile()
 
     assert (found.source, found.gpus, found.vram_mb) == ("none", (), None)
-    assert why in found.reason
+    assert why in found.because
 
 
 async def test_a_program_that_cannot_be_run_is_no_error(bare: Path) -> None:
@@ -76,7 +76,7 @@ async def test_a_program_that_cannot_be_run_is_no_error(bare: Path) -> None:
     file.write_bytes(b"\x7fELF of another machine")
     file.chmod(0o755)
 
-    assert "cannot be run" in (await machine(bare).profile()).reason
+    assert "cannot be run" in (await machine(bare).profile()).because
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ async def test_nvml_is_asked_where_there_is_no_nvidia_smi(
     if source == "nvml":
         assert found.gpus == (Gpu("NVIDIA L4", 23_034, 22_000), Gpu("NVIDIA GB10", found.ram_mb))
     else:
-        assert "no driver" in found.reason
+        assert "no driver" in found.because
 
 
 async def test_amd_tells_by_files(bare: Path) -> None:

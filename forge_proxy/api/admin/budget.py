@@ -37,7 +37,7 @@ def shown(budget: Budget, policy: BudgetPolicy) -> BudgetInfo:
     return BudgetInfo(
         mode=budget.mode,
         tokens=budget.tokens,
-        because=budget.reason,
+        because=budget.because,
         window=budget.window,
         enforced=budget.enforced and policy.overflow != "forward",
         overflow=policy.overflow,

@@ -133,5 +133,5 @@ class StatusEndpoints:
             vram_mb=found.vram_mb,
             ram_mb=found.ram_mb,
             cores=found.cores,
-            because=found.reason,
+            because=found.because,
         )

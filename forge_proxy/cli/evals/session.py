@@ -49,7 +49,7 @@ async def opened(settings: Settings, surfaces: Sequence[Surface]) -> AsyncGenera
             closing.push_async_callback(stage.close)
             stages["proxy"] = stage
         slots = settings.backend.slots or await parts.backend.slots()
-        yield EvalSession(parts.choice.kind, model, slots, budget.tokens, budget.reason, stages)
+        yield EvalSession(parts.choice.kind, model, slots, budget.tokens, budget.because, stages)
 
 
 @asynccontextmanager

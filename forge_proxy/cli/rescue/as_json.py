@@ -21,7 +21,7 @@ def as_json(findings: Findings) -> str:
         "reading": "thorough" if findings.thorough else "quick",
         "calls": [_call(call) for call in findings.calls],
         "text": reading.text,
-        "thoughts": reading.reasoning,
+        "thoughts": reading.thought,
         "broken": reading.broken,
         "not_calls": missed,
         "verdict": {**_verdict(findings.verdict), "in_words": in_words(findings.turn, findings.verdict)},

@@ -78,10 +78,10 @@ def find(turn: Turn, text: str, finish: str) -> Findings:
 def _found_calls(turn: Turn, text: str, reading: Extraction, *, thorough: bool) -> list[FoundCall]:
     """The calls of a reading, each with the place it was read from."""
     mend = mend_object if thorough else None
-    in_text = rescue(text, turn.callable_names, template_thinks=turn.buffers_text, mend=mend).calls
-    in_thoughts = () if in_text else rescue(reading.reasoning, turn.callable_names).calls
+    in_text = rescue(text, turn.callable_names, template_thinks=turn.text_waits, mend=mend).calls
+    in_thoughts = () if in_text else rescue(reading.thought, turn.callable_names).calls
     left = [*in_text, *in_thoughts]
-    said = [intervention.detail for intervention in reading.interventions if intervention.kind is Outcome.RESCUED]
+    said = [mark.detail for mark in reading.marks if mark.kind is Outcome.RESCUED]
     calls: list[FoundCall] = []
     for call, detail in zip(reading.rescued, said, strict=True):
         found = next((one for one in left if detail == f"{one.form} at {one.start}"), None)
@@ -89,7 +89,7 @@ def _found_calls(turn: Turn, text: str, reading: Extraction, *, thorough: bool) 
             left.remove(found)
         place = place_of(text, found.start, found.end) if found and in_text else None
         if found and not in_text:
-            place = _place_of_thought(text, reading.reasoning[found.start : found.end])
+            place = _place_of_thought(text, reading.thought[found.start : found.end])
         calls.append(FoundCall(call, check(turn, call), found, place, bool(in_thoughts)))
     return calls
 

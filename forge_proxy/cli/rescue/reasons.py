@@ -56,7 +56,7 @@ class Reasons:
     def why_not(self, start: int, end: int, piece: RecoveredCall) -> str:
         """Which part of its surroundings keeps it from being a call."""
         text = self._text
-        if self._reading.reasoning and text[start:end] not in self._reading.text:
+        if self._reading.thought and text[start:end] not in self._reading.text:
             return self._why_in_thoughts(text[start:end])
         if piece.open and self._cut:
             return _CUT
@@ -78,7 +78,7 @@ class Reasons:
         return next((why for why, tried in tries.items() if self._takes(tried)), _UNEXPLAINED)
 
     def _why_in_thoughts(self, written: str) -> str:
-        thought = self._reading.reasoning
+        thought = self._reading.thought
         if read(self._turn, Reply(reasoning=thought)).calls:
             return _ANSWERED
         at = thought.find(written)

@@ -34,7 +34,7 @@ def _lines(findings: Findings) -> Iterator[str]:
     if findings.thorough:
         yield _row("reading", "thorough: something broken was left unread by the quick one")
     yield from _below("text", reading.text)
-    yield from _below("thoughts", reading.reasoning)
+    yield from _below("thoughts", reading.thought)
     if reading.broken:
         yield _row("broken", "a call was begun that cannot be read")
     for one in findings.left_out:

@@ -67,7 +67,7 @@ class Attempt:
         if len(self._gates) < self._choices:
             return False
         for gate in self._gates.values():
-            if gate.is_cut or gate.is_abandoned:
+            if gate.is_cut or gate.wanders:
                 over = True
             elif not gate.is_finished:
                 return False
@@ -81,7 +81,7 @@ class Attempt:
     @property
     def sent_text(self) -> str:
         """The text sent so far, of all choices."""
-        return "".join(gate.sent_text for gate in self._gates.values())
+        return "".join(gate.left for gate in self._gates.values())
 
     def replies(self) -> list[Reply]:
         """Return the replies assembled so far, one per choice."""
@@ -96,7 +96,7 @@ class Attempt:
         chunks: list[Chunk] = []
         answers: list[FinalAnswer] = []
         for gate, extraction in zip(self._existing_gates(), extractions, strict=True):
-            match judge(self._turn, gate.reply(), gate.sent_text, extraction, gate.loops):
+            match judge(self._turn, gate.reply(), gate.left, extraction, gate.loops):
                 case Retry() as retry:
                     return retry
                 case GiveUp(error=ForgeError() as error):

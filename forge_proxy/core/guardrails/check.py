@@ -39,7 +39,7 @@ def _check(turn: Turn, call: ToolCall) -> CheckedCall | Problem:
     tool = turn.tool(name) if name else None
     if tool is None:
         return Problem(Fault.UNKNOWN_TOOL, call)
-    interventions = (
+    marks = (
         ()
         if tool.name == call.tool
         else (Intervention(Outcome.REPAIRED, tool.name, f"name: {call.tool} → {tool.name}"),)
@@ -53,18 +53,18 @@ def _check(turn: Turn, call: ToolCall) -> CheckedCall | Problem:
         return Problem(Fault.MALFORMED, call, ("arguments are not a JSON object",))
     is_valid, unchecked = check_arguments(tool.parameters, args)
     if unchecked:
-        interventions += (Intervention(Outcome.CLEAN, "", f"unchecked {tool.name[:_LONGEST_NAME]}: {unchecked}"),)
+        marks += (Intervention(Outcome.CLEAN, "", f"unchecked {tool.name[:_LONGEST_NAME]}: {unchecked}"),)
     if not is_valid:
         repaired, changes = _repair(tool.parameters, args)
         faults = faults_in(tool.parameters, repaired)
         if faults:
             return Problem(Fault.BAD_ARGUMENTS, call, faults)
-        interventions += tuple(Intervention(Outcome.REPAIRED, tool.name, change) for change in changes)
-        return replace(call, arguments=write(repaired)), interventions
+        marks += tuple(Intervention(Outcome.REPAIRED, tool.name, change) for change in changes)
+        return replace(call, arguments=write(repaired)), marks
     if strict is None:
-        interventions += (Intervention(Outcome.REPAIRED, tool.name, "arguments: unwrapped"),) if call.arguments else ()
+        marks += (Intervention(Outcome.REPAIRED, tool.name, "arguments: unwrapped"),) if call.arguments else ()
         call = replace(call, arguments=write(args))
-    return call, interventions
+    return call, marks
 
 
 def _repair(schema: Schema, args: dict[str, Json]) -> tuple[dict[str, Json], tuple[str, ...]]:

@@ -31,14 +31,14 @@ class Extraction:
 
     text: str
     calls: tuple[ToolCall, ...]
-    interventions: tuple[Intervention, ...] = ()
+    marks: tuple[Intervention, ...] = ()
     broken: bool = False
     """Whether a call was begun in the text and cannot be parsed."""
     unread: bool = False
     """Whether a thorough extraction may recover more."""
-    reasoning: str = ""
+    thought: str = ""
     """The part of the text that is reasoning."""
-    closes_reasoning: bool | None = None
+    closes_thoughts: bool | None = None
     """Whether the text closes a reasoning block that it does not open; None if there is no text."""
     written: str = ""
     """The text including its calls as the model wrote them."""
@@ -63,12 +63,12 @@ def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
     if not turn.policy.enabled.rescue:
         return Extraction(text, reply.calls, written=text, cut=cut)
     mend = mend_object if thorough else None
-    rescued = rescue(text, turn.callable_names, template_thinks=turn.buffers_text, mend=mend)
-    reasoning, written = rescued.reasoning, rescued.written or rescued.text
-    closes_reasoning = rescued.closes_reasoning if text.strip() else None
+    rescued = rescue(text, turn.callable_names, template_thinks=turn.text_waits, mend=mend)
+    thought, written = rescued.reasoning, rescued.written or rescued.text
+    closes_thoughts = rescued.closes_thoughts if text.strip() else None
     if len(rescued.calls) > MAX_CALLS:
-        return Extraction(text, reply.calls, broken=not reply.calls, reasoning=reasoning, written=text)
-    native, interventions, unread = _repair_native(reply.calls, thorough=thorough)
+        return Extraction(text, reply.calls, broken=not reply.calls, thought=thought, written=text)
+    native, marks, unread = _repair_native(reply.calls, thorough=thorough)
     complete, cut_in_text = _complete(turn, rescued.calls, reply)
     found = _without_duplicates(complete, native)
     if rescued.calls or reply.calls or rescued.text.strip() or rescued.broken:
@@ -83,11 +83,11 @@ def read(turn: Turn, reply: Reply, *, thorough: bool = False) -> Extraction:
     return Extraction(
         around,
         (*native, *calls),
-        (*interventions, *_interventions(found)),
+        (*marks, *_marks(found)),
         broken=broken and not native and not calls,
         unread=(rescued.unread and rescued.broken) or unread,
-        reasoning=reasoning,
-        closes_reasoning=closes_reasoning,
+        thought=thought,
+        closes_thoughts=closes_thoughts,
         written=written,
         rescued=calls,
         cut=next((tool for tool in (cut, cut_in_text, begun) if tool is not None), None),
@@ -148,19 +148,17 @@ def _repair_native(
 ) -> tuple[tuple[ToolCall, ...], list[Intervention], bool]:
     """Repair the arguments of native calls; return calls, repairs, and whether a thorough pass may repair more."""
     out: list[ToolCall] = []
-    interventions: list[Intervention] = []
+    marks: list[Intervention] = []
     unread = False
     for call in calls:
         if call.args() is None and call.arguments.strip() and read_arguments(call.arguments) is None:
             mended = mend_arguments(call.arguments, mend_object if thorough else None)
             unread = unread or mended.unread
             if mended.text is not None:
-                interventions.append(
-                    Intervention(Outcome.REPAIRED, call.tool, f"arguments: {', '.join(mended.repairs)}")
-                )
+                marks.append(Intervention(Outcome.REPAIRED, call.tool, f"arguments: {', '.join(mended.repairs)}"))
                 call = replace(call, arguments=mended.text)
         out.append(call)
-    return tuple(out), interventions, unread
+    return tuple(out), marks, unread
 
 
 def _call(turn: Turn, found: RecoveredCall) -> ToolCall:
@@ -191,10 +189,10 @@ def _calls_at_end(reasoning: str, turn: Turn, reply: Reply) -> tuple[RescueResul
     return rescued, tuple(item for item in ending if not item.open or reply.finish != "length")
 
 
-def _interventions(found: tuple[RecoveredCall, ...]) -> tuple[Intervention, ...]:
-    interventions: list[Intervention] = []
+def _marks(found: tuple[RecoveredCall, ...]) -> tuple[Intervention, ...]:
+    marks: list[Intervention] = []
     for item in found:
-        interventions.append(Intervention(Outcome.RESCUED, item.call.tool, f"{item.form} at {item.start}"))
+        marks.append(Intervention(Outcome.RESCUED, item.call.tool, f"{item.form} at {item.start}"))
         if item.repairs:
-            interventions.append(Intervention(Outcome.REPAIRED, item.call.tool, f"broken: {', '.join(item.repairs)}"))
-    return tuple(interventions)
+            marks.append(Intervention(Outcome.REPAIRED, item.call.tool, f"broken: {', '.join(item.repairs)}"))
+    return tuple(marks)

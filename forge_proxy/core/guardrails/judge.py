@@ -26,9 +26,9 @@ _RUN_ON = 1000
 
 
 def judge(
-    turn: Turn, reply: Reply, sent_text: str = "", reading: Extraction | None = None, loops: Sequence[Loop] = ()
+    turn: Turn, reply: Reply, left: str = "", reading: Extraction | None = None, loops: Sequence[Loop] = ()
 ) -> Verdict:
-    """Return the verdict on `reply`. `sent_text` is the text that the client has already received and that must stay.
+    """Return the verdict on `reply`. `left` is the text that the client has already received and that must stay.
 
     `reading` is the extraction from the reply, if there is one already. `loops` are the parts of it that only repeat
     themselves; with `on_loop: cut` the reply ends there.
@@ -38,13 +38,13 @@ def judge(
         loop_reports = tuple(Intervention(Outcome.CLEAN, "", str(loop)) for loop in loops)
         if turn.policy.on_loop == "cut" and not _deliverable_as_calls(turn, reply.calls):
             # Calls inside text that repeats itself are ignored: the model does not mean them that many times.
-            return _judge_loop(_Case(turn, reply, Extraction(reply.text or "", (), loop_reports), sent_text))
-        reading = replace(reading, interventions=(*reading.interventions, *loop_reports))
-    message, calls, is_cut = _split(turn, reading, reply, sent_text)
+            return _judge_loop(_Case(turn, reply, Extraction(reply.text or "", (), loop_reports), left))
+        reading = replace(reading, marks=(*reading.marks, *loop_reports))
+    message, calls, is_cut = _split(turn, reading, reply, left)
     if not turn.parallel:
         calls = calls[:1]
     calls = _with_ids(turn, calls)
-    case = _Case(turn, reply, replace(reading, calls=calls), sent_text)
+    case = _Case(turn, reply, replace(reading, calls=calls), left)
     if calls:
         return _judge_calls(case, message)
     if message is not None and message.strip() and not turn.demands_call:
@@ -52,7 +52,7 @@ def judge(
             return _give_up_cut(case, message)
         if reply.calls and not is_cut and reply.finish == "length":  # the message was complete at the limit
             case = replace(case, reply=replace(reply, finish="stop"))
-        return case.accept(_join_text(sent_text, reading.text, message), ())
+        return case.accept(_join_text(left, reading.text, message), ())
     return _judge_text(case)
 
 
@@ -61,9 +61,9 @@ def without_corrections(turn: Turn) -> Turn:
     return replace(turn, added=(), faults=(*turn.faults, Fault.NO_ROOM))
 
 
-def judge_unread(turn: Turn, sent_text: str) -> Retry | None:
+def judge_unread(turn: Turn, left: str) -> Retry | None:
     """Return a retry of the same request after the model server failed to parse a call; None if none is possible."""
-    return _Case(turn, Reply(), Extraction("", ()), sent_text).retry(Fault.UNREADABLE, ())
+    return _Case(turn, Reply(), Extraction("", ()), left).retry(Fault.UNREADABLE, ())
 
 
 def judge_failed_retry(turn: Turn) -> FinalAnswer | None:
@@ -78,9 +78,9 @@ def judge_failed_retry(turn: Turn) -> FinalAnswer | None:
         calls, outcome, what = turn.last_calls, Outcome.EXHAUSTED, "calls"
     else:
         return None
-    intervention = Intervention(outcome, "", f"delivered the {what} before a retry that the model server failed")
+    mark = Intervention(outcome, "", f"delivered the {what} before a retry that the model server failed")
     case = _Case(turn, Reply(finish="stop"), Extraction("", ()), "")
-    return replace(case.accept(turn.first_text, calls, (intervention,)).settled, is_before_failed_retry=True)
+    return replace(case.accept(turn.first_text, calls, (mark,)).settled, is_before_failed_retry=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,28 +90,26 @@ class _Case:
     turn: Turn
     reply: Reply
     reading: Extraction
-    sent_text: str
+    left: str
 
     def accept(
         self,
         text: str | None,
         calls: tuple[ToolCall, ...],
-        interventions: tuple[Intervention, ...] = (),
+        marks: tuple[Intervention, ...] = (),
         outcome: Outcome = Outcome.CLEAN,
     ) -> Accept:
         """Deliver `text` and `calls`."""
-        interventions = (*self.reading.interventions, *interventions)
+        marks = (*self.reading.marks, *marks)
         by_attempt = Outcome.RETRIED if self.turn.attempt > 1 else Outcome.CLEAN
-        furthest = Outcome.furthest((outcome, by_attempt, *(intervention.kind for intervention in interventions)))
+        furthest = Outcome.furthest((outcome, by_attempt, *(mark.kind for mark in marks)))
         finish = _finish(self.reply, calls)
-        return Accept(
-            FinalAnswer(text, calls, finish, furthest, self.turn.attempt, interventions, self.reading.reasoning)
-        )
+        return Accept(FinalAnswer(text, calls, finish, furthest, self.turn.attempt, marks, self.reading.thought))
 
     def retry(self, fault: Fault, added: tuple[Message, ...], problem: Problem | None = None) -> Retry | None:
         """Retry with `added` messages; None if no retry remains or text was sent. `problem` is that of a call."""
         turn = self.turn
-        if turn.retries_left == 0 or self.sent_text:
+        if turn.retries_left == 0 or self.left:
             return None
         next_turn = replace(
             turn,
@@ -119,7 +117,7 @@ class _Case:
             retries_left=turn.retries_left - 1,
             text_nudges_left=turn.text_nudges_left - (fault is Fault.TEXT),
             cut_retries_left=turn.cut_retries_left - (fault is Fault.CUT),
-            needs_constraint=turn.needs_constraint or fault is Fault.NOT_ALLOWED or self.reply.finish == "length",
+            held=turn.held or fault is Fault.NOT_ALLOWED or self.reply.finish == "length",
             faults=(*turn.faults, fault),
             added=(*turn.added, *added),
             first_text=turn.first_text or (self.reading.text if fault is Fault.TEXT else None),
@@ -135,35 +133,35 @@ class _Case:
         text: str | None,
         calls: tuple[ToolCall, ...],
         error: ForgeError | None = None,
-        interventions: tuple[Intervention, ...] = (),
+        marks: tuple[Intervention, ...] = (),
     ) -> GiveUp:
         """Deliver `text` and `calls` with outcome `exhausted`, or fail with `error`."""
         if error is not None:
             return GiveUp(fault, None, error)
-        return GiveUp(fault, self.accept(text, calls, interventions, outcome=Outcome.EXHAUSTED).settled)
+        return GiveUp(fault, self.accept(text, calls, marks, outcome=Outcome.EXHAUSTED).settled)
 
 
 def _judge_calls(case: _Case, message: str | None) -> Verdict:
     turn, reading = case.turn, case.reading
     valid: list[ToolCall] = []
     problems: list[Problem] = []
-    interventions: list[Intervention] = []
+    marks: list[Intervention] = []
     for call in reading.calls:
         checked = check(turn, call) if turn.policy.enabled.validate_calls else (call, ())
         if isinstance(checked, Problem):
             problems.append(checked)
         else:
             valid.append(checked[0])
-            interventions += checked[1]
-    text = _join_text(case.sent_text, reading.text, message)
+            marks += checked[1]
+    text = _join_text(case.left, reading.text, message)
     if not problems and turn.first_text is not None and all_repeat(valid, answered_calls(turn.messages)):
         return _without_repeats(case, valid, message)
     if not problems:
         if reading.cut is not None:
-            interventions.append(
+            marks.append(
                 Intervention(Outcome.REPAIRED, reading.cut, "dropped a call that was cut off at the token limit")
             )
-        return case.accept(text, tuple(valid), tuple(interventions))
+        return case.accept(text, tuple(valid), tuple(marks))
     fault = problems[0].fault
     retry = case.retry(fault, _corrections(turn, reading, tuple(problems)), problems[0])
     if retry:
@@ -181,8 +179,8 @@ def _judge_calls(case: _Case, message: str | None) -> Verdict:
     valid_by_id = {call.id: call for call in valid}
     calls = tuple(valid_by_id.get(call.id, call) for call in deliverable)
     if not calls and not call_text and reading.rescued:  # a call of an unknown tool, delivered as the model wrote it
-        return case.give_up(fault, _join_text(case.sent_text, reading.written, message), ())
-    delivered_text = _join_text(case.sent_text, text or "", call_text or None)
+        return case.give_up(fault, _join_text(case.left, reading.written, message), ())
+    delivered_text = _join_text(case.left, text or "", call_text or None)
     return case.give_up(fault, delivered_text, calls, None if calls or delivered_text else invalid)
 
 
@@ -191,11 +189,11 @@ def _without_repeats(case: _Case, calls: list[ToolCall], message: str | None) ->
 
     If the retry has sent text or called the respond tool, its text is accepted instead.
     """
-    has_own_text = case.sent_text or (message or "").strip()
-    text = _join_text(case.sent_text, case.reading.text, message) if has_own_text else case.turn.first_text
+    has_own_text = case.left or (message or "").strip()
+    text = _join_text(case.left, case.reading.text, message) if has_own_text else case.turn.first_text
     names = dict.fromkeys(call.tool for call in calls)
     dropped = tuple(Intervention(Outcome.RETRIED, name, "dropped a call that was already answered") for name in names)
-    whole = replace(case, reply=replace(case.reply, finish="stop"), reading=replace(case.reading, interventions=()))
+    whole = replace(case, reply=replace(case.reply, finish="stop"), reading=replace(case.reading, marks=()))
     return whole.accept(text, (), dropped)
 
 
@@ -240,8 +238,8 @@ def _judge_loop(case: _Case) -> Verdict:
     if turn.first_text is not None:  # it was complete
         return replace(case, reply=replace(case.reply, finish="stop")).give_up(Fault.LOOP, turn.first_text, ())
     calls = turn.last_calls if turn.policy.on_exhausted == "deliver" and not text.strip() else ()
-    if not (text.strip() or case.sent_text.strip() or calls):
-        return case.give_up(Fault.LOOP, case.sent_text + LOOP_NOTICE, ())
+    if not (text.strip() or case.left.strip() or calls):
+        return case.give_up(Fault.LOOP, case.left + LOOP_NOTICE, ())
     return case.give_up(Fault.LOOP, _text_or_none(case.reply, text), calls)
 
 
@@ -249,8 +247,8 @@ def _give_up_empty(case: _Case) -> Verdict:
     """Give up on an empty response: deliver an earlier response if there is one, otherwise fail with `EmptyAnswer`."""
     turn, reply = case.turn, case.reply
     calls = turn.last_calls if turn.policy.on_exhausted == "deliver" else ()
-    if turn.first_text or calls or reply.reasoning or case.reading.reasoning or (reply.text or "").strip():
-        text = case.reading.text if case.reading.reasoning else reply.text
+    if turn.first_text or calls or reply.reasoning or case.reading.thought or (reply.text or "").strip():
+        text = case.reading.text if case.reading.thought else reply.text
         return case.give_up(Fault.EMPTY, turn.first_text or text, () if turn.first_text else calls)
     return case.give_up(Fault.EMPTY, None, (), EmptyAnswer(turn.attempt))
 
@@ -268,7 +266,7 @@ def _judge_cut(case: _Case) -> Verdict:
         retry = case.retry(Fault.CUT, () if turn.limit is None else _ask_for_less(case))
         if retry:
             return retry
-    if turn.first_text is not None and not case.sent_text:  # it was complete
+    if turn.first_text is not None and not case.left:  # it was complete
         return replace(case, reply=replace(case.reply, finish="stop")).give_up(Fault.CUT, turn.first_text, ())
     return _give_up_cut(case, None)
 
@@ -281,14 +279,14 @@ def _ask_for_less(case: _Case) -> tuple[Message, ...]:
 
 def _give_up_cut(case: _Case, message: str | None) -> GiveUp:
     """Deliver the text, followed by a notice of what was cut. `message` is that of the respond tool."""
-    reply, sent_text, cut = case.reply, case.sent_text, case.reading.cut
-    notice = cut_notice(case.turn.limit, cut, has_reasoning=bool(reply.reasoning or case.reading.reasoning))
-    text = _join_text(sent_text, case.reading.text, message) or ""
-    text = text.rstrip() if len(text.rstrip()) > len(sent_text) else sent_text
+    reply, left, cut = case.reply, case.left, case.reading.cut
+    notice = cut_notice(case.turn.limit, cut, has_reasoning=bool(reply.reasoning or case.reading.thought))
+    text = _join_text(left, case.reading.text, message) or ""
+    text = text.rstrip() if len(text.rstrip()) > len(left) else left
     what = "call" if cut is not None else "response"
-    intervention = Intervention(Outcome.EXHAUSTED, cut or "", f"{what} cut off at the token limit, as the text says")
-    whole = f"{text}\n\n{notice}" if text.strip() else f"{sent_text}{notice}"
-    return case.give_up(Fault.CUT, whole, (), interventions=(intervention,))
+    mark = Intervention(Outcome.EXHAUSTED, cut or "", f"{what} cut off at the token limit, as the text says")
+    whole = f"{text}\n\n{notice}" if text.strip() else f"{left}{notice}"
+    return case.give_up(Fault.CUT, whole, (), marks=(mark,))
 
 
 def _unsatisfied(case: _Case) -> ToolChoiceUnsatisfied:
@@ -296,9 +294,7 @@ def _unsatisfied(case: _Case) -> ToolChoiceUnsatisfied:
     return ToolChoiceUnsatisfied(str(case.turn.choice), case.turn.attempt, case.reading.text, cut=cut)
 
 
-def _split(
-    turn: Turn, reading: Extraction, reply: Reply, sent_text: str
-) -> tuple[str | None, tuple[ToolCall, ...], bool]:
+def _split(turn: Turn, reading: Extraction, reply: Reply, left: str) -> tuple[str | None, tuple[ToolCall, ...], bool]:
     """Return the message of the respond tool (None if it was not called), the other calls, and whether it is cut.
 
     An incomplete message counts as text if the token limit cut it or if the client has received its beginning.
@@ -309,7 +305,7 @@ def _split(
     for call in reading.calls:
         is_respond = turn.is_respond(call.tool)
         message = message_of(call) if is_respond else None
-        if is_respond and message is None and (reply.finish == "length" or sent_text):
+        if is_respond and message is None and (reply.finish == "length" or left):
             message, is_cut = MessageDecoder().feed(call.arguments), True
         if message is None:
             others.append(call)
@@ -380,18 +376,18 @@ def _render_call(call: ToolCall) -> str:
     return f"{call.tool}{call.arguments[:_RUN_ON] if is_deep else call.arguments}"
 
 
-def _join_text(sent_text: str, text: str, message: str | None) -> str | None:
+def _join_text(left: str, text: str, message: str | None) -> str | None:
     """Join the text around the calls with the message of the respond tool; None if both are empty.
 
-    `sent_text`, the text already sent, comes first regardless of the order in the reply.
+    `left`, the text already sent, comes first regardless of the order in the reply.
     """
     parts = [part for part in (text.rstrip() if message else text, message) if part and part.strip()]
     whole = "\n".join(parts)
-    if whole.startswith(sent_text):
+    if whole.startswith(left):
         return whole if whole or message is not None else None
-    before = sent_text[: len(sent_text) - len(message)].rstrip("\n") if message and sent_text.endswith(message) else ""
+    before = left[: len(left) - len(message)].rstrip("\n") if message and left.endswith(message) else ""
     after = text.removeprefix(before).strip()
-    return f"{sent_text}\n{after}" if after else sent_text
+    return f"{left}\n{after}" if after else left
 
 
 def _finish(reply: Reply, calls: tuple[ToolCall, ...]) -> str:

@@ -29,7 +29,7 @@ class Report:
     def of_answers(cls, turn: Turn, answers: Sequence[FinalAnswer], tokens: int) -> Report:
         """Report on the final answers of a guarded request, one for each choice."""
         outcome = Outcome.furthest(answer.outcome for answer in answers)
-        interventions = tuple(intervention for answer in answers for intervention in answer.interventions)
+        interventions = tuple(intervention for answer in answers for intervention in answer.marks)
         return cls(outcome, turn.attempt, turn.faults, interventions, tokens or None)
 
     @classmethod

@@ -41,18 +41,18 @@ class StreamGate:
     def __init__(self, turn: Turn, choice: int = 0) -> None:
         self._choice = choice
         self._builder = ReplyBuilder(choice)
-        self._live = not turn.buffers_text
-        self._live_after_reasoning = not turn.text_may_be_retried
+        self._live = not turn.text_waits
+        self._live_after_thought = not turn.text_may_be_asked_again
         self._demands = turn.demands_call
         self._plain = 0
         """Characters of text so far that belong to no call. Counted only if a call is required."""
-        self.is_abandoned = False
+        self.wanders = False
         """Whether the attempt is abandoned: a call is required and the text has become too long without one."""
         rescues = turn.policy.enabled.rescue
         self._scan = StreamingParser(turn.callable_names, template_thinks=not self._live) if rescues else None
         self._withheld = StringIO()
         """Text buffered until the verdict. If it turns out to be reasoning, it is sent as reasoning."""
-        self._text_reasoning = StringIO()
+        self._thought = StringIO()
         """The part of the text that was sent as reasoning."""
         self._is_respond = turn.is_respond
         self._decoder: MessageDecoder | None = None
@@ -62,7 +62,7 @@ class StreamGate:
         """Whether the first call is one of the respond tool."""
         self._names: dict[int, str] = {}
         self._holds_text = False
-        self._sent_text = StringIO()
+        self._left = StringIO()
         self._beside = FieldsBuilder()
         self._watches = (LoopWatch("text"), LoopWatch("reasoning")) if turn.policy.enabled.loops else ()
         self._cuts = turn.policy.on_loop == "cut"
@@ -77,22 +77,22 @@ class StreamGate:
         return tuple(watch.loop for watch in self._watches if watch.loop)
 
     @property
-    def sent_text(self) -> str:
+    def left(self) -> str:
         """The text sent so far."""
-        return self._sent_text.getvalue()
+        return self._left.getvalue()
 
     def take(self, delta: Delta) -> Delta | None:
         """Add a delta and return what may be sent because of it; None for nothing."""
         if self.is_cut:
             return None
         self.is_finished = self.is_finished or delta.finish is not None
-        if delta.reasoning and (kept := self._until_loop(delta.reasoning, is_reasoning=True)) is not delta.reasoning:
+        if delta.reasoning and (kept := self._until_loop(delta.reasoning, thought=True)) is not delta.reasoning:
             delta = replace(delta, reasoning=kept)
-        text, more_reasoning = self._release_text(delta.text) if delta.text and not self.is_cut else ("", "")
+        text, thought = self._release_text(delta.text) if delta.text and not self.is_cut else ("", "")
         if delta.calls and self._scan and not self._names and not self.is_cut:
             # The text before a call must not depend on how the stream was split into deltas.
             more = self._sort(self._scan.settle())
-            text, more_reasoning = text + more[0], more_reasoning + more[1]
+            text, thought = text + more[0], thought + more[1]
         call_count = 0
         while call_count < len(delta.calls) and not self.is_cut:
             text += self._release_message(delta.calls[call_count])
@@ -100,16 +100,16 @@ class StreamGate:
         if self.is_cut:  # split into smaller deltas, the rest of this delta would have come later
             delta = replace(delta, calls=delta.calls[:call_count], finish=None, extra={}, beside={})
         self._builder.add(delta)
-        if more_reasoning:
-            self._text_reasoning.write(more_reasoning)
-        reasoning = (delta.reasoning or "") + more_reasoning if delta.reasoning or more_reasoning else delta.reasoning
+        if thought:
+            self._thought.write(thought)
+        reasoning = (delta.reasoning or "") + thought if delta.reasoning or thought else delta.reasoning
         extra = (
             {key: value for key, value in delta.extra.items() if key not in _BUFFERED_FIELDS}
             if delta.extra
             else delta.extra
         )
         if text:
-            self._sent_text.write(text)
+            self._left.write(text)
         beside: JsonObject = delta.beside
         if beside and not self._live:  # buffered together with the text that it belongs to
             self._beside.add(beside)
@@ -126,19 +126,19 @@ class StreamGate:
         reply = self._builder.reply()
         if self.is_cut:
             return replace(reply, text=self._text_before_cut(reply.text), finish="length")
-        if self.is_abandoned:
+        if self.wanders:
             return replace(reply, text=(reply.text or "")[:_MAX_TEXT_BEFORE_CALL], calls=(), finish="length")
         return reply
 
     def rest(self, settled: FinalAnswer) -> list[Chunk]:
         """Return the unsent part of the final answer, ending with its finish reason."""
         deltas: list[Delta] = []
-        if unsent := _unsent_reasoning(settled.reasoning, self._text_reasoning.getvalue()):
-            deltas.append(Delta(reasoning=unsent))
+        if thought := _unsent_reasoning(settled.thought, self._thought.getvalue()):
+            deltas.append(Delta(reasoning=thought))
         if signed := self._builder.reply().extra.get(THOUGHTS):
             deltas.append(Delta(extra={THOUGHTS: signed}))
-        text = (settled.text or "").removeprefix(self.sent_text)
-        if text or (settled.text is not None and not self._sent_text.tell()):
+        text = (settled.text or "").removeprefix(self.left)
+        if text or (settled.text is not None and not self._left.tell()):
             deltas.append(Delta(text=text))
         for index, call in enumerate(settled.calls):
             deltas.append(Delta(calls=(CallDelta(index, call.id, call.tool, call.arguments),)))
@@ -166,7 +166,7 @@ class StreamGate:
     def _sort(self, pieces: list[OutputPiece]) -> tuple[str, str]:
         """Return what may be sent of the parser's pieces, as text and as reasoning."""
         text: list[str] = []
-        reasoning: list[str] = []
+        thought: list[str] = []
         for piece in pieces:
             if self.is_cut:
                 break
@@ -179,20 +179,20 @@ class StreamGate:
                         self._withheld.write(kept)
                     self._count(piece.text)
                 case PieceKind.THOUGHT:
-                    reasoning.append(self._until_loop(piece.text, is_reasoning=True))
+                    thought.append(self._until_loop(piece.text, thought=True))
                 case PieceKind.RECALL:
-                    reasoning.append(self._withheld.getvalue())
+                    thought.append(self._withheld.getvalue())
                     self._withheld = StringIO()
-                    self._live = self._live_after_reasoning
+                    self._live = self._live_after_thought
                     self._forget_text()
                     self._plain = 0
         self._holds_text = bool(self._withheld.tell()) or (self._scan is not None and self._scan.holds_text)
-        return "".join(text), "".join(reasoning)
+        return "".join(text), "".join(thought)
 
     def _count(self, text: str) -> None:
         if self._demands and not self._names:
             self._plain += len(text)
-            self.is_abandoned = self.is_abandoned or self._plain > _MAX_TEXT_BEFORE_CALL
+            self.wanders = self.wanders or self._plain > _MAX_TEXT_BEFORE_CALL
 
     def _release_message(self, piece: CallDelta) -> str:
         """Return the text of a call's piece: empty unless the call is the first one and calls the respond tool."""
@@ -209,15 +209,15 @@ class StreamGate:
         if not message:
             return ""
         # Text sent before the message gets its own line, as in `judge`.
-        separator = "\n" if self._sent_text.tell() and not self._spoken else ""
+        separator = "\n" if self._left.tell() and not self._spoken else ""
         self._spoken = True
         return self._until_loop(separator + message)
 
-    def _until_loop(self, piece: str, *, is_reasoning: bool = False) -> str:
+    def _until_loop(self, piece: str, *, thought: bool = False) -> str:
         """Return `piece`, or its beginning if the response is cut in it because of a loop."""
         if not self._watches:
             return piece
-        watch = self._watches[is_reasoning]
+        watch = self._watches[thought]
         kept = watch.take(piece)
         if not self._cuts:
             return piece
@@ -231,8 +231,8 @@ class StreamGate:
 
     def _text_before_cut(self, text: str | None) -> str | None:
         """Return the text of a response cut in a loop: what was sent, otherwise the buffered text up to the loop."""
-        if self._sent_text.tell() or self._live:
-            return self.sent_text or None
+        if self._left.tell() or self._live:
+            return self.left or None
         buffered = self._withheld.getvalue() if self._scan else text or ""
         loop = self._watches[False].loop
         return (buffered[: loop.shown_to] if loop else buffered) or None

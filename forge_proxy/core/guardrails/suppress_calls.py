@@ -17,7 +17,7 @@ class CallsForbidden:
         self._spoke: set[int] = set()
 
     @property
-    def interventions(self) -> tuple[Intervention, ...]:
+    def marks(self) -> tuple[Intervention, ...]:
         """The dropped calls."""
         names = [call.tool for builder in self._calls.values() for call in builder.reply().calls]
         return tuple(Intervention(Outcome.REPAIRED, name, "call: dropped, tool_choice is none") for name in names)

@@ -60,7 +60,7 @@ class TextResponseHistory:
 
     def record_extractions(self, model: str | None, extractions: Sequence[Extraction]) -> None:
         """Record whether the replies of one attempt closed a reasoning block that they had not opened."""
-        closed = [extraction.closes_reasoning for extraction in extractions if extraction.closes_reasoning is not None]
+        closed = [extraction.closes_thoughts for extraction in extractions if extraction.closes_thoughts is not None]
         if closed and any(closed) != self.opens_reasoning(model):
             self._keep(model, self._of(model).with_reasoning(opened=any(closed)))
 

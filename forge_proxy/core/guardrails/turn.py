@@ -77,7 +77,7 @@ class Turn:
     cut_retries_left: int = 1
     opens_reasoning: bool = False
     """Whether the chat template may open a reasoning block before the text. Text is buffered until it is closed."""
-    needs_constraint: bool = False
+    held: bool = False
     """Whether a required call needs constrained decoding: the model reached its limit or called an excluded tool."""
     attempt: int = 1
     faults: tuple[Fault, ...] = ()
@@ -120,20 +120,20 @@ class Turn:
         return self.choice.mode == "required"
 
     @property
-    def buffers_text(self) -> bool:
+    def text_waits(self) -> bool:
         """Whether text must be buffered: it may be retried, or turn out to be reasoning."""
-        return self.text_may_be_retried or self.opens_reasoning
+        return self.text_may_be_asked_again or self.opens_reasoning
 
     @property
-    def constrained_tools(self) -> tuple[ToolSpec, ...]:
-        """The tools for constrained decoding if a call is required: from the last retry on, or earlier if needed."""
+    def held_to(self) -> tuple[ToolSpec, ...]:
+        """The tools for constrained decoding if a call is required: from the last retry on, or earlier if `held`."""
         last = self.attempt > 1 and self.retries_left == 0
-        if not self.demands_call or not (self.needs_constraint or last):
+        if not self.demands_call or not (self.held or last):
             return ()
         return tuple(tool for tool in self.tools if self.choice.allows(tool.name))
 
     @property
-    def text_may_be_retried(self) -> bool:
+    def text_may_be_asked_again(self) -> bool:
         """Whether text must be buffered until the verdict because it may be retried; otherwise it is streamed."""
         if self.demands_call or self.first_text is not None:
             return True

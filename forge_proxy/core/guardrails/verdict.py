@@ -32,8 +32,8 @@ class FinalAnswer:
     finish: str
     outcome: Outcome
     attempts: int
-    interventions: tuple[Intervention, ...] = ()
-    reasoning: str = ""
+    marks: tuple[Intervention, ...] = ()
+    thought: str = ""
     """Text that turned out to be reasoning, in case it has not been sent as reasoning."""
     bare_text: bool = False
     """Whether the model returned plain text although it could have called a tool."""

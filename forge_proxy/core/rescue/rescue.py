@@ -53,7 +53,7 @@ class RescueResult:
     reasoning: str = ""
     recalled: str = ""
     """The part of the reasoning that precedes a closing reasoning tag without an opening tag."""
-    closes_reasoning: bool = False
+    closes_thoughts: bool = False
     """Whether the text has a closing reasoning tag without an opening tag, even if `template_thinks` is false."""
     written: str = ""
     """The text including the calls as the model wrote them; `""` if there are no calls."""

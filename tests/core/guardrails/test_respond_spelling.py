@@ -70,4 +70,4 @@ def test_its_message_leaves_while_it_is_written(name: str) -> None:
     for piece in (CallDelta(0, "c1", name, '{"message": "It is'), CallDelta(0, "", "", " sunny")):
         gate.take(Delta(calls=(piece,)))
 
-    assert gate.sent_text == "It is sunny"
+    assert gate.left == "It is sunny"
