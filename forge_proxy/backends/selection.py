@@ -30,10 +30,10 @@ _MANAGED_KINDS: tuple[Kind, ...] = ("llama-server", "llamafile", "embedded")
 
 @dataclass(frozen=True, slots=True)
 class SelectedBackend:
-    """The backend to use: a server at `url`, or a managed one to start with `launch`. Users see `because`."""
+    """The backend to use: a server at `url`, or a managed one to start with `launch`. Users see `reason`."""
 
     kind: Kind
-    because: str
+    reason: str
     url: str | None = None
     launch: LaunchSpec | None = None
     specs: Mapping[str, LaunchSpec] = field(default_factory=dict[str, LaunchSpec])
@@ -63,8 +63,8 @@ async def choose(
     if config.url is not None:
         return await _at_url(config, config.url, http)
     if config.gguf is not None:
-        program, because = await asyncio.to_thread(find_program, config, config.gguf)
-        return SelectedBackend(program.kind, because, launch=launch_spec(config, program, config.gguf))
+        program, reason = await asyncio.to_thread(find_program, config, config.gguf)
+        return SelectedBackend(program.kind, reason, launch=launch_spec(config, program, config.gguf))
     if config.kind == "embedded":
         return _with_test_model(config, "it is asked for; no model file is named, so it runs the test model")
     if config.kind is not None:
@@ -81,13 +81,13 @@ async def _with_models(config: BackendConfig, models: Mapping[str, ModelEntry], 
     file = models[first].gguf
     if file is None:
         return SelectedBackend("ollama", "its models are listed", url=config.url or OLLAMA)
-    program, because = await asyncio.to_thread(find_program, config, file)
+    program, reason = await asyncio.to_thread(find_program, config, file)
     specs = launch_specs(config, program, models)
-    return SelectedBackend(program.kind, because, launch=specs[first], specs=specs)
+    return SelectedBackend(program.kind, reason, launch=specs[first], specs=specs)
 
 
-def _with_test_model(config: BackendConfig, because: str) -> SelectedBackend:
-    return SelectedBackend("embedded", because, launch=launch_spec(config, embedded(), TINY_MODEL))
+def _with_test_model(config: BackendConfig, reason: str) -> SelectedBackend:
+    return SelectedBackend("embedded", reason, launch=launch_spec(config, embedded(), TINY_MODEL))
 
 
 async def _at_url(config: BackendConfig, url: str, http: HttpClient) -> SelectedBackend:

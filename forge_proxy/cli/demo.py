@@ -201,7 +201,10 @@ def _verdict(reply: Reply | None) -> str:
 
 def _done(report: Report) -> str:
     steps = [f"retried: {fault.value.replace('_', ' ')}" for fault in report.faults]
-    steps += [f"{mark.kind.value}: {mark.detail.partition(' at ')[0]}" for mark in report.marks]
+    steps += [
+        f"{intervention.kind.value}: {intervention.detail.partition(' at ')[0]}"
+        for intervention in report.interventions
+    ]
     return escape("\n".join(steps)) or "nothing"
 
 

@@ -62,7 +62,7 @@ class Chunk:
     """Prompt processing progress. Such a chunk contains nothing else, and the response has not begun."""
     pending_bytes: int = 0
     """Buffered bytes of an incomplete event or body. Such a chunk contains nothing else."""
-    anew: bool = False
+    restarts: bool = False
     """Whether the response restarts here and earlier chunks are void. No model server does this; a custom client
     of the SDK may do it."""
     as_sent: bytes | None = field(default=None, compare=False, repr=False)

@@ -144,7 +144,7 @@ def tell_choice(choice: SelectedBackend, settings: Settings, log: FilteringBound
     """Log the backend that is used, and why."""
     model_file = str(choice.gguf) if choice.gguf else None
     listed = {"models": list(settings.models)} if settings.models else {}
-    reason = {"reason": choice.because, "because": choice.because}  # `because`: until 0.3
+    reason = {"reason": choice.reason, "because": choice.reason}  # `because`: until 0.3
     log.info("backend", kind=choice.kind, url=choice.shown_url, model_file=model_file, **reason, **listed)
     if choice.gguf == TINY_MODEL:
         log.warning("test model", note="understands only a few phrases: for trying out the daemon, not for real work")
@@ -156,7 +156,7 @@ def _admin_services(parts: EngineAssembly, live: LiveSettings, runs: Runs, memor
     return AdminServices(
         parts.engine,
         parts.backend,
-        BackendSelection(choice.kind, choice.because, unmanaged),
+        BackendSelection(choice.kind, choice.reason, unmanaged),
         configuration=live,
         hardware=parts.machine,
         clock=MonotonicClock(),

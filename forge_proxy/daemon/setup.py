@@ -37,7 +37,7 @@ class ReadyBackend:
     """Control of the model server (status, restart, stop) if it is managed, else None."""
     kind: Kind
     url: str
-    because: str
+    reason: str
     """Why this backend was selected."""
 
 
@@ -80,7 +80,7 @@ async def setup_backend(
             parts.control,
             parts.choice.kind,
             parts.backend.url,
-            parts.choice.because,
+            parts.choice.reason,
         )
 
 

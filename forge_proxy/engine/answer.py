@@ -89,7 +89,7 @@ class Engine:
     @property
     def policies(self) -> EnginePolicies:
         """The policies in force."""
-        return EnginePolicies(self._guardrails, self.budgets.wish, self.fitting.policy, self.sampling.policy)
+        return EnginePolicies(self._guardrails, self.budgets.policy, self.fitting.policy, self.sampling.policy)
 
     async def apply(
         self,
@@ -222,7 +222,7 @@ class Engine:
         turn = open_turn(
             request, policy, request_id=session.request_id,
             nudge_text=self.text_history.should_nudge(policy, model.served),
-            opens_thoughts=self.text_history.opens_thoughts(model.served),
+            opens_reasoning=self.text_history.opens_reasoning(model.served),
         )  # fmt: skip
         if turn is not None:
             return self._guard(AttemptRunner(session, request, turn, model), session.slot)

@@ -110,7 +110,7 @@ class AttemptRunner:
                     after = None if is_void else self._attempt
                     self._attempt = Attempt(self.turn, self._request.choices, after=after)
                     if is_void:
-                        yield Chunk(anew=True)
+                        yield Chunk(restarts=True)
                 else:
                     if self._raw:
                         yield event

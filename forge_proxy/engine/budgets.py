@@ -44,7 +44,7 @@ class PromptLimit:
 
 
 class Budgets:
-    """Holds the default policy (`wish`); `of` computes a model's budget from it or from the model's `own` policy.
+    """Holds the default `policy`; `of` computes a model's budget from it or from the model's `own` policy.
 
     Without a `Resizer` the backend's window is fixed.
     """
@@ -54,7 +54,7 @@ class Budgets:
         backend: Backend,
         clock: Clock,
         observe: Observer,
-        wish: BudgetPolicy | None = None,
+        policy: BudgetPolicy | None = None,
         sizing: WindowSizing = _FIXED,
         resizer: Resizer | None = None,
         hardware: HardwareSource | None = None,
@@ -71,7 +71,7 @@ class Budgets:
         self._windows: FIFOCache[str | None, tuple[float, Window]] = FIFOCache(_CACHE_SIZE)
         self._reported: FIFOCache[str | None, Budget] = FIFOCache(_CACHE_SIZE)
         self._switching = asyncio.Lock()
-        self.wish = wish or BudgetPolicy()
+        self.policy = policy or BudgetPolicy()
 
     async def of(self, model: str | None = None, window: int | None = None) -> Budget:
         """Return the budget of a model. `window` is its window in tokens, if known already. Raises nothing.
@@ -80,7 +80,7 @@ class Budgets:
         its own, and None means the loaded model.
         """
         model = self._key(model)
-        budget = await self._compute(self.wish_of(model), await self._window(model, window))
+        budget = await self._compute(self.policy_of(model), await self._window(model, window))
         if budget.given is not None and budget.given == self._given_size(model):
             budget = limit_to_window(budget)
         if self._reported.get(model) != budget:
@@ -88,9 +88,9 @@ class Budgets:
             self._observe(BudgetResolved(model, budget))
         return budget
 
-    def wish_of(self, model: str | None) -> BudgetPolicy:
+    def policy_of(self, model: str | None) -> BudgetPolicy:
         """Return the policy of a model."""
-        return self.wish if model is None else self._own.get(model, self.wish)
+        return self.policy if model is None else self._own.get(model, self.policy)
 
     async def advertised(self, cards: Sequence[ModelCard]) -> list[ModelCard]:
         """Return the cards with each model's budget as its window, the number that clients can rely on."""
@@ -100,11 +100,11 @@ class Budgets:
         """Set the backend's window by the policy, once the backend is reachable. Raises `BackendFault`."""
         async with self._switching:
             self._expire_windows(*self._windows)
-            await self._fit(self.wish)
+            await self._fit(self.policy)
             for model in self._served():
                 await self.of(model)
 
-    async def switch(self, wish: BudgetPolicy) -> None:
+    async def switch(self, policy: BudgetPolicy) -> None:
         """Replace the policy and set the backend's window accordingly.
 
         Raises `BudgetUnchanged` if that fails; the old policy then stays in force.
@@ -112,12 +112,12 @@ class Budgets:
         async with self._switching:
             self._expire_windows(*self._windows)
             try:
-                await self._fit(wish)
+                await self._fit(policy)
             except BackendFault as fault:
                 with suppress(BackendFault):  # some of several models may have the new window already
-                    await self._fit(self.wish)
+                    await self._fit(self.policy)
                 raise BudgetUnchanged(str(fault)) from fault
-            self.wish = wish
+            self.policy = policy
 
     async def load(self, model: str, start: Callable[[int | None], Awaitable[object]]) -> None:
         """Start a model of a catalog with the window of its budget; None means the model's own window.
@@ -125,7 +125,7 @@ class Budgets:
         A share of the window can be computed only after the model has run with all of it, so the model is then
         started twice. Raises what `start` raises.
         """
-        tokens = (await self._compute(self.wish_of(model), await self._window(model))).given
+        tokens = (await self._compute(self.policy_of(model), await self._window(model))).given
         await start(tokens)
         self._record_size(model, tokens)
         better = (await self.of(model)).given
@@ -146,9 +146,9 @@ class Budgets:
         A token is at least one byte, and the JSON around the texts is longer than what a chat template adds.
         """
         model = call.model.served
-        wish = self.wish_of(model)
-        compacts = wish.overflow == "compact"
-        if wish.overflow == "forward" or not (compacts or self._may_enforce(wish)):
+        policy = self.policy_of(model)
+        compacts = policy.overflow == "compact"
+        if policy.overflow == "forward" or not (compacts or self._may_enforce(policy)):
             return None
         budget = await self.of(model)
         if budget.tokens is None or not (compacts or budget.enforced) or await _is_within(call, budget.tokens):
@@ -167,17 +167,17 @@ class Budgets:
             return None
         return served[0] if model is None and served else model
 
-    def _may_enforce(self, wish: BudgetPolicy) -> bool:
-        ours = wish.mode in (BudgetMode.MANUAL, BudgetMode.FORGE_FAST)
-        return self._sizing.truncates or (self._resizer is None and ours)
+    def _may_enforce(self, policy: BudgetPolicy) -> bool:
+        is_own_number = policy.mode in (BudgetMode.MANUAL, BudgetMode.FORGE_FAST)
+        return self._sizing.truncates or (self._resizer is None and is_own_number)
 
-    async def _fit(self, wish: BudgetPolicy) -> None:
+    async def _fit(self, policy: BudgetPolicy) -> None:
         """Set the windows of the served models by a policy; repeat if other models are served meanwhile."""
         fitted: Sequence[str | None] | None = None
         while fitted != (served := self._served()):
             fitted = served
             for model in served:
-                own = wish if model is None else self._own.get(model, wish)
+                own = policy if model is None else self._own.get(model, policy)
                 await self._resize(model, (await self._compute(own, await self._window(model))).given)
 
     async def _resize(self, model: str | None, tokens: int | None) -> None:
@@ -199,10 +199,10 @@ class Budgets:
         for model in models:
             self._windows[model] = float("-inf"), self._windows[model][1]
 
-    async def _compute(self, wish: BudgetPolicy, window: Window) -> Budget:
+    async def _compute(self, policy: BudgetPolicy, window: Window) -> Budget:
         sizing = self._sizing if self._resizer is not None else replace(self._sizing, by="fixed")
         hardware = await self._hardware.profile() if self._hardware and sizing.by == "request" else None
-        return fit_budget(wish, window, sizing, hardware)
+        return fit_budget(policy, window, sizing, hardware)
 
     async def _window(self, model: str | None, tokens: int | None = None) -> Window:
         until, window = self._windows.get(model, (float("-inf"), Window()))

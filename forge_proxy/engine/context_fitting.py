@@ -90,7 +90,7 @@ class ContextFitter:
         That happens if the window is not known or an estimate was too low. Returns None if the policy does not allow
         compaction or nothing is left to cut.
         """
-        if self._budgets.wish_of(call.model.served).overflow != "compact":
+        if self._budgets.policy_of(call.model.served).overflow != "compact":
             return None
         prompt = await self.measure(call)
         if not prompt.exact and overflow.tokens is not None:  # counted for this very prompt

@@ -139,7 +139,7 @@ def _end_line(event: _EndEvent) -> LogLine:
                 "outcome": report.outcome.value,
                 "attempts": report.attempts,
                 "faults": [fault.value for fault in report.faults],
-                "done": as_fits(report.done, _MAX_DONE_CHARS),
+                "done": as_fits(report.descriptions, _MAX_DONE_CHARS),
                 "tokens": report.tokens,
             }
             return LogLine("answered", {**fields, **times})

@@ -33,7 +33,7 @@ class StreamListener:
     async def process(self, chunk: Chunk) -> None:
         """Process one more chunk."""
         self.usage = chunk.usage or self.usage
-        if chunk.anew:
+        if chunk.restarts:
             self._parts.clear()
             if not chunk.deltas:
                 await self.notify(StreamChunk(ChunkType.RETRY))
@@ -42,7 +42,7 @@ class StreamListener:
                 part for part in (delta.text, *(f"{one.name}{one.arguments}" for one in delta.calls)) if part
             ]
             # A chunk that restarts the response repeats text that the callback has received in other pieces.
-            for piece in pieces_of(delta) if self._on_chunk and not chunk.anew else ():
+            for piece in pieces_of(delta) if self._on_chunk and not chunk.restarts else ():
                 await self.notify(piece)
 
     async def notify(self, chunk: StreamChunk) -> None:

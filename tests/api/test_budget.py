@@ -20,10 +20,10 @@ from tests.fakes.scripted import ScriptedHttp, StillClock
 
 
 @asynccontextmanager
-async def daemon(wish: BudgetPolicy) -> AsyncGenerator[tuple[httpx.AsyncClient, ScriptedHttp]]:
+async def daemon(policy: BudgetPolicy) -> AsyncGenerator[tuple[httpx.AsyncClient, ScriptedHttp]]:
     http = ScriptedHttp([Said(text="Hello."), Said(text="Hello.")])
     backend = OpenAICompatible("http://scripted", http)
-    budgets = Budgets(backend, StillClock(), lambda _: None, wish)
+    budgets = Budgets(backend, StillClock(), lambda _: None, policy)
     engine = Engine(EngineConfig(backend, StillClock(), lambda _: None, budgets=budgets))
     app = create_app(engine, backend, ServerConfig())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:

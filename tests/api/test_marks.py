@@ -25,7 +25,7 @@ def rescued(tool: str, detail: str = "json at 0") -> Intervention:
 
 def told(*marks: Intervention) -> str:
     """What `x-forge-marks` says of these."""
-    return outcome_headers(Report(Outcome.RESCUED, marks=marks))["x-forge-marks"]
+    return outcome_headers(Report(Outcome.RESCUED, interventions=marks))["x-forge-marks"]
 
 
 @both
@@ -60,7 +60,7 @@ async def test_arguments_that_were_not_checked_are_reported(schema: JsonDict, wh
 
     assert (answer.calls, answer.outcome) == ([("get_weather", {"a": 1})], "clean")
     assert answer.marks == f"unchecked get_weather: {why}"
-    assert [event.report.done for event in heard if isinstance(event, RequestAnswered)] == [(answer.marks,)]
+    assert [event.report.descriptions for event in heard if isinstance(event, RequestAnswered)] == [(answer.marks,)]
 
 
 @both
@@ -113,7 +113,7 @@ def test_whatever_a_name_holds_a_header_can_hold_what_is_told(name: str) -> None
 
 
 def test_the_comment_of_a_stream_says_the_same_as_the_headers() -> None:
-    report = Report(Outcome.RESCUED, 2, marks=(rescued("get_weather"),), tokens=7)
+    report = Report(Outcome.RESCUED, 2, interventions=(rescued("get_weather"),), tokens=7)
 
     assert outcome_comment(report) == (
         "x-forge-outcome=rescued x-forge-attempts=2 x-forge-tokens-spent=7 x-forge-marks=rescued get_weather: json at 0"
@@ -137,7 +137,7 @@ async def test_the_log_tells_the_same_in_its_own_letters() -> None:
 
 
 def test_a_line_of_the_log_stays_short() -> None:
-    report = Report(Outcome.RESCUED, marks=tuple(rescued("x" * 10_000) for _ in range(1000)))
+    report = Report(Outcome.RESCUED, interventions=tuple(rescued("x" * 10_000) for _ in range(1000)))
 
     with capture_logs() as lines:
         LogObserver()(RequestAnswered("r", None, report, 0.0, 0.0))

@@ -1,4 +1,4 @@
-"""What one attempt makes of the choices of an answer, and of what stands beside them."""
+"""One attempt: the choices of a response and the fields beside them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def settled(attempt: Attempt, asked: Turn) -> FinishedAttempt:
     return verdict
 
 
-def test_choices_that_the_server_does_not_make_are_no_empty_ones() -> None:
+def test_choices_that_the_server_does_not_return_are_omitted() -> None:
     attempt = Attempt(turn(2), 2)
     attempt.take(Chunk((Delta(text="Hello.", finish="stop"),)))
 
@@ -48,7 +48,7 @@ def test_choices_that_the_server_does_not_make_are_no_empty_ones() -> None:
     ],
     ids=["a call", "a call that was mended", "a call in text"],
 )
-def test_what_stands_beside_an_answer_goes_with_the_words_it_is_about(delta: Delta, kept: bool) -> None:
+def test_fields_beside_the_delta_are_sent_only_with_the_text_they_describe(delta: Delta, kept: bool) -> None:
     attempt = Attempt(turn(), 1)
     given = [attempt.take(Chunk((delta,))), attempt.take(Chunk((Delta(choice_fields=BESIDE, finish="stop"),)))]
     chunks = [chunk for chunk in given if chunk] + settled(attempt, turn()).chunks

@@ -87,12 +87,15 @@ class Machine:
 
 
 def made(
-    server: Server, wish: BudgetPolicy | None = None, sizing: WindowSizing | None = None, clock: SetClock | None = None
+    server: Server,
+    policy: BudgetPolicy | None = None,
+    sizing: WindowSizing | None = None,
+    clock: SetClock | None = None,
 ) -> tuple[Budgets, list[Event]]:
     heard: list[Event] = []
     sizing = sizing or WindowSizing()
     resizer = server if sizing.by != "fixed" else None
-    return Budgets(server, clock or SetClock(), heard.append, wish, sizing, resizer, Machine()), heard
+    return Budgets(server, clock or SetClock(), heard.append, policy, sizing, resizer, Machine()), heard
 
 
 def call(said: str, tools: list[Json] | None = None) -> ModelCall:
@@ -214,7 +217,7 @@ async def test_a_switch_restarts_a_server_of_ours_and_back() -> None:
     full = await budgets.of()
 
     assert (fast.tokens, half, full.tokens, server.window) == (4096, 4096, 8192, 8192)
-    assert budgets.wish is FULL
+    assert budgets.policy is FULL
 
 
 async def test_a_name_first_asked_for_after_a_switch_has_the_budget_of_the_server() -> None:
@@ -258,7 +261,7 @@ async def test_a_switch_that_fails_leaves_everything_as_it_was() -> None:
         await budgets.switch(FAST)
     server.fault = None
 
-    assert (budgets.wish, await budgets.of()) == (FULL, before)
+    assert (budgets.policy, await budgets.of()) == (FULL, before)
 
 
 async def test_an_ollama_is_told_its_window_by_the_machine() -> None:
@@ -299,11 +302,11 @@ class Shelf(Server):
         self.windows[model] = tokens or self.own
 
 
-def shelf(wish: BudgetPolicy | None = None, own: BudgetPolicy | None = None) -> tuple[Shelf, Budgets]:
-    """It serves `a`; the wish of `b` may be its own."""
+def shelf(policy: BudgetPolicy | None = None, own: BudgetPolicy | None = None) -> tuple[Shelf, Budgets]:
+    """It serves `a`; the policy of `b` may be its own."""
     server = Shelf(windows={"a": 8192})
     wishes = {"b": own} if own else {}
-    budgets = Budgets(server, SetClock(), [].append, wish, WindowSizing("restart"), server, Machine(), wishes)
+    budgets = Budgets(server, SetClock(), [].append, policy, WindowSizing("restart"), server, Machine(), wishes)
     return server, budgets
 
 

@@ -1,4 +1,4 @@
-"""Prompts over the budget: shortened as far as is needed and no further, refused where that is not enough."""
+"""Prompts over the budget: compacted as far as necessary, rejected if that is not enough."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.fakes.scripted import StillClock
 
 @dataclass
 class Counting(Server):
-    """Counts four characters of content for a token, and a hundred tokens for the tools."""
+    """Counts a token for four characters of content, and a hundred tokens for the tools."""
 
     async def count_tokens(self, call: ModelCall) -> int | None:
         self.counted += 1
@@ -32,7 +32,7 @@ JsonDict = dict[str, Any]
 
 
 def turns(*lengths: int) -> list[JsonDict]:
-    """A question, and a call with a result of so many characters for each."""
+    """A question, and for each number a call with a result of so many characters."""
     messages: list[JsonDict] = [{"role": "user", "content": "Look."}]
     for number, length in enumerate(lengths):
         calls = [{"id": f"c{number}", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
@@ -60,7 +60,7 @@ def fitting(
 
 
 def contents(call: ModelCall) -> list[int]:
-    """Lengths of the results."""
+    """The lengths of the results."""
     return [len(str(m["content"])) for m in call.request.messages if m["role"] == "tool"]
 
 
@@ -74,7 +74,7 @@ TRUNCATED, REPLACED = 233, 32
         ((*[1000] * 10, 400, 400), [*[REPLACED] * 10, 400, 400], 2),
     ],
 )
-async def test_a_history_over_the_budget_is_cut_until_it_leaves_room_for_the_answer(
+async def test_a_history_over_the_budget_is_cut_to_leave_room_for_the_response(
     lengths: tuple[int, ...], left: list[int], phase: int
 ) -> None:
     heard: list[Event] = []
@@ -88,24 +88,24 @@ async def test_a_history_over_the_budget_is_cut_until_it_leaves_room_for_the_ans
     assert call.request.body == {"messages": list(call.request.messages), "seed": 7}
 
 
-async def test_within_the_budget_the_very_same_call_goes_on() -> None:
+async def test_a_call_within_the_budget_is_not_changed() -> None:
     call = asking(turns(1400, 800, 800))  # 850 tokens: over the threshold, but not over the budget
 
     assert await fitting(Counting()).admit(call, "r") == (call, None)
 
 
 @pytest.mark.parametrize(("overflow", "strategy"), [("reject", "tiered"), ("compact", "none")])
-async def test_where_that_is_not_wanted_it_is_refused(overflow: str, strategy: str) -> None:
+async def test_a_history_over_the_budget_is_rejected_if_compaction_is_off(overflow: str, strategy: str) -> None:
     with pytest.raises(ContextBudgetExceeded, match="resulted in 1501 tokens"):
         await fitting(Counting(), overflow=overflow, strategy=strategy).admit(asking(turns(4000, 800, 800)), "r")
 
 
-async def test_what_is_recent_is_not_cut_but_refused_with_what_would_be_left() -> None:
+async def test_recent_messages_are_not_cut_and_the_error_states_the_remaining_tokens() -> None:
     with pytest.raises(ContextBudgetExceeded, match=r"2101 tokens\. After compaction they still have 1109 tokens"):
         await fitting(Counting()).admit(asking(turns(4000, 2000, 2000)), "r")
 
 
-async def test_a_window_that_the_server_sees_to_itself_is_kept_to_as_well() -> None:
+async def test_histories_are_compacted_to_a_window_that_the_server_enforces() -> None:
     call, compacted = await fitting(Counting(window=1000), tokens=None).admit(asking(turns(4000, 800, 800)), "r")
 
     assert (contents(call), compacted is not None) == ([TRUNCATED, 800, 800], True)
@@ -117,7 +117,7 @@ async def test_a_sliding_window_drops_whole_turns() -> None:
     assert contents(call) == [800, 800]
 
 
-async def test_a_call_that_was_shortened_is_left_alone_when_it_is_asked_again() -> None:
+async def test_a_compacted_call_is_not_compacted_again_when_it_is_retried() -> None:
     server = Counting()
     fit = fitting(server)
     call, _ = await fit.admit(asking(turns(4000, 800, 800)), "r")
@@ -125,7 +125,7 @@ async def test_a_call_that_was_shortened_is_left_alone_when_it_is_asked_again() 
     assert await fit.admit(call, "r") == (call, None)
 
 
-async def test_estimates_follow_what_the_server_reports() -> None:
+async def test_estimates_are_calibrated_by_the_reported_usage() -> None:
     fit = fitting(Counting(counts=False))
     call = asking(turns(2000, 400, 400))
     assert await fit.admit(call, "r") == (call, None)
@@ -138,7 +138,7 @@ async def test_estimates_follow_what_the_server_reports() -> None:
     assert (compacted.tokens_before, compacted.exact) == (1500, False)
 
 
-async def test_what_the_server_refused_is_shortened_below_the_window_that_it_tells() -> None:
+async def test_a_call_rejected_by_the_server_is_compacted_below_the_window_in_its_error() -> None:
     fit = fitting(Counting(window=None, counts=False), tokens=None)
     call = asking(turns(4000, 800, 800))
     assert await fit.admit(call, "r") == (call, None)
@@ -154,7 +154,7 @@ async def test_what_the_server_refused_is_shortened_below_the_window_that_it_tel
     assert await fit.compact_after_overflow(again[0], refused, "r") is None
 
 
-async def test_what_the_server_refused_is_an_error_where_nothing_shall_be_cut() -> None:
+async def test_a_call_rejected_by_the_server_is_an_error_if_compaction_is_off() -> None:
     fit = fitting(Counting(), overflow="reject")
 
     assert (

@@ -1,4 +1,4 @@
-"""The account of bytes: what is beyond it waits its turn, small reservations never behind large ones."""
+"""The memory budget: reservations beyond it wait in order, small ones never behind large ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def waiting(memory: MemoryBudget, size: int) -> asyncio.Task[None]:
     return task
 
 
-async def test_what_does_not_fit_waits_until_something_is_returned() -> None:
+async def test_a_reservation_without_room_waits_for_a_release() -> None:
     memory = MemoryBudget(100 * MEGABYTE)
     await memory.reserve(60 * MEGABYTE)
     second = await waiting(memory, 60 * MEGABYTE)
@@ -27,7 +27,7 @@ async def test_what_does_not_fit_waits_until_something_is_returned() -> None:
     assert memory.used == 60 * MEGABYTE
 
 
-async def test_large_reservations_are_served_in_their_order() -> None:
+async def test_large_reservations_are_granted_in_order() -> None:
     memory = MemoryBudget(100 * MEGABYTE)
     await memory.reserve(70 * MEGABYTE)
     larger, smaller = await waiting(memory, 60 * MEGABYTE), await waiting(memory, 5 * MEGABYTE)
@@ -57,7 +57,7 @@ async def test_large_ones_leave_a_quarter_to_small_ones() -> None:
     assert memory.take(SMALL)
 
 
-async def test_who_waits_too_long_gets_an_error_and_holds_nothing() -> None:
+async def test_a_reservation_that_times_out_raises_and_reserves_nothing() -> None:
     memory = MemoryBudget(100 * MEGABYTE)
     await memory.reserve(70 * MEGABYTE)
     behind = await waiting(memory, 30 * MEGABYTE)
@@ -71,7 +71,7 @@ async def test_who_waits_too_long_gets_an_error_and_holds_nothing() -> None:
     assert memory.take(75 * MEGABYTE)
 
 
-async def test_one_that_is_cancelled_just_when_it_got_its_room_returns_it() -> None:
+async def test_a_reservation_cancelled_when_it_is_granted_is_returned() -> None:
     memory = MemoryBudget(100 * MEGABYTE)
     await memory.reserve(70 * MEGABYTE)
     second = await waiting(memory, 70 * MEGABYTE)
@@ -82,7 +82,7 @@ async def test_one_that_is_cancelled_just_when_it_got_its_room_returns_it() -> N
     assert memory.used == 0
 
 
-async def test_more_for_one_that_has_some_is_given_at_once_or_not_at_all() -> None:
+async def test_a_reservation_is_extended_immediately_or_not_at_all() -> None:
     memory = MemoryBudget(100 * MEGABYTE)
     await memory.reserve(60 * MEGABYTE)
     behind = await waiting(memory, 60 * MEGABYTE)

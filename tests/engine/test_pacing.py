@@ -67,7 +67,7 @@ async def test_in_one_round_of_the_loop_work_is_done_for_four_milliseconds(reque
     assert work.most_at_once() <= 8  # the end of a spell that nobody waited in, and one after it
 
 
-async def test_of_steps_that_take_long_each_round_of_the_loop_has_one() -> None:
+async def test_a_round_of_the_loop_has_one_long_step() -> None:
     work = _Work(0.02)
 
     await work.together(*(work.do(20) for _ in range(8)))
@@ -98,7 +98,7 @@ async def test_a_small_request_waits_for_few_steps_of_heavy_ones() -> None:
     assert places[0] <= 205
 
 
-async def test_heavy_requests_are_not_put_off_by_many_small_ones() -> None:
+async def test_heavy_requests_are_not_starved_by_many_small_ones() -> None:
     work = _Work(0.005)
 
     async def small() -> None:
@@ -110,7 +110,7 @@ async def test_heavy_requests_are_not_put_off_by_many_small_ones() -> None:
     assert 20 < work.names[110:190].count("heavy") < 60
 
 
-async def test_a_request_that_leaves_while_it_waits_holds_up_nobody() -> None:
+async def test_a_request_cancelled_while_it_waits_delays_no_other() -> None:
     work = _Work(0.005)
 
     async def leave() -> None:

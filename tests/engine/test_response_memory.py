@@ -1,4 +1,4 @@
-"""Responses count in the memory budget for as long as they are read, put together and passed on."""
+"""Responses count in the memory budget while they are read, assembled and forwarded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def call(megabytes: int, *, breaks_off: bool = False) -> Said:
 
 
 class Noting(MemoryBudget):
-    """Notes the most that was reserved."""
+    """Records the largest number of reserved bytes."""
 
     most = 0
 
@@ -43,7 +43,7 @@ class Noting(MemoryBudget):
 
 
 async def reserved_by(memory: Noting, *script: Said, request: ChatRequest = REQUEST) -> int:
-    """The most that was reserved while a request was answered; afterwards nothing is."""
+    """Answer a request and return the largest number of bytes that was reserved."""
     backend = OpenAICompatible("http://scripted", ScriptedHttp(script))
     engine = Engine(EngineConfig(backend, StillClock(), lambda _: None, memory=memory))
     async with aclosing(engine.answer(request, GuardPolicy(), request_id="r")) as events:
@@ -150,14 +150,14 @@ async def test_of_two_responses_that_wait_for_each_other_one_fails_and_the_other
 WHOLE = decode_request({"messages": [{"role": "user", "content": "x"}]})
 
 
-async def test_a_whole_response_that_is_passed_on_counts_while_it_is_read() -> None:
+async def test_a_forwarded_non_streaming_response_counts_while_it_is_read() -> None:
     memory = Noting(100 * MEGABYTE)
 
     assert 3 * MEGABYTE <= await reserved_by(memory, Said("x" * 3 * MEGABYTE), request=WHOLE) <= 7 * MEGABYTE
     assert memory.used == 0
 
 
-async def test_without_room_a_whole_response_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_room_a_non_streaming_response_is_not_read_further(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_RESPONSE_WAIT_SECONDS", 0.1)
     memory = Noting(16 * MEGABYTE)
 
@@ -167,7 +167,7 @@ async def test_without_room_a_whole_response_is_not_read_on(monkeypatch: pytest.
     assert memory.used == 0
 
 
-async def test_a_stream_that_is_passed_on_counts_only_what_is_on_its_way() -> None:
+async def test_a_forwarded_stream_counts_only_the_chunk_being_sent() -> None:
     memory = Noting(100 * MEGABYTE)
     words = [{"choices": [{"index": 0, "delta": {"content": "x" * MEGABYTE}}]} for _ in range(10)]
     end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}

@@ -69,7 +69,7 @@ class BackendEndpoints:
         return BackendInfo(
             kind=parts.about.kind,
             url=parts.backend.url,
-            because=parts.about.because,
+            because=parts.about.reason,
             health=HealthInfo(status=health.status, detail=health.detail),
             managed=control is not None,
             unmanaged_because=None if control else parts.about.unmanaged,

@@ -32,15 +32,15 @@ class BudgetInfo(BaseModel):
     overflow: Overflow = Field(description="What happens to a prompt over the budget.")
 
 
-def shown(budget: Budget, wish: BudgetPolicy) -> BudgetInfo:
+def shown(budget: Budget, policy: BudgetPolicy) -> BudgetInfo:
     """A budget as the API tells it."""
     return BudgetInfo(
         mode=budget.mode,
         tokens=budget.tokens,
         because=budget.reason,
         window=budget.window,
-        enforced=budget.enforced and wish.overflow != "forward",
-        overflow=wish.overflow,
+        enforced=budget.enforced and policy.overflow != "forward",
+        overflow=policy.overflow,
     )
 
 
@@ -58,8 +58,8 @@ class BudgetEndpoints:
         """Switch to another budget. Running responses end with the old one. If the switch fails, the old one stays."""
         overflow = change.overflow or self._engine.policies.budget.overflow
         try:
-            wish = BudgetPolicy(mode=change.mode, tokens=change.tokens, overflow=overflow)
+            policy = BudgetPolicy(mode=change.mode, tokens=change.tokens, overflow=overflow)
         except ValidationError as exc:
             raise to_invalid_request(exc.errors()) from exc
-        await self._engine.apply(budget=wish)
+        await self._engine.apply(budget=policy)
         return await self.read()

@@ -16,7 +16,7 @@ class BackendSelection:
     """Which backend was chosen, and why; `unmanaged` says why it cannot be controlled, where it cannot."""
 
     kind: str
-    because: str
+    reason: str
     unmanaged: str = ""
 
 

@@ -96,7 +96,7 @@ class StatusEndpoints:
             version=__version__,
             uptime_seconds=round(parts.clock.now() - self._began, 3),
             backend=await self._desk.read(),
-            budget=shown(await budgets.of(), budgets.wish),
+            budget=shown(await budgets.of(), budgets.policy),
             queue=QueueInfo(
                 slots=queue.slots,
                 running=queue.running,
@@ -114,13 +114,13 @@ class StatusEndpoints:
     async def models(self) -> ModelInfoList:
         """List the models, each with its budget."""
         engine = self._parts.engine
-        wish_of = engine.budgets.wish_of
+        policy_of = engine.budgets.policy_of
         listed = await engine.models.list()
         budgets = [(card.id, await engine.budgets.of(card.id, card.window)) for card in listed]
         cards = engine.capabilities.cards
         return ModelInfoList(
             data=[
-                ModelInfo(id=name, budget=shown(budget, wish_of(name)), capabilities=cards.get(name))
+                ModelInfo(id=name, budget=shown(budget, policy_of(name)), capabilities=cards.get(name))
                 for name, budget in budgets
             ]
         )

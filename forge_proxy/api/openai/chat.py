@@ -125,7 +125,7 @@ class _WholeAnswer:
         self._builder: CompletionBuilder | None = None  # of more than one chunk
 
     def add(self, chunk: Chunk) -> None:
-        if chunk == Chunk(anew=True):  # the response was lost, and is retried
+        if chunk == Chunk(restarts=True):  # the response was lost, and is retried
             self._first = self._builder = None
         elif chunk.progress is not None:
             pass

@@ -22,8 +22,8 @@ def outcome_headers(report: Report) -> dict[str, str]:
     told = {"x-forge-outcome": report.outcome.value, "x-forge-attempts": str(report.attempts)}
     if report.tokens is not None:
         told["x-forge-tokens-spent"] = str(report.tokens)
-    if report.marks:
-        told["x-forge-marks"] = "; ".join(as_fits([_in_ascii(words) for words in report.done], _ROOM))
+    if report.interventions:
+        told["x-forge-marks"] = "; ".join(as_fits([_in_ascii(words) for words in report.descriptions], _ROOM))
     return told
 
 

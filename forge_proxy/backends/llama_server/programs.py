@@ -38,8 +38,8 @@ def find_program(config: BackendConfig, model: Path) -> tuple[ServerProgram, str
         return _program("llamafile", beside), f"a model file is named, and a llamafile is beside it: {beside}"
     if kind == "llamafile":
         raise BackendChoiceError(f"there is no llamafile beside {model}; name it with --llama-server")
-    because = "it is asked for" if kind == "embedded" else "a model file is named, and there is no llama-server on PATH"
-    return embedded(), because
+    reason = "it is asked for" if kind == "embedded" else "a model file is named, and there is no llama-server on PATH"
+    return embedded(), reason
 
 
 def embedded() -> ServerProgram:

@@ -94,7 +94,7 @@ def run_probe(settings: Settings) -> None:
             return [
                 ("backend", there.kind),
                 ("model", there.model),
-                ("context", f"{tokens} ({there.because})"),
+                ("context", f"{tokens} ({there.reason})"),
                 ("slots", "not told" if there.slots is None else str(there.slots)),
             ]
 

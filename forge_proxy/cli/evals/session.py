@@ -28,7 +28,7 @@ class EvalSession:
     model: str
     slots: int | None
     window: int | None
-    because: str
+    reason: str
     """Why the window is that."""
     stages: Mapping[Surface, Harness]
 

@@ -47,7 +47,7 @@ class Attempt:
             return chunk
         first, self._begun = not self._begun, True
         self._head.update(chunk.head)
-        if chunk.anew:
+        if chunk.restarts:
             self._gates = {}
         deltas: list[Delta] = []
         for delta in chunk.deltas:

@@ -22,25 +22,25 @@ class Report:
     outcome: Outcome
     attempts: int = 1
     faults: tuple[Fault, ...] = ()
-    marks: tuple[Intervention, ...] = ()
+    interventions: tuple[Intervention, ...] = ()
     tokens: int | None = None
 
     @classmethod
     def of_answers(cls, turn: Turn, answers: Sequence[FinalAnswer], tokens: int) -> Report:
         """Report on the final answers of a guarded request, one for each choice."""
         outcome = Outcome.furthest(answer.outcome for answer in answers)
-        marks = tuple(mark for answer in answers for mark in answer.interventions)
-        return cls(outcome, turn.attempt, turn.faults, marks, tokens or None)
+        interventions = tuple(one for answer in answers for one in answer.interventions)
+        return cls(outcome, turn.attempt, turn.faults, interventions, tokens or None)
 
     @classmethod
     def of_relay(cls, suppressed: tuple[Intervention, ...]) -> Report:
         """Report on a relayed response, given the suppressed calls."""
-        return cls(Outcome.REPAIRED if suppressed else Outcome.PASSTHROUGH, marks=suppressed)
+        return cls(Outcome.REPAIRED if suppressed else Outcome.PASSTHROUGH, interventions=suppressed)
 
     @property
-    def done(self) -> tuple[str, ...]:
+    def descriptions(self) -> tuple[str, ...]:
         """Descriptions of the interventions, such as `repaired get_weather: days: string → integer`; never a value."""
-        return tuple(_describe(mark) for mark in self.marks)
+        return tuple(_describe(intervention) for intervention in self.interventions)
 
 
 def summary_of(error: ForgeError, request: ChatRequest) -> str:
@@ -70,9 +70,9 @@ def cut_name(tool: str) -> str:
     return _cut(tool, _LONGEST_NAME)
 
 
-def _describe(mark: Intervention) -> str:
-    detail = _cut(mark.detail, _LONGEST)
-    return f"{mark.kind.value} {cut_name(mark.tool)}: {detail}" if mark.tool else detail
+def _describe(intervention: Intervention) -> str:
+    detail = _cut(intervention.detail, _LONGEST)
+    return f"{intervention.kind.value} {cut_name(intervention.tool)}: {detail}" if intervention.tool else detail
 
 
 def _cut(words: str, longest: int) -> str:

@@ -25,15 +25,15 @@ def split_chunk(chunk: Chunk) -> Iterator[Chunk]:
         return
     piece: list[Delta] = []
     work = 0
-    anew = chunk.anew
+    restarts = chunk.restarts
     for delta in _split_deltas(_merge_texts(chunk.deltas)):
         more = _work_in(delta)
         if piece and work + more > _MAX_PIECE_WORK:
-            yield Chunk(tuple(piece), head=chunk.head, anew=anew)
-            piece, work, anew = [], 0, False
+            yield Chunk(tuple(piece), head=chunk.head, restarts=restarts)
+            piece, work, restarts = [], 0, False
         piece.append(delta)
         work += more
-    yield replace(chunk, deltas=tuple(piece), anew=anew)
+    yield replace(chunk, deltas=tuple(piece), restarts=restarts)
 
 
 def _is_short(deltas: tuple[Delta, ...]) -> bool:

@@ -56,15 +56,15 @@ class TextResponseHistory:
         elif answer.is_plain_text:
             self._records[model or ""] = self._of(model).with_text()
 
-    def opens_thoughts(self, model: str | None) -> bool:
+    def opens_reasoning(self, model: str | None) -> bool:
         """Return whether this model's text may start inside a reasoning block that its chat template opens."""
-        return self._of(model).opens_thoughts
+        return self._of(model).opens_reasoning
 
     def record_extractions(self, model: str | None, extractions: Sequence[Extraction]) -> None:
         """Record whether the replies of one attempt closed a reasoning block that they had not opened."""
         closed = [extraction.closes_reasoning for extraction in extractions if extraction.closes_reasoning is not None]
-        if closed and any(closed) != self.opens_thoughts(model):
-            self._records[model or ""] = self._of(model).with_thoughts(opened=any(closed))
+        if closed and any(closed) != self.opens_reasoning(model):
+            self._records[model or ""] = self._of(model).with_reasoning(opened=any(closed))
 
     def forget(self, model: str | None = None) -> None:
         """Reset the statistics of this model, or of all. Raises `UnknownModel`."""

@@ -19,7 +19,7 @@ class TextResponseRecord:
     texts: int = 0
     nudges: int = 0
     calls: int = 0
-    opens_thoughts: bool = False
+    opens_reasoning: bool = False
     """Whether its latest text closed a reasoning block that the chat template had opened; the next one may as well."""
 
     @property
@@ -40,9 +40,9 @@ class TextResponseRecord:
         """Return the statistics after a plain text that was accepted immediately."""
         return replace(self, texts=self.texts + 1)
 
-    def with_thoughts(self, *, opened: bool) -> TextResponseRecord:
+    def with_reasoning(self, *, opened: bool) -> TextResponseRecord:
         """Return the statistics after a text that closed a reasoning block it did not open, or did not."""
-        return replace(self, opens_thoughts=opened)
+        return replace(self, opens_reasoning=opened)
 
     def with_nudge(self, *, brought_call: bool) -> TextResponseRecord:
         """Return the statistics after a plain text that was retried."""

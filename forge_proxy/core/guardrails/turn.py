@@ -75,7 +75,7 @@ class Turn:
     retries_left: int
     text_nudges_left: int
     cut_retries_left: int = 1
-    opens_thoughts: bool = False
+    opens_reasoning: bool = False
     """Whether the chat template may open a reasoning block before the text. Text is buffered until it is closed."""
     constrains_decoding: bool = False
     """Whether a required call needs constrained decoding: the model reached its limit or called an excluded tool."""
@@ -122,7 +122,7 @@ class Turn:
     @property
     def buffers_text(self) -> bool:
         """Whether text must be buffered: it may be retried, or turn out to be reasoning."""
-        return self.may_retry_text or self.opens_thoughts
+        return self.may_retry_text or self.opens_reasoning
 
     @property
     def constrained_tools(self) -> tuple[ToolSpec, ...]:
@@ -141,11 +141,11 @@ class Turn:
 
 
 def open_turn(
-    request: ChatRequest, policy: GuardPolicy, *, request_id: str, nudge_text: bool, opens_thoughts: bool = False
+    request: ChatRequest, policy: GuardPolicy, *, request_id: str, nudge_text: bool, opens_reasoning: bool = False
 ) -> Turn | None:
     """Return the first turn of a request; None if there is nothing to guard and the request passes through.
 
-    `nudge_text` is the current decision of the text policy for this model, `opens_thoughts` whether its chat template
+    `nudge_text` is the current decision of the text policy for this model, `opens_reasoning` whether its chat template
     opens a reasoning block. Requests for several choices (`n` > 1) are never retried.
     """
     switches = policy.enabled
@@ -168,7 +168,7 @@ def open_turn(
         text_nudges_left=policy.max_text_nudges if nudge_text else 0,
         cut_retries_left=min(1, retries),
         messages=request.messages,
-        opens_thoughts=opens_thoughts,
+        opens_reasoning=opens_reasoning,
     )
 
 

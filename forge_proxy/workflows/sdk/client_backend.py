@@ -80,7 +80,7 @@ class ClientBackend:
                     yield Chunk((Delta(text=chunk.content),))
                 case ChunkType.RETRY:
                     sent_text = ""
-                    yield Chunk(anew=True)
+                    yield Chunk(restarts=True)
                 case ChunkType.FINAL:
                     yield _remaining_chunk(chunk.response or (), sent_text)
                     return
@@ -105,5 +105,5 @@ def _remaining_chunk(response: LLMResponse, sent_text: str) -> Chunk:
     if not isinstance(response, TextResponse):
         return _complete_chunk(response)
     if not response.content.startswith(sent_text):
-        return replace(_complete_chunk(response), anew=True)
+        return replace(_complete_chunk(response), restarts=True)
     return _complete_chunk(TextResponse(response.content.removeprefix(sent_text)))

@@ -1,4 +1,4 @@
-"""A long text is scanned in pieces."""
+"""Long chunks are split into pieces that are scanned quickly."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ LONG = "<|1 " * 5_000
 WORDS = "The weather in Oslo is fine. " * 30_000
 
 
-def test_a_long_delta_comes_in_pieces_that_are_the_same_in_all() -> None:
+def test_the_pieces_of_a_long_delta_have_the_same_content() -> None:
     chunk = Chunk(
         (Delta(0, LONG, "I think.", finish="stop"), Delta(1, "Hi.")),
         usage={"total_tokens": 1},
         head={"id": "x"},
-        anew=True,
+        restarts=True,
     )
 
     pieces = [*split_chunk(chunk)]
@@ -26,7 +26,7 @@ def test_a_long_delta_comes_in_pieces_that_are_the_same_in_all() -> None:
     assert [delta.text for piece in pieces for delta in piece.deltas if delta.choice == 1] == ["Hi."]
     assert [delta.reasoning for piece in pieces for delta in piece.deltas].count("I think.") == 1
     assert pieces[0].deltas[0].reasoning == "I think."
-    assert [piece.anew for piece in pieces] == [True, *[False] * (len(pieces) - 1)]
+    assert [piece.restarts for piece in pieces] == [True, *[False] * (len(pieces) - 1)]
     finishes = [delta.finish for piece in pieces for delta in piece.deltas if delta.choice == 0]
     assert finishes == [*[None] * (len(finishes) - 1), "stop"]
     assert (pieces[-1].usage, pieces[0].head) == ({"total_tokens": 1}, {"id": "x"})
@@ -34,7 +34,7 @@ def test_a_long_delta_comes_in_pieces_that_are_the_same_in_all() -> None:
 
 @pytest.mark.parametrize("text", [LONG, WORDS, "<" * 50_000, WORDS + LONG], ids=["openers", "words", "odd", "both"])
 @pytest.mark.parametrize("cut", [1, 64, 700, 10**6], ids="{} characters a delta".format)
-def test_no_piece_is_much_work_however_the_text_came(text: str, cut: int) -> None:
+def test_no_piece_is_much_work_however_the_text_was_chunked(text: str, cut: int) -> None:
     text = text[: 2_000 * min(cut, 500)]
     deltas = tuple(Delta(0, text[at : at + cut]) for at in range(0, len(text), cut))
 
@@ -47,7 +47,7 @@ def test_no_piece_is_much_work_however_the_text_came(text: str, cut: int) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "Hi.", "The weather in Oslo is fine. " * 100, "<" * 150])
-def test_a_chunk_that_is_scanned_quickly_stays_as_it_is(text: str) -> None:
+def test_a_chunk_that_is_scanned_quickly_is_not_changed(text: str) -> None:
     chunk = Chunk((Delta(0, text),))
 
     assert [*split_chunk(chunk)] == [chunk]
@@ -59,7 +59,7 @@ def test_many_deltas_that_are_scanned_quickly_stay_together() -> None:
     assert [*split_chunk(chunk)] == [chunk]
 
 
-def test_texts_that_came_together_are_scanned_together_and_nothing_else_moves() -> None:
+def test_consecutive_texts_are_merged_and_other_deltas_stay_in_place() -> None:
     words = [Delta(0, "Hi. ") for _ in range(200)]
     deltas = (
         Delta(0, "", extra={"role": "assistant"}),

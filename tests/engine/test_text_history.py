@@ -1,4 +1,4 @@
-"""What is learned of bare text: for each model by itself, and not for ever."""
+"""The statistics of plain-text responses: per model, bounded, and used from the first request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXT = FinalAnswer("Hm.", (), "stop", Outcome.RETRIED, 2)
 
 
 def taught(*models: str) -> TextResponseHistory:
-    """Nudged eight times each, for nothing."""
+    """A history in which each of these models was nudged eight times without a call."""
     learned = TextResponseHistory()
     for model in models:
         for _ in range(8):
@@ -38,20 +38,22 @@ def taught(*models: str) -> TextResponseHistory:
         ({"text_answers": "accept"}, "accept"),
     ],
 )
-def test_what_is_done_now_is_said_as_it_is(policy: dict[str, object], after_eight: str) -> None:
+def test_the_effective_setting_follows_the_policy_and_the_statistics(
+    policy: dict[str, object], after_eight: str
+) -> None:
     learned = taught("chatty")
 
     assert learned.effective_setting(GuardPolicy.model_validate(policy), "chatty") == after_eight
     assert learned.effective_setting(GuardPolicy(), "new") == "nudge"
 
 
-def test_one_model_says_nothing_of_another() -> None:
+def test_models_have_separate_statistics() -> None:
     learned = taught("chatty")
 
     assert [learned.should_nudge(GuardPolicy(), model) for model in ("chatty", "new")] == [False, True]
 
 
-def test_what_is_forgotten_is_learned_anew() -> None:
+def test_statistics_can_be_reset_for_one_model_or_all() -> None:
     learned = taught("one", "two", "three")
 
     learned.forget("two")
@@ -64,7 +66,7 @@ def test_what_is_forgotten_is_learned_anew() -> None:
     assert not learned.records
 
 
-def test_names_that_callers_make_up_are_not_kept_for_ever() -> None:
+def test_the_number_of_models_is_bounded() -> None:
     learned = TextResponseHistory()
     for number in range(300):
         learned.record_answer(f"model {number}", (Fault.TEXT,), TEXT)

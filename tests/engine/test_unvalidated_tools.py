@@ -1,4 +1,4 @@
-"""Tools whose schemas cannot be used: answered all the same, and said once."""
+"""Tools with unusable schemas: their calls are delivered, and each set of them is reported once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NONSENSE: Schema = {"type": "nonsense"}
 
 
 @both
-async def test_a_tool_whose_schema_is_nonsense_can_be_called_and_is_told_of(stream: bool) -> None:
+async def test_a_tool_with_an_unusable_schema_can_be_called_and_is_reported(stream: bool) -> None:
     heard: list[Event] = []
     odd = {"type": "function", "function": {"name": "odd", "parameters": NONSENSE}}
     said = Said(calls=(("odd", '{"a": 1}'),))
@@ -31,17 +31,17 @@ async def test_a_tool_whose_schema_is_nonsense_can_be_called_and_is_told_of(stre
     assert [event.tools for event in heard if isinstance(event, ToolsUnvalidated)] == [("odd",)]
 
 
-async def test_each_set_of_them_is_told_once() -> None:
+async def test_each_set_of_tools_is_reported_once() -> None:
     seen = UnvalidatedTools()
 
-    told = [await seen.find_unreported(turn(a=NONSENSE, b=True)) for _ in range(2)]
+    reported = [await seen.find_unreported(turn(a=NONSENSE, b=True)) for _ in range(2)]
 
-    assert told == [("a",), ()]
+    assert reported == [("a",), ()]
     assert await seen.find_unreported(turn(a=NONSENSE, b=NONSENSE)) == ("a", "b")
     assert await seen.find_unreported(turn(a=True)) == ()
 
 
-async def test_where_calls_are_not_checked_nothing_is_told() -> None:
+async def test_nothing_is_reported_if_calls_are_not_validated() -> None:
     policy = GuardPolicy(enabled=Switches(validate=False))
 
     assert await UnvalidatedTools().find_unreported(turn(policy, a=NONSENSE)) == ()
@@ -71,7 +71,7 @@ async def test_schemas_are_compiled_in_slices(schemas: list[Schema], slices: int
     assert turns >= slices
 
 
-def test_the_log_warns_with_their_names() -> None:
+def test_the_log_warning_names_the_tools() -> None:
     with structlog.testing.capture_logs() as logged:
         LogObserver()(ToolsUnvalidated("r", ("a", "b")))
 

@@ -1,4 +1,4 @@
-"""Thoughts that a model's chat template opens: known from its answers, so that they do not leave as text."""
+"""Reasoning blocks that a model's chat template opens: learned from its responses, and then not sent as text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLAIN = Said(text="Hello to you, and welcome.")
 
 
 async def deltas(engine: Engine) -> list[tuple[str | None, str | None]]:
-    """The reasoning and the text of each delta of one answer."""
+    """The reasoning and the text of each delta of one response."""
     events = engine.answer(decode_request(ASK), LIVE, request_id="r")
     chunks = [event async for event in events if isinstance(event, Chunk)]
     return [
@@ -42,7 +42,7 @@ async def answers(script: Sequence[Said]) -> list[tuple[str, str, int]]:
     return found
 
 
-async def test_once_seen_they_leave_as_reasoning_and_the_text_after_them_live() -> None:
+async def test_once_learned_the_block_is_sent_as_reasoning_and_the_text_after_it_is_streamed() -> None:
     first, second, third = await answers([THINKS] * 3)
 
     assert first[1].startswith("They greet me.")  # nobody could know
@@ -50,7 +50,7 @@ async def test_once_seen_they_leave_as_reasoning_and_the_text_after_them_live() 
     assert second[2] > 1
 
 
-async def test_where_none_come_the_text_is_text_and_the_next_one_live_again() -> None:
+async def test_a_response_without_the_block_is_text_and_the_next_one_is_streamed_again() -> None:
     *_, held, live = await answers([THINKS, PLAIN, PLAIN])
 
     assert held == ("", "Hello to you, and welcome.", 1)
@@ -58,7 +58,7 @@ async def test_where_none_come_the_text_is_text_and_the_next_one_live_again() ->
     assert live[2] > 1
 
 
-async def test_an_answer_without_text_says_nothing_of_it() -> None:
+async def test_a_response_without_text_changes_nothing() -> None:
     *_, last = await answers([THINKS, Said(calls=(("get_weather", "{}"),)), THINKS])
 
     assert last[0] == "They greet me."

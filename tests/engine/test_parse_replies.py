@@ -1,4 +1,4 @@
-"""Which replies are read thoroughly, and what stands where that brings nothing."""
+"""Which replies are parsed thoroughly, and which result is used if that finds nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOUND = Extraction("", (ToolCall("get_weather"),))
 
 @dataclass
 class Knows:
-    """A `ThoroughReader` that finds this."""
+    """A `ThoroughReader` with a fixed result."""
 
     found: Extraction | None
     asked: list[Reply] = field(default_factory=list[Reply])
@@ -34,7 +34,7 @@ class Knows:
 
 @dataclass
 class FailsThoroughly(Knows):
-    """One that finds this at the first look, and nothing in time at the second."""
+    """A `ThoroughReader` with a result for the light extraction, and none in time for the thorough one."""
 
     async def read(self, turn: Turn, reply: Reply, *, lightly: bool = False) -> Extraction | None:
         await super().read(turn, reply, lightly=lightly)
@@ -42,7 +42,7 @@ class FailsThoroughly(Knows):
 
 
 class CountedTurns(LoopTurns):
-    """Counts how often a turn was waited for."""
+    """Counts the turns that were waited for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def _light_readings_leave_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("forge_proxy.engine.parse_replies.read", light)
 
 
-async def test_what_is_plain_is_read_once() -> None:
+async def test_a_plain_reply_is_parsed_once() -> None:
     thorough = Knows(FOUND)
 
     found = await parse_replies(turn(), [Reply(text="plain")], thorough, LoopTurns())
@@ -70,7 +70,7 @@ async def test_what_is_plain_is_read_once() -> None:
     assert thorough.asked == []
 
 
-async def test_what_is_broken_is_read_thoroughly_and_each_choice_by_itself() -> None:
+async def test_only_broken_choices_are_parsed_thoroughly() -> None:
     thorough = Knows(FOUND)
     replies = [Reply(text="plain"), Reply(1, text="broken"), Reply(2, text="broken, too")]
 
@@ -85,7 +85,7 @@ async def test_what_is_broken_is_read_thoroughly_and_each_choice_by_itself() -> 
     [Reply(text="x" * 250_000), Reply(reasoning="x" * 250_000), Reply(calls=(ToolCall("get_weather", "x" * 250_000),))],
     ids=["text", "reasoning", "arguments"],
 )
-async def test_a_very_long_reply_is_not_read_here_at_all(long: Reply) -> None:
+async def test_a_very_long_reply_is_never_parsed_on_the_event_loop(long: Reply) -> None:
     thorough = Knows(FOUND)
 
     assert await parse_replies(turn(), [long], thorough, LoopTurns()) == [FOUND]
@@ -97,13 +97,13 @@ async def test_a_very_long_reply_is_not_read_here_at_all(long: Reply) -> None:
 
 
 @pytest.mark.parametrize("thorough", [None, Knows(None)], ids=["nobody reads it", "nothing is found in time"])
-async def test_the_light_reading_stands_where_there_is_no_other(thorough: Knows | None) -> None:
+async def test_the_light_extraction_is_used_if_there_is_no_thorough_one(thorough: Knows | None) -> None:
     found = await parse_replies(turn(), [Reply(text="broken")], thorough, LoopTurns())
 
     assert found == [Extraction("broken", (), may_recover_more=True)]
 
 
-async def test_a_text_with_many_openers_is_not_read_here_and_stays_text_where_nobody_can_read_it() -> None:
+async def test_a_text_with_many_openers_stays_text_if_no_process_is_available() -> None:
     thorough = Knows(FOUND)
     reply = Reply(text="<|1 " * 20_000, calls=(ToolCall("get_weather", "{}"),))
 
@@ -134,7 +134,9 @@ async def test_a_text_that_takes_milliseconds_waits_for_a_turn(text: str, waits:
     assert turns.waits == waits
 
 
-async def test_without_processes_a_text_with_many_openers_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_processes_a_text_with_many_openers_is_parsed_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     threads: list[threading.Thread] = []
 
     def light(turn: Turn, reply: Reply) -> Extraction:
