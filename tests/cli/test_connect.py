@@ -145,7 +145,7 @@ def test_an_unmergeable_file_is_unchanged(client: str, old: str, tmp_path: Path)
     path.parent.mkdir(parents=True)
     path.write_text(old)
 
-    with pytest.raises(CannotWrite, match="left as it is"):
+    with pytest.raises(CannotWrite, match="the file is unchanged"):
         write(file, tmp_path)
 
     assert path.read_text() == old
@@ -239,7 +239,7 @@ def test_a_read_only_file_is_unchanged_and_not_copied(tmp_path: Path) -> None:
     path.write_text("{}")
     path.chmod(0o444)
 
-    with pytest.raises(CannotWrite, match="the file is read-only; it was left as it is"):
+    with pytest.raises(CannotWrite, match="the file is read-only; the file is unchanged"):
         write(setup("opencode").files[0], tmp_path)
 
     assert path.read_text() == "{}"
@@ -262,7 +262,7 @@ def test_a_full_disk_leaves_only_the_old_file(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text("{}")
 
-    with no_file_larger_than(100), pytest.raises(CannotWrite, match=r"opencode\.json: .*left as it is"):
+    with no_file_larger_than(100), pytest.raises(CannotWrite, match=r"opencode\.json: .*the file is unchanged"):
         write(setup("opencode").files[0], tmp_path)
 
     assert path.read_text() == "{}"
