@@ -48,7 +48,7 @@ class Daemon:
         """The base URL, with `/v1`."""
         return address(*self.listener.getsockname()[:2])
 
-    def tell_address(self) -> None:
+    def log_address(self) -> None:
         """Log the address that it listens on."""
         self.log.info("listening", url=self.url)
         if is_open_to_all(self.live.now.server, self.listener):
@@ -87,14 +87,14 @@ class Daemon:
         health = await self.parts.backend.health()
         if health.status == "ok":
             self.log.info("ready")
-            await self._settle()
+            await self._settle_budget()
         else:
             self.log.warning("backend does not answer yet", status=health.status, detail=health.detail)
         loaded()
         if health.status == "ok" and self.live.now.backend.self_test == "on-load":
             await self._self_test()
 
-    async def _settle(self) -> None:
+    async def _settle_budget(self) -> None:
         """Resolve the context budget, which is logged with its reason, and resize the model server's window to it."""
         try:
             await self.parts.engine.budgets.settle()
@@ -123,7 +123,7 @@ async def build(
     settings: Settings, listener: socket.socket, read: Callable[[], Settings], log: FilteringBoundLogger
 ) -> AsyncGenerator[Daemon]:
     """Build the daemon over a listening socket. `read` reloads the settings. Raises `BackendChoiceError`."""
-    observe = in_next_turn(logs.LogObserver(log))
+    observe = observe_in_next_iteration(logs.LogObserver(log))
     memory = MemoryBudget(memory_limit(settings.server.memory_mb, find_ram_mb(Path("/"))))
     async with assemble(settings, observe, memory) as parts, build_runs(settings, parts.engine, observe) as runs:
         url = parts.choice.url
@@ -132,7 +132,7 @@ async def build(
                 f"backend.url {parts.choice.shown_url} is this daemon itself; set it to the model server, or choose "
                 "another --port"
             )
-        tell_choice(parts.choice, settings, log)
+        log_backend(parts.choice, settings, log)
         keys = KeyRing(settings.server)
         live = LiveSettings(settings, read, parts.engine, keys)
         admin = _admin_services(parts, live, runs, memory)
@@ -140,7 +140,7 @@ async def build(
         yield Daemon(parts, HttpServer(app, settings.server, memory), live, runs, listener, log)
 
 
-def tell_choice(choice: SelectedBackend, settings: Settings, log: FilteringBoundLogger) -> None:
+def log_backend(choice: SelectedBackend, settings: Settings, log: FilteringBoundLogger) -> None:
     """Log the backend that is used, and why."""
     model_file = str(choice.gguf) if choice.gguf else None
     listed = {"models": list(settings.models)} if settings.models else {}
@@ -166,7 +166,7 @@ def _admin_services(parts: EngineAssembly, live: LiveSettings, runs: Runs, memor
     )
 
 
-def in_next_turn(observe: Observer) -> Observer:
+def observe_in_next_iteration(observe: Observer) -> Observer:
     """Wrap an observer so that it runs in the next event loop iteration, after the response has been sent."""
 
     def later(event: Event, /) -> None:

@@ -84,7 +84,7 @@ class ProxyOptions(BackendOptions, total=False):
     """0 selects a free port."""
 
 
-def settings_of(options: Mapping[str, Any], under: Settings | None, known: type[BackendOptions]) -> Settings:
+def build_settings(options: Mapping[str, Any], under: Settings | None, known: type[BackendOptions]) -> Settings:
     """Return the settings `under`, overridden by the arguments. The environment is not read.
 
     Raises `TypeError` for an unknown argument and `SettingsError` for an invalid value.
@@ -102,7 +102,7 @@ def settings_of(options: Mapping[str, Any], under: Settings | None, known: type[
         raise SettingsError("\n".join(map(_by_argument, str(error).splitlines()))) from error
 
 
-def refuse_unheard(options: Mapping[str, Any], choice: SelectedBackend) -> None:
+def refuse_unsupported(options: Mapping[str, Any], choice: SelectedBackend) -> None:
     """Raise `BackendChoiceError` for an argument that the selected backend does not support."""
     for name in _MANAGED_ONLY:
         if choice.launch is None and options.get(name) is not None:

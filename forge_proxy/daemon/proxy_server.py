@@ -13,10 +13,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self, Unpack
 
-from forge_proxy.api.server import listen
+from forge_proxy.api.server import address, listen
 from forge_proxy.backends.selection import refuse_contradictions
 from forge_proxy.daemon.app import build
-from forge_proxy.daemon.options import ProxyOptions, refuse_unheard, settings_of
+from forge_proxy.daemon.options import ProxyOptions, build_settings, refuse_unsupported
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
 
@@ -32,7 +32,7 @@ class ProxyServer:
     """
 
     def __init__(self, settings: Settings | None = None, **options: Unpack[ProxyOptions]) -> None:
-        self.settings = settings_of(options, settings, ProxyOptions)
+        self.settings = build_settings(options, settings, ProxyOptions)
         refuse_contradictions(self.settings.backend, self.settings.models)
         self._options = options
         self._running: _Running | None = None
@@ -107,8 +107,8 @@ class _Running:
         self._listener = listener
         self._ending = threading.Lock()
         self._is_to_end = False
-        self._stop: Callable[[], object] | None = None
-        self.url = ""
+        self._stop: Callable[[], object] = _stop_nothing
+        self.url = address(*listener.getsockname()[:2])
         self.started: Future[None] = Future()
         # A daemon thread: a program that exits without `stop` does not wait for it. Child processes end with it.
         self._thread = threading.Thread(target=self._run, name="forge-proxy", daemon=True)
@@ -119,9 +119,8 @@ class _Running:
         with self._ending:
             self._is_to_end = True
             stop = self._stop
-        if stop is not None:
-            with suppress(RuntimeError):  # its event loop has closed meanwhile
-                stop()
+        with suppress(RuntimeError):  # its event loop has closed meanwhile
+            stop()
         self._thread.join()
 
     def _run(self) -> None:
@@ -144,9 +143,8 @@ class _Running:
         self._end_with(lambda: loop.call_soon_threadsafe(task.cancel))
         log = logs.standard_logger()
         async with build(self._settings, self._listener, lambda: self._settings, log) as daemon:
-            refuse_unheard(self._options, daemon.parts.choice)
-            self.url = daemon.url
-            daemon.tell_address()
+            refuse_unsupported(self._options, daemon.parts.choice)
+            daemon.log_address()
             self._end_with(lambda: loop.call_soon_threadsafe(daemon.end, signal.SIGTERM))
             # The default store belongs to this user's daemon; its runs are not this program's.
             resumes = self._settings.store.url is not None
@@ -159,3 +157,7 @@ class _Running:
             is_late = self._is_to_end
         if is_late:
             stop()
+
+
+def _stop_nothing() -> None:
+    """Do nothing: the thread has not started its event loop yet."""

@@ -61,7 +61,7 @@ async def serve(
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # delivers signals blocked since the start
         elif hangup == "stop":
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, stop, signal.SIGTERM)
-        daemon.tell_address()
+        daemon.log_address()
         systemd.ready(f"listening at {daemon.url}")
         watchdog = asyncio.create_task(_ping_watchdog(systemd))
         _tune_garbage_collector()

@@ -15,10 +15,10 @@ from forge_proxy.core.budget import Budget
 from forge_proxy.core.compaction import CompactStrategy, NoCompact
 from forge_proxy.core.errors import BackendError, BackendFault, BudgetResolutionError
 from forge_proxy.core.jsontypes import JsonObject
-from forge_proxy.daemon.app import in_next_turn, tell_choice
+from forge_proxy.daemon.app import log_backend, observe_in_next_iteration
 from forge_proxy.daemon.container import EngineAssembly, assemble
 from forge_proxy.daemon.managed_server import ManagedServerControl
-from forge_proxy.daemon.options import BackendOptions, refuse_unheard, settings_of
+from forge_proxy.daemon.options import BackendOptions, build_settings, refuse_unsupported
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry import logs
 from forge_proxy.workflows.context import CompactEvent, ContextManager
@@ -61,11 +61,11 @@ async def setup_backend(
     server is unavailable, `BudgetResolutionError` if the context window is unknown, and `UnsupportedModelError` if no
     sampling parameters are recommended for the model.
     """
-    resolved = settings_of(options, settings, BackendOptions)
+    resolved = build_settings(options, settings, BackendOptions)
     log = logs.standard_logger()
-    async with assemble(resolved, in_next_turn(logs.LogObserver(log))) as parts:
-        refuse_unheard(options, parts.choice)
-        tell_choice(parts.choice, resolved, log)
+    async with assemble(resolved, observe_in_next_iteration(logs.LogObserver(log))) as parts:
+        refuse_unsupported(options, parts.choice)
+        log_backend(parts.choice, resolved, log)
         model = resolved.backend.model
         await _load(parts, model)
         # Raises now if no sampling parameters are known, instead of in each request.

@@ -31,7 +31,7 @@ def forge_proxy(*words: str, **env: str) -> str:
         ("fish", ".config/fish/completions/forge-proxy.fish"),
     ],
 )
-def test_it_is_installed_for_a_shell(shell: str, file: str, tmp_path: Path) -> None:
+def test_completion_is_installed_for_each_shell(shell: str, file: str, tmp_path: Path) -> None:
     forge_proxy("--install-completion", shell, HOME=str(tmp_path), **_NAMED_SHELL)
 
     assert "_FORGE_PROXY_COMPLETE" in (tmp_path / file).read_text()
@@ -41,7 +41,7 @@ def test_it_is_installed_for_a_shell(shell: str, file: str, tmp_path: Path) -> N
     ("words", "completed"),
     [("forge-proxy ser", "serve"), ("forge-proxy budget s", "show set"), ("forge-proxy serve --gg", "--gguf")],
 )
-def test_words_are_completed(words: str, completed: str) -> None:
+def test_commands_and_options_are_completed(words: str, completed: str) -> None:
     env = {"_FORGE_PROXY_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
 
     assert forge_proxy(**env).split() == completed.split()

@@ -1,4 +1,4 @@
-"""What clients are configured with, and how it is merged into files that are theirs."""
+"""The configuration of each client, and how it is merged into the client's files."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ def setup(client: str, target: DaemonAddress = TARGET) -> ClientSetup:
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("window", [32_768, None])
-def test_what_is_shown_reads_back_as_what_is_meant_and_holds_key_address_and_window(
-    client: str, window: int | None
-) -> None:
+def test_the_printed_configuration_parses_and_contains_key_address_and_window(client: str, window: int | None) -> None:
     said = setup(client, DaemonAddress(TARGET.root, TARGET.key, TARGET.model, window))
 
     texts = [as_text(file) for file in said.files]
@@ -45,11 +43,11 @@ def test_what_is_shown_reads_back_as_what_is_meant_and_holds_key_address_and_win
 
 
 @pytest.mark.parametrize(("window", "output"), [(131_072, 8192), (4096, 1024), (None, 8192)])
-def test_an_answer_leaves_room_for_the_prompt(window: int | None, output: int) -> None:
+def test_the_output_limit_leaves_room_for_the_prompt(window: int | None, output: int) -> None:
     assert DaemonAddress("http://x", "none", "m", window).output == output
 
 
-def test_opencode_is_given_all_models_with_their_own_windows() -> None:
+def test_opencode_is_configured_with_all_models_and_their_windows() -> None:
     to = DaemonAddress(
         TARGET.root, TARGET.key, "large", 65_536, (ServedModel("small", 4096), ServedModel("other", None))
     )
@@ -64,7 +62,7 @@ def test_opencode_is_given_all_models_with_their_own_windows() -> None:
 
 
 @pytest.mark.parametrize("client", ["opencode", "codex", "claude", "aider", "continue"])
-def test_a_new_file_is_for_its_owner_alone_and_writing_twice_changes_nothing(client: str, tmp_path: Path) -> None:
+def test_a_new_file_is_private_and_a_second_write_changes_nothing(client: str, tmp_path: Path) -> None:
     for file in setup(client).files:
         path, backup = write(file, tmp_path)
         first = path.read_text()
@@ -90,7 +88,7 @@ def merged(client: str, old: str, home: Path) -> tuple[str, str]:
     return written.read_text(), backup.read_text()
 
 
-def test_json_keeps_what_is_not_ours(tmp_path: Path) -> None:
+def test_json_keeps_the_users_values(tmp_path: Path) -> None:
     old = (
         '{"theme": "dark", "provider": {"mine": {"npm": "x"}, "forge": {"options": {"timeout": 5}}}, "model": "mine/a"}'
     )
@@ -104,7 +102,7 @@ def test_json_keeps_what_is_not_ours(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_yaml_replaces_the_model_of_our_name_and_keeps_the_others(tmp_path: Path) -> None:
+def test_yaml_replaces_the_forge_proxy_entry_and_keeps_the_others(tmp_path: Path) -> None:
     old = "name: mine\nmodels:\n- {name: other, model: a}\n- {name: forge-proxy, model: old, roles: [chat]}\n"
     new, _ = merged("continue", old, tmp_path)
 
@@ -141,20 +139,20 @@ def test_toml_keeps_comments_and_other_tables(tmp_path: Path) -> None:
         ("continue", "- a"),
     ],
 )
-def test_a_file_that_cannot_be_merged_into_is_left_as_it_is(client: str, old: str, tmp_path: Path) -> None:
+def test_an_unmergeable_file_is_unchanged(client: str, old: str, tmp_path: Path) -> None:
     file = setup(client).files[0]
     path = tmp_path / file.path.removeprefix("~/")
     path.parent.mkdir(parents=True)
     path.write_text(old)
 
-    with pytest.raises(CannotWrite, match="left as it is"):
+    with pytest.raises(CannotWrite, match="the file is unchanged"):
         write(file, tmp_path)
 
     assert path.read_text() == old
     assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / ".codex").write_text("a file")
 
     with pytest.raises(CannotWrite, match=r"config\.toml"):
@@ -176,7 +174,7 @@ COMMENTED = """{
 """
 
 
-def test_comments_of_json_are_kept_where_they_are(tmp_path: Path) -> None:
+def test_comments_in_json_are_kept(tmp_path: Path) -> None:
     new, kept = merged("opencode", COMMENTED, tmp_path)
 
     said = read_jsonc(new)
@@ -188,7 +186,7 @@ def test_comments_of_json_are_kept_where_they_are(tmp_path: Path) -> None:
     assert '"model": "forge/my-model", // for now' in new
 
 
-def test_a_file_that_opencode_reads_under_its_other_name_is_the_one_that_is_edited(tmp_path: Path) -> None:
+def test_an_existing_opencode_jsonc_file_is_edited(tmp_path: Path) -> None:
     other = tmp_path / ".config/opencode/opencode.jsonc"
     other.parent.mkdir(parents=True)
     other.write_text("{}\n// mine\n")
@@ -201,7 +199,7 @@ def test_a_file_that_opencode_reads_under_its_other_name_is_the_one_that_is_edit
     assert other.read_text().endswith("// mine\n")
 
 
-def test_undo_restores_copies_one_by_one_until_there_is_none(tmp_path: Path) -> None:
+def test_undo_restores_the_copies_in_reverse_order(tmp_path: Path) -> None:
     file = setup("opencode").files[0]
     path = tmp_path / ".config/opencode/opencode.json"
     path.parent.mkdir(parents=True)
@@ -221,7 +219,7 @@ def test_undo_restores_copies_one_by_one_until_there_is_none(tmp_path: Path) -> 
     assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
-def test_a_link_stays_a_link_and_what_it_points_to_is_written(tmp_path: Path) -> None:
+def test_a_symbolic_link_stays_and_its_target_is_written(tmp_path: Path) -> None:
     target, link = tmp_path / "dotfiles/opencode.json", tmp_path / ".config/opencode/opencode.json"
     target.parent.mkdir()
     link.parent.mkdir(parents=True)
@@ -235,13 +233,13 @@ def test_a_link_stays_a_link_and_what_it_points_to_is_written(tmp_path: Path) ->
     assert [one.name for one in target.parent.iterdir()] == [target.name]
 
 
-def test_a_read_only_file_is_left_as_it_is_without_a_copy(tmp_path: Path) -> None:
+def test_a_read_only_file_is_unchanged_and_not_copied(tmp_path: Path) -> None:
     path = tmp_path / ".config/opencode/opencode.json"
     path.parent.mkdir(parents=True)
     path.write_text("{}")
     path.chmod(0o444)
 
-    with pytest.raises(CannotWrite, match="the file is read-only; it was left as it is"):
+    with pytest.raises(CannotWrite, match="the file is read-only; the file is unchanged"):
         write(setup("opencode").files[0], tmp_path)
 
     assert path.read_text() == "{}"
@@ -259,19 +257,19 @@ def no_file_larger_than(size: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_disk_that_is_full_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_only_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / ".config/opencode/opencode.json"
     path.parent.mkdir(parents=True)
     path.write_text("{}")
 
-    with no_file_larger_than(100), pytest.raises(CannotWrite, match=r"opencode\.json: .*left as it is"):
+    with no_file_larger_than(100), pytest.raises(CannotWrite, match=r"opencode\.json: .*the file is unchanged"):
         write(setup("opencode").files[0], tmp_path)
 
     assert path.read_text() == "{}"
     assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
-def test_a_file_that_is_no_text_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_binary_file_is_unchanged(tmp_path: Path) -> None:
     path = tmp_path / ".config/opencode/opencode.json"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff\xfe{}")

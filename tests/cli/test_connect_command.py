@@ -1,4 +1,4 @@
-"""`forge-proxy connect`, as it is typed, before a stand-in for a daemon."""
+"""The `forge-proxy connect` command, with a fake daemon."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def typed(*words: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(("client", "route"), [("claude", "/v1/messages"), ("codex", "/v1/responses")])
-def test_a_client_whose_route_is_not_served_keeps_its_configuration(client: str, route: str, home: Path) -> None:
+def test_a_client_whose_route_is_not_served_is_not_configured(client: str, route: str, home: Path) -> None:
     with stand_in({"large": 32_768}) as url:
         printed, warned = typed(client, "--url", url)
         with pytest.raises(CannotWrite, match=f"nothing was written: .* does not serve {route}.*later.*--force"):
@@ -91,7 +91,7 @@ def test_a_client_whose_route_is_not_served_keeps_its_configuration(client: str,
 
 
 @pytest.mark.parametrize(("client", "file"), [("claude", ".claude/settings.json"), ("codex", ".codex/config.toml")])
-def test_force_writes_it_anyway_and_undo_restores_what_was_there(client: str, file: str, home: Path) -> None:
+def test_force_writes_the_configuration_and_undo_restores_the_old_one(client: str, file: str, home: Path) -> None:
     path = home / file
     path.parent.mkdir()
     path.write_text(before := "" if client == "codex" else '{"model": "opus"} // mine\n')
@@ -108,7 +108,7 @@ def test_force_writes_it_anyway_and_undo_restores_what_was_there(client: str, fi
     assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
-def test_a_daemon_that_serves_the_route_is_written_without_force(home: Path) -> None:
+def test_no_force_is_needed_if_the_daemon_serves_the_route(home: Path) -> None:
     with stand_in({"large": 32_768}, routes=("/v1/messages",)) as url:
         _, warned = typed("claude", "--url", url, "--write")
 
@@ -134,19 +134,19 @@ def test_undo_removes_the_files_that_write_created(client: str, files: int, home
         (["--force"], "--force is for --write only; without --write, connect prints the configuration"),
     ],
 )
-def test_options_that_mean_nothing_together_are_refused(options: list[str], message: str, home: Path) -> None:
+def test_contradictory_options_are_errors(options: list[str], message: str, home: Path) -> None:
     with pytest.raises(InputError, match=f"^{message}$"):
         typed("opencode", *options)
 
 
-def test_undo_without_a_copy_says_so(home: Path) -> None:
+def test_undo_without_a_copy_is_an_error(home: Path) -> None:
     with pytest.raises(CannotWrite, match=r"no copy of ~/\.codex/config\.toml to restore"):
         typed("codex", "--undo")
     with pytest.raises(CannotWrite, match="env reads no file of its own"):
         typed("env", "--undo")
 
 
-def test_opencode_gets_all_models_and_others_have_to_choose(home: Path) -> None:
+def test_opencode_gets_all_models_and_other_clients_require_a_choice(home: Path) -> None:
     with stand_in(WINDOWS) as url:
         printed, warned = typed("opencode", "--url", url)
         chosen, _ = typed("opencode", "--url", url, "--model", "small")
@@ -164,7 +164,7 @@ def test_opencode_gets_all_models_and_others_have_to_choose(home: Path) -> None:
     ("client", "model", "small"),
     [("opencode", "small", True), ("opencode", "large", False), ("aider", "small", False), ("env", "small", False)],
 )
-def test_a_window_that_is_too_small_for_the_client_is_said(client: str, model: str, small: bool, home: Path) -> None:
+def test_a_window_too_small_for_the_client_is_reported(client: str, model: str, small: bool, home: Path) -> None:
     with stand_in(WINDOWS) as url:
         _, warned = typed(client, "--url", url, "--model", model)
 
@@ -185,7 +185,7 @@ def test_the_key_of_the_environment_is_used_if_a_key_is_needed(home: Path, monke
     assert f"OPENAI_API_KEY={KEY}\n" in given
 
 
-def test_the_port_that_compose_publishes_is_the_daemons(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_port_published_by_compose_is_used(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with stand_in({"large": 32_768}) as url:
         monkeypatch.setenv("FORGE_PORT", url.rpartition(":")[2])
         printed, _ = typed("env")
@@ -203,7 +203,7 @@ def test_the_port_that_compose_publishes_is_the_daemons(home: Path, monkeypatch:
         ('ports: ["${FORGE_PORT}:8081"]', "FORGE_PORT=http://other\n", 8081),
     ],
 )
-def test_the_port_may_stand_in_the_env_file_of_compose(compose: str | None, env: str, port: int, home: Path) -> None:
+def test_the_port_is_read_from_the_env_file_of_compose(compose: str | None, env: str, port: int, home: Path) -> None:
     if compose is not None:
         (home / "compose.yaml").write_text(compose)
     (home / ".env").write_text(env)
@@ -211,7 +211,7 @@ def test_the_port_may_stand_in_the_env_file_of_compose(compose: str | None, env:
     assert default_url(home) == f"http://127.0.0.1:{port}"
 
 
-def test_comments_that_yaml_loses_are_said_to_be_in_the_copy(home: Path) -> None:
+def test_lost_yaml_comments_are_reported_with_the_copy(home: Path) -> None:
     (home / ".aider.conf.yml").write_text("# mine\ndark-mode: true\n")
 
     with stand_in({"large": 32_768}) as url:

@@ -1,4 +1,4 @@
-"""JSON with comments: read as editors read it, and edited in place."""
+"""JSON with comments: parsed as editors do, and edited in place."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OBJECTS = st.dictionaries(st.text(), VALUES, max_size=4)
         ('/* a */ { // b\n "a" /* c */ : /* d */ null } // e', {"a": None}),
     ],
 )
-def test_comments_and_trailing_commas_are_read(text: str, value: object) -> None:
+def test_comments_and_trailing_commas_are_parsed(text: str, value: object) -> None:
     assert read_jsonc(text) == value
 
 
@@ -44,7 +44,7 @@ def test_comments_and_trailing_commas_are_read(text: str, value: object) -> None
         ('{"a": NaN}', "expected a JSON value"),
     ],
 )
-def test_what_cannot_be_read_is_named_with_its_place(text: str, why: str) -> None:
+def test_syntax_errors_have_a_position(text: str, why: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011  the message is what is looked at
         read_jsonc(text)
 
@@ -65,7 +65,7 @@ def test_what_cannot_be_read_is_named_with_its_place(text: str, why: str) -> Non
         ('{"a": 1, "a": 2}', {"a": 3}, '{"a": 1, "a": 3}'),
     ],
 )
-def test_an_edit_changes_nothing_else(old: str, wanted: dict[str, Any], new: str) -> None:
+def test_an_edit_keeps_the_rest_of_the_text(old: str, wanted: dict[str, Any], new: str) -> None:
     assert edit_jsonc(old, wanted) == new
 
 
@@ -77,7 +77,7 @@ def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(OBJECTS, OBJECTS, st.sampled_from([None, 2, "\t"]))
-def test_whatever_the_layout_the_edited_text_has_the_values(
+def test_edited_text_of_any_layout_has_the_values(
     old: dict[str, Any], new: dict[str, Any], indent: int | str | None
 ) -> None:
     wanted = merged(old, new)

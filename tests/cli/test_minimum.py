@@ -1,4 +1,4 @@
-"""How much context clients need to begin."""
+"""The smallest context window of each client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forge_proxy.cli.connect.minimum import MINIMUM_WINDOW, describe_small_windo
 from tests.fakes.processes import command
 
 
-def test_every_client_with_a_prompt_of_its_own_has_a_minimum_of_at_least_its_first_request() -> None:
+def test_the_minimum_window_of_each_client_holds_its_first_request() -> None:
     assert set(MINIMUM_WINDOW) == set(CLIENTS) - {"openai", "env"}
     assert MINIMUM_WINDOW["opencode"] == 15_000
     for client, needed in MINIMUM_WINDOW.items():
@@ -21,7 +21,7 @@ def test_every_client_with_a_prompt_of_its_own_has_a_minimum_of_at_least_its_fir
 
 
 @pytest.mark.parametrize(("window", "small"), [(14_999, True), (15_000, False), (None, False)])
-def test_a_window_is_too_small_below_the_minimum_and_if_it_is_known(window: int | None, small: bool) -> None:
+def test_a_known_window_below_the_minimum_is_too_small(window: int | None, small: bool) -> None:
     assert (describe_small_window("opencode", window) is not None) is small
 
 
@@ -38,7 +38,7 @@ def test_the_largest_window_decides(windows: list[int | None], said: str | None)
     assert describe_small_windows(windows) == said
 
 
-def test_check_says_which_clients_the_window_is_too_small_for() -> None:
+def test_check_lists_the_clients_that_need_a_larger_window() -> None:
     ended = command("check", "--backend", "embedded", "--port", "0")
 
     assert ended.code == 0

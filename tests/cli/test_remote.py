@@ -1,4 +1,4 @@
-"""What answers at an address that is no daemon's is named."""
+"""Commands name the server that answers at an address if it is not a daemon."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def some_server() -> Generator[str]:
             serving.join()
 
 
-def test_the_status_of_a_llama_server_says_that_it_is_one() -> None:
+def test_status_at_a_llama_server_names_it() -> None:
     with llama_cpp("its-own") as url:
         ended = command("status", "--url", url)
 
@@ -41,7 +41,7 @@ def test_the_status_of_a_llama_server_says_that_it_is_one() -> None:
     assert ended.err.startswith(f"forge-proxy: the server at {url} is a llama-server, not a forge-proxy; set the")
 
 
-def test_the_status_of_an_ollama_says_that_it_is_one() -> None:
+def test_status_at_an_ollama_names_it() -> None:
     with ollama_server("qwen3:8b") as ollama:
         ended = command("status", "--url", f"{ollama.url}/v1")
 
@@ -49,7 +49,7 @@ def test_the_status_of_an_ollama_says_that_it_is_one() -> None:
     assert ended.err.startswith(f"forge-proxy: the server at {ollama.url} is an Ollama, not a forge-proxy; set the")
 
 
-def test_an_address_at_which_no_daemon_answers_is_explained_without_numbers_of_the_system() -> None:
+def test_an_unreachable_daemon_is_reported_without_error_numbers() -> None:
     with some_server() as url:
         of_http = command("status", "--url", url.replace("http:", "https:"))
     nobody = command("status", "--url", url)
@@ -61,7 +61,7 @@ def test_an_address_at_which_no_daemon_answers_is_explained_without_numbers_of_t
 
 
 @pytest.mark.parametrize("words", [("status",), ("runs", "watch", "run_1"), ("budget", "set", "backend")])
-def test_any_other_server_is_said_not_to_be_a_daemon(words: tuple[str, ...]) -> None:
+def test_any_other_server_is_reported_as_not_a_daemon(words: tuple[str, ...]) -> None:
     with some_server() as url:
         ended = command(*words, "--url", url)
 

@@ -1,4 +1,4 @@
-"""`forge-proxy runs submit`: what cannot be sent is said to be that, and not that there is no daemon."""
+"""`forge-proxy runs submit`: errors of unusable input, before any daemon is contacted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from forge_proxy.cli.runs import runs
         (["--once", ""], b"{}", "--once: "),
     ],
 )
-def test_a_submission_that_cannot_be_sent_is_named(words: list[str], stdin: bytes, said: str) -> None:
+def test_an_unusable_submission_is_an_error_with_its_name(words: list[str], stdin: bytes, said: str) -> None:
     came = CliRunner().invoke(runs, ["submit", "-", "--url", "http://127.0.0.1:9", *words], input=stdin)
 
     assert isinstance(came.exception, NotASubmission), came.exception
@@ -40,7 +40,7 @@ def test_a_submission_that_cannot_be_sent_is_named(words: list[str], stdin: byte
         (["--file", "-"], b'{"output": []}', 'stdin: expected {"outputs": [{"tool_call_id"'),
     ],
 )
-def test_outputs_that_cannot_be_sent_are_named(words: list[str], stdin: bytes, said: str) -> None:
+def test_unusable_outputs_are_an_error_with_their_name(words: list[str], stdin: bytes, said: str) -> None:
     came = CliRunner().invoke(runs, ["outputs", "run_1", "--url", "http://127.0.0.1:9", *words], input=stdin)
 
     assert isinstance(came.exception, NotASubmission), came.exception
@@ -50,7 +50,7 @@ def test_outputs_that_cannot_be_sent_are_named(words: list[str], stdin: bytes, s
 @pytest.mark.parametrize(
     ("words", "hint"), [([], "no runs\n"), (["--status", "failed"], "no runs with status failed\n")]
 )
-def test_an_empty_list_says_that_it_is_empty(words: list[str], hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_list_is_reported_as_empty(words: list[str], hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_runs(*_: object, **__: object) -> dict[str, list[object]]:
         return {"data": []}
 

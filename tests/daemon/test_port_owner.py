@@ -1,4 +1,4 @@
-"""Which command stops the daemon that has a port."""
+"""The command that stops the daemon on a port."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from forge_proxy.telemetry.running_daemons import RunningDaemon
         ([], ""),
     ],
 )
-def test_the_command_stops_that_daemon_and_no_other(ports: list[int], command: str) -> None:
+def test_the_stop_command_addresses_only_that_daemon(ports: list[int], command: str) -> None:
     running = [RunningDaemon(pid=port, port=port, version="1", file=Path("x")) for port in ports]
 
     assert stop_command(8081, running) == command

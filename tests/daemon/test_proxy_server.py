@@ -1,4 +1,4 @@
-"""The daemon inside of another program: the real openai SDK before it, and what is left when it has stopped."""
+"""The daemon embedded in a program, with the real openai SDK as client."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ours() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith(("forge-proxy", "asyncio-wait"))]
 
 
-async def test_two_of_them_answer_side_by_side_and_leave_nothing() -> None:
+async def test_two_servers_run_side_by_side_and_leave_no_process_or_thread() -> None:
     before = set(children(os.getpid()))
 
     async with ProxyServer(backend="embedded", port=0) as one, ProxyServer(backend="embedded", port=0) as other:
@@ -58,7 +58,7 @@ async def test_two_of_them_answer_side_by_side_and_leave_nothing() -> None:
     until(lambda: not ours(), "their threads have ended")
 
 
-def test_it_needs_no_event_loop_and_can_be_started_again() -> None:
+def test_a_server_runs_without_an_event_loop_and_restarts() -> None:
     proxy = ProxyServer(backend="embedded", port=0)
 
     for _ in range(2):
@@ -68,7 +68,7 @@ def test_it_needs_no_event_loop_and_can_be_started_again() -> None:
             _ = proxy.url
 
 
-async def test_signals_and_logging_stay_the_callers(
+async def test_signal_handlers_and_logging_of_the_program_are_unchanged(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
@@ -89,7 +89,7 @@ async def test_signals_and_logging_stay_the_callers(
     assert capsys.readouterr() == ("", "")
 
 
-async def test_a_refusal_is_logged_in_words(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_rejected_request_is_logged_with_its_message(caplog: pytest.LogCaptureFixture) -> None:
     with model_server() as server:
         async with (
             ProxyServer(url=server.url, port=0) as proxy,
@@ -103,7 +103,7 @@ async def test_a_refusal_is_logged_in_words(caplog: pytest.LogCaptureFixture) ->
     assert "refused /v1/models: " in caplog.text
 
 
-async def test_a_port_that_is_taken_is_an_error_at_the_start() -> None:
+async def test_a_port_in_use_is_an_error_at_the_start() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -117,7 +117,7 @@ async def test_a_port_that_is_taken_is_an_error_at_the_start() -> None:
     await proxy.stop()  # which it has already
 
 
-async def test_a_model_that_cannot_be_loaded_is_an_error_at_the_start(tmp_path: Path) -> None:
+async def test_a_model_that_fails_to_load_is_an_error_at_the_start(tmp_path: Path) -> None:
     fake = Fake(tmp_path)
     fake.behaves("crashes")
     proxy = ProxyServer(started_as(fake), gguf_path=fake.model, port=0)
@@ -130,7 +130,7 @@ async def test_a_model_that_cannot_be_loaded_is_an_error_at_the_start(tmp_path: 
     until(lambda: not ours(), "its thread has ended")
 
 
-async def test_who_stops_waiting_for_the_start_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_cancelled_start_leaves_no_process_or_thread(tmp_path: Path) -> None:
     fake = Fake(tmp_path)
     fake.behaves("hangs")
     before = set(children(os.getpid()))
@@ -146,7 +146,7 @@ async def test_who_stops_waiting_for_the_start_leaves_nothing_behind(tmp_path: P
     until(lambda: not ours(), "its thread has ended")
 
 
-async def test_it_is_not_started_twice() -> None:
+async def test_a_second_start_is_an_error() -> None:
     with closed_port() as port:
         async with ProxyServer(url=f"http://127.0.0.1:{port}", port=0) as proxy:
             with pytest.raises(RuntimeError, match="already running"):
@@ -162,7 +162,7 @@ async def test_it_is_not_started_twice() -> None:
         ({"backend": "openai"}, BackendChoiceError, "needs --backend-url"),
     ],
 )
-def test_wrong_options_are_refused_when_it_is_made(
+def test_invalid_options_are_errors_of_the_constructor(
     options: dict[str, object], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):

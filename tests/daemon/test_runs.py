@@ -1,4 +1,4 @@
-"""Runs that an earlier daemon left are gone on with, also where the store can be used only later than the daemon."""
+"""Runs of an earlier daemon are resumed, even if the store becomes available later than the daemon."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import structlog
 from structlog.testing import capture_logs
-from tenacity import wait_none
 
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.daemon import runs as daemon_runs
@@ -26,7 +25,7 @@ from forge_proxy.workflows.tool_registry import ToolRegistry
 from tests.fakes.said_client import SaidClient
 
 
-async def test_a_store_that_comes_up_later_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_becomes_available_later_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon_runs, "_RETRY_WAIT", wait_none())
     url, faults = f"sqlite+aiosqlite:///{tmp_path}/runs.db", ["starting up", "starting up", "no such role"]
     (tmp_path / "runs.db").touch()

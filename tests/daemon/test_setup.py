@@ -1,4 +1,4 @@
-"""A backend for a Python program in one call: what it is, what it costs to say something wrong, and that it ends."""
+"""`setup_backend`: what it returns, its errors, and its end."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ollama() -> Generator[Process]:
         yield process
 
 
-async def test_a_workflow_runs_to_its_end_on_the_embedded_model() -> None:
+async def test_a_workflow_completes_on_the_embedded_model() -> None:
     async with setup_backend(backend="embedded", request_options={"temperature": 0}) as backend:
         runner = WorkflowRunner(client=backend.client, context_manager=backend.context)
 
@@ -74,7 +74,7 @@ async def test_a_workflow_runs_to_its_end_on_the_embedded_model() -> None:
     until(lambda: has_ended(pid), "its server has ended with the block")
 
 
-async def test_a_budget_is_what_the_server_is_started_with(tmp_path: Path) -> None:
+async def test_the_server_starts_with_the_window_of_the_budget(tmp_path: Path) -> None:
     fake = Fake(tmp_path)
     ours = Settings.model_validate({"backend": {"llama_server": {"binary": fake.path}}})
 
@@ -102,18 +102,18 @@ async def test_an_ollama_model_is_loaded_with_its_budget(ollama: Process) -> Non
     assert [len(chat["messages"]) for chat in asked] == [0, 2, 4]  # it is loaded once
 
 
-async def test_an_ollamas_own_window_is_known_once_the_model_is_loaded(ollama: Process) -> None:
+async def test_the_window_of_ollama_is_known_once_the_model_is_loaded(ollama: Process) -> None:
     async with setup_backend(url=ollama.url, model="qwen3:8b") as backend:
         assert backend.budget.tokens == 4096
 
 
-async def test_thinking_that_a_model_cannot_is_an_error_of_its_own(ollama: Process) -> None:
+async def test_unsupported_thinking_raises_its_own_error(ollama: Process) -> None:
     async with setup_backend(url=ollama.url, model="qwen3:8b", think=True) as backend:
         with pytest.raises(ThinkingNotSupportedError, match="does not support thinking"):
             await backend.client.send([{"role": "user", "content": "hi"}])
 
 
-async def test_strategy_and_threshold_are_the_context_managers() -> None:
+async def test_strategy_and_threshold_are_passed_to_the_context_manager() -> None:
     strategy = SlidingWindowCompact(3)
 
     async with setup_backend(backend="embedded", strategy=strategy, compact_threshold=0.5) as backend:
@@ -122,7 +122,7 @@ async def test_strategy_and_threshold_are_the_context_managers() -> None:
 
 
 @pytest.mark.parametrize(("name", "kind"), [("sliding", SlidingWindowCompact), ("none", NoCompact)])
-async def test_settings_say_how_conversations_are_shortened(name: str, kind: type[CompactStrategy]) -> None:
+async def test_settings_select_the_compaction_strategy(name: str, kind: type[CompactStrategy]) -> None:
     said = Settings.model_validate({"compaction": {"strategy": name, "threshold": 0.25}})
 
     async with setup_backend(said, backend="embedded") as backend:
@@ -130,7 +130,7 @@ async def test_settings_say_how_conversations_are_shortened(name: str, kind: typ
         assert backend.context.trigger_tokens == 512
 
 
-async def test_a_server_that_tells_no_window_needs_to_be_told_a_budget() -> None:
+async def test_a_server_that_reports_no_window_requires_a_manual_budget() -> None:
     with model_server() as server:
         with pytest.raises(BudgetResolutionError, match="does not report its context window; set budget_mode"):
             async with setup_backend(url=server.url, backend="openai"):
@@ -159,27 +159,25 @@ async def test_a_server_that_tells_no_window_needs_to_be_told_a_budget() -> None
         ({"backend": "embedded", "recommended_sampling": True}, UnsupportedModelError, "tiny-tools"),
     ],
 )
-async def test_what_cannot_be_is_said_by_the_name_of_the_argument(
-    options: dict[str, Any], error: type[Exception], words: str
-) -> None:
+async def test_errors_name_the_argument(options: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         async with setup_backend(**options):
             pass
 
 
-async def test_a_server_that_is_not_there_is_an_error() -> None:
+async def test_an_unreachable_server_is_an_error() -> None:
     with closed_port() as port, pytest.raises(BackendUnreachable):
         async with setup_backend(url=f"http://127.0.0.1:{port}", backend="llama-server"):
             pass
 
 
-async def test_a_wrong_key_is_an_error_that_says_so() -> None:
+async def test_a_wrong_key_is_an_error_that_names_the_setting() -> None:
     with messages_server() as server, pytest.raises(BackendError, match=r"answered 401.*backend\.api_key"):
         async with setup_backend(backend="anthropic", url=server.url, api_key="wrong", model="says"):
             pass
 
 
-async def test_a_model_that_cannot_be_loaded_is_an_error_and_leaves_no_server(tmp_path: Path) -> None:
+async def test_a_model_that_fails_to_load_is_an_error_and_leaves_no_process(tmp_path: Path) -> None:
     fake = Fake(tmp_path)
     fake.behaves("crashes")
     ours = Settings.model_validate({"backend": {"llama_server": {"binary": fake.path}}})
@@ -191,7 +189,7 @@ async def test_a_model_that_cannot_be_loaded_is_an_error_and_leaves_no_server(tm
     until(lambda: has_ended(fake.pid), "its process has ended")
 
 
-async def test_the_environment_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORGE_PROXY_BACKEND__KIND", "openai")
     monkeypatch.setenv("FORGE_PROXY_NO_SUCH", "1")
 

@@ -13,7 +13,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from forge_proxy.cli.app import app
-from forge_proxy.cli.evals.batch import BUILT_IN, read_batch, subjects_of
+from forge_proxy.cli.evals.batch import BUILT_IN, find_models, read_batch
 from forge_proxy.evals.ablation import PRESETS
 from forge_proxy.evals.rates import Rate
 from forge_proxy.evals.reports.table import interval
@@ -54,7 +54,7 @@ def test_the_file_of_configurations_can_be_read(tmp_path: Path) -> None:
 
     own = read_batch(file)
 
-    (subject,) = subjects_of(list(own), own, None)
+    (subject,) = find_models(list(own), own, None)
     assert (subject.settings.backend.tools, subject.think) == ("prompt", False)
 
 

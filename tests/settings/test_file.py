@@ -1,4 +1,4 @@
-"""The settings file: which one is read, what it may hold, and that its faults are named in one line."""
+"""The settings file: which one is read, what it may contain, and its one-line errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fault_of(file: Path) -> str:
     return said.removeprefix(f"{file}: ")
 
 
-def test_the_named_file_counts_before_the_variables_before_the_usual_one(
+def test_the_named_file_precedes_the_variable_and_the_default_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = tmp_path / "forge-proxy" / "config.yaml"
@@ -42,7 +42,7 @@ def test_the_named_file_counts_before_the_variables_before_the_usual_one(
     assert find_file(None) is None
 
 
-def test_without_xdg_config_home_it_is_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_xdg_config_home_the_home_folder_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = tmp_path / ".config" / "forge-proxy" / "config.yaml"
     usual.parent.mkdir(parents=True)
     usual.write_text("")
@@ -73,13 +73,11 @@ def test_without_xdg_config_home_it_is_in_the_home_folder(tmp_path: Path, monkey
         ("x: !!python/object:os.system {}", "line 1, column 4: not YAML"),
     ],
 )  # fmt: skip
-def test_a_file_that_is_no_settings_file_is_refused_in_one_line(
-    tmp_path: Path, content: str | bytes, fault: str
-) -> None:
+def test_an_invalid_file_is_a_one_line_error(tmp_path: Path, content: str | bytes, fault: str) -> None:
     assert fault_of(written(tmp_path, content)).startswith(fault)
 
 
-def test_a_folder_and_a_missing_file_are_named(tmp_path: Path) -> None:
+def test_a_folder_and_a_missing_file_are_errors_with_the_path(tmp_path: Path) -> None:
     assert "is a folder" in fault_of(tmp_path)
     assert fault_of(tmp_path / "none.yaml") == "No such file or directory"
 
@@ -94,7 +92,7 @@ def test_anchors_and_merge_keys_work(tmp_path: Path) -> None:
     assert read_file(file).sections["models"] == {"a": {"context": 4096}, "b": {"context": 512}, "c": {"context": 4096}}
 
 
-def test_variables_of_the_environment_are_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_are_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "sk-1")
     monkeypatch.setenv("MY_PORT", "9000")
     file = written(
@@ -123,13 +121,11 @@ def test_variables_of_the_environment_are_expanded(tmp_path: Path, monkeypatch: 
         ("${sk-very-secret}", "server.api_keys.0: ${NAME} is not expanded here"),
     ],
 )
-def test_a_reference_that_cannot_be_expanded_names_setting_and_variable(
-    tmp_path: Path, reference: str, fault: str
-) -> None:
+def test_an_unset_variable_is_an_error_with_setting_and_variable(tmp_path: Path, reference: str, fault: str) -> None:
     assert fault_of(written(tmp_path, f"server:\n  api_keys: ['{reference}']\n")).startswith(fault)
 
 
-def test_a_wrong_value_from_the_environment_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_value_of_a_variable_is_not_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_PORT", "sk-secret")
     file = written(tmp_path, "server: {port: '${env.MY_PORT}'}")
 

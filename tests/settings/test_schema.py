@@ -22,11 +22,11 @@ def faults(settings: Any) -> list[str]:
     return [f"{error.instance_path}: {error.message}" for error in VALIDATOR.iter_errors(settings)]
 
 
-def test_the_copy_is_what_the_command_prints() -> None:
+def test_the_stored_schema_equals_the_output_of_the_command() -> None:
     assert COPY.read_text() == render_schema() == command("config", "schema").out
 
 
-def test_the_documented_settings_name_the_schema_and_satisfy_it() -> None:
+def test_the_documented_settings_reference_the_schema_and_satisfy_it() -> None:
     first, _, text = CONFIG.read_text().partition("\n")
 
     assert first == f"# yaml-language-server: $schema={COPY.name}"
@@ -42,7 +42,7 @@ def test_the_documented_settings_name_the_schema_and_satisfy_it() -> None:
         {"models": {"coder": {"gguf": "/models/a.gguf", "aliases": ["gpt-4o"], "context": 4096}}},
     ],
 )
-def test_settings_that_can_be_used_satisfy_it(settings: dict[str, Any]) -> None:
+def test_valid_settings_satisfy_the_schema(settings: dict[str, Any]) -> None:
     given(settings)
 
     assert faults(settings) == []
@@ -57,9 +57,9 @@ def test_settings_that_can_be_used_satisfy_it(settings: dict[str, Any]) -> None:
         ({"sampling": {"defaults": "maybe"}}, "defaults"),
     ],
 )
-def test_mistakes_do_not_satisfy_it(settings: dict[str, Any], at: str) -> None:
+def test_invalid_settings_violate_the_schema(settings: dict[str, Any], at: str) -> None:
     assert any(at in fault for fault in faults(settings))
 
 
-def test_the_schema_names_no_folder_of_the_machine_that_wrote_it() -> None:
+def test_the_schema_contains_no_local_path() -> None:
     assert str(Path.home()) not in COPY.read_text()

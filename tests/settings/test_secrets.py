@@ -1,4 +1,4 @@
-"""A secret in any setting, right or malformed, is in no message, traceback, dump or representation of the settings."""
+"""No message, traceback, dump or representation of the settings contains a secret, valid or malformed."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def attempt(read: Callable[[], Settings | None]) -> tuple[Settings | None, str]:
 PATHS = list(paths(Settings))
 
 
-def test_every_place_for_a_secret_is_among_the_paths() -> None:
+def test_the_tested_paths_include_every_secret_setting() -> None:
     assert {
         ("server", "api_keys"), ("server", "api_keys_file"), ("backend", "url"), ("store", "url"),
         ("tools", "mcp", "servers", "x", "headers", "x"), ("models", "x", "sampling"),
@@ -92,7 +92,7 @@ def test_every_place_for_a_secret_is_among_the_paths() -> None:
 
 
 @pytest.mark.parametrize("value", MALFORMED, ids=range(len(MALFORMED)))
-def test_a_malformed_secret_is_in_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: object) -> None:
+def test_errors_contain_no_malformed_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: object) -> None:
     monkeypatch.setenv("MY_SECRET", SECRET)
     refused = 0
     for path in PATHS:
@@ -116,7 +116,7 @@ def is_no_secret(path: tuple[str, ...]) -> bool:
 
 
 @pytest.mark.parametrize("values", WORKING, ids=[str(index) for index in range(len(WORKING))])
-def test_a_secret_that_works_is_not_shown(values: Mapping[str, Any]) -> None:
+def test_valid_secrets_are_masked(values: Mapping[str, Any]) -> None:
     settings = given(values)
 
     assert SECRET not in str(masked(settings))
@@ -141,7 +141,7 @@ def test_a_secret_that_works_is_not_shown(values: Mapping[str, Any]) -> None:
         f"%YAML {SECRET}\n---\na: 1\n",
     ],
 )
-def test_a_yaml_error_quotes_no_line(tmp_path: Path, text: str) -> None:
+def test_a_yaml_error_does_not_quote_the_file(tmp_path: Path, text: str) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(text)
 
@@ -165,7 +165,7 @@ def test_a_yaml_error_quotes_no_line(tmp_path: Path, text: str) -> None:
         ("FORGE_PROXY_BACKEND__LLAMA_SERVER__EXTRA", f"--api-key {SECRET}"),
     ],
 )
-def test_a_wrong_variable_is_named_without_its_value(
+def test_an_invalid_variable_is_reported_without_its_value(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
     monkeypatch.setenv(variable, value)
@@ -177,7 +177,7 @@ def test_a_wrong_variable_is_named_without_its_value(
 
 
 @pytest.mark.parametrize("url", [f"user:{SECRET}@host", f"http://user:{SECRET}@host:port", f"http://{SECRET}@:0"])
-def test_a_wrong_option_is_named_without_its_value(url: str) -> None:
+def test_an_invalid_option_is_reported_without_its_value(url: str) -> None:
     with pytest.raises(SettingsError) as raised:
         load(None, said_by(url=url))
 
@@ -185,7 +185,7 @@ def test_a_wrong_option_is_named_without_its_value(url: str) -> None:
 
 
 @pytest.mark.parametrize("line", [f"{SECRET} {SECRET}", f"{SECRET}ä", f'"{SECRET}"'])
-def test_a_wrong_file_of_keys_is_named_without_its_lines(tmp_path: Path, line: str) -> None:
+def test_an_invalid_key_file_is_reported_without_its_lines(tmp_path: Path, line: str) -> None:
     file = tmp_path / "keys"
     file.write_text(f"{line}\n")
 

@@ -1,4 +1,4 @@
-"""`forge-proxy rescue` as a command: what it prints, its exit codes, and what it says of inputs it cannot use."""
+"""The `forge-proxy rescue` command: its output, its exit codes and its errors for unusable inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARAMETERS = {
 TOOLS: list[Any] = [{"name": "get_weather", "parameters": PARAMETERS}, {"name": "read_file"}]
 PARIS = '{"name": "get_weather", "arguments": {"city": "Paris", "days": "3"}}'
 LONG = 'He said "so" and went. ' * 3000
-"""Quotes that are not escaped, in more text than is mended where somebody waits."""
+"""Unescaped quotes in more text than the quick parser repairs."""
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def rescue(folder: Path, said: str | bytes, *options: str) -> Ended:
-    """What the command makes of a text on stdin."""
+    """Run the command with a text on stdin."""
     stdin = said.encode() if isinstance(said, str) else said
     return command("rescue", "--tools", "tools.json", *options, cwd=folder, stdin=stdin)
 
@@ -39,7 +39,7 @@ def found(folder: Path, said: str, *options: str) -> Any:
     return json.loads(rescue(folder, said, "--json", *options).out)
 
 
-def test_a_call_is_told_with_its_form_its_place_and_what_was_mended(folder: Path) -> None:
+def test_a_call_is_printed_with_its_form_position_and_repairs(folder: Path) -> None:
     ended = rescue(folder, f"Sure, I look.\n<tool_call>{PARIS[:-1]}</tool_call> Done.")
 
     assert ended.code == 0, ended.err
@@ -49,7 +49,7 @@ def test_a_call_is_told_with_its_form_its_place_and_what_was_mended(folder: Path
         "call 1: get_weather",
         "  form        json, in markup",
         "  at          2:1 (characters 14-104)",
-        "  mended      brackets",
+        "  syntax      repaired: brackets",
         "  arguments   {",
         '                "city": "Paris",',
         '                "days": 3',
@@ -58,12 +58,12 @@ def test_a_call_is_told_with_its_form_its_place_and_what_was_mended(folder: Path
         "",
         "text        Sure, I look.",
         "            Done.",
-        "thoughts    none",
-        "verdict     hand out text and 1 call, outcome repaired",
+        "reasoning   none",
+        "verdict     deliver text and 1 call, outcome repaired",
     ]
 
 
-def test_a_file_is_read_like_stdin(folder: Path) -> None:
+def test_a_file_gives_the_same_output_as_stdin(folder: Path) -> None:
     (folder / "said.txt").write_text(PARIS)
 
     ended = command("rescue", "said.txt", "--tools", "tools.json", cwd=folder)
@@ -71,32 +71,32 @@ def test_a_file_is_read_like_stdin(folder: Path) -> None:
     assert (ended.code, ended.out) == (0, rescue(folder, PARIS).out)
 
 
-def test_an_invalid_call_is_told_as_the_model_would_be(folder: Path) -> None:
+def test_an_invalid_call_is_printed_with_the_correction(folder: Path) -> None:
     ended = rescue(folder, '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>')
 
     assert ended.code == 1
     assert "  invalid     `days`: required, missing" in ended.out.splitlines()
-    assert "ask the model again: arguments that break the tool's schema" in ended.out
-    assert "and says    [ToolArgValidationError] Invalid arguments for get_weather: `days`: required" in ended.out
+    assert "retry: arguments that violate the tool's schema" in ended.out
+    assert "correction  [ToolArgValidationError] Invalid arguments for get_weather: `days`: required" in ended.out
 
 
-def test_a_call_that_cannot_be_read_is_an_exit_code(folder: Path) -> None:
+def test_a_call_that_cannot_be_parsed_exits_with_1(folder: Path) -> None:
     ended = rescue(folder, '<tool_call>{"name": "get_weather", "arguments": {"city": "Par')
 
     assert ended.code == 1
-    assert "broken      a call was begun that cannot be read" in ended.out.splitlines()
-    assert "reading     thorough" in ended.out
+    assert "broken      a call cannot be parsed" in ended.out.splitlines()
+    assert "parser      thorough" in ended.out
 
 
 @pytest.mark.parametrize("said", ["", "It is sunny.", "\ufeff"])
-def test_plain_text_is_no_fault(folder: Path, said: str) -> None:
+def test_plain_text_exits_with_0(folder: Path, said: str) -> None:
     ended = rescue(folder, said)
 
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("no calls found\n")
 
 
-def test_what_only_a_thorough_reading_reads_is_read_and_said_so(folder: Path) -> None:
+def test_a_call_that_only_the_thorough_parser_finds_is_marked(folder: Path) -> None:
     said = found(
         folder, f'<tool_call>{{"name": "get_weather", "arguments": {{"city": "{LONG}", "days": 1}}}}</tool_call>'
     )
@@ -105,7 +105,7 @@ def test_what_only_a_thorough_reading_reads_is_read_and_said_so(folder: Path) ->
     assert said["calls"][0]["arguments"] == {"city": LONG, "days": 1}
 
 
-def test_json_holds_everything(folder: Path) -> None:
+def test_json_contains_all_findings(folder: Path) -> None:
     said = found(folder, f"<think>Hm.</think>It is:\n{PARIS}")
 
     assert said["text"] == "It is:"
@@ -117,7 +117,7 @@ def test_json_holds_everything(folder: Path) -> None:
     assert said["verdict"]["does"] == "hand out"
 
 
-def test_arguments_by_position_and_by_schema_are_told(folder: Path) -> None:
+def test_positional_and_raw_arguments_are_listed(folder: Path) -> None:
     by_position = found(folder, 'get_weather("Paris", 3)')["calls"][0]
     tags = "<function=get_weather><parameter=city>3</parameter><parameter=days>3</parameter></function>"
     by_schema = found(folder, tags)["calls"][0]
@@ -126,14 +126,14 @@ def test_arguments_by_position_and_by_schema_are_told(folder: Path) -> None:
     assert (by_schema["typed_by_schema"], by_schema["arguments"]) == (["city", "days"], {"city": "3", "days": 3})
 
 
-def test_a_cut_answer_is_judged_as_one(folder: Path) -> None:
+def test_a_cut_response_is_judged_as_cut(folder: Path) -> None:
     said = found(folder, f"<tool_call>{PARIS[:-20]}", "--finish", "length")
 
     assert (said["calls"], said["broken"]) == ([], True)
     assert said["verdict"]["fault"] == "cut"
 
 
-def test_a_recorded_request_counts_with_its_tool_choice(folder: Path) -> None:
+def test_the_tool_choice_of_a_recorded_request_applies(folder: Path) -> None:
     function = {"type": "function", "function": TOOLS[0]}
     request = {"messages": [], "model": 3, "tools": [function], "tool_choice": "required"}
     (folder / "tools.json").write_text(json.dumps(request))
@@ -141,13 +141,13 @@ def test_a_recorded_request_counts_with_its_tool_choice(folder: Path) -> None:
     assert found(folder, "It is sunny.")["verdict"]["fault"] == "no_call"
 
 
-def test_a_terminal_is_told_nothing_but_letters(folder: Path) -> None:
+def test_unprintable_characters_are_escaped(folder: Path) -> None:
     ended = rescue(folder, "\x1b[31mred\x07\u202e")
 
     assert r"text        \x1b[31mred\x07\u202e" in ended.out
 
 
-def test_a_terminal_of_few_letters_is_no_fault(folder: Path) -> None:
+def test_characters_outside_the_terminals_encoding_are_escaped(folder: Path) -> None:
     env = {"PYTHONIOENCODING": "ascii"}
 
     ended = command("rescue", "--tools", "tools.json", cwd=folder, stdin="Grüße 😀".encode(), env=env)
@@ -156,7 +156,7 @@ def test_a_terminal_of_few_letters_is_no_fault(folder: Path) -> None:
     assert r"Gr\xfc\xdfe \U0001f600" in ended.out
 
 
-def test_a_missing_option_is_named_with_an_example() -> None:
+def test_a_missing_option_is_reported_with_an_example() -> None:
     ended = command("rescue", stdin=b"")
 
     assert ended.code == 2
@@ -169,10 +169,10 @@ def test_a_missing_option_is_named_with_an_example() -> None:
     ("tools", "said"),
     [
         ('[{"name": "f",\n "x": }]', "tools.json:2:7: not JSON: Expecting value"),
-        ("[NaN]", "tools.json: not JSON that can be used: NaN"),
-        ("[" * 100_000, "tools.json: not JSON that can be used: "),
-        ("3", "tools.json: expected a list of tools, as "),
-        ('{"tool": []}', "tools.json: tools: expected a list of tools, as "),
+        ("[NaN]", "tools.json: invalid JSON: NaN"),
+        ("[" * 100_000, "tools.json: invalid JSON: "),
+        ("3", "tools.json: expected a list of tools, such as "),
+        ('{"tool": []}', "tools.json: tools: expected a list of tools, such as "),
         ("[1]", "tools.json: [0]: expected an object, got integer"),
         ('[{"name": "f"}, {"name": 3}]', "tools.json: [1].name: expected a string, got integer"),
         ('[{"name": "f", "parameters": "x"}]', "tools.json: [0].parameters: expected a JSON Schema, got string"),
@@ -182,12 +182,12 @@ def test_a_missing_option_is_named_with_an_example() -> None:
             "tools.json: [0].function.name: must not be empty",
         ),
         ('{"tools": [{"name": "f"}], "tool_choice": "so"}', "tools.json: tool_choice: expected none, auto"),
-        ('{"tools": [{"name": "f"}], "tool_choice": "none"}', "tools.json: its tool_choice lets no function be called"),
-        ("[]", "tools.json: it offers no tools, so the daemon would pass every answer on"),
-        ('[{"type": "custom", "custom": {}}]', "tools.json: tool 0 is of a type other than 'function'"),
+        ('{"tools": [{"name": "f"}], "tool_choice": "none"}', "tools.json: its tool_choice forbids calls"),
+        ("[]", "tools.json: it offers no tools, so the daemon would forward every response"),
+        ('[{"type": "custom", "custom": {}}]', "tools.json: the type of tool 0 is not 'function'"),
     ],
 )
-def test_tools_that_cannot_be_used_are_a_line_that_names_the_place(folder: Path, tools: str, said: str) -> None:
+def test_unusable_tools_are_an_error_with_the_position(folder: Path, tools: str, said: str) -> None:
     (folder / "tools.json").write_text(tools)
 
     ended = rescue(folder, "")
@@ -207,7 +207,7 @@ def test_tools_that_cannot_be_used_are_a_line_that_names_the_place(folder: Path,
         (["-", "--tools", "tools.json"], b"\xff", "stdin: not UTF-8: byte 0xff at offset 0 (line 1)"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_named(folder: Path, words: list[str], stdin: bytes, said: str) -> None:
+def test_an_unreadable_file_is_an_error_with_its_name(folder: Path, words: list[str], stdin: bytes, said: str) -> None:
     ended = command("rescue", *words, cwd=folder, stdin=stdin)
 
     assert ended.code == 2

@@ -1,4 +1,4 @@
-"""Why `forge-proxy rescue` says that something is no call: each reason where it holds, none where a call is read."""
+"""The reasons that `forge-proxy rescue` reports for text that looks like a call but is not one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_proxy.cli.rescue.as_json import as_json
-from forge_proxy.cli.rescue.findings import find
-from forge_proxy.cli.rescue.show import show
+from forge_proxy.cli.rescue.findings import analyze
+from forge_proxy.cli.rescue.json_output import to_json
+from forge_proxy.cli.rescue.text_output import render_text
 from forge_proxy.core.chat import ChatRequest, ToolSpec
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
 
@@ -30,80 +30,84 @@ def turn() -> Turn:
     ("text", "what", "why"),
     [
         (f"{CALL}\n\nI hope this helps.", "a call of get_weather (json) 1:1", "text follows it"),
-        (f"Then use {CALL}", "a call of get_weather (json) 1:10", "words stand before it on its line: "),
+        (f"Then use {CALL}", "a call of get_weather (json) 1:10", "other text precedes it on its line; "),
         (
             f"Use {CALL} and see",
             "a call of get_weather (json) 1:5",
-            "words stand before it on its line, and text follo",
+            "other text precedes it on its line, and text follo",
         ),
-        (f'Write "{MARKED}".', "a call of get_weather (json) 1:8", "it stands between quotes, in HTML or in a table"),
-        (f"<code>{MARKED}</code> it is", "a call of get_weather (json) 1:7", "it stands between quotes, in HTML"),
-        (f"| a | {MARKED} |", "a call of get_weather (json) 1:7", "it stands between quotes, in HTML or in a table"),
-        (f'x(a="""\n{MARKED}\n""")', "a call of get_weather (json) 2:1", "it stands in a text of JSON or of a program"),
+        (f'Write "{MARKED}".', "a call of get_weather (json) 1:8", "it is in quotes, HTML or a table"),
+        (f"<code>{MARKED}</code> it is", "a call of get_weather (json) 1:7", "it is in quotes, HTML"),
+        (f"| a | {MARKED} |", "a call of get_weather (json) 1:7", "it is in quotes, HTML or a table"),
+        (f'x(a="""\n{MARKED}\n""")', "a call of get_weather (json) 2:1", "it is inside JSON or a program"),
         (f"So:\n\n    {MARKED}\n\nOk?", "a call of get_weather (json) 3:5", "it is indented like code or quoted, and"),
-        (f"{'word ' * 100}:\n{CALL}", "a call of get_weather (json) 2:1", "too much text stands before it"),
+        (f"{'word ' * 100}:\n{CALL}", "a call of get_weather (json) 2:1", "too much text precedes it"),
         (
             f"Look:\n```json\n{CALL}\n```\nSo.",
             "a call of get_weather (json) 3:1",
-            "it stands in a code block that text",
+            "text follows its code block",
         ),
-        (f"Look:\n```\n{MARKED}\n```\nSo.", "a call of get_weather (json) 3:1", "it stands in a code block that text"),
-        (f"Write `{MARKED}` so.", "a call of get_weather (json) 1:8", "it stands in code, which is shown"),
-        ("It is `get_weather(city='x')` here", "a call of get_weather (pythonic) 1:8", "it stands in code, which"),
-        (f"<think>{CALL}</think>It is sunny.", "a call of get_weather (json) 1:8", "it stands in the thoughts, and an"),
-        (f"<think>{CALL}\nNo.</think>", "a call of get_weather (json) 1:8", "it stands in the thoughts, which go on"),
-        (f"<think>Use {CALL}</think>", "a call of get_weather (json) 1:12", "it stands in the thoughts, and not where"),
+        (f"Look:\n```\n{MARKED}\n```\nSo.", "a call of get_weather (json) 3:1", "text follows its code block"),
+        (f"Write `{MARKED}` so.", "a call of get_weather (json) 1:8", "it is in code, which is displayed"),
+        ("It is `get_weather(city='x')` here", "a call of get_weather (pythonic) 1:8", "it is in code, which"),
+        (
+            f"<think>{CALL}</think>It is sunny.",
+            "a call of get_weather (json) 1:8",
+            "it is in the reasoning, and a response",
+        ),
+        (f"<think>{CALL}\nNo.</think>", "a call of get_weather (json) 1:8", "it is in the reasoning, which continues"),
+        (f"<think>Use {CALL}</think>", "a call of get_weather (json) 1:12", "it is in the reasoning, at a place"),
         ('{"name": "weather", "arguments": {}}', "a call of weather (json) 1:1", "no tool of that name is offered"),
-        ("I will use get_weather now.", "the name get_weather 1:12", "it is only named"),
-        ("The tag is <tool_call> here.", "the markup <tool_call> 1:12", "no call that can be read follows it"),
+        ("I will use get_weather now.", "the name get_weather 1:12", "only the name occurs"),
+        ("The tag is <tool_call> here.", "the markup <tool_call> 1:12", "no call that can be parsed follows it"),
         (
             '<tool_call>{"name": "get_weather" "a',
             "the markup <tool_call> 1:1",
-            "what follows cannot be read; as JSON, i",
+            "what follows cannot be parsed; its fi",
         ),
     ],
 )
-def test_what_was_not_taken_for_a_call_is_told_with_its_reason(text: str, what: str, why: str) -> None:
-    findings = find(turn(), text, "stop")
+def test_rejected_candidates_have_a_reason(text: str, what: str, why: str) -> None:
+    findings = analyze(turn(), text, "stop")
 
     assert findings.calls == ()
-    (one,) = findings.left_out
-    assert f"{one.what} {one.place}" == what
+    (one,) = findings.rejected
+    assert f"{one.what} {one.span}" == what
     assert one.why.startswith(why)
 
 
-def test_a_cut_call_is_said_to_be_cut() -> None:
-    findings = find(turn(), MARKED[:-14], "length")
+def test_a_cut_call_is_reported_as_cut() -> None:
+    findings = analyze(turn(), MARKED[:-14], "length")
 
-    (one,) = findings.left_out
-    assert one.why.startswith("the answer was cut before this call was closed")
+    (one,) = findings.rejected
+    assert one.why.startswith("the response was cut before this call was complete")
 
 
 @pytest.mark.parametrize("text", ["It is sunny.", "{}", "[1, 2]", '{"name": "Bob", "age": 3}', "", "`code`", "ready"])
-def test_nothing_is_made_up_where_nothing_looks_like_a_call(text: str) -> None:
-    assert find(turn(), text, "stop").left_out == ()
+def test_text_that_does_not_look_like_a_call_is_not_a_candidate(text: str) -> None:
+    assert analyze(turn(), text, "stop").rejected == ()
 
 
 @pytest.mark.parametrize("text", [CALL, MARKED, f"Sure:\n{CALL}", f"```json\n{CALL}\n```", f"<think>Hm.\n{CALL}"])
-def test_where_a_call_is_read_no_reasons_are_given(text: str) -> None:
-    findings = find(turn(), text, "stop")
+def test_a_text_with_calls_has_no_rejected_candidates(text: str) -> None:
+    findings = analyze(turn(), text, "stop")
 
     assert len(findings.calls) == 1
-    assert findings.left_out == ()
+    assert findings.rejected == ()
 
 
-def test_a_call_in_the_thoughts_is_placed_in_the_text() -> None:
-    (call,) = find(turn(), f"<think>\nHm.\n{CALL}</think>", "stop").calls
+def test_a_call_in_the_reasoning_has_its_position_in_the_text() -> None:
+    (call,) = analyze(turn(), f"<think>\nHm.\n{CALL}</think>", "stop").calls
 
-    assert call.in_thoughts
-    assert call.place
-    assert str(call.place) == "3:1"
+    assert call.is_in_reasoning
+    assert call.span
+    assert str(call.span) == "3:1"
 
 
-def test_two_calls_of_one_tool_each_have_their_place() -> None:
-    calls = find(turn(), f"{MARKED}\n{MARKED}", "stop").calls
+def test_two_calls_of_one_tool_have_different_positions() -> None:
+    calls = analyze(turn(), f"{MARKED}\n{MARKED}", "stop").calls
 
-    assert [str(call.place) for call in calls] == ["1:1", "2:1"]
+    assert [str(call.span) for call in calls] == ["1:1", "2:1"]
 
 
 PIECES = (
@@ -127,10 +131,10 @@ PIECES = (
     st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=8).map("".join),
     st.sampled_from(["stop", "length"]),
 )
-def test_whatever_the_text_is_something_is_said(text: str, finish: str) -> None:
-    findings = find(turn(), text, finish)
+def test_any_text_has_an_analysis(text: str, finish: str) -> None:
+    findings = analyze(turn(), text, finish)
 
-    assert show(findings)
-    assert json.loads(as_json(findings))["broken"] == findings.reading.broken
-    for one in findings.left_out:
-        assert 0 <= one.place.start < one.place.end <= len(text)
+    assert render_text(findings)
+    assert json.loads(to_json(findings))["broken"] == findings.extraction.broken
+    for one in findings.rejected:
+        assert 0 <= one.span.start < one.span.end <= len(text)

@@ -1,1 +1,1 @@
-"""`forge-proxy connect CLIENT`: the client's configuration, with the right address, key and window."""
+"""`forge-proxy connect CLIENT`: the configuration of a client, with address, key, models and context windows."""

@@ -1,4 +1,4 @@
-"""The address of a daemon that compose.yaml publishes: the port may be set by a variable or by `.env`."""
+"""Finds the address of a daemon that compose.yaml publishes, whose port a variable or `.env` may set."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ _COMPOSE_FILES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-
 
 
 def default_url(folder: Path) -> str:
-    """The daemon's usual address, with the port that compose publishes if `FORGE_PORT` is set or `.env` in the folder
-    of a compose file that names it has it.
+    """Return the default address of the daemon, with the port that compose publishes.
+
+    The port is `FORGE_PORT` of the environment, else that of `.env` in `folder` if a compose file there refers to it.
     """
     port = os.environ.get(_VARIABLE) or _port_in_env_file(folder)
     return f"http://127.0.0.1:{port}" if port and port.isascii() and port.isdigit() else DEFAULT_URL

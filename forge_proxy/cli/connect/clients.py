@@ -1,7 +1,7 @@
-"""What each client has to be configured with, as values. Pure; `write.py` finds the files and merges the values.
+"""The configuration of each client, as values. Pure; `write.py` finds the files and merges the values.
 
-The fields are those that the clients' own documentation names. `tests/harness` runs opencode and aider with fields of
-these kinds; the windows, and the other clients' files, have not been tried in the clients themselves.
+The fields are documented by the clients. `tests/harness` runs opencode and aider with such fields; the windows and the
+files of the other clients have not been tried in the clients themselves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 JsonDict = dict[str, Any]
 _OUTPUT = 8192
-"""Tokens of a response that a client may ask for, if the window is large enough for four times as many."""
+"""Maximum tokens of a response, if the window is at least four times as large."""
 CHAT_COMPLETIONS = "/v1/chat/completions"
 
 
@@ -25,15 +25,15 @@ class ServedModel:
 
     @property
     def output(self) -> int:
-        """Tokens that a response may have."""
+        """The maximum number of tokens of a response."""
         return min(_OUTPUT, self.window // 4) if self.window else _OUTPUT
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonAddress:
-    """The daemon as a client sees it. `root` is its URL without `/v1`; `window` is None if it is not known.
+    """The daemon from a client's view. `root` is its URL without `/v1`; `window` is None if it is not known.
 
-    `others` are the models that are served beside `model`.
+    `others` are the other models that it serves.
     """
 
     root: str
@@ -44,12 +44,12 @@ class DaemonAddress:
 
     @property
     def base(self) -> str:
-        """What OpenAI clients call the base URL."""
+        """The base URL of OpenAI clients."""
         return f"{self.root}/v1"
 
     @property
     def output(self) -> int:
-        """Tokens that a response may have."""
+        """The maximum number of tokens of a response."""
         return self.models[0].output
 
     @property
@@ -60,9 +60,9 @@ class DaemonAddress:
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A file of the client. `values` are merged into what is there; in a list the entry of the same name is replaced.
+    """A file of the client. `values` are merged into it; in a list the entry of the same name is replaced.
 
-    `other_paths` are names under which the client reads the same file.
+    `other_paths` are alternative paths from which the client reads the file.
     """
 
     path: str
@@ -73,7 +73,7 @@ class ConfigFile:
 
 @dataclass(frozen=True, slots=True)
 class ClientSetup:
-    """All that a client has to be configured with. `route` is what it sends its requests to."""
+    """The complete configuration of a client. `route` is the route of its requests."""
 
     files: tuple[ConfigFile, ...] = ()
     variables: dict[str, str] = field(default_factory=dict[str, str])
@@ -82,7 +82,7 @@ class ClientSetup:
 
 
 def opencode(to: DaemonAddress) -> ClientSetup:
-    """opencode, by chat completions."""
+    """Configure opencode, which uses chat completions."""
     models = {
         one.name: {
             "name": one.name, **({"limit": {"context": one.window, "output": one.output}} if one.window else {}),
@@ -106,7 +106,7 @@ def opencode(to: DaemonAddress) -> ClientSetup:
 
 
 def codex(to: DaemonAddress) -> ClientSetup:
-    """Codex, by responses."""
+    """Configure Codex, which uses responses."""
     window = {"model_context_window": to.window} if to.window else {}
     provider = {"name": "forge-proxy", "base_url": to.base, "env_key": "FORGE_API_KEY", "wire_api": "responses"}
     values = {"model": to.model, "model_provider": "forge", **window, "model_providers": {"forge": provider}}
@@ -119,7 +119,7 @@ def codex(to: DaemonAddress) -> ClientSetup:
 
 
 def claude(to: DaemonAddress) -> ClientSetup:
-    """Claude Code, by messages."""
+    """Configure Claude Code, which uses messages."""
     names = ("OPUS", "SONNET", "HAIKU")
     window = {"CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(to.window)} if to.window else {}
     variables = {
@@ -137,7 +137,7 @@ def claude(to: DaemonAddress) -> ClientSetup:
 
 
 def aider(to: DaemonAddress) -> ClientSetup:
-    """aider, by chat completions; it offers no tools."""
+    """Configure aider, which uses chat completions without tools."""
     name = f"openai/{to.model}"
     values = {"model": name, "openai-api-base": to.base, "openai-api-key": to.key}
     files = [ConfigFile("~/.aider.conf.yml", "yaml", values)]
@@ -149,7 +149,7 @@ def aider(to: DaemonAddress) -> ClientSetup:
 
 
 def continue_(to: DaemonAddress) -> ClientSetup:
-    """Continue, by chat completions."""
+    """Configure Continue, which uses chat completions."""
     options = {"contextLength": to.window, "maxTokens": to.output} if to.window else {}
     entry = {
         "name": "forge-proxy",
@@ -166,12 +166,12 @@ def continue_(to: DaemonAddress) -> ClientSetup:
 
 
 def openai(to: DaemonAddress) -> ClientSetup:
-    """The openai SDKs and what is built on them."""
+    """Configure the openai SDKs and programs built on them."""
     return ClientSetup(variables={"OPENAI_BASE_URL": to.base, "OPENAI_API_KEY": to.key, "OPENAI_MODEL": to.model})
 
 
 def env(to: DaemonAddress) -> ClientSetup:
-    """Every variable that some client of chat completions reads."""
+    """Set every variable that some client of chat completions reads."""
     window = {"FORGE_CONTEXT_WINDOW": str(to.window)} if to.window else {}
     return ClientSetup(variables={**openai(to).variables, "OPENAI_API_BASE": to.base, **window})
 

@@ -1,4 +1,4 @@
-"""The command: asks the daemon for its models and windows, and prints a client's configuration or writes it."""
+"""The command: queries the models and windows of the daemon, and prints or writes the configuration of a client."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def connect(
     address = url or default_url(Path.cwd())
     source = context.get_parameter_source("key")
     if key and source is not None and source.name == "ENVIRONMENT" and _needs_no_key(AdminClient(address, None)):
-        key = None  # the variable may hold an admin key, which is nothing for a client's file
+        key = None  # the variable may contain an admin key, which must not get into a client's file
     remote = AdminClient(address, key)
     target = _target(client, remote, key, model)
     setup = CLIENTS[client](target)
@@ -87,11 +87,11 @@ def connect(
 
 
 def _note(text: str) -> None:
-    print(f"forge-proxy: {text}", file=sys.stderr)  # not in what may be evaluated
+    print(f"forge-proxy: {text}", file=sys.stderr)  # not on stdout, which a shell may evaluate
 
 
 def _target(client: str, remote: AdminClient, key: str | None, wanted: str | None) -> DaemonAddress:
-    """The daemon's models and windows. Raises `NoDaemon` or `DaemonError`."""
+    """Return the address, models and windows of the daemon. Raises `NoDaemon` or `DaemonError`."""
     cards = {str(card["id"]): card for card in remote.ask("GET", "/v1/models").get("data", [])}
     named = {alias: card for card in cards.values() for alias in card.get("aliases") or ()} | cards
     takes_all = client in _WRITES_ALL_MODELS
@@ -101,7 +101,7 @@ def _target(client: str, remote: AdminClient, key: str | None, wanted: str | Non
         raise NoDaemon(f"no model {wanted!r} at {remote.root}; the daemon serves: {', '.join(named) or 'none'}")
     name = wanted if wanted is not None else next(iter(cards))
     if wanted is None and len(cards) > 1:
-        _note(f"{name} is the one to begin with; choose another with --model: {', '.join(cards)}")
+        _note(f"{name} is the default model; choose another with --model: {', '.join(cards)}")
     others = tuple(
         ServedModel(other, card.get("max_model_len")) for other, card in cards.items() if takes_all and other != name
     )
@@ -117,7 +117,7 @@ def _needs_no_key(remote: AdminClient) -> bool:
 
 
 def _missing_route(remote: AdminClient, setup: ClientSetup) -> str | None:
-    """Says that the daemon does not serve what the client needs; None if it does. Raises `NoDaemon`."""
+    """Return a message if the daemon does not serve the route of the client, else None. Raises `NoDaemon`."""
     if setup.route == CHAT_COMPLETIONS or setup.route in remote.ask("GET", "/openapi.json").get("paths", {}):
         return None
     name = setup.run.partition(" ")[0]

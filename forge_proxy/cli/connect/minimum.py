@@ -1,6 +1,6 @@
-"""How much context each client needs to begin, and the sentence that says if a window is smaller. Pure.
+"""The smallest usable context window of each client, and messages about smaller ones. Pure.
 
-For `connect` and `check`.
+Used by `connect` and `check`.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ _FIRST_REQUEST = {
     "continue": 7_501,  # 1.5.47
 }
 """Bytes of the first request of a short task in an empty folder: system prompt, tools and the user's message. Recorded
-between each client and a model server; instructions and tools of the user's own come on top.
+between each client and a model server; the user's own instructions and tools are additional.
 """
 _BYTES_PER_TOKEN = 4
-"""Of English text and JSON schemas, about; tokenizers differ."""
+"""An approximation for English text and JSON schemas; tokenizers differ."""
 _ROOM = 2
-"""The first request takes half of the smallest window, the rest is for responses and tool results."""
+"""The first request may fill half of the smallest window; the rest is for responses and tool results."""
 
 MINIMUM_WINDOW = {client: round(size * _ROOM // _BYTES_PER_TOKEN, -3) for client, size in _FIRST_REQUEST.items()}
 """Tokens, rounded to thousands."""
 
 
 def describe_small_window(client: str, window: int | None) -> str | None:
-    """What is wrong with a window for a client; None if it is large enough or not known."""
+    """Return a message if a window is too small for a client; None if it is large enough or not known."""
     needed = MINIMUM_WINDOW.get(client)
     if needed is None or window is None or window >= needed:
         return None
@@ -39,7 +39,9 @@ def describe_small_window(client: str, window: int | None) -> str | None:
 
 
 def describe_small_windows(windows: Iterable[int | None]) -> str | None:
-    """Which clients the largest of some windows is too small for; None if there are none, or no window is known."""
+    """Return a message with the clients that need more than the largest window; None if there are none or no window
+    is known.
+    """
     largest = max((window for window in windows if window is not None), default=None)
     if largest is None:
         return None

@@ -1,4 +1,4 @@
-"""A client's file as text, in the three formats that clients read. Pure."""
+"""Renders the file of a client as JSON, YAML or TOML. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forge_proxy.cli.connect.clients import ConfigFile, JsonDict
 
 
 def as_text(file: ConfigFile, values: JsonDict | None = None) -> str:
-    """The text of a file with these values; its own if none are given."""
+    """Return the text of a file with these values, or its own values if None."""
     values = file.values if values is None else values
     match file.format:
         case "json":
@@ -23,7 +23,7 @@ def as_text(file: ConfigFile, values: JsonDict | None = None) -> str:
 
 
 def as_toml(values: JsonDict) -> str:
-    """Keys and values, then tables of tables: as deep as Codex has them."""
+    """Render keys and values, then tables of tables, which is as deep as the file of Codex."""
     lines = [f"{key} = {json.dumps(value)}" for key, value in values.items() if not isinstance(value, dict)]
     for key, value in values.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Merges values into a client's files, keeps a copy of what was there, and restores that copy."""
+"""Merges values into the files of a client, keeps copies of the old files, and restores them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from forge_proxy.core.errors import ForgeError
 _TABLE = re.compile(r"^\s*\[", re.MULTILINE)
 _COPY = ".before-forge"
 _NO_FILE = "forge-proxy connect --write created the file; --undo removes it.\n"
-"""What the copy of a file holds that did not exist."""
+"""The content of the copy if the file did not exist."""
 
 
 class CannotWrite(ForgeError):
-    """A client's file cannot be read, merged or written; it was left as it is."""
+    """A file of a client cannot be read, merged or written; it is unchanged."""
 
 
 def write(file: ConfigFile, home: Path) -> tuple[Path, Path | None]:
-    """Merge into the file below `home`. Returns its path, and that of the copy of what it held before: None for a file
-    that is new or already holds the values.
+    """Merge into the file below `home`. Returns its path and the path of the copy of its old content.
+
+    The copy is None if the file is new or already contains the values.
 
     Raises `CannotWrite`.
     """
@@ -51,8 +52,9 @@ def write(file: ConfigFile, home: Path) -> tuple[Path, Path | None]:
 
 
 def restore(file: ConfigFile, home: Path) -> Path | None:
-    """Put the latest copy back in the place of the file, or remove a file that `write` created; the copy is then gone.
-    None if no copy is kept.
+    """Replace the file by its latest copy and delete the copy, or remove a file that `write` created.
+
+    Returns its path; None if there is no copy.
 
     Raises `CannotWrite`.
     """
@@ -72,7 +74,7 @@ def restore(file: ConfigFile, home: Path) -> Path | None:
 
 
 def path_of(file: ConfigFile, home: Path) -> Path:
-    """Where the file is: under the first of its names that exists, else under its usual one."""
+    """Return the first path of the file that exists, else its default path."""
     names = [home / name.removeprefix("~/") for name in (file.path, *file.other_paths)]
     return next((path for path in names if path.exists() or _numbers_of_copies(path)), names[0])
 
@@ -82,11 +84,12 @@ def _faults_named(path: Path) -> Generator[None]:
     try:
         yield
     except UnicodeDecodeError as exc:
-        raise CannotWrite(f"{path}: not UTF-8 text; it was left as it is") from exc
+        raise CannotWrite(f"{path}: not UTF-8 text; the file is unchanged") from exc
     except OSError as exc:
-        raise CannotWrite(f"{path}: {exc.strerror or exc}; it was left as it is") from exc
+        raise CannotWrite(f"{path}: {exc.strerror or exc}; the file is unchanged") from exc
     except (ValueError, yaml.YAMLError) as exc:
-        raise CannotWrite(f"{path} cannot be merged into ({' '.join(str(exc).split())}); it was left as it is") from exc
+        message = " ".join(str(exc).split())
+        raise CannotWrite(f"{path}: cannot be merged ({message}); the file is unchanged") from exc
 
 
 def _merge_text(file: ConfigFile, old: str) -> str:
@@ -96,7 +99,7 @@ def _merge_text(file: ConfigFile, old: str) -> str:
     if found is None:
         found = {}
     if not isinstance(found, dict):
-        raise ValueError("it holds no object")  # noqa: TRY004  one kind of fault with those of the parsers
+        raise ValueError("it is not an object")  # noqa: TRY004  the same type as the errors of the parsers
     merged = _merge(cast("JsonDict", found), file.values)
     if merged == found:
         return old
@@ -104,7 +107,7 @@ def _merge_text(file: ConfigFile, old: str) -> str:
 
 
 def _merge(found: JsonDict, ours: JsonDict) -> JsonDict:
-    """What was found, with our values in it: objects are merged, in lists the entry of the same name is replaced."""
+    """Return the old values with the new ones: objects are merged; in lists the entry of the same name is replaced."""
     merged = dict(found)
     for key, value in ours.items():
         there = found.get(key)
@@ -115,14 +118,14 @@ def _merge(found: JsonDict, ours: JsonDict) -> JsonDict:
             names = [entry["name"] for entry in own]
             merged[key] = [one for one in entries if not (isinstance(one, dict) and one.get("name") in names)] + own  # pyright: ignore[reportUnknownMemberType]
         elif key in ("name", "version", "schema", "$schema") and there is not None:
-            continue  # what a file calls itself
+            continue  # how the user named the file
         else:
             merged[key] = value
     return merged
 
 
 def _merge_toml(old: str, ours: JsonDict) -> str:
-    """The text with our keys before its first table, and our tables at its end. Comments stay where they are."""
+    """Return the text with the new keys before its first table and the new tables at its end. Comments stay."""
     if _merge(found := tomllib.loads(old), ours) == found:
         return old
     simple = {key: value for key, value in ours.items() if not isinstance(value, dict)}
@@ -134,7 +137,7 @@ def _merge_toml(old: str, ours: JsonDict) -> str:
         rest = re.sub(rf"^\s*\[{re.escape(table)}\][^\n]*\n(?:(?!\s*\[)[^\n]*\n?)*", "", rest, flags=re.MULTILINE)
     tables = as_toml({key: value for key, value in ours.items() if key not in simple})
     merged = f"{as_toml(simple)}{head}{rest.rstrip()}\n\n{tables}".lstrip("\n")
-    tomllib.loads(merged)  # a key of several lines was cut in two
+    tomllib.loads(merged)  # raises if a multi-line key was cut in two
     return merged
 
 
@@ -145,16 +148,16 @@ def _tables(values: JsonDict) -> list[str]:
 
 
 def _numbers_of_copies(path: Path) -> list[int]:
-    """The numbers of the copies that are kept of a file; the first one has none, which is 0 here."""
+    """Return the numbers of the copies of a file. The name of the first copy has no number; it counts as 0."""
     pattern = re.compile(rf"{re.escape(path.name + _COPY)}(\d*)")
     names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
     return [int(found[1] or 0) for name in names if (found := pattern.fullmatch(name))]
 
 
 def _replace(path: Path, text: str, mode: int | None = None) -> None:
-    """Replace a file as a whole, or leave it as it is. A link stays one: what it points to is replaced.
+    """Replace a file atomically. The target of a symbolic link is replaced, not the link.
 
-    A new file is readable for its owner only, since it has a key in it. Raises `OSError`.
+    A new file is readable by its owner only, since it contains a key. Raises `OSError`.
     """
     target = path.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""`forge-proxy eval batch`: many models one after the other, by names that stand for one or several of them."""
+"""`forge-proxy eval batch`: several models in turn, selected by the names of configurations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from forge_proxy import daemon
-from forge_proxy.cli.evals.run import thinking
+from forge_proxy.cli.evals.run import with_thinking
 from forge_proxy.cli.evals.run_all import EvaluatedModel
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.validation import describe_fault
@@ -19,13 +19,13 @@ from forge_proxy.engine.events import Event
 from forge_proxy.settings import SettingsError, load
 
 CLAUDE = {"haiku": "claude-haiku-5-5", "sonnet": "claude-sonnet-5-5", "opus": "claude-opus-5-5"}
-"""The newest of each size that Anthropic's own SDK lists (anthropic.types.Model)."""
+"""The newest model of each size that Anthropic's SDK lists (anthropic.types.Model)."""
 _GGUF = ("llamaserver", "llamaserver-native", "llamaserver-prompt", "llamafile")
 BUILT_IN = ("all", "ollama", *_GGUF, "anthropic", "anthropic-any", *CLAUDE, *(f"{size}-any" for size in CLAUDE))
 
 
 class NamedConfiguration(BaseModel):
-    """A configuration with a name of one's own. `backend` is as in the settings of the daemon."""
+    """A configuration that the user names. `backend` is the section of the settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,7 +35,7 @@ class NamedConfiguration(BaseModel):
 
 
 class BatchFile(BaseModel):
-    """A file of such configurations."""
+    """A file with named configurations."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,7 +43,7 @@ class BatchFile(BaseModel):
 
 
 def read_batch(file: Path | None) -> Mapping[str, NamedConfiguration]:
-    """The configurations of a file, if there is one, by name. Raises `SettingsError`."""
+    """Read the configurations of a file by name; none without a file. Raises `SettingsError`."""
     if file is None:
         return {}
     try:
@@ -60,17 +60,20 @@ def read_batch(file: Path | None) -> Mapping[str, NamedConfiguration]:
         raise SettingsError("\n".join(faults)) from exc
 
 
-def subjects_of(
+def find_models(
     names: Sequence[str], own: Mapping[str, NamedConfiguration], models: Path | None
 ) -> Sequence[EvaluatedModel]:
-    """What the names stand for, each model once. `models` is a folder with GGUF files. Raises `SettingsError`."""
+    """Return the models of the named configurations, each once. `models` is a folder with GGUF files.
+
+    Raises `SettingsError`.
+    """
     found: list[EvaluatedModel] = []
     for name in names:
         if name not in own and name not in BUILT_IN:
             raise SettingsError(f"no configuration {name!r}; available: {', '.join((*own, *BUILT_IN))}")
-        for subject in _named(name, own[name]) if name in own else _built_in(name, models):
-            if not any(_same(subject, other) for other in found):
-                found.append(subject)
+        for model in _named(name, own[name]) if name in own else _built_in(name, models):
+            if not any(_same(model, other) for other in found):
+                found.append(model)
     return found
 
 
@@ -83,18 +86,18 @@ def _named(name: str, one: NamedConfiguration) -> Iterator[EvaluatedModel]:
         settings = load(None, {"backend": one.backend})
     except SettingsError as error:
         raise SettingsError(f"evals.{name}: {error}") from error
-    yield EvaluatedModel(thinking(settings, one.think), one.think, one.tool_choice == "any")
+    yield EvaluatedModel(with_thinking(settings, one.think), one.think, one.tool_choice == "any")
 
 
 def _built_in(name: str, models: Path | None) -> Iterator[EvaluatedModel]:
-    """What a name of ours stands for; `all` is whatever of it there is."""
+    """Yield the models of a built-in configuration; `all` yields those that are available."""
     match name:
         case "all":
             for each in ("ollama", "llamaserver", "anthropic"):
                 try:
                     yield from _built_in(each, models)
                 except ForgeError as error:
-                    print(f"left out: {each}: {error}")
+                    print(f"skipped: {each}: {error}")
         case "ollama":
             yield from _of_ollama()
         case "llamaserver" | "llamaserver-native" | "llamaserver-prompt" | "llamafile":
@@ -109,11 +112,11 @@ def _built_in(name: str, models: Path | None) -> Iterator[EvaluatedModel]:
 
 
 def _of_ollama() -> Iterator[EvaluatedModel]:
-    """Every model that the Ollama on this machine has."""
+    """Yield the models of the local Ollama."""
     settings = load(None, {"backend": {"kind": "ollama"}})
 
     async def list_models() -> list[str]:
-        async with daemon.assemble(settings, _unheard) as parts:
+        async with daemon.assemble(settings, _ignore) as parts:
             return sorted(card.id for card in await parts.backend.models())
 
     for model in asyncio.run(list_models()):
@@ -121,16 +124,16 @@ def _of_ollama() -> Iterator[EvaluatedModel]:
 
 
 def _of_files(name: str, models: Path | None) -> Iterator[EvaluatedModel]:
-    """Every model file in the folder, served by a server of ours, as many ways as the name says."""
+    """Yield the model files of the folder for a managed server, once for each tool mode of the configuration."""
     if models is None:
-        raise SettingsError(f"{name} is for model files: name the folder that they are in with --models")
+        raise SettingsError(f"{name} is for model files; set their folder with --models")
     files = [file for file in sorted(models.glob("**/*.gguf")) if _is_a_model(file)]
     if not files:
-        raise SettingsError(f"there is no .gguf file in {models}")
+        raise SettingsError(f"{models}: the folder has no .gguf file")
     named = {file.stem: file for file in files}
     if twice := [file for file in files if named[file.stem] != file]:
         pair = f"{twice[0]} and {named[twice[0].stem]}"
-        raise SettingsError(f"{pair} have one name, and would be taken for one model: rename one of them")
+        raise SettingsError(f"{pair} have the same name and cannot be told apart; rename one of them")
     modes = {"llamaserver": ("native", "prompt"), "llamafile": ("native",)}.get(name, (name.rpartition("-")[2],))
     kind = {"kind": "llamafile"} if name == "llamafile" else {}
     for file in files:
@@ -139,9 +142,9 @@ def _of_files(name: str, models: Path | None) -> Iterator[EvaluatedModel]:
 
 
 def _is_a_model(file: Path) -> bool:
-    """Not the eyes of one, nor a part of one but the first, which stands for all."""
+    """Return whether a file is a model: not a projector, and of a split model only the first part."""
     return not file.name.startswith("mmproj") and ("-of-" not in file.stem or "-00001-of-" in file.stem)
 
 
-def _unheard(_: Event) -> None:
+def _ignore(_: Event) -> None:
     """Ignore engine events."""

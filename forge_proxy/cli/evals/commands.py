@@ -100,19 +100,19 @@ def run(
             "--probe": probe or None,
         }  # fmt: skip
         if given := [name for name, value in chosen.items() if value is not None]:
-            raise InvalidRequest("--quick", f"it chooses these itself: leave out {', '.join(given)}")
+            raise InvalidRequest("--quick", f"it sets these itself; remove {', '.join(given)}")
         running.run_quick(out, runs=runs or _QUICK_RUNS, seed=seed, verbose=verbose)
         return
     said = said_by(kind=backend, url=backend_url, gguf=gguf, model=model, llama_server=llama_server, context=ctx)
-    subject = running.EvaluatedModel(running.thinking(load(config, said), think), think, any_tool)
+    evaluated = running.EvaluatedModel(running.with_thinking(load(config, said), think), think, any_tool)
     if probe:
-        running.run_probe(subject.settings)
+        running.run_probe(evaluated.settings)
         return
-    wish = running.wish_of(
+    plan = running.build_plan(
         surface, ablation, scenario, tags, runs=runs or _RUNS, stream=stream, temperature=temperature, seed=seed,
         max_tokens=max_tokens, strategy=compact_strategy, budget=budget, parallel=parallel, verbose=verbose,
     )  # fmt: skip
-    running.run_all([subject], wish, out or DEFAULT_FILE, list_only=list_only)
+    running.run_all([evaluated], plan, out or DEFAULT_FILE, list_only=list_only)
 
 
 @evals.command()
@@ -133,12 +133,12 @@ def batch(
     from forge_proxy.cli.evals import batch as batches  # the help text needs no web server
     from forge_proxy.cli.evals import run as running
 
-    subjects = batches.subjects_of(names, batches.read_batch(config), models)
-    wish = running.wish_of(
+    evaluated = batches.find_models(names, batches.read_batch(config), models)
+    plan = running.build_plan(
         surface, ablation, scenario, tags, runs=runs, stream=stream, temperature=temperature, seed=seed,
         max_tokens=max_tokens, strategy=compact_strategy, budget=budget, parallel=parallel, verbose=verbose,
     )  # fmt: skip
-    running.run_all(subjects, wish, out or DEFAULT_FILE, list_only=list_only)
+    running.run_all(evaluated, plan, out or DEFAULT_FILE, list_only=list_only)
 
 
 @evals.command()

@@ -1,4 +1,4 @@
-"""`forge-proxy eval report`, `compare` and `list`: what there is, in print and in files."""
+"""`forge-proxy eval report`, `compare` and `list`: print results and scenarios, and write reports."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from forge_proxy.evals.scenarios import ALL, TAGS, check_words
 
 
 def presets_of(names: Sequence[str] | None) -> Sequence[str]:
-    """Those that a report is of, as a `RunFilter` has them: none for all."""
+    """Return the presets of a report for a `RunFilter`; none means all."""
     return () if names is None or "all" in names else names
 
 
 def check_choice(choice: RunFilter, records: Sequence[RunRecord]) -> None:
-    """Raises `InvalidRequest` for a name that neither we know nor the results, which may be of an older version."""
+    """Raise `InvalidRequest` for a name that neither this version nor the results contain."""
     check_words("scenario", choice.scenarios, _each(one.name for one in ALL) + _each(one.scenario for one in records))
     check_words("tags", choice.tags, TAGS + _each(tag for one in records for tag in one.tags))
     check_words("ablation", choice.ablations, _each(PRESETS) + _each(one.config.ablation for one in records))
@@ -44,19 +44,17 @@ def show_report(lines: Sequence[ReportLine], *, list_only: bool, progress: bool)
 
 
 def check_outputs(results: Sequence[Path], outputs: Sequence[Path | None]) -> None:
-    """Raises `ResultsError` where a report would be written over results."""
+    """Raise `ResultsError` if a report would overwrite results."""
     for file in outputs:
         if file is None:
             continue
         is_read = file.resolve() in [each.resolve() for each in results]
         if is_read or holds_runs(file):
-            raise ResultsError(
-                f"{file}: it holds the runs of an eval, and the report would replace them; name another file"
-            )
+            raise ResultsError(f"{file}: the file contains the runs of an eval; choose another file for the report")
 
 
 def write_report(lines: Sequence[ReportLine], html: Path | None, markdown: Path | None) -> None:
-    """Write it to files. Raises `ResultsError`."""
+    """Write a report to files. Raises `ResultsError`."""
     for file, text in ((html, html_report), (markdown, markdown_report)):
         if file is None:
             continue
@@ -65,13 +63,13 @@ def write_report(lines: Sequence[ReportLine], html: Path | None, markdown: Path 
             file.write_text(text(lines), encoding="utf-8")
         except OSError as exc:
             raise ResultsError(f"{file}: {exc.strerror or exc}") from exc
-        print(f"written: {file}")
+        print(f"wrote {file}")
 
 
 def results_file(sides: Sequence[str], file: Path | None, named: Path | None) -> Path | None:
-    """The file that presets and models are looked for in, as FILE or as --results; None if neither was given.
+    """Return the results file, given as FILE or as --results; None if neither is given.
 
-    Raises `InvalidRequest` for both, and for a file that stands before what is compared.
+    Raises `InvalidRequest` if both are given, or if the file precedes the configurations.
     """
     if file is None or named is None:
         given = file or named
@@ -79,7 +77,7 @@ def results_file(sides: Sequence[str], file: Path | None, named: Path | None) ->
         if file is not None and not file.is_file() and misplaced:
             raise InvalidRequest("FILE", f"no results file {file}; the order is: eval compare A B {misplaced[0]}")
         return given
-    raise InvalidRequest("--results", f"there is a FILE already, {file}: leave out one of them")
+    raise InvalidRequest("--results", f"FILE is set already ({file}); remove one of them")
 
 
 def show_comparison(first: str, second: str, results: Path, choice: RunFilter) -> None:
@@ -87,17 +85,17 @@ def show_comparison(first: str, second: str, results: Path, choice: RunFilter) -
 
     Raises `ResultsError` or `InvalidRequest`.
     """
-    ours, theirs = _meant("A", first, results, choice), _meant("B", second, results, choice)
+    ours, theirs = _find_line("A", first, results, choice), _find_line("B", second, results, choice)
     labels = labels_of((ours.config, theirs.config))
     named = [
-        f"{_told(labels[line.config.key], line.config)}{f', from {word}' if Path(word).is_file() else ''}"
+        f"{_describe(labels[line.config.key], line.config)}{f', from {word}' if Path(word).is_file() else ''}"
         for line, word in ((ours, first), (theirs, second))
     ]
     print(comparison_report(compared(ours.records, theirs.records), *named))
 
 
-def _meant(side: str, word: str, results: Path, choice: RunFilter) -> ReportLine:
-    """The runs of one side, which have to be of one configuration."""
+def _find_line(side: str, word: str, results: Path, choice: RunFilter) -> ReportLine:
+    """Return the runs of one side. Raises `InvalidRequest` if they have several configurations."""
     is_file = Path(word).is_file()
     records = read_results([Path(word) if is_file else results])
     check_choice(choice, records)
@@ -108,9 +106,9 @@ def _meant(side: str, word: str, results: Path, choice: RunFilter) -> ReportLine
     if not lines:
         raise InvalidRequest(side, f"no runs of {word!r}{'' if is_file else f' in {results}'}")
     if len(lines) > 1:
-        there = "; ".join(f"{line.config.key} ({_told(line.label, line.config)})" for line in lines)
-        how = "with --model, --surface or --ablation" + ("" if is_file else f", or by its key in place of {word}")
-        raise InvalidRequest(side, f"{word} is {len(lines)} configurations: {there}; say which {how}")
+        there = "; ".join(f"{line.config.key} ({_describe(line.label, line.config)})" for line in lines)
+        how = "with --model, --surface or --ablation" + ("" if is_file else f", or use its key instead of {word}")
+        raise InvalidRequest(side, f"{word} matches {len(lines)} configurations: {there}; select one {how}")
     return lines[0]
 
 
@@ -119,7 +117,7 @@ def _names(line: ReportLine) -> tuple[str, ...]:
     return one.key, line.label, one.ablation, one.model, one.label, one.surface, one.backend, one.mode
 
 
-def _told(label: str, config: EvalConfiguration) -> str:
+def _describe(label: str, config: EvalConfiguration) -> str:
     return f"{label}, {config.surface}, {config.ablation}"
 
 

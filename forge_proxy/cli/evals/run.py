@@ -12,8 +12,8 @@ from typing_extensions import Unpack
 
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.config import BackendConfig
-from forge_proxy.cli.evals.run_all import EvalOptions, EvalPlan, EvalResults, EvaluatedModel, make_all
-from forge_proxy.cli.evals.session import opened
+from forge_proxy.cli.evals.run_all import EvalOptions, EvalPlan, EvalResults, EvaluatedModel, run_models
+from forge_proxy.cli.evals.session import open_session
 from forge_proxy.cli.formatting import show_rows
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.guardrails import GuardPolicy
@@ -29,12 +29,12 @@ from forge_proxy.settings import Settings
 from forge_proxy.telemetry.config import LogConfig
 
 _QUICK_SECONDS = 150.0
-"""After which no more run is begun, on a machine that is slower than ours: three minutes are what was promised."""
+"""Seconds after which no further run starts, so that slow machines stay within the promised three minutes."""
 _QUICK_TOKENS = 200
 
 
-def thinking(settings: Settings, think: bool | None) -> Settings:
-    """The settings, with thinking on or off where that is said."""
+def with_thinking(settings: Settings, think: bool | None) -> Settings:
+    """Return the settings with reasoning switched on or off; unchanged for None."""
     if think is None:
         return settings
     word = "on" if think else "off"
@@ -46,21 +46,21 @@ def thinking(settings: Settings, think: bool | None) -> Settings:
     return settings.model_copy(update={"backend": backend.model_copy(update=changed)})
 
 
-def wish_of(
+def build_plan(
     surfaces: Sequence[str] | None,
     ablations: Sequence[str] | None,
     scenarios: Sequence[str] | None,
     tags: Sequence[str] | None,
     **how: Unpack[EvalOptions],
 ) -> EvalPlan:
-    """What the options ask for. Raises `InvalidRequest`."""
+    """Build the plan of the command-line options. Raises `InvalidRequest`."""
     cells = chosen_presets(ablations or ["reforged"], chosen_surfaces(surfaces or ["runner"]))
     return EvalPlan(cells, find(scenarios or (), tags or ()), **how)
 
 
-def run_all(subjects: Sequence[EvaluatedModel], wish: EvalPlan, out: Path, *, list_only: bool) -> None:
-    """Make the runs, and print what came of them. Raises `ForgeError`, and `Exit` where not all could be made."""
-    made = _make(subjects, wish, out)
+def run_all(models: Sequence[EvaluatedModel], plan: EvalPlan, out: Path, *, list_only: bool) -> None:
+    """Run the plan and print the results. Raises `ForgeError`, and `Exit` if a model failed."""
+    made = _make(models, plan, out)
     lines = lines_of(made.records)
     print(list_report(lines) if list_only else text_report(lines))
     if made.records:
@@ -71,13 +71,13 @@ def run_all(subjects: Sequence[EvaluatedModel], wish: EvalPlan, out: Path, *, li
         raise typer.Exit(1)
 
 
-def _make(subjects: Sequence[EvaluatedModel], wish: EvalPlan, out: Path | None) -> EvalResults:
-    """Make the runs, kept in a file where one is named. Raises `ForgeError`, and `Exit` once Ctrl-C was pressed."""
+def _make(models: Sequence[EvaluatedModel], plan: EvalPlan, out: Path | None) -> EvalResults:
+    """Run the plan, and store the runs in a file if `out` is set. Raises `ForgeError`, and `Exit` after Ctrl-C."""
     file = ResultsFile(out) if out else None
     try:
-        return asyncio.run(make_all(subjects, wish, file))
+        return asyncio.run(run_models(models, plan, file))
     except KeyboardInterrupt:
-        kept = f"what was run is in {out}, and the same command goes on from there" if out else "nothing was kept"
+        kept = f"the finished runs are in {out}; the same command continues" if out else "no run was saved"
         print(f"stopped: {kept}", file=sys.stderr)
         raise typer.Exit(130) from None
     finally:
@@ -86,23 +86,23 @@ def _make(subjects: Sequence[EvaluatedModel], wish: EvalPlan, out: Path | None) 
 
 
 def run_probe(settings: Settings) -> None:
-    """Print how much context the model has."""
+    """Print the context window and the slots of the model."""
 
     async def look() -> list[tuple[str, str]]:
-        async with opened(settings, ()) as there:
-            tokens = "not told" if there.window is None else f"{there.window} tokens"
+        async with open_session(settings, ()) as session:
+            tokens = "not reported" if session.window is None else f"{session.window} tokens"
             return [
-                ("backend", there.kind),
-                ("model", there.model),
-                ("context", f"{tokens} ({there.reason})"),
-                ("slots", "not told" if there.slots is None else str(there.slots)),
+                ("backend", session.kind),
+                ("model", session.model),
+                ("context", f"{tokens} ({session.reason})"),
+                ("slots", "not reported" if session.slots is None else str(session.slots)),
             ]
 
     show_rows(asyncio.run(look()))
 
 
 def quick_settings() -> Settings:
-    """The embedded test model. Made in full: what the environment says is meant for the user's own daemon."""
+    """Return settings for the embedded test model. The environment is not read: it is meant for the daemon."""
     return Settings.model_construct(
         server=ServerConfig(),
         backend=BackendConfig(kind="embedded"),
@@ -114,8 +114,8 @@ def quick_settings() -> Settings:
     )
 
 
-def quick_wish(runs: int, *, seed: int = 0, verbose: bool = False) -> EvalPlan:
-    """Bare and reforged, on both surfaces, in the scenarios that the test model understands."""
+def quick_plan(runs: int, *, seed: int = 0, verbose: bool = False) -> EvalPlan:
+    """Return a plan with both presets on both surfaces, for the scenarios that the test model understands."""
     return EvalPlan(
         chosen_presets(["bare", "reforged"], ["runner", "proxy"]),
         [scenario for scenario in ALL if scenario.quick],
@@ -129,18 +129,18 @@ def quick_wish(runs: int, *, seed: int = 0, verbose: bool = False) -> EvalPlan:
 
 
 def run_quick(out: Path | None, *, runs: int, seed: int, verbose: bool) -> None:
-    """Measure the test model bare and reforged, and print what that shows. Raises `ForgeError`."""
-    made = _make([EvaluatedModel(quick_settings())], quick_wish(runs, seed=seed, verbose=verbose), out)
+    """Measure the test model with and without guardrails, and print the difference. Raises `ForgeError`."""
+    made = _make([EvaluatedModel(quick_settings())], quick_plan(runs, seed=seed, verbose=verbose), out)
     print(text_report(lines_of(made.records)))
     print()
     for surface in SURFACES:
-        print(_in_words(surface, [record for record in made.records if record.config.surface == surface]))
+        print(_describe_effect(surface, [record for record in made.records if record.config.surface == surface]))
     if out is None:
-        print("\nThe runs were not kept; --out FILE keeps them, for eval report and eval compare.")
+        print("\nThe runs were not saved; --out FILE saves them for eval report and eval compare.")
 
 
-def _in_words(surface: str, records: Sequence[RunRecord]) -> str:
-    """What the guardrails are worth."""
+def _describe_effect(surface: str, records: Sequence[RunRecord]) -> str:
+    """Return a sentence about the effect of the guardrails."""
     right = {(one.config.ablation, one.scenario, one.run): one.correct for one in records}
     pairs = PairedRuns.of(
         (right["bare", name, run], right["reforged", name, run])

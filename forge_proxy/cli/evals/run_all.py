@@ -1,4 +1,4 @@
-"""Makes the runs of one model after the other, with a bar that says how long it will take."""
+"""Runs the scenarios of each model in turn, with a progress bar."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Required, TypedDict
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from forge_proxy.cli.evals.session import EvalSession, opened
+from forge_proxy.cli.evals.session import EvalSession, open_session
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.evals.ablation import Ablation, Surface
 from forge_proxy.evals.record import EvalConfiguration, RunRecord, Strategy
@@ -22,7 +22,7 @@ from forge_proxy.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedModel:
-    """One model, as it is served and told."""
+    """A model, and how it is called."""
 
     settings: Settings
     think: bool | None = None
@@ -30,14 +30,14 @@ class EvaluatedModel:
 
     @property
     def name(self) -> str:
-        """What it is called before it is known what it is."""
+        """Its name before the server has reported one."""
         backend = self.settings.backend
         return backend.model or (backend.gguf.name if backend.gguf else str(backend.url or backend.kind))
 
 
 @dataclass(frozen=True, slots=True)
 class EvalPlan:
-    """What is measured of each. `seconds` is after how long no more run is begun."""
+    """What is measured of each model. After `seconds` no further run starts."""
 
     cells: Sequence[tuple[Surface, Ablation]]
     scenarios: Sequence[Scenario]
@@ -54,17 +54,17 @@ class EvalPlan:
 
     @property
     def surfaces(self) -> tuple[Surface, ...]:
-        """Those that are needed."""
+        """The surfaces of all cells."""
         return tuple(dict.fromkeys(surface for surface, _ in self.cells))
 
     @property
     def size(self) -> int:
-        """How many runs that are, of each model."""
+        """The number of runs per model."""
         return len(self.cells) * len(self.scenarios) * self.runs
 
 
 class EvalOptions(TypedDict, total=False):
-    """The fields of a wish that are not what is measured but how."""
+    """The fields of a plan that define how it is measured."""
 
     runs: Required[int]
     stream: bool
@@ -79,16 +79,16 @@ class EvalOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class EvalResults:
-    """The runs of a wish, those that were there already included, and the models that could not be measured."""
+    """The runs of a plan, including those that were in the file before, and the errors of failed models."""
 
     records: Sequence[RunRecord]
     failed: Mapping[str, str]
 
 
-async def make_all(subjects: Sequence[EvaluatedModel], wish: EvalPlan, file: ResultsFile | None) -> EvalResults:
-    """Make all runs that are not there yet. Of several models one that fails is passed over.
+async def run_models(models: Sequence[EvaluatedModel], plan: EvalPlan, file: ResultsFile | None) -> EvalResults:
+    """Run everything that is not in the file yet. With several models, a failed one is skipped.
 
-    Raises `ForgeError` for what the only one fails with.
+    With a single model, raises its `ForgeError`.
     """
     console = Console(stderr=True, highlight=False)
     made: list[RunRecord] = []
@@ -97,66 +97,68 @@ async def make_all(subjects: Sequence[EvaluatedModel], wish: EvalPlan, file: Res
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("starting", total=wish.size * len(subjects))
+        task = progress.add_task("starting", total=plan.size * len(models))
 
-        def heard(record: RunRecord) -> None:
+        def on_record(record: RunRecord) -> None:
             made.append(record)
             progress.advance(task)
-            if wish.verbose:
-                progress.console.print(in_a_line(record), soft_wrap=True, markup=False)
+            if plan.verbose:
+                progress.console.print(format_run(record), soft_wrap=True, markup=False)
 
-        for subject in subjects:
+        for model in models:
             try:
-                async with opened(subject.settings, wish.surfaces) as there:
-                    progress.update(task, description=there.model)
-                    made += await _make(there, subject, wish, file, heard, lambda count: progress.advance(task, count))
+                async with open_session(model.settings, plan.surfaces) as session:
+                    progress.update(task, description=session.model)
+                    made += await _make(
+                        session, model, plan, file, on_record, lambda count: progress.advance(task, count)
+                    )
             except ForgeError as error:
-                if len(subjects) == 1:
+                if len(models) == 1:
                     raise
-                failed[subject.name] = str(error)
+                failed[model.name] = str(error)
     return EvalResults(made, failed)
 
 
 async def _make(
-    there: EvalSession,
-    subject: EvaluatedModel,
-    wish: EvalPlan,
+    session: EvalSession,
+    model: EvaluatedModel,
+    plan: EvalPlan,
     file: ResultsFile | None,
-    heard: Callable[[RunRecord], None],
-    skipped: Callable[[int], None],
+    on_record: Callable[[RunRecord], None],
+    on_skipped: Callable[[int], None],
 ) -> Sequence[RunRecord]:
-    """Make the runs of one model, and give those that were there already."""
-    jobs = jobs_of(configuration(there, subject, wish), wish.cells, wish.scenarios, wish.runs)
+    """Run the scenarios on one model; returns the records that were in the file before."""
+    jobs = jobs_of(configuration(session, model, plan), plan.cells, plan.scenarios, plan.runs)
     keys = {(job.config.key, job.scenario.name, job.run) for job in jobs}
     old = [record for record in file.there if record.key in keys] if file else []
-    skipped(len(old))
-    until = None if wish.seconds is None else asyncio.get_running_loop().time() + wish.seconds
-    parallel = wish.parallel or there.slots or 1
-    await make_runs(missing(jobs, old), there.stages, file, heard, parallel, until=until)
+    on_skipped(len(old))
+    until = None if plan.seconds is None else asyncio.get_running_loop().time() + plan.seconds
+    parallel = plan.parallel or session.slots or 1
+    await make_runs(missing(jobs, old), session.harnesses, file, on_record, parallel, until=until)
     return old
 
 
-def configuration(there: EvalSession, subject: EvaluatedModel, wish: EvalPlan) -> EvalConfiguration:
-    """What the runs of a model have in common."""
+def configuration(session: EvalSession, model: EvaluatedModel, plan: EvalPlan) -> EvalConfiguration:
+    """Return the configuration that the runs of a model share."""
     return EvalConfiguration(
-        model=there.model,
-        backend=there.kind,
-        mode=subject.settings.backend.tools,
-        stream=wish.stream,
-        think=subject.think,
-        tool_choice="any" if subject.any_tool else "auto",
-        temperature=wish.temperature,
-        seed=wish.seed,
-        max_tokens=wish.max_tokens,
-        strategy=wish.strategy,
-        budget_tokens=wish.budget,
-        context=subject.settings.backend.llama_server.context,
+        model=session.model,
+        backend=session.kind,
+        mode=model.settings.backend.tools,
+        stream=plan.stream,
+        think=model.think,
+        tool_choice="any" if model.any_tool else "auto",
+        temperature=plan.temperature,
+        seed=plan.seed,
+        max_tokens=plan.max_tokens,
+        strategy=plan.strategy,
+        budget_tokens=plan.budget,
+        context=model.settings.backend.llama_server.context,
     )
 
 
-def in_a_line(record: RunRecord) -> str:
-    """One run."""
+def format_run(record: RunRecord) -> str:
+    """Return one line about a run."""
     config = record.config
     outcome = "right" if record.correct else record.wrong or f"{record.error}: {record.detail}"
     name = f"{config.surface} {config.ablation} {record.scenario} #{record.run}"
-    return f"{name}: {record.iterations} answers, {record.seconds:.1f} s, {' '.join(outcome.split())[:200]}"
+    return f"{name}: {record.iterations} responses, {record.seconds:.1f} s, {' '.join(outcome.split())[:200]}"

@@ -1,4 +1,4 @@
-"""A model that is ready to be measured: the backend and engine as the settings say, and the surfaces over them."""
+"""Opens a model for an eval: the backend and engine of the settings, and the surfaces over them."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from forge_proxy.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class EvalSession:
-    """What is measured. `slots` and `window` are None where the model server does not tell."""
+    """A loaded model. `slots` and `window` are None if the model server does not report them."""
 
     kind: str
     model: str
     slots: int | None
     window: int | None
     reason: str
-    """Why the window is that."""
-    stages: Mapping[Surface, Harness]
+    """The reason for the window."""
+    harnesses: Mapping[Surface, Harness]
 
 
 @asynccontextmanager
-async def opened(settings: Settings, surfaces: Sequence[Surface]) -> AsyncGenerator[EvalSession]:
-    """Start what is ours, load the model, and stop it all at the end. Raises `ForgeError`."""
+async def open_session(settings: Settings, surfaces: Sequence[Surface]) -> AsyncGenerator[EvalSession]:
+    """Start the backend and load the model; both are stopped at the end. Raises `ForgeError`."""
     async with AsyncExitStack() as closing:
         settings = settings.model_copy(update={"guardrails": _without_learning(settings.guardrails)})
-        parts = await closing.enter_async_context(daemon.assemble(settings, _unheard))
+        parts = await closing.enter_async_context(daemon.assemble(settings, _ignore))
         await parts.load()
         await parts.engine.budgets.settle()
         model = await parts.engine.models.default_name()
         budget = await parts.engine.budgets.of(model)
-        stages: dict[Surface, Harness] = {}
+        harnesses: dict[Surface, Harness] = {}
         if "runner" in surfaces:
-            stages["runner"] = RunnerHarness(parts.engine, model, budget.tokens)
+            harnesses["runner"] = RunnerHarness(parts.engine, model, budget.tokens)
         if "proxy" in surfaces:
-            stage = ProxyHarness(await closing.enter_async_context(_listening(parts)), model)
-            closing.push_async_callback(stage.close)
-            stages["proxy"] = stage
+            harness = ProxyHarness(await closing.enter_async_context(_listening(parts)), model)
+            closing.push_async_callback(harness.close)
+            harnesses["proxy"] = harness
         slots = settings.backend.slots or await parts.backend.slots()
-        yield EvalSession(parts.choice.kind, model, slots, budget.tokens, budget.reason, stages)
+        yield EvalSession(parts.choice.kind, model, slots, budget.tokens, budget.reason, harnesses)
 
 
 @asynccontextmanager
@@ -74,5 +74,5 @@ def _without_learning(policy: GuardPolicy) -> GuardPolicy:
     return policy if policy.text_answers != "auto" else policy.model_copy(update={"text_answers": "nudge"})
 
 
-def _unheard(_: Event) -> None:
-    """The records tell what happened."""
+def _ignore(_: Event) -> None:
+    """Ignore engine events: the records contain the results."""

@@ -1,7 +1,7 @@
-"""`forge-proxy rescue`: what the daemon finds in a text that a model wrote, and why.
+"""`forge-proxy rescue`: explains which tool calls the daemon finds in the text of a model.
 
-`inputs` reads the files; `findings`, `why_not` and `reasons` look at the text with the functions of the daemon; `show`
-and `as_json` write down what they found. Nothing of that is imported here: other commands start without it.
+`inputs` reads the files; `findings`, `candidates` and `reasons` analyze the text with the functions of the daemon;
+`text_output` and `json_output` render the result. None of them is imported here: other commands start without them.
 """
 
 from typing import Literal
@@ -10,4 +10,4 @@ Finish = Literal["stop", "length"]
 
 
 class InputError(Exception):
-    """An input cannot be used; the message names it and says what to do."""
+    """An input cannot be used. The message names it and what to do."""

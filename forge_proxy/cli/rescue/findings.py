@@ -1,11 +1,11 @@
-"""What a text holds by the daemon's own functions: the calls with how they were written, and the verdict."""
+"""Analyzes a text with the daemon's own functions: its calls, how they were written, and the verdict."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from forge_proxy.cli.rescue.text_spans import TextSpan, place_of
-from forge_proxy.cli.rescue.why_not import NotACall, left_out
+from forge_proxy.cli.rescue.candidates import RejectedCandidate, find_rejected
+from forge_proxy.cli.rescue.text_spans import TextSpan
 from forge_proxy.core.guardrails import Outcome, Turn, Verdict, judge
 from forge_proxy.core.guardrails.check import CheckedCall, check
 from forge_proxy.core.guardrails.extraction import Extraction, extract
@@ -17,85 +17,85 @@ from forge_proxy.core.stream import Reply
 
 @dataclass(frozen=True, slots=True)
 class FoundCall:
-    """A call as it was read, how it was written, and what the check says of it."""
+    """A call, how it was written, and the result of its validation."""
 
     call: ToolCall
     checked: CheckedCall | Problem
-    found: RecoveredCall | None = None
-    place: TextSpan | None = None
-    """Where it stands in the text, where that can be told."""
-    in_thoughts: bool = False
+    recovered: RecoveredCall | None = None
+    span: TextSpan | None = None
+    """Its position in the text, if known."""
+    is_in_reasoning: bool = False
 
     @property
     def tool(self) -> str:
-        """The name of the tool that is meant, or as it was said for none that is offered."""
+        """The name of the intended tool; the name as written if no such tool is offered."""
         return self.call.tool if isinstance(self.checked, Problem) else self.checked[0].tool
 
     @property
-    def typed(self) -> tuple[str, ...]:
-        """The arguments that were written as raw text, whose types the schema gave."""
+    def typed_arguments(self) -> tuple[str, ...]:
+        """The names of arguments that were written as raw text and typed by the schema."""
         args = self.call.args() or {}
-        return tuple(name for name in args if self.found and name in self.found.untyped)
+        return tuple(name for name in args if self.recovered and name in self.recovered.untyped)
 
     @property
-    def by_position(self) -> tuple[str, ...]:
-        """The arguments that were given without a name; they come first."""
-        return tuple(self.call.args() or ())[: self.found.positional if self.found else 0]
+    def positional_arguments(self) -> tuple[str, ...]:
+        """The names of arguments that were passed by position; they come first."""
+        return tuple(self.call.args() or ())[: self.recovered.positional if self.recovered else 0]
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """All that is to be said of a text."""
+    """The analysis of a text."""
 
     turn: Turn
     text: str
-    reading: Extraction
-    thorough: bool
-    """Whether it took the reading that the daemon does away from its event loop."""
+    extraction: Extraction
+    is_thorough: bool
+    """Whether the thorough parser was needed, which the daemon runs in a process of its own."""
     calls: tuple[FoundCall, ...]
-    left_out: tuple[NotACall, ...]
-    """What looks like a call and was not taken for one."""
+    rejected: tuple[RejectedCandidate, ...]
+    """What looks like a call and is not one; empty if there are calls."""
     verdict: Verdict
 
     @property
-    def good(self) -> bool:
-        """Whether every call that was begun can be read and is valid."""
-        return not self.reading.broken and not any(isinstance(call.checked, Problem) for call in self.calls)
+    def is_valid(self) -> bool:
+        """Whether every call in the text can be parsed and is valid."""
+        return not self.extraction.broken and not any(isinstance(call.checked, Problem) for call in self.calls)
 
 
-def find(turn: Turn, text: str, finish: str) -> Findings:
-    """Look at a text as at the answer to `turn`, thoroughly where the daemon would."""
+def analyze(turn: Turn, text: str, finish: str) -> Findings:
+    """Analyze a text as the response to `turn`, thoroughly if the daemon would."""
     reply = Reply(text=text, finish=finish)
-    reading = extract(turn, reply)
-    thorough = reading.may_recover_more
-    if thorough:
-        reading = extract(turn, reply, thorough=True)
-    calls = tuple(_found_calls(turn, text, reading, thorough=thorough))
-    missed = () if calls else left_out(turn, reply, reading)
-    return Findings(turn, text, reading, thorough, calls, missed, judge(turn, reply, "", reading))
+    extraction = extract(turn, reply)
+    is_thorough = extraction.may_recover_more
+    if is_thorough:
+        extraction = extract(turn, reply, thorough=True)
+    calls = tuple(_found_calls(turn, text, extraction, is_thorough=is_thorough))
+    rejected = () if calls else find_rejected(turn, reply, extraction)
+    return Findings(turn, text, extraction, is_thorough, calls, rejected, judge(turn, reply, "", extraction))
 
 
-def _found_calls(turn: Turn, text: str, reading: Extraction, *, thorough: bool) -> list[FoundCall]:
-    """The calls of a reading, each with the place it was read from."""
-    repair = repair_object if thorough else None
+def _found_calls(turn: Turn, text: str, extraction: Extraction, *, is_thorough: bool) -> list[FoundCall]:
+    """Return the extracted calls, each with its position."""
+    repair = repair_object if is_thorough else None
     in_text = rescue(text, turn.callable_names, template_thinks=turn.buffers_text, repair=repair).calls
-    in_thoughts = () if in_text else rescue(reading.reasoning, turn.callable_names).calls
-    left = [*in_text, *in_thoughts]
-    said = [mark.detail for mark in reading.interventions if mark.kind is Outcome.RESCUED]
+    in_reasoning = () if in_text else rescue(extraction.reasoning, turn.callable_names).calls
+    remaining = [*in_text, *in_reasoning]
+    details = [mark.detail for mark in extraction.interventions if mark.kind is Outcome.RESCUED]
     calls: list[FoundCall] = []
-    for call, detail in zip(reading.rescued, said, strict=True):
-        found = next((one for one in left if detail == f"{one.form} at {one.start}"), None)
+    for call, detail in zip(extraction.rescued, details, strict=True):
+        found = next((one for one in remaining if detail == f"{one.form} at {one.start}"), None)
         if found:
-            left.remove(found)
-        place = place_of(text, found.start, found.end) if found and in_text else None
+            remaining.remove(found)
+        span = TextSpan.of(text, found.start, found.end) if found and in_text else None
         if found and not in_text:
-            place = _place_of_thought(text, reading.reasoning[found.start : found.end])
-        calls.append(FoundCall(call, check(turn, call), found, place, bool(in_thoughts)))
+            span = _span_in_reasoning(text, extraction.reasoning[found.start : found.end])
+        calls.append(FoundCall(call, check(turn, call), found, span, bool(in_reasoning)))
     return calls
 
 
-def _place_of_thought(text: str, written: str) -> TextSpan | None:
-    """Where a part of the thoughts stands in the text: they are put together of several places."""
+def _span_in_reasoning(text: str, written: str) -> TextSpan | None:
+    """Return the position of a part of the reasoning; None if it occurs several times, or not as a whole."""
     start = text.find(written)
-    once = start >= 0 and text.find(written, start + 1) < 0
-    return place_of(text, start, start + len(written)) if once else None
+    is_unique = start >= 0 and text.find(written, start + 1) < 0
+    return TextSpan.of(text, start, start + len(written)) if is_unique else None

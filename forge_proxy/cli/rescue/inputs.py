@@ -1,4 +1,4 @@
-"""What `forge-proxy rescue` is given: the text, and the tools that were offered to the model that wrote it."""
+"""Reads the inputs of `forge-proxy rescue`: the text of a model, and the tools that were offered to the model."""
 
 from __future__ import annotations
 
@@ -15,39 +15,41 @@ from forge_proxy.core.jsontypes import DECODER, Json, JsonObject, is_list, is_ob
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 
 _EXAMPLE = '[{"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}]'
-_SHAPES = f"a list of tools, as {_EXAMPLE}, or a recorded chat request, which has them under 'tools'"
-_THAT_COUNT = ("tools", "tool_choice", "parallel_tool_calls", "max_tokens", "max_completion_tokens", "n")
-"""What of a recorded request bears on how its answer is judged."""
+_SHAPES = f"a list of tools, such as {_EXAMPLE}, or a recorded chat request with 'tools'"
+_RELEVANT_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "max_tokens", "max_completion_tokens", "n")
+"""Fields of a recorded request that affect how its response is judged."""
 _SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema")
-"""How lists of tools spell it that are not made for this API."""
+"""Names of the schema in lists of tools, including those of other APIs."""
 
 
 def read_text(file: Path | None) -> str:
-    """The text in a file, or on stdin for None and `-`. Raises `InputError`."""
+    """Read the text from a file; None and `-` mean stdin. Raises `InputError`."""
     if file is not None and file != Path("-"):
-        return _decoded(_bytes_of(file), str(file))
+        return _decode(_read_bytes(file), str(file))
     if sys.stdin.isatty():
-        print("forge-proxy: reading the model's text from here; end it with Ctrl-D", file=sys.stderr)
-    return _decoded(sys.stdin.buffer.read(), "stdin")
+        print("forge-proxy: reading the model's text from the terminal; end it with Ctrl-D", file=sys.stderr)
+    return _decode(sys.stdin.buffer.read(), "stdin")
 
 
 def read_turn(file: Path | None) -> Turn:
-    """The turn of a request that offers the tools in a file, with the daemon's default policy. Raises `InputError`."""
+    """Open the turn of a request that offers the tools in a file, with the default policy. Raises `InputError`."""
     if file is None:
-        raise InputError(f"--tools FILE is missing: the tools that were offered to the model, as JSON: {_SHAPES}")
-    written = _parsed(_decoded(_bytes_of(file), str(file)), file)
+        raise InputError(
+            f"--tools FILE is missing; it names a JSON file with the tools that were offered to the model: {_SHAPES}"
+        )
+    written = _parse(_decode(_read_bytes(file), str(file)), file)
     listed = written.get("tools") if is_object(written) else written
     if not is_list(listed):
         where, got = (f"{file}: tools", "no list of tools") if is_object(written) else (str(file), kind_of(written))
         raise InputError(f"{where}: expected {_SHAPES}; got {got}")
     given: JsonObject = written if is_object(written) else {}
-    body: dict[str, Json] = {key: given[key] for key in _THAT_COUNT if key in given}
-    body["tools"] = [_as_offered(tool) for tool in listed]
+    body: dict[str, Json] = {key: given[key] for key in _RELEVANT_FIELDS if key in given}
+    body["tools"] = [_to_request_tool(tool) for tool in listed]
     body["messages"] = [{"role": "user", "content": "-"}]
     try:
         request = decode_request(body)
     except InvalidRequest as error:
-        raise InputError(f"{file}: {_place_in(error.at, listed, whole=is_list(written))}: {error.why}") from error
+        raise InputError(f"{file}: {_path_in_file(error.at, listed, whole=is_list(written))}: {error.why}") from error
     policy = GuardPolicy()
     nudge_text = TextResponseHistory().should_nudge(policy, "")
     turn = open_turn(request, policy, request_id="rescue", nudge_text=nudge_text)
@@ -56,16 +58,16 @@ def read_turn(file: Path | None) -> Turn:
     return turn
 
 
-def _bytes_of(file: Path) -> bytes:
+def _read_bytes(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}") from error
 
 
-def _decoded(data: bytes, where: str) -> str:
+def _decode(data: bytes, where: str) -> str:
     try:
-        return data.decode("utf-8-sig")  # the mark that some editors put first is none of the text
+        return data.decode("utf-8-sig")  # without the byte order mark of some editors
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise InputError(
@@ -73,17 +75,17 @@ def _decoded(data: bytes, where: str) -> str:
         ) from error
 
 
-def _parsed(text: str, file: Path) -> Json:
+def _parse(text: str, file: Path) -> Json:
     try:
         return DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{file}:{error.lineno}:{error.colno}: not JSON: {error.msg}; expected {_SHAPES}") from error
-    except (ValueError, RecursionError) as error:  # NaN, a number without end, brackets without end
-        raise InputError(f"{file}: not JSON that can be used: {error}") from error
+    except (ValueError, RecursionError) as error:  # NaN, an endless number, endless brackets
+        raise InputError(f"{file}: invalid JSON: {error}") from error
 
 
-def _as_offered(tool: Json) -> Json:
-    """A tool as a request offers it: one that is only a function gets what belongs around it."""
+def _to_request_tool(tool: Json) -> Json:
+    """Return a tool in the form of a request: a bare function is wrapped."""
     if not is_object(tool) or not _is_bare(tool):
         return tool
     function: dict[str, Json] = {key: tool[key] for key in ("name", "description") if key in tool}
@@ -92,12 +94,12 @@ def _as_offered(tool: Json) -> Json:
 
 
 def _is_bare(tool: Json) -> bool:
-    """Whether a tool is only a function, without what a request has around it."""
+    """Return whether a tool is a bare function, without the wrapper of a request."""
     return is_object(tool) and "function" not in tool and tool.get("type") in (None, "function")
 
 
-def _place_in(at: str, listed: list[Json], *, whole: bool) -> str:
-    """The place in the file that is meant by a place in the request that was made of it."""
+def _path_in_file(at: str, listed: list[Json], *, whole: bool) -> str:
+    """Convert a path in the request to the path in the file from which it was made."""
     number = at.removeprefix("tools[").partition("]")[0] if at.startswith("tools[") else ""
     if number.isdecimal() and _is_bare(listed[int(number)]):
         at = at.replace(".function", "", 1)
@@ -105,12 +107,12 @@ def _place_in(at: str, listed: list[Json], *, whole: bool) -> str:
 
 
 def _refuse_unguarded(file: Path, listed: list[Json]) -> NoReturn:
-    """Say why the daemon would leave the answer to such a request alone."""
+    """Raise `InputError` with the reason why the daemon would not guard such a request."""
     other = next((i for i, tool in enumerate(listed) if is_object(tool) and tool.get("type") != "function"), None)
     if not listed:
         why = "it offers no tools"
     elif other is not None and not _is_bare(listed[other]):
-        why = f"tool {other} is of a type other than 'function'"
+        why = f"the type of tool {other} is not 'function'"
     else:
-        why = "its tool_choice lets no function be called"
-    raise InputError(f"{file}: {why}, so the daemon would pass every answer on as it is")
+        why = "its tool_choice forbids calls"
+    raise InputError(f"{file}: {why}, so the daemon would forward every response unchanged")

@@ -1,8 +1,8 @@
-"""What keeps something that would be a call by itself from being one where it stands.
+"""Explains why something that would be a call on its own is not one in its context.
 
-Nothing of the reader's rules is repeated here. What is shown or data it is asked. Any other reason is an experiment
-with the daemon's own reading: the same words without what follows them, on a line of their own. What no experiment
-explains is only said to be so.
+The rules of the rescue parser are not repeated here. The parser's own functions report text that is displayed or data.
+Any other reason is found by an experiment: the same text is parsed again without what follows it, or on its own line.
+If no experiment succeeds, the reason is unknown and reported as such.
 """
 
 from __future__ import annotations
@@ -18,53 +18,51 @@ from forge_proxy.core.rescue.context.display_only import DisplayOnlySpans, is_di
 from forge_proxy.core.stream import Reply
 
 _NEAR = 200
-"""How far after markup the object may begin that belongs to it."""
+"""Characters after markup within which its object must begin."""
 
-_CUT = "the answer was cut before this call was closed, and nobody knows after how much"
-_FOLLOWED = "text follows it: a call without markup counts where the answer ends with it"
-_IN_LINE = "words stand before it on its line: a call without markup begins a line, or follows a colon"
-_LED_IN = "too much text stands before it for a call without markup"
-_IN_LINE_FOLLOWED = (
-    "words stand before it on its line, and text follows it: without markup, a call has a place of its own"
-)
-_LED_IN_FOLLOWED = "too much text stands before it for a call without markup, and text follows it"
-_BLOCK_FOLLOWED = "it stands in a code block that text follows: a block counts where the answer ends with it"
-_CODE = "it stands in code, which is shown and not called"
-_SHOWN = "it stands between quotes, in HTML or in a table, where it is shown and not called"
-_DATA = "it stands in a text of JSON or of a program, which is data"
+_CUT = "the response was cut before this call was complete"
+_FOLLOWED = "text follows it; a call without markup must end the response"
+_IN_LINE = "other text precedes it on its line; a call without markup must begin a line or follow a colon"
+_AFTER_TEXT = "too much text precedes it for a call without markup"
+_IN_LINE_FOLLOWED = "other text precedes it on its line, and text follows it; a call without markup must stand alone"
+_AFTER_TEXT_FOLLOWED = "too much text precedes it for a call without markup, and text follows it"
+_BLOCK_FOLLOWED = "text follows its code block; a code block is a call only at the end of the response"
+_CODE = "it is in code, which is displayed, not called"
+_DISPLAYED = "it is in quotes, HTML or a table, which are displayed, not called"
+_DATA = "it is inside JSON or a program, which is data"
 _SET_APART = "it is indented like code or quoted, and text follows it"
-_THOUGHT_ON = "it stands in the thoughts, which go on after it"
-_ANSWERED = "it stands in the thoughts, and an answer follows them"
-_THOUGHT = "it stands in the thoughts, and not where a call may stand in them"
-NAMED = "it is only named: no call that can be read stands there"
-_UNEXPLAINED = "by itself it would be read as a call; what stands around it keeps it from being one"
+_REASONING_CONTINUES = "it is in the reasoning, which continues after it"
+_ANSWERED = "it is in the reasoning, and a response follows"
+_IN_REASONING = "it is in the reasoning, at a place where no call is accepted"
+NAMED = "only the name occurs, without a call that can be parsed"
+_UNEXPLAINED = "on its own it would be a call; its context prevents that"
 
 
-class Reasons:
-    """The reasons in one reply, of which no call was read."""
+class RejectionReasons:
+    """The reasons for one reply in which no call was found."""
 
-    def __init__(self, turn: Turn, reply: Reply, reading: Extraction) -> None:
+    def __init__(self, turn: Turn, reply: Reply, extraction: Extraction) -> None:
         self._turn = turn
         self._text = reply.text or ""
         self._cut = reply.finish == "length"
-        self._reading = reading
+        self._extraction = extraction
 
     def code_at(self, at: int) -> tuple[int, int] | None:
-        """From where to where the code goes that begins at the place or goes around it."""
+        """Return start and end of the code that begins at this position or contains it, if any."""
         return CodeSpans(self._text).find_span(at + 1)
 
-    def why_not(self, start: int, end: int, piece: RecoveredCall) -> str:
-        """Which part of its surroundings keeps it from being a call."""
+    def explain(self, start: int, end: int, call: RecoveredCall) -> str:
+        """Return what in the context of `call` prevents it from being one."""
         text = self._text
-        if self._reading.reasoning and text[start:end] not in self._reading.text:
-            return self._why_in_thoughts(text[start:end])
-        if piece.open and self._cut:
+        if self._extraction.reasoning and text[start:end] not in self._extraction.text:
+            return self._explain_in_reasoning(text[start:end])
+        if call.open and self._cut:
             return _CUT
         block = self.code_at(start)
         if block:
-            return _BLOCK_FOLLOWED if self._takes(text[: block[1]]) else _CODE
+            return _BLOCK_FOLLOWED if self._has_call(text[: block[1]]) else _CODE
         if is_displayed(text, start, end):
-            return _SHOWN
+            return _DISPLAYED
         if DisplayOnlySpans(text).contains(start, 0):
             return _DATA
         tries = {
@@ -72,24 +70,24 @@ class Reasons:
             _FOLLOWED: text[:end],
             _IN_LINE: f"{text[:start]}\n{text[start:]}",
             _IN_LINE_FOLLOWED: f"{text[:start]}\n{text[start:end]}",
-            _LED_IN: text[start:],
-            _LED_IN_FOLLOWED: text[start:end],
+            _AFTER_TEXT: text[start:],
+            _AFTER_TEXT_FOLLOWED: text[start:end],
         }
-        return next((why for why, tried in tries.items() if self._takes(tried)), _UNEXPLAINED)
+        return next((why for why, tried in tries.items() if self._has_call(tried)), _UNEXPLAINED)
 
-    def _why_in_thoughts(self, written: str) -> str:
-        thought = self._reading.reasoning
-        if extract(self._turn, Reply(reasoning=thought)).calls:
+    def _explain_in_reasoning(self, written: str) -> str:
+        reasoning = self._extraction.reasoning
+        if extract(self._turn, Reply(reasoning=reasoning)).calls:
             return _ANSWERED
-        at = thought.find(written)
-        ended = thought[: at + len(written)] if at >= 0 else ""
-        return _THOUGHT_ON if extract(self._turn, Reply(reasoning=ended)).calls else _THOUGHT
+        at = reasoning.find(written)
+        ended = reasoning[: at + len(written)] if at >= 0 else ""
+        return _REASONING_CONTINUES if extract(self._turn, Reply(reasoning=ended)).calls else _IN_REASONING
 
-    def _takes(self, text: str) -> bool:
+    def _has_call(self, text: str) -> bool:
         return bool(extract(self._turn, Reply(text=text)).calls)
 
-    def why_unreadable(self, end: int) -> str:
-        """What can be said of markup that ends there and that no readable call follows."""
+    def explain_unparsed(self, end: int) -> str:
+        """Return why no call can be parsed after markup that ends at `end`."""
         brace = self._text.find("{", end, end + _NEAR)
         if brace >= 0:
             try:
@@ -97,8 +95,8 @@ class Reasons:
             except json.JSONDecodeError as error:
                 fault = error.msg.removesuffix(" starting at")
                 return (
-                    f"what follows cannot be read; as JSON, its first fault is at {error.lineno}:{error.colno}: {fault}"
+                    f"what follows cannot be parsed; its first JSON error is at {error.lineno}:{error.colno}: {fault}"
                 )
             except (ValueError, RecursionError) as error:
-                return f"what follows cannot be read: {error}"
-        return _CODE if self.code_at(end - 1) else "no call that can be read follows it"
+                return f"what follows cannot be parsed: {error}"
+        return _CODE if self.code_at(end - 1) else "no call that can be parsed follows it"

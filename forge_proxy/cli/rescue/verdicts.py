@@ -1,4 +1,4 @@
-"""What the daemon would do with an answer, in words."""
+"""Describes what the daemon would do with a response."""
 
 from __future__ import annotations
 
@@ -9,59 +9,60 @@ from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.messages import MessageType
 
 
-def in_words(turn: Turn, verdict: Verdict) -> str:
-    """What the daemon would do, as one sentence without an end."""
+def describe_verdict(turn: Turn, verdict: Verdict) -> str:
+    """Return what the daemon would do, as a sentence without a full stop."""
     match verdict:
         case Accept(settled):
-            return f"hand out {_handed(settled)}, outcome {settled.outcome.value}"
+            return f"deliver {_describe_parts(settled)}, outcome {settled.outcome.value}"
         case Retry(_, fault):
-            again = f"ask the model again: {_because(fault)}"
-            return f"{again}; if text comes again, this text is the answer" if fault is Fault.TEXT else again
+            retry = f"retry: {_reason_for(fault)}"
+            is_plain_text = fault is Fault.TEXT
+            return f"{retry}; if the retry brings text too, this text is delivered" if is_plain_text else retry
         case GiveUp(fault, settled, error):
             if settled is None:
-                return f"answer with an error and not ask again: {_because(fault)}; {error}"
-            why = "the limit is the caller's own" if fault is Fault.CUT and turn.limit else _because(fault)
-            return f"hand out {_handed(settled)}, outcome {settled.outcome.value}, and not ask again: {why}"
+                return f"fail without a retry: {_reason_for(fault)}; {error}"
+            why = "the client set the token limit" if fault is Fault.CUT and turn.limit else _reason_for(fault)
+            return f"deliver {_describe_parts(settled)}, outcome {settled.outcome.value}, without a retry: {why}"
         case _:
             assert_never(verdict)
 
 
-def corrections(verdict: Verdict) -> list[str]:
-    """What the model would be told."""
+def corrections_in(verdict: Verdict) -> list[str]:
+    """Return the corrections that a retry adds to the request."""
     added = verdict.turn.added if isinstance(verdict, Retry) else ()
     return [message.content for message in added if message.type is MessageType.RETRY_NUDGE]
 
 
-def _handed(settled: FinalAnswer) -> str:
+def _describe_parts(settled: FinalAnswer) -> str:
     number = len(settled.calls)
     calls = f"{number} call{'s' if number > 1 else ''}" if number else ""
     text = "text" if settled.text and settled.text.strip() else ""
-    return " and ".join(part for part in (text, calls) if part) or "an empty answer"
+    return " and ".join(part for part in (text, calls) if part) or "an empty response"
 
 
-def _because(fault: Fault) -> str:
+def _reason_for(fault: Fault) -> str:
     match fault:
         case Fault.TEXT:
-            return "text where it might have called a tool"
+            return "plain text although tools are offered"
         case Fault.NO_CALL:
-            return "no call, and tool_choice demands one"
+            return "no call although tool_choice requires one"
         case Fault.EMPTY:
             return "neither text nor a call"
         case Fault.UNKNOWN_TOOL:
-            return "a call of a tool that is not offered"
+            return "a call to a tool that is not offered"
         case Fault.NOT_ALLOWED:
-            return "a call of a tool that tool_choice excludes"
+            return "a call to a tool that tool_choice excludes"
         case Fault.BAD_ARGUMENTS:
-            return "arguments that break the tool's schema"
+            return "arguments that violate the tool's schema"
         case Fault.MALFORMED:
-            return "a call was begun that cannot be read"
+            return "a call that cannot be parsed"
         case Fault.NO_ROOM:
-            return "no room for the corrections"
+            return "the corrections do not fit into the context"
         case Fault.CUT:
-            return "cut in the middle of a call"
+            return "the response ends within a call"
         case Fault.UNREADABLE:
-            return "a call that the model server could not read"
+            return "a call that the model server could not parse"
         case Fault.LOOP:
-            return "it only repeated itself"
+            return "the model repeats itself"
         case _:
             assert_never(fault)

@@ -1,4 +1,4 @@
-"""What the names of a batch stand for."""
+"""The models that the names of a batch select."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from forge_proxy.backends.llama_server.programs import TINY_MODEL
-from forge_proxy.cli.evals.batch import CLAUDE, read_batch, subjects_of
-from forge_proxy.cli.evals.run import wish_of
+from forge_proxy.cli.evals.batch import CLAUDE, find_models, read_batch
+from forge_proxy.cli.evals.run import build_plan
 from forge_proxy.cli.evals.run_all import EvaluatedModel, configuration
 from forge_proxy.cli.evals.session import EvalSession
 from forge_proxy.evals.record import EvalConfiguration
@@ -30,29 +30,29 @@ def models(folder: Path, *names: str) -> Path:
         ("llamafile", ["native"]),
     ],
 )
-def test_each_model_file_is_served_each_way(name: str, ways: list[str], tmp_path: Path) -> None:
+def test_each_model_file_is_evaluated_in_each_tool_mode(name: str, ways: list[str], tmp_path: Path) -> None:
     folder = models(
         tmp_path, "b.gguf", "a.gguf", "mmproj-a.gguf", "c-00001-of-00002.gguf", "c-00002-of-00002.gguf", "notes.txt"
     )
 
-    found = [subject.settings.backend for subject in subjects_of([name], {}, folder)]
+    found = [model.settings.backend for model in find_models([name], {}, folder)]
 
     expected = [(file, way) for file in ("a.gguf", "b.gguf", "c-00001-of-00002.gguf") for way in ways]
     assert [(backend.gguf.name if backend.gguf else "", backend.tools) for backend in found] == expected
     assert {backend.kind for backend in found} == {"llamafile" if name == "llamafile" else None}
 
 
-def test_anthropics_models_are_asked_with_and_without_a_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anthropic_models_are_evaluated_with_and_without_required_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORGE_PROXY_BACKEND__API_KEY", "sk-ant-1")
 
-    found = subjects_of(["anthropic", "haiku", "opus-any"], {}, None)
+    found = find_models(["anthropic", "haiku", "opus-any"], {}, None)
 
     told = [(one.settings.backend.model, one.any_tool) for one in found]
     assert told == [*((model, False) for model in CLAUDE.values()), (CLAUDE["opus"], True)]  # haiku is among them
     assert {one.settings.backend.kind for one in found} == {"anthropic"}
 
 
-def test_configurations_of_ones_own_come_from_a_file(tmp_path: Path) -> None:
+def test_named_configurations_are_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "evals.yaml"
     file.write_text(
         "evals:\n"
@@ -62,11 +62,11 @@ def test_configurations_of_ones_own_come_from_a_file(tmp_path: Path) -> None:
         "    tool_choice: any\n"
     )
 
-    (subject,) = subjects_of(["mine"], read_batch(file), None)
+    (model,) = find_models(["mine"], read_batch(file), None)
 
-    backend = subject.settings.backend
-    assert (backend.kind, backend.model, backend.tools, subject.any_tool) == ("openai", "qwen", "prompt", True)
-    assert (subject.think, backend.llama_cpp.think, backend.ollama.think) == (False, "off", "off")
+    backend = model.settings.backend
+    assert (backend.kind, backend.model, backend.tools, model.any_tool) == ("openai", "qwen", "prompt", True)
+    assert (model.think, backend.llama_cpp.think, backend.ollama.think) == (False, "off", "off")
 
 
 @pytest.mark.parametrize(
@@ -78,32 +78,32 @@ def test_configurations_of_ones_own_come_from_a_file(tmp_path: Path) -> None:
         (
             "evals: {}",
             ["llamaserver"],
-            "llamaserver is for model files: name the folder",
+            "llamaserver is for model files; set their folder",
         ),
         ("evals: {}", ["sonnet"], "Anthropic's models need FORGE_PROXY_BACKEND__API_KEY"),
         ("evals: [", ["mine"], "not YAML"),
     ],
 )
-def test_what_cannot_be_run_is_told(written: str, names: list[str], told: str, tmp_path: Path) -> None:
+def test_unusable_configurations_are_errors(written: str, names: list[str], told: str, tmp_path: Path) -> None:
     file = tmp_path / "evals.yaml"
     file.write_text(written)
 
     with pytest.raises(SettingsError, match=told):
-        subjects_of(names, read_batch(file), None)
+        find_models(names, read_batch(file), None)
 
 
-def test_a_folder_without_models_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"there is no \.gguf file in"):
-        subjects_of(["llamaserver"], {}, tmp_path)
+def test_a_folder_without_models_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"the folder has no \.gguf file"):
+        find_models(["llamaserver"], {}, tmp_path)
 
 
-def test_the_context_that_was_asked_for_is_part_of_what_is_measured() -> None:
-    there = EvalSession("embedded", "tiny", 1, 512, "as said", {})
-    wish = wish_of(None, None, None, None, runs=1)
+def test_the_configured_context_is_part_of_the_configuration() -> None:
+    session = EvalSession("embedded", "tiny", 1, 512, "as said", {})
+    plan = build_plan(None, None, None, None, runs=1)
 
     def asked(size: int) -> EvalConfiguration:
         backend = {"kind": "embedded", "llama_server": {"context": size}}
-        return configuration(there, EvaluatedModel(load(None, {"backend": backend})), wish)
+        return configuration(session, EvaluatedModel(load(None, {"backend": backend})), plan)
 
     small, large = asked(512), asked(2048)
 
@@ -112,9 +112,9 @@ def test_the_context_that_was_asked_for_is_part_of_what_is_measured() -> None:
     assert small.model_copy(update={"context": None}).key == EvalConfiguration(model="tiny", backend="embedded").key
 
 
-def test_two_model_files_of_one_name_are_not_taken_for_one_model(tmp_path: Path) -> None:
+def test_two_model_files_of_the_same_name_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "q4").mkdir()
     folder = models(tmp_path, "a.gguf", "q4/a.gguf", "b.gguf")
 
-    with pytest.raises(SettingsError, match=r"a\.gguf and .*a\.gguf have one name"):
-        subjects_of(["llamaserver"], {}, folder)
+    with pytest.raises(SettingsError, match=r"a\.gguf and .*a\.gguf have the same name"):
+        find_models(["llamaserver"], {}, folder)

@@ -1,4 +1,4 @@
-"""`forge-proxy eval` as it is typed, before results that are there."""
+"""The `forge-proxy eval` commands over existing results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_scenarios_are_listed() -> None:
     assert len(re.split(r"  +", typed("list").splitlines()[1])) == 4  # no column without a title
 
 
-def test_presets_are_listed_by_what_is_off_as_in_the_guide() -> None:
+def test_presets_are_listed_like_in_the_guide() -> None:
     def off(rows: list[str], between: str) -> dict[str, str]:
         cells = [[cell.strip(" `") for cell in re.split(between, row)] for row in rows]
         return {row[-3]: row[-1].partition(":")[0].partition(";")[0] for row in cells}
@@ -55,7 +55,7 @@ def test_presets_are_listed_by_what_is_off_as_in_the_guide() -> None:
     assert off(listed, r"  +")["bare"] == "all of it"
 
 
-def test_results_are_reported_and_written(results: Path, tmp_path: Path) -> None:
+def test_results_are_printed_and_written(results: Path, tmp_path: Path) -> None:
     assert typed("report", str(results), "--ablation", "all") == typed("report", str(results))
     assert typed("report", str(results), "--scenario", "basic_2step").startswith("no runs to report")
     page, text = tmp_path / "out" / "evals.html", tmp_path / "evals.md"
@@ -63,7 +63,7 @@ def test_results_are_reported_and_written(results: Path, tmp_path: Path) -> None
     said = typed("report", str(results), "--html", str(page), "--markdown", str(text))
 
     assert "large" not in said  # of which seven runs are missing
-    assert f"written: {page}" in said
+    assert f"wrote {page}" in said
     assert page.read_text().startswith("<!doctype html>")
     assert text.read_text().startswith("# Eval results")
 
@@ -76,12 +76,12 @@ def test_a_report_never_replaces_runs(option: str, results: Path, tmp_path: Path
 
     for out in (results, same, other, tmp_path / "out" / ".." / results.name):
         before = results.read_bytes()
-        with pytest.raises(ForgeError, match="the report would replace them"):
+        with pytest.raises(ForgeError, match="choose another file for the report"):
             CliRunner().invoke(app, ["eval", "report", str(results), option, str(out)], catch_exceptions=False)
         assert results.read_bytes() == other.read_bytes() == before
 
 
-def test_what_cannot_be_reached_leaves_files_as_they_were(tmp_path: Path) -> None:
+def test_an_unreachable_server_leaves_files_unchanged(tmp_path: Path) -> None:
     new, mine = tmp_path / "evals.jsonl", tmp_path / "mine.json"
     mine.write_text('{"my": "json"}')
 
@@ -93,7 +93,7 @@ def test_what_cannot_be_reached_leaves_files_as_they_were(tmp_path: Path) -> Non
     assert (new.exists(), mine.read_text()) == (False, '{"my": "json"}')
 
 
-def test_partial_results_are_reported_where_that_is_asked_for(results: Path) -> None:
+def test_partial_results_are_reported_on_request(results: Path) -> None:
     assert "large" in typed("report", str(results), "--include-partial")
     assert "7 to go" in typed("report", str(results), "--progress")
     assert typed("report", str(results), "--list-only", "--ablation", "bare").splitlines() == [
@@ -121,12 +121,12 @@ def test_the_results_file_comes_last_or_as_an_option(results: Path) -> None:
         (["{file}", "bare", "reforged"], "FILE: no results file reforged; the order is: eval compare A B {file}"),
         (
             ["bare", "reforged", "{file}", "--results", "{file}"],
-            "--results: there is a FILE already, {file}: leave out",
+            "--results: FILE is set already ({file}); remove one",
         ),
         (["bare", "reforged", "nowhere.jsonl"], "nowhere.jsonl: "),
     ],
 )
-def test_a_results_file_in_the_wrong_place_is_named(words: list[str], said: str, results: Path) -> None:
+def test_a_misplaced_results_file_is_an_error(words: list[str], said: str, results: Path) -> None:
     with pytest.raises(ForgeError) as caught:
         typed("compare", *(word.format(file=results) for word in words))
 
@@ -149,13 +149,13 @@ def test_configurations_that_differ_in_one_number_are_compared_by_key(tmp_path: 
     runs = [record(config=cold), record(run=1, config=cold), unfinished(config=warm), record(run=1, config=warm)]
     file.write_text("".join(f"{run.model_dump_json()}\n" for run in runs))
 
-    with pytest.raises(ForgeError, match="is 2 configurations: ") as refused:
+    with pytest.raises(ForgeError, match="matches 2 configurations: ") as refused:
         typed("compare", "reforged", "bare", "--results", str(file))
     first, second = re.findall(r"([0-9a-f]{10}) \(", str(refused.value))
 
     said = typed("compare", first, second, "--results", str(file)).splitlines()
     assert f"{first} (tiny (temperature 0), runner, reforged)" in str(refused.value)
-    assert "by its key in place of reforged" in str(refused.value)
+    assert "use its key instead of reforged" in str(refused.value)
     assert said[:2] == ["A: tiny (temperature 0), runner, reforged", "B: tiny (temperature 1), runner, reforged"]
     assert said[-1].split()[:6] == ["all", "2", "100", "%", "50", "%"]
     by_label = typed("compare", "tiny (temperature 0)", "tiny (temperature 1)", "--results", str(file))
@@ -166,7 +166,7 @@ def test_configurations_that_differ_in_one_number_are_compared_by_key(tmp_path: 
     ("words", "told"),
     [
         (["compare", "bare", "huge"], "B: no runs of 'huge'"),
-        (["compare", "bare", "reforged"], "B: reforged is 2 configurations: "),
+        (["compare", "bare", "reforged"], "B: reforged matches 2 configurations: "),
         (["report", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
         (["report", "--scenario", "basic_2stp"], "scenario: there is no 'basic_2stp'; did you mean basic_2step"),
         (["report", "--scenario", "oen"], "scenario: there is no 'oen'; did you mean one"),
@@ -176,14 +176,14 @@ def test_configurations_that_differ_in_one_number_are_compared_by_key(tmp_path: 
         (["report", "--model", "huge"], "model: there is no 'huge'; available: tiny, large"),
         (["compare", "bare", "reforged", "--scenario", "oen"], "scenario: there is no 'oen'; did you mean one"),
         (["run", "--scenario", "basic_2stp"], "scenario: there is no 'basic_2stp'; did you mean basic_2step"),
-        (["run", "--quick", "--ablation", "bare"], "it chooses these itself: leave out --ablation"),
-        (["run", "--quick", "--temperature", "0", "--probe"], "leave out --temperature, --probe"),
-        (["run", "--quick", "--ctx", "512", "--no-think"], "it chooses these itself: leave out --ctx, --no-think"),
+        (["run", "--quick", "--ablation", "bare"], "it sets these itself; remove --ablation"),
+        (["run", "--quick", "--temperature", "0", "--probe"], "remove --temperature, --probe"),
+        (["run", "--quick", "--ctx", "512", "--no-think"], "it sets these itself; remove --ctx, --no-think"),
         (["run", "--ablation", "bear"], "ablation: no preset 'bear'"),
         (["run", "--surface", "proxy", "--ablation", "no_steps"], "no_steps changes nothing on the surface proxy"),
     ],
 )
-def test_what_there_is_not_is_told(words: list[str], told: str, results: Path) -> None:
+def test_unknown_names_are_errors_with_suggestions(words: list[str], told: str, results: Path) -> None:
     beside = {"compare": ["--results", str(results)], "report": [str(results)]}.get(words[0], [])
 
     with pytest.raises(ForgeError, match=told):
