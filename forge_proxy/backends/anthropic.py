@@ -17,6 +17,7 @@ import httpx2
 import orjson
 from anthropic.types import Message, MessageTokensCount, RawMessageStreamEvent
 
+from forge_proxy.backends.body_slices import Undecodable, find_encoding
 from forge_proxy.backends.exchange import unexpected_status, unreadable, write_pieces
 from forge_proxy.core.chat import ModelCall, ModelCard, window_of
 from forge_proxy.core.errors import (
@@ -91,6 +92,7 @@ class AnthropicMessages:
             async with self._sent(call, body) as response:
                 if unexpected := unexpected_status(self.url, response.status_code, response.headers):
                     raise unexpected
+                self._refuse_undecodable(response.headers.get("content-encoding", ""))
                 reader = MessageReader(
                     names,
                     renamed,
@@ -138,7 +140,7 @@ class AnthropicMessages:
     async def models(self) -> Sequence[ModelCard]:
         """See `engine.ports.Backend`."""
         cards: list[ModelCard] = []
-        with self._faults():
+        with self._json_faults():
             page = await self._client.models.list(limit=_PAGE, timeout=_SHORT)
             while page.data:
                 for model in page.data:
@@ -163,7 +165,7 @@ class AnthropicMessages:
         """See `engine.ports.Backend`. The service counts exactly, tools and system message included."""
         body, _ = encode_call(call, await self._facts_of(call.model or call.request.model or ""))
         counted = {key: body[key] for key in _COUNTED if key in body}
-        with self._faults():
+        with self._json_faults():
             if not call.request.is_large:
                 answer = await self._client.messages.count_tokens(**cast("Any", counted), timeout=_SHORT)
                 return answer.input_tokens
@@ -174,12 +176,12 @@ class AnthropicMessages:
                 cast_to=MessageTokensCount,
                 options={"headers": {"Content-Length": str(sum(map(len, pieces)))}, "timeout": _SHORT},
             )
-        return answer.input_tokens
+            return answer.input_tokens
 
     async def health(self) -> Health:
         """See `engine.ports.Backend`."""
         try:
-            with self._faults():
+            with self._json_faults():
                 await self._client.models.list(limit=1, timeout=_SHORT)
         except BackendError as error:
             return Health("loading" if error.status == 503 else "down", error.words)
@@ -191,9 +193,9 @@ class AnthropicMessages:
         """What is known of a model. An alias is not in the list, so it is asked for by itself, once."""
         if model not in self._facts:
             try:
-                with self._faults():
-                    told = await self._client.models.retrieve(model, timeout=_SHORT)
-                self._facts[model] = read_facts(cast("JsonObject", told.to_dict(mode="json")))
+                with self._json_faults():
+                    found = await self._client.models.retrieve(model, timeout=_SHORT)
+                    self._facts[model] = read_facts(cast("JsonObject", found.to_dict(mode="json")))
             except BackendError as error:  # a server that knows no such question: it will not know it later either
                 if error.status != 404:
                     return ModelFacts()
@@ -212,6 +214,13 @@ class AnthropicMessages:
         if reader.done and not reader.finished:
             raise BackendBroke(self.url, "the stream ended before an answer began")
 
+    def _refuse_undecodable(self, encoding: str) -> None:
+        """Raise `BackendBroke` for a content encoding that the HTTP client ignores instead of decoding it."""
+        try:
+            find_encoding(encoding)
+        except Undecodable as exc:
+            raise BackendBroke(self.url, str(exc)) from exc
+
     @contextmanager
     def _faults(self) -> Generator[None]:
         """Errors of the SDK, and of its HTTP client, as our own."""
@@ -228,6 +237,15 @@ class AnthropicMessages:
             self._refuse_transport(exc)
         except anthropic.APIError as exc:
             raise BackendBroke(self.url, exc.message) from exc
+
+    @contextmanager
+    def _json_faults(self) -> Generator[None]:
+        """The same for a request whose response is one JSON object."""
+        with self._faults():
+            try:
+                yield
+            except AttributeError as exc:  # the SDK returns a response that is not JSON as text, and fails on its pages
+                raise BackendBroke(self.url, "not JSON; check what responds at backend.url") from exc
 
     def _refuse_transport(self, exc: BaseException) -> NoReturn:
         match exc:
