@@ -50,7 +50,7 @@ Parallel = Annotated[
 Out = Annotated[
     Path | None, typer.Option("--out", help=f"Results file; an existing one is continued ({DEFAULT_FILE}).")
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Print each run.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Print each run on stderr, also on a terminal.")]
 ListOnly = Annotated[
     bool, typer.Option("--list-only", help="Print two short lines for each configuration instead of a table.")
 ]

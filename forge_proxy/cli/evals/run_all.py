@@ -1,4 +1,4 @@
-"""Makes the runs of one model after the other, with a bar that says how long it will take."""
+"""Executes the runs of one model after the other and reports progress on stderr: a bar, or a line for each run."""
 
 from __future__ import annotations
 
@@ -99,17 +99,18 @@ async def make_all(subjects: Sequence[EvaluatedModel], wish: EvalPlan, file: Res
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("starting", total=wish.size * len(subjects))
 
-        def heard(record: RunRecord) -> None:
+        def report(record: RunRecord) -> None:
             made.append(record)
             progress.advance(task)
-            if wish.verbose:
-                progress.console.print(in_a_line(record), soft_wrap=True, markup=False)
+            if wish.verbose or not console.is_terminal:
+                position = f"{progress.tasks[0].completed:.0f}/{progress.tasks[0].total:.0f}"
+                progress.console.print(f"{position} {describe_run(record)}", soft_wrap=True, markup=False)
 
         for subject in subjects:
             try:
                 async with opened(subject.settings, wish.surfaces) as there:
                     progress.update(task, description=there.model)
-                    made += await _make(there, subject, wish, file, heard, lambda count: progress.advance(task, count))
+                    made += await _make(there, subject, wish, file, report, lambda count: progress.advance(task, count))
             except ForgeError as error:
                 if len(subjects) == 1:
                     raise
@@ -154,9 +155,9 @@ def configuration(there: EvalSession, subject: EvaluatedModel, wish: EvalPlan) -
     )
 
 
-def in_a_line(record: RunRecord) -> str:
-    """One run."""
+def describe_run(record: RunRecord) -> str:
+    """Return one line about a finished run."""
     config = record.config
     outcome = "right" if record.correct else record.wrong or f"{record.error}: {record.detail}"
     name = f"{config.surface} {config.ablation} {record.scenario} #{record.run}"
-    return f"{name}: {record.iterations} answers, {record.seconds:.1f} s, {' '.join(outcome.split())[:200]}"
+    return f"{name}: {record.iterations} responses, {record.seconds:.1f} s, {' '.join(outcome.split())[:200]}"
