@@ -31,11 +31,11 @@ from forge_proxy.core.errors import (
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, JsonObject, is_object
 from forge_proxy.core.stream import Chunk
-from forge_proxy.wire.backends.anthropic.capabilities import ModelFacts, card_of, read_facts
-from forge_proxy.wire.backends.anthropic.errors import status_of
+from forge_proxy.wire.backends.anthropic.capabilities import ModelFacts, decode_card, decode_facts
+from forge_proxy.wire.backends.anthropic.errors import find_status
 from forge_proxy.wire.backends.anthropic.request import encode_call
 from forge_proxy.wire.backends.anthropic.stream import MessageReader
-from forge_proxy.wire.backends.openai.rejections import read_fault
+from forge_proxy.wire.backends.openai.errors import decode_error
 from forge_proxy.wire.sse import MAX_RESPONSE, TooLarge
 
 _KEPT_HEADERS = ("retry-after", "retry-after-ms", "request-id")
@@ -145,9 +145,9 @@ class AnthropicMessages:
             while page.data:
                 for model in page.data:
                     said = cast("JsonObject", model.to_dict(mode="json"))
-                    if (card := card_of(said)) is not None:
+                    if (card := decode_card(said)) is not None:
                         cards.append(card)
-                        self._facts[card.id] = read_facts(said)
+                        self._facts[card.id] = decode_facts(said)
                 if not page.has_next_page():
                     break
                 page = await page.get_next_page()
@@ -195,7 +195,7 @@ class AnthropicMessages:
             try:
                 with self._json_faults():
                     found = await self._client.models.retrieve(model, timeout=_SHORT)
-                    self._facts[model] = read_facts(cast("JsonObject", found.to_dict(mode="json")))
+                    self._facts[model] = decode_facts(cast("JsonObject", found.to_dict(mode="json")))
             except BackendError as error:  # a server that knows no such question: it will not know it later either
                 if error.status != 404:
                     return ModelFacts()
@@ -210,7 +210,7 @@ class AnthropicMessages:
         if fault is not None:
             if isinstance(fault, TooLarge) or fault.error is None:
                 raise unreadable(self.url, fault, self._max_response) from fault
-            raise read_fault(self.url, _status_in(fault.error), fault.error, {}).inside_response() from fault
+            raise decode_error(self.url, _status_in(fault.error), fault.error, {}).inside_response() from fault
         if reader.done and not reader.finished:
             raise BackendBroke(self.url, "the stream ended before an answer began")
 
@@ -230,7 +230,7 @@ class AnthropicMessages:
             if unexpected := unexpected_status(self.url, exc.status_code, exc.response.headers):
                 raise unexpected from exc
             headers = {name: exc.response.headers[name] for name in _KEPT_HEADERS if name in exc.response.headers}
-            raise read_fault(self.url, exc.status_code, _body_of(exc), headers) from exc
+            raise decode_error(self.url, exc.status_code, _body_of(exc), headers) from exc
         except anthropic.APIConnectionError as exc:
             self._refuse_transport(exc.__cause__ or exc)
         except httpx2.HTTPError as exc:
@@ -317,4 +317,4 @@ def _status_in(body: Json) -> int:
     """The status of an error in a stream: by its type, or by the code that servers of OpenAI's dialect put in it."""
     error = body.get("error") if is_object(body) else None
     code = error.get("code") if is_object(error) else None
-    return code if isinstance(code, int) and 400 <= code < 600 else status_of(body)
+    return code if isinstance(code, int) and 400 <= code < 600 else find_status(body)

@@ -23,7 +23,7 @@ from forge_proxy.core.errors import (
     UnexpectedStatus,
 )
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.wire.backends.responses import NestedTooDeeply, UnreadableAnswer
+from forge_proxy.wire.backends.responses import NestedTooDeeply, UnreadableResponse
 from forge_proxy.wire.large_json import write_slices
 from forge_proxy.wire.sse import TooLarge
 
@@ -108,7 +108,7 @@ def unexpected_status(url: str, status: int, headers: Mapping[str, str]) -> Unex
     return UnexpectedStatus(url, status, "which is no status of HTTP; check what answers at backend.url")
 
 
-def unreadable(url: str, fault: UnreadableAnswer | TooLarge, limit: int) -> BackendFault:
+def unreadable(url: str, fault: UnreadableResponse | TooLarge, limit: int) -> BackendFault:
     """What it means that a response cannot be read on; `limit` is how many bytes of it may be held."""
     match fault:
         case TooLarge():

@@ -28,23 +28,23 @@ from forge_proxy.wire.backends.ollama.models import (
     InstalledModel,
     LoadedModel,
     ModelDescription,
-    card_of,
+    add_tag,
     decode_loaded,
     decode_show,
     decode_tags,
-    knows_truncate,
-    with_tag,
+    supports_truncate,
+    to_card,
 )
-from forge_proxy.wire.backends.ollama.options import left_out
+from forge_proxy.wire.backends.ollama.options import find_omitted_fields
 from forge_proxy.wire.backends.ollama.request import (
     OllamaRequestOptions,
+    count_prompt_bytes,
     encode_call,
     encode_loading,
     encode_unloading,
-    prompt_bytes,
 )
 from forge_proxy.wire.backends.ollama.stream import OllamaStreamReader
-from forge_proxy.wire.backends.openai.reasoning import Think, think_of
+from forge_proxy.wire.backends.openai.reasoning import Think, read_think
 from forge_proxy.wire.sse import MAX_RESPONSE
 
 _SHOWN_AT_ONCE = 8
@@ -85,9 +85,9 @@ class Ollama:
                 async for chunk in chunks:
                     yield chunk
         except ThinkingNotSupportedError:  # an answer to the request itself, so nothing has been given out
-            if self._think != "auto" and think_of(call.request.body) is None:
+            if self._think != "auto" and read_think(call.request.body) is None:
                 raise
-            self._thoughtless.add(with_tag(_model(call) or ""))
+            self._thoughtless.add(add_tag(_model(call) or ""))
         else:
             return
         async with aclosing(self._ask(call, None)) as chunks:
@@ -99,7 +99,7 @@ class Ollama:
         listed = decode_tags(await self._api.get("tags"))
         loaded = {model.name: model for model in await self.loaded()}
         shown = await self._look_at(listed)
-        return [card_of(model, shown[model.name], loaded.get(model.name), self.terms.num_ctx) for model in listed]
+        return [to_card(model, shown[model.name], loaded.get(model.name), self.terms.num_ctx) for model in listed]
 
     async def loaded(self) -> Sequence[LoadedModel]:
         """The models that are in memory. Raises like `stream`."""
@@ -119,7 +119,7 @@ class Ollama:
 
     async def context_window(self, model: str | None = None) -> int | None:
         """See `engine.ports.Backend`. Not known before a model is loaded, where nothing asks for one."""
-        return window_of(await self.models(), None if model is None else with_tag(model))
+        return window_of(await self.models(), None if model is None else add_tag(model))
 
     async def count_tokens(self, call: ModelCall) -> int | None:
         """See `engine.ports.Backend`. It counts only what it answers."""
@@ -148,7 +148,7 @@ class Ollama:
             async for piece in response.pieces():
                 for chunk in reader.feed(piece):
                     yield chunk
-                if reader.fault or reader.done:
+                if reader.fault or reader.is_done:
                     break
             else:
                 for chunk in reader.end():
@@ -156,16 +156,16 @@ class Ollama:
             if reader.fault is not None:
                 yield self._cut(encoded, self._api.fault(reader.fault))
                 return
-            if not reader.done:
+            if not reader.is_done:
                 raise BackendBroke(self.url, "the stream ended without its last line")
             await response.finish()
         await self._refuse_cut(call, encoded, reader.prompt_tokens)
 
     def _thinking(self, call: ModelCall) -> Think | None:
         """What this request says of thinking; None to say nothing."""
-        said = think_of(call.request.body)
+        said = read_think(call.request.body)
         think: Think | None = said if said is not None else {"on": True, "off": False}.get(self._think, self._think)
-        name = with_tag(_model(call) or "")
+        name = add_tag(_model(call) or "")
         if name in self._thoughtless:
             return None
         if think != "auto":
@@ -174,7 +174,7 @@ class Ollama:
         return True if "thinking" in shown.capabilities else None
 
     def _tell_left_out(self, call: ModelCall) -> None:
-        new = [field for field in left_out(call.request.body) if field not in self._left_out]
+        new = [field for field in find_omitted_fields(call.request.body) if field not in self._left_out]
         if new and len(self._left_out) < _REMEMBERED:
             self._left_out.update(new)
             self._observe(FieldsOmitted(tuple(new)))
@@ -183,7 +183,7 @@ class Ollama:
         """Raise `ContextOverflow` where the prompt was cut. Once it has left, an answer is not taken back for that:
         then it is only told.
         """
-        least = prompt_bytes(encoded) // _BYTES_PER_TOKEN
+        least = count_prompt_bytes(encoded) // _BYTES_PER_TOKEN
         if read is None or read >= least or await self._refuses():
             return
         window = self.terms.num_ctx or await self._window(_model(call))
@@ -198,13 +198,13 @@ class Ollama:
     async def _refuses(self) -> bool:
         """Whether this version refuses what does not fit, as every request asks it to."""
         try:
-            return knows_truncate(await self._api.get("version"))
+            return supports_truncate(await self._api.get("version"))
         except BackendFault:
             return True  # nothing is known, and the answer is there
 
     async def _window(self, model: str | None) -> int | None:
         try:
-            return next((loaded.window for loaded in await self.loaded() if loaded.name == with_tag(model or "")), None)
+            return next((loaded.window for loaded in await self.loaded() if loaded.name == add_tag(model or "")), None)
         except BackendFault:
             return None
 

@@ -20,8 +20,8 @@ from forge_proxy.backends.exchange import (
 from forge_proxy.backends.http import HttpClient, HttpResponse, RequestBody, read_capped
 from forge_proxy.core.errors import BackendFault
 from forge_proxy.core.jsontypes import Json, JsonObject
-from forge_proxy.wire.backends.ollama.errors import read_error, status_in
-from forge_proxy.wire.backends.responses import UnreadableAnswer
+from forge_proxy.wire.backends.ollama.errors import decode_ollama_error, find_status
+from forge_proxy.wire.backends.responses import UnreadableResponse
 from forge_proxy.wire.sse import MAX_RESPONSE, TooLarge
 
 _SHORT = 5.0
@@ -61,12 +61,14 @@ class OllamaApi:
         """What any other status than 200 means."""
         if unexpected := unexpected_status(self.url, response.status, response.headers):
             return unexpected
-        return read_error(self.url, response.status, parsed(await read_capped(response)), kept_headers(response))
+        return decode_ollama_error(
+            self.url, response.status, parsed(await read_capped(response)), kept_headers(response)
+        )
 
-    def fault(self, fault: UnreadableAnswer | TooLarge) -> BackendFault:
+    def fault(self, fault: UnreadableResponse | TooLarge) -> BackendFault:
         """What it means that a line cannot be read: the server's own error, or a fault of its answer."""
-        if isinstance(fault, UnreadableAnswer) and fault.error is not None:
-            return read_error(self.url, status_in(fault.error), fault.error).inside_response()
+        if isinstance(fault, UnreadableResponse) and fault.error is not None:
+            return decode_ollama_error(self.url, find_status(fault.error), fault.error).inside_response()
         return unreadable(self.url, fault, self.max_response)
 
     async def _exchange(self, method: str, what: str, body: bytes | None, seconds: float | None) -> Json:

@@ -11,7 +11,7 @@ from forge_proxy.backends.ollama import Ollama
 from forge_proxy.core.chat import ModelCall, ModelCard
 from forge_proxy.core.health import Health
 from forge_proxy.core.stream import Chunk
-from forge_proxy.wire.backends.ollama.models import with_tag
+from forge_proxy.wire.backends.ollama.models import add_tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,5 +60,5 @@ class OllamaCatalog:
 
     async def _card(self, name: str, entry: OllamaEntry) -> ModelCard:
         listed = await entry.ollama.models()
-        found = next((card for card in listed if card.id == with_tag(entry.model or name)), None)
+        found = next((card for card in listed if card.id == add_tag(entry.model or name)), None)
         return replace(found, id=name) if found else ModelCard(name, entry.ollama.terms.num_ctx)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from forge_proxy.backends.ollama import Ollama
 from forge_proxy.core.errors import BackendFault
 from forge_proxy.engine.backend_switching import BackendSwitcher
-from forge_proxy.wire.backends.ollama.models import with_tag
+from forge_proxy.wire.backends.ollama.models import add_tag
 
 
 class OllamaWindow:
@@ -51,7 +51,7 @@ class OllamaWindow:
             raise
 
     def _is_ours(self, name: str) -> bool:
-        return self._only is None or name == with_tag(self._only)
+        return self._only is None or name == add_tag(self._only)
 
 
 class OllamaWindows:

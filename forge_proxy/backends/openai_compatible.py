@@ -22,11 +22,11 @@ from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
 from forge_proxy.core.stream import Chunk
+from forge_proxy.wire.backends.openai.errors import decode_error
 from forge_proxy.wire.backends.openai.models import decode_models
-from forge_proxy.wire.backends.openai.rejections import read_fault
 from forge_proxy.wire.backends.openai.request import encode_call
 from forge_proxy.wire.backends.openai.stream import ChatStreamReader
-from forge_proxy.wire.backends.responses import UnreadableAnswer
+from forge_proxy.wire.backends.responses import UnreadableResponse
 from forge_proxy.wire.sse import MAX_RESPONSE, TooLarge
 
 _QUICK_SECONDS = 5.0
@@ -161,17 +161,17 @@ class OpenAICompatible:
         if reader.done and not reader.begun:
             raise BackendBroke(self.url, "the stream ended before an answer began")
 
-    def _unreadable(self, fault: UnreadableAnswer | TooLarge) -> BackendFault:
+    def _unreadable(self, fault: UnreadableResponse | TooLarge) -> BackendFault:
         """Return the error for an unreadable response: the server's own error, or a malformed response."""
-        if isinstance(fault, UnreadableAnswer) and fault.error is not None:
-            return read_fault(self.url, _status_in(fault.error), fault.error, {}).inside_response()
+        if isinstance(fault, UnreadableResponse) and fault.error is not None:
+            return decode_error(self.url, _status_in(fault.error), fault.error, {}).inside_response()
         return unreadable(self.url, fault, self._max_response)
 
     async def _error(self, response: HttpResponse) -> BackendFault:
         """Return the error for a status other than 200."""
         if unexpected := unexpected_status(self.url, response.status, response.headers):
             return unexpected
-        return read_fault(self.url, response.status, parsed(await read_capped(response)), kept_headers(response))
+        return decode_error(self.url, response.status, parsed(await read_capped(response)), kept_headers(response))
 
 
 def _match_streaming(chunk: Chunk, call: ModelCall, reader: ChatStreamReader) -> Chunk:

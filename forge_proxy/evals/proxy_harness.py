@@ -19,9 +19,9 @@ from forge_proxy.core.stream import CompletionBuilder, Reply
 from forge_proxy.core.workflow.definition import ToolDef, Workflow
 from forge_proxy.evals.scenario import ScenarioState
 from forge_proxy.evals.single_run import PlannedRun, RunCounter, RunOutcome, is_no_result
-from forge_proxy.wire.backends.openai.response import decode_answer
+from forge_proxy.wire.backends.openai.response import decode_response
 from forge_proxy.wire.backends.openai.stream import ChatStreamReader
-from forge_proxy.wire.backends.responses import UnreadableAnswer
+from forge_proxy.wire.backends.responses import UnreadableResponse
 from forge_proxy.workflows.sdk.respond import respond_tool
 from forge_proxy.workflows.tools import CallableTools
 
@@ -131,9 +131,9 @@ class _Answer:
         builder = CompletionBuilder()
         try:
             if not self.is_stream:
-                builder.add(decode_answer(self.raw))
+                builder.add(decode_response(self.raw))
                 return builder
-        except UnreadableAnswer as exc:
+        except UnreadableResponse as exc:
             raise BackendBroke(self.url, str(exc)) from exc
         reader = ChatStreamReader()
         for chunk in (*reader.feed(self.raw), *reader.end()):

@@ -9,7 +9,7 @@ from statistics import median
 from forge_proxy.core.compaction import SlidingWindowCompact, TieredCompact
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import Message, MessageType, ToolCall
-from forge_proxy.wire.compaction import tagged, with_cuts
+from forge_proxy.wire.compaction import apply_cuts, classify_messages
 
 MESSAGES = 200
 _RESULT = "supplier: Acme; price: 10.69; stock: 120\n" * 50
@@ -44,9 +44,9 @@ def request_time(times: int) -> float:
     asked: list[Json] = [message.to_api_dict() for message in _history()]
 
     def shorten() -> None:
-        tags = tagged(asked)
+        tags = classify_messages(asked)
         *_, last = TieredCompact().plans(tags.messages)
-        with_cuts(asked, tags, last.cuts)
+        apply_cuts(asked, tags, last.cuts)
 
     return _seconds(shorten, times * _ROUNDS)
 
