@@ -104,11 +104,11 @@ class AnthropicMessages:
                     for chunk in reader.feed(piece):
                         yield chunk
                     self._check(reader)
-                    if reader.done:
+                    if reader.is_done:
                         return
         for chunk in reader.end():
             yield chunk
-        if not reader.finished:
+        if not reader.has_finish_reason:
             self._check(reader)
             raise BackendBroke(self.url, "the stream ended without a stop reason")
 
@@ -211,7 +211,7 @@ class AnthropicMessages:
             if isinstance(fault, TooLarge) or fault.error is None:
                 raise unreadable(self.url, fault, self._max_response) from fault
             raise decode_error(self.url, _status_in(fault.error), fault.error, {}).inside_response() from fault
-        if reader.done and not reader.finished:
+        if reader.is_done and not reader.has_finish_reason:
             raise BackendBroke(self.url, "the stream ended before an answer began")
 
     def _refuse_undecodable(self, encoding: str) -> None:

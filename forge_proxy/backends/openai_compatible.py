@@ -69,16 +69,16 @@ class OpenAICompatible:
                 for chunk in reader.feed(piece):
                     yield _match_streaming(chunk, call, reader)
                 self._check(reader)
-                if reader.done:
+                if reader.is_done:
                     await response.finish()
                     return
-            finished = reader.finished
+            is_complete = reader.has_finish_reason
             for chunk in reader.end():
                 yield _match_streaming(chunk, call, reader)
-            if finished:  # after the finish reason, only usage or `[DONE]` can be missing
+            if is_complete:  # after the finish reason, only usage or `[DONE]` can be missing
                 return
             self._check(reader)
-            if not (reader.finished or reader.done):
+            if not (reader.has_finish_reason or reader.is_done):
                 raise BackendBroke(self.url, "the stream ended without a finish reason")
 
     def _reader(self, call: ModelCall, response: HttpResponse) -> ChatStreamReader:
@@ -158,7 +158,7 @@ class OpenAICompatible:
         """Raise a `BackendFault` if the response is unreadable or ended before it began."""
         if reader.fault is not None:
             raise self._unreadable(reader.fault) from reader.fault
-        if reader.done and not reader.begun:
+        if reader.is_done and not reader.has_begun:
             raise BackendBroke(self.url, "the stream ended before an answer began")
 
     def _unreadable(self, fault: UnreadableResponse | TooLarge) -> BackendFault:

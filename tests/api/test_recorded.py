@@ -54,7 +54,7 @@ def reply_in(body: bytes, *, stream: bool) -> tuple[Reply, object]:
     reader = ChatStreamReader()
     chunks = [*reader.feed(body), *reader.end()] if stream else [CallIndexes().assign(decode_response(body))]
     completion = put_together(chunks)
-    assert reader.done is stream
+    assert reader.is_done is stream
     (reply,) = completion.replies
     return replace(reply, text=reply.text or None, extra={}), (completion.usage or {}).get("total_tokens")
 

@@ -69,7 +69,7 @@ class MessageReader(EventReader):
                 break
             if chunk is not None:
                 chunks.append(chunk)
-            if self.done:
+            if self.is_done:
                 break
         return [join_chunks(chunks)] if len(chunks) > 1 else chunks
 
@@ -77,7 +77,7 @@ class MessageReader(EventReader):
         """Return the chunk of an event; None for one without content, such as `ping`."""
         match event:
             case {"type": "message_start", "message": {**message}}:
-                self.begun = True
+                self.has_begun = True
                 self._count(message.get("usage"))
                 head = {key: message[key] for key in ("id", "model") if isinstance(message.get(key), str)}
                 if self._model is not None:
@@ -94,7 +94,7 @@ class MessageReader(EventReader):
             case {"type": "message_delta", "delta": {**delta}}:
                 return self._finish(delta, event.get("usage"))
             case {"type": "message_stop"}:
-                self.done = True
+                self.is_done = True
             case _:
                 pass
         return None
@@ -117,7 +117,7 @@ class MessageReader(EventReader):
         reason = delta.get("stop_reason")
         if not isinstance(reason, str):
             return None
-        self.finished = True
+        self.has_finish_reason = True
         details = delta.get("stop_details")
         why = details.get("explanation") if is_object(details) else None
         refusal: JsonObject = {"refusal": why} if reason == "refusal" and isinstance(why, str) else {}

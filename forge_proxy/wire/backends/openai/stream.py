@@ -45,10 +45,10 @@ class ChatStreamReader(EventReader):
         chunks: list[Chunk] = []
         for event in events:
             if event == _DONE:
-                self.done = True
+                self.is_done = True
                 break
-            if self._verbatim and self.begun and _can_forward(event):
-                self.finished = self.finished or _FINISHED.search(event) is not None
+            if self._verbatim and self.has_begun and _can_forward(event):
+                self.has_finish_reason = self.has_finish_reason or _FINISHED.search(event) is not None
                 chunks.append(Chunk(as_sent=event))
                 continue
             try:
@@ -56,12 +56,12 @@ class ChatStreamReader(EventReader):
             except UnreadableResponse as exc:
                 self.fault = exc
                 break
-            if self._progress and not self.begun and (read := read_progress(chunk)):
+            if self._progress and not self.has_begun and (read := read_progress(chunk)):
                 progress.append(Chunk(progress=read, as_sent=chunk.as_sent))
                 continue
-            self.begun = True
+            self.has_begun = True
             for delta in chunk.deltas:
-                self.finished = self.finished or delta.finish is not None
+                self.has_finish_reason = self.has_finish_reason or delta.finish is not None
             chunks.append(self._indexes.assign(chunk))
         if len(chunks) > 1:
             chunks = [join_chunks(chunks)]
@@ -73,7 +73,7 @@ class ChatStreamReader(EventReader):
         )
         if not chunk.deltas:
             raise UnreadableResponse("there is no choice in it")
-        self.begun = self.finished = self.done = True
+        self.has_begun = self.has_finish_reason = self.is_done = True
         return [chunk]
 
 
