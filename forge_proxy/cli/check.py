@@ -45,7 +45,7 @@ async def _collect(settings: Settings, *, self_test: bool) -> tuple[list[tuple[s
         async with daemon.assemble(settings, _ignore_event) as parts:
             await parts.load()
             rows.append(("backend", f"{parts.choice.kind} at {parts.backend.url}"))
-            rows.append(("because", parts.choice.because))
+            rows.append(("because", parts.choice.reason))
             health = await parts.backend.health()
             rows.append(("health", f"{health.status} {health.detail}".strip()))
             models, answers, windows = await _list_models(parts.backend)

@@ -130,7 +130,7 @@ async def build(
         url = parts.choice.url
         if url is not None and await leads_to(url, listener):
             raise BackendChoiceError(
-                f"backend.url {parts.choice.shown_url} is this daemon itself; set it to the model server, or choose "
+                f"backend.url {parts.choice.public_url} is this daemon itself; set it to the model server, or choose "
                 "another --port"
             )
         tell_choice(parts.choice, settings, log)
@@ -145,7 +145,7 @@ def tell_choice(choice: SelectedBackend, settings: Settings, log: FilteringBound
     """Log the backend that is used, and why."""
     model_file = str(choice.gguf) if choice.gguf else None
     listed = {"models": list(settings.models)} if settings.models else {}
-    log.info("backend", kind=choice.kind, url=choice.shown_url, model_file=model_file, because=choice.because, **listed)
+    log.info("backend", kind=choice.kind, url=choice.public_url, model_file=model_file, because=choice.reason, **listed)
     if choice.gguf == TINY_MODEL:
         log.warning("test model", note="understands only a few phrases: for trying out the daemon, not for real work")
 
@@ -158,7 +158,7 @@ def _admin_parts(
     return AdminServices(
         parts.engine,
         parts.backend,
-        BackendSelection(choice.kind, choice.because, unmanaged),
+        BackendSelection(choice.kind, choice.reason, unmanaged),
         guardrails,
         configuration=live,
         hardware=parts.machine,

@@ -21,7 +21,7 @@ from forge_proxy.backends.ollama_catalog import OllamaCatalog, OllamaEntry
 from forge_proxy.backends.ollama_window import OllamaWindow, OllamaWindows
 from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.backends.sampling import read_recommendations
-from forge_proxy.backends.selection import SelectedBackend, choose
+from forge_proxy.backends.selection import SelectedBackend, select_backend
 from forge_proxy.core.budget import WindowSizing
 from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.dialect import Dialect
@@ -87,7 +87,7 @@ async def assemble(
         turns = LoopTurns(clock)
         http = AioHttp(connect_seconds=config.connect_seconds, silence_seconds=config.silence_seconds, turns=turns)
         closing.push_async_callback(http.close)
-        choice = await choose(config, http, settings.models)
+        choice = await select_backend(config, http, settings.models)
         manager = ServerManager(choice.launch, config.llama_server, http, clock, observe) if choice.launch else None
         if manager is not None:
             closing.push_async_callback(manager.close)
@@ -118,7 +118,7 @@ async def assemble(
         budgets = Budgets(backend, clock, observe, settings.budget, sizing, resizer, machine, own)
         sampling = Sampling(observe, read_recommendations(), settings.sampling, _own_sampling(settings))
         files = {name: str(spec.model) for name, spec in choice.specs.items()} or choice.gguf
-        cards = CapabilityCache(state_folder(os.environ), choice.shown_url or f"managed {files}")
+        cards = CapabilityCache(state_folder(os.environ), choice.public_url or f"managed {files}")
         engine = Engine(
             backend, clock, observe, config.model, thorough, admission, dialect, cards, budgets, sampling, catalog,
             settings.compaction, memory, turns,

@@ -80,7 +80,7 @@ async def setup_backend(
             parts.control,
             parts.choice.kind,
             parts.backend.url,
-            parts.choice.because,
+            parts.choice.reason,
         )
 
 

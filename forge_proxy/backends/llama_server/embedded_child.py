@@ -1,6 +1,6 @@
-"""The embedded llama.cpp as a program that takes llama-server's flags, as many of them as we use.
+"""The embedded llama.cpp as a program that accepts the llama-server flags that the daemon uses.
 
-Started as `python -m`, never imported: it needs the wheel of the extra `embedded`, which has no types and is 100 MB.
+Started with `python -m`, never imported: it needs the wheel of the extra `embedded`, which has no types and is 100 MB.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main(words: Sequence[str]) -> None:
             setattr(params, name, getattr(xllamacpp.ggml_type, f"GGML_TYPE_{kind.upper()}"))
     try:
         server = xllamacpp.Server(params)
-    except RuntimeError as exc:  # llama.cpp has said why
+    except RuntimeError as exc:  # llama.cpp has logged the reason
         sys.exit(f"error: {exc}")
     while server:
         signal.pause()

@@ -1,4 +1,4 @@
-"""One run of a managed server, from its start until it is ready: port, key, process, loading."""
+"""One instance of a managed server: claims a port, starts the process and waits until the model is loaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from forge_proxy.backends.config import LlamaServerConfig
 from forge_proxy.backends.http import HttpClient
-from forge_proxy.backends.llama_server.launch import LaunchSpec, arguments, environment
+from forge_proxy.backends.llama_server.launch import LaunchSpec, build_command, build_environment
 from forge_proxy.backends.llama_server.loading import LoadFailed, wait_until_loaded
 from forge_proxy.backends.llama_server.log_tail import LogTail
 from forge_proxy.backends.llama_server.model_file import model_fault
@@ -26,7 +26,7 @@ from forge_proxy.engine.ports import Clock
 
 _PORTS_TRIED = 3
 _NOTICED_WITHIN = 10.0
-"""Seconds within which the end of a process is known that does not listen any more."""
+"""Seconds until the end of a process is detected after it has stopped listening."""
 
 
 class CannotStart(BackendDown):
@@ -39,18 +39,18 @@ class CannotStart(BackendDown):
 
 @dataclass(eq=False)
 class ServerInstance:
-    """A server that is ready, or was."""
+    """A server that is or was ready. `slots` is None if unknown; `ready_at` is in seconds of the daemon's clock."""
 
     process: ServerProcess
     server: OpenAICompatible
     spec: LaunchSpec
     slots: int | None
     models: Sequence[ModelCard]
-    since: float
-    answered: bool = False
-    """Whether it has given an answer: then its crash is a first one."""
-    halting: bool = field(default=False)
-    """Whether it is being stopped by us."""
+    ready_at: float
+    has_responded: bool = False
+    """Whether it has sent a response, which resets the crash count."""
+    is_stopping: bool = field(default=False)
+    """Whether the daemon is stopping it."""
 
     async def is_over(self, *, silent: bool = False) -> bool:
         """Whether it has ended; asked when a connection to it broke.
@@ -58,7 +58,7 @@ class ServerInstance:
         One that was `silent` for as long as is allowed, and does not tell its health either, hangs. It is killed, to be
         started again as after a crash: it would keep each request waiting as long as this one.
         """
-        if self.halting:
+        if self.is_stopping:
             return True
         if (await self.server.health()).status == "down":  # it listens no more: its end is about to be noticed
             with suppress(TimeoutError):
@@ -75,7 +75,7 @@ def check(spec: LaunchSpec) -> None:
         raise CannotStart(spec, fault)
 
 
-async def bring_up(
+async def start_instance(
     spec: LaunchSpec,
     config: LlamaServerConfig,
     http: HttpClient,
@@ -117,7 +117,7 @@ async def _on_port(
     """Raises `LoadFailed` or `NotExecutable`."""
     key = secrets.token_urlsafe(24)
     log.begin(f"--- {spec.program.kind} with {spec.model} is started, port {port}")
-    process = await ServerProcess.start(arguments(spec, port), _environment(spec, key), log)
+    process = await ServerProcess.start(build_command(spec, port), _environment(spec, key), log)
     try:
         tell(process.pid, None)
         server = OpenAICompatible(
@@ -135,9 +135,9 @@ async def _on_port(
 
 def _environment(spec: LaunchSpec, key: str) -> dict[str, str]:
     if spec.program.kind != "embedded":
-        return environment(os.environ, key)
+        return build_environment(os.environ, key)
     # The child finds modules where we do. Without -P it would look in the working directory, which is anybody's.
-    return {**environment(os.environ, key), "PYTHONPATH": os.pathsep.join(sys.path)}
+    return {**build_environment(os.environ, key), "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 async def _ask(server: OpenAICompatible) -> tuple[int | None, Sequence[ModelCard]]:

@@ -1,4 +1,4 @@
-"""TCP ports for servers of ours: one that is free, or whether a certain one is."""
+"""Claims TCP ports for managed servers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ HOST = "127.0.0.1"
 
 
 class NoPort(Exception):
-    """It cannot be had, mostly since something listens there already."""
+    """The port cannot be used, usually because another program listens on it."""
 
 
 def claim(port: int) -> int:
-    """The port, or a free one for 0. Somebody may still take it before the server does. Raises `NoPort`."""
+    """Return the port, or a free one for 0. Another program may still bind it before the server. Raises `NoPort`."""
     try:
         with socket.socket() as tried:
-            # As a server does, so that connections of one that has just ended are not in the way; listeners still are.
+            # As servers do: closed connections of an earlier server do not block the port, listeners do.
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             tried.bind((HOST, port))
             return tried.getsockname()[1]

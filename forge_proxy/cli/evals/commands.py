@@ -157,7 +157,7 @@ def report(
     """Print results, and write them as HTML or Markdown."""
     from forge_proxy.cli.evals.formatting import check_choice, check_outputs, presets_of, show_report, write_report
     from forge_proxy.evals.metrics import Price
-    from forge_proxy.evals.reports.lines import RunFilter, lines_of
+    from forge_proxy.evals.reports.lines import RunFilter, build_lines
     from forge_proxy.evals.results import read_results
 
     try:
@@ -177,7 +177,7 @@ def report(
     check_outputs(files, (html, markdown))
     records = read_results(files)
     check_choice(choice, records)
-    lines = lines_of(records, choice)
+    lines = build_lines(records, choice)
     show_report(lines, list_only=list_only, progress=progress)
     write_report(lines, html, markdown)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.evals.ablation import PRESETS, SURFACES
-from forge_proxy.evals.record import EvalConfiguration, RunRecord, labels_of
-from forge_proxy.evals.reports.comparison import compared, comparison_report
-from forge_proxy.evals.reports.lines import ReportLine, RunFilter, lines_of
+from forge_proxy.evals.record import EvalConfiguration, RunRecord, label_configurations
+from forge_proxy.evals.reports.comparison import compare_runs, comparison_report
+from forge_proxy.evals.reports.lines import ReportLine, RunFilter, build_lines
 from forge_proxy.evals.reports.markdown import markdown_report
 from forge_proxy.evals.reports.page import html_report
-from forge_proxy.evals.reports.table import grid, list_report, progress_report, text_report
-from forge_proxy.evals.results import ResultsError, holds_runs, read_results
+from forge_proxy.evals.reports.table import format_table, list_report, progress_report, text_report
+from forge_proxy.evals.results import ResultsError, contains_runs, read_results
 from forge_proxy.evals.scenario import Scenario
 from forge_proxy.evals.scenarios import ALL, TAGS, check_words
 
@@ -49,7 +49,7 @@ def check_outputs(results: Sequence[Path], outputs: Sequence[Path | None]) -> No
         if file is None:
             continue
         is_read = file.resolve() in [each.resolve() for each in results]
-        if is_read or holds_runs(file):
+        if is_read or contains_runs(file):
             raise ResultsError(
                 f"{file}: it holds the runs of an eval, and the report would replace them; name another file"
             )
@@ -88,12 +88,12 @@ def show_comparison(first: str, second: str, results: Path, choice: RunFilter) -
     Raises `ResultsError` or `InvalidRequest`.
     """
     ours, theirs = _meant("A", first, results, choice), _meant("B", second, results, choice)
-    labels = labels_of((ours.config, theirs.config))
+    labels = label_configurations((ours.config, theirs.config))
     named = [
         f"{_told(labels[line.config.key], line.config)}{f', from {word}' if Path(word).is_file() else ''}"
         for line, word in ((ours, first), (theirs, second))
     ]
-    print(comparison_report(compared(ours.records, theirs.records), *named))
+    print(comparison_report(compare_runs(ours.records, theirs.records), *named))
 
 
 def _meant(side: str, word: str, results: Path, choice: RunFilter) -> ReportLine:
@@ -102,7 +102,7 @@ def _meant(side: str, word: str, results: Path, choice: RunFilter) -> ReportLine
     records = read_results([Path(word) if is_file else results])
     check_choice(choice, records)
     lines = [
-        line for line in lines_of(records, choice)
+        line for line in build_lines(records, choice)
         if is_file or word in _names(line)
     ]  # fmt: skip
     if not lines:
@@ -129,7 +129,7 @@ def show_scenarios(scenarios: Sequence[Scenario], *, list_only: bool) -> None:
         print("\n".join(one.name for one in scenarios))
         return
     rows = [(one.name, str(one.ideal_iterations), ", ".join(sorted(one.tags)), one.description) for one in scenarios]
-    print(grid(("scenario", "ideal", "tags", "what it asks for"), rows))
+    print(format_table(("scenario", "ideal", "tags", "what it asks for"), rows))
     print()
     presets = [(one.name, ", ".join(sorted(one.surfaces)), one.description) for one in PRESETS.values()]
-    print(grid(("preset", "surfaces", "what is off"), presets))
+    print(format_table(("preset", "surfaces", "what is off"), presets))

@@ -18,10 +18,10 @@ from forge_proxy.cli.formatting import show_rows
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import SamplingPolicy
-from forge_proxy.evals.ablation import SURFACES, chosen_presets, chosen_surfaces
+from forge_proxy.evals.ablation import SURFACES, select_presets, select_surfaces
 from forge_proxy.evals.rates import PairedRuns
 from forge_proxy.evals.record import RunRecord
-from forge_proxy.evals.reports.lines import lines_of
+from forge_proxy.evals.reports.lines import build_lines
 from forge_proxy.evals.reports.table import list_report, text_report
 from forge_proxy.evals.results import ResultsFile
 from forge_proxy.evals.scenarios import ALL, find
@@ -54,14 +54,14 @@ def wish_of(
     **how: Unpack[EvalOptions],
 ) -> EvalPlan:
     """What the options ask for. Raises `InvalidRequest`."""
-    cells = chosen_presets(ablations or ["reforged"], chosen_surfaces(surfaces or ["runner"]))
+    cells = select_presets(ablations or ["reforged"], select_surfaces(surfaces or ["runner"]))
     return EvalPlan(cells, find(scenarios or (), tags or ()), **how)
 
 
 def run_all(subjects: Sequence[EvaluatedModel], wish: EvalPlan, out: Path, *, list_only: bool) -> None:
     """Make the runs, and print what came of them. Raises `ForgeError`, and `Exit` where not all could be made."""
     made = _make(subjects, wish, out)
-    lines = lines_of(made.records)
+    lines = build_lines(made.records)
     print(list_report(lines) if list_only else text_report(lines))
     if made.records:
         print(f"\n{len(made.records)} runs are in {out}")
@@ -117,7 +117,7 @@ def quick_settings() -> Settings:
 def quick_wish(runs: int, *, seed: int = 0, verbose: bool = False) -> EvalPlan:
     """Bare and reforged, on both surfaces, in the scenarios that the test model understands."""
     return EvalPlan(
-        chosen_presets(["bare", "reforged"], ["runner", "proxy"]),
+        select_presets(["bare", "reforged"], ["runner", "proxy"]),
         [scenario for scenario in ALL if scenario.quick],
         runs,
         temperature=1.0,
@@ -131,7 +131,7 @@ def quick_wish(runs: int, *, seed: int = 0, verbose: bool = False) -> EvalPlan:
 def run_quick(out: Path | None, *, runs: int, seed: int, verbose: bool) -> None:
     """Measure the test model bare and reforged, and print what that shows. Raises `ForgeError`."""
     made = _make([EvaluatedModel(quick_settings())], quick_wish(runs, seed=seed, verbose=verbose), out)
-    print(text_report(lines_of(made.records)))
+    print(text_report(build_lines(made.records)))
     print()
     for surface in SURFACES:
         print(_in_words(surface, [record for record in made.records if record.config.surface == surface]))
@@ -141,8 +141,8 @@ def run_quick(out: Path | None, *, runs: int, seed: int, verbose: bool) -> None:
 
 def _in_words(surface: str, records: Sequence[RunRecord]) -> str:
     """What the guardrails are worth."""
-    right = {(one.config.ablation, one.scenario, one.run): one.correct for one in records}
-    pairs = PairedRuns.of(
+    right = {(one.config.ablation, one.scenario, one.run): one.is_correct for one in records}
+    pairs = PairedRuns.count(
         (right["bare", name, run], right["reforged", name, run])
         for preset, name, run in right
         if preset == "bare" and ("reforged", name, run) in right

@@ -16,7 +16,7 @@ from forge_proxy.evals.ablation import Ablation, Surface
 from forge_proxy.evals.record import EvalConfiguration, RunRecord, Strategy
 from forge_proxy.evals.results import ResultsFile
 from forge_proxy.evals.scenario import Scenario
-from forge_proxy.evals.series import jobs_of, make_runs, missing
+from forge_proxy.evals.series import execute_runs, find_missing, plan_runs
 from forge_proxy.settings import Settings
 
 
@@ -127,13 +127,13 @@ async def _make(
     skipped: Callable[[int], None],
 ) -> Sequence[RunRecord]:
     """Make the runs of one model, and give those that were there already."""
-    jobs = jobs_of(configuration(there, subject, wish), wish.cells, wish.scenarios, wish.runs)
+    jobs = plan_runs(configuration(there, subject, wish), wish.cells, wish.scenarios, wish.runs)
     keys = {(job.config.key, job.scenario.name, job.run) for job in jobs}
     old = [record for record in file.there if record.key in keys] if file else []
     skipped(len(old))
     until = None if wish.seconds is None else asyncio.get_running_loop().time() + wish.seconds
     parallel = wish.parallel or there.slots or 1
-    await make_runs(missing(jobs, old), there.stages, file, heard, parallel, until=until)
+    await execute_runs(find_missing(jobs, old), there.stages, file, heard, parallel, until=until)
     return old
 
 
@@ -158,6 +158,6 @@ def configuration(there: EvalSession, subject: EvaluatedModel, wish: EvalPlan) -
 def describe_run(record: RunRecord) -> str:
     """Return one line about a finished run."""
     config = record.config
-    outcome = "right" if record.correct else record.wrong or f"{record.error}: {record.detail}"
+    outcome = "right" if record.is_correct else record.wrong or f"{record.error}: {record.detail}"
     name = f"{config.surface} {config.ablation} {record.scenario} #{record.run}"
     return f"{name}: {record.iterations} responses, {record.seconds:.1f} s, {' '.join(outcome.split())[:200]}"
