@@ -1,4 +1,4 @@
-"""The faults of the hard trial as bounded repros, each of which runs against a daemon of any commit."""
+"""The faults that the security review found as bounded repros, each of which runs against a daemon of any commit."""
 
 from __future__ import annotations
 
