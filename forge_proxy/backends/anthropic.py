@@ -144,10 +144,10 @@ class AnthropicMessages:
             page = await self._client.models.list(limit=_PAGE, timeout=_SHORT)
             while page.data:
                 for model in page.data:
-                    said = cast("JsonObject", model.to_dict(mode="json"))
-                    if (card := decode_card(said)) is not None:
+                    entry = cast("JsonObject", model.to_dict(mode="json"))
+                    if (card := decode_card(entry)) is not None:
                         cards.append(card)
-                        self._facts[card.id] = decode_facts(said)
+                        self._facts[card.id] = decode_facts(entry)
                 if not page.has_next_page():
                     break
                 page = await page.get_next_page()

@@ -15,8 +15,8 @@ from forge_proxy.core.jsontypes import Json, is_object
 
 def state_folder(environment: Mapping[str, str]) -> Path:
     """Where state is kept that is of no use elsewhere: `$XDG_STATE_HOME/forge-proxy`, by default in ~/.local/state."""
-    told = environment.get("XDG_STATE_HOME", "")
-    return (Path(told) if told.startswith("/") else Path.home() / ".local" / "state") / "forge-proxy"
+    configured = environment.get("XDG_STATE_HOME", "")
+    return (Path(configured) if configured.startswith("/") else Path.home() / ".local" / "state") / "forge-proxy"
 
 
 def _open_private(path: str, flags: int) -> int:

@@ -41,16 +41,16 @@ def classify_messages(messages: Sequence[Json]) -> TypedMessages:
     places: list[int] = []
     step: int | None = None
     for place, message in enumerate(repair_messages(messages)):
-        said = message if is_object(message) else {}
-        if said.get("role") == "assistant":
+        fields = message if is_object(message) else {}
+        if fields.get("role") == "assistant":
             step = 0 if step is None else step + 1
-            made = _assistant(said, step)
+            made = _assistant(fields, step)
         else:
-            role, kind = _KINDS.get(str(said.get("role")), _USER)
-            identity = said.get("tool_call_id")
+            role, kind = _KINDS.get(str(fields.get("role")), _USER)
+            identity = fields.get("tool_call_id")
             answered = identity if isinstance(identity, str) else None
             mark = step if kind is MessageType.TOOL_RESULT else None
-            made = [_message(said, role, kind, mark, tool_call_id=answered)]
+            made = [_message(fields, role, kind, mark, tool_call_id=answered)]
         found += made
         places += [place] * len(made)
     return TypedMessages(tuple(found), tuple(places))
@@ -76,11 +76,11 @@ def apply_cuts(messages: Sequence[Json], typed: TypedMessages, cuts: Sequence[Cu
     return [message for place, message in enumerate(out) if place not in removed]
 
 
-def _assistant(said: JsonObject, step: int) -> list[Message]:
-    reasoning = max([estimate_tokens(said[name]) for name in _REASONING_FIELDS if name in said], default=0)
-    calls = _calls(said)
+def _assistant(fields: JsonObject, step: int) -> list[Message]:
+    reasoning = max([estimate_tokens(fields[name]) for name in _REASONING_FIELDS if name in fields], default=0)
+    calls = _calls(fields)
     kind = MessageType.TOOL_CALL if calls else MessageType.TEXT_RESPONSE
-    message = _message(said, MessageRole.ASSISTANT, kind, step, calls=calls)
+    message = _message(fields, MessageRole.ASSISTANT, kind, step, calls=calls)
     if not reasoning:
         return [message]
     meta = MessageMeta(MessageType.REASONING, step, token_estimate=reasoning)
@@ -88,7 +88,7 @@ def _assistant(said: JsonObject, step: int) -> list[Message]:
 
 
 def _message(
-    said: JsonObject,
+    fields: JsonObject,
     role: MessageRole,
     kind: MessageType,
     step: int | None,
@@ -96,7 +96,7 @@ def _message(
     calls: tuple[ToolCall, ...] = (),
     tool_call_id: str | None = None,
 ) -> Message:
-    text, media = _read(said.get("content"))
+    text, media = _read(fields.get("content"))
     message = Message(role, text, MessageMeta(kind, step), tool_call_id=tool_call_id, tool_calls=calls)
     if not media:
         return message
@@ -112,22 +112,22 @@ def _read(content: Json) -> tuple[str, int]:
     return "\n".join(texts), len(content) - len(texts)
 
 
-def _calls(said: JsonObject) -> tuple[ToolCall, ...]:
-    calls = said.get("tool_calls")
-    if not calls and "function_call" not in said:
+def _calls(fields: JsonObject) -> tuple[ToolCall, ...]:
+    calls = fields.get("tool_calls")
+    if not calls and "function_call" not in fields:
         return ()
     made = [_call(call) for call in calls if is_object(call)] if is_list(calls) else []
-    if is_object(said.get("function_call")):
-        made.append(_call({"function": said["function_call"]}))
+    if is_object(fields.get("function_call")):
+        made.append(_call({"function": fields["function_call"]}))
     return tuple(made)
 
 
 def _call(call: JsonObject) -> ToolCall:
     inner = call.get("function", call.get("custom"))
-    said: JsonObject = inner if is_object(inner) else {}
-    written = said.get("arguments", said.get("input", ""))
+    fields: JsonObject = inner if is_object(inner) else {}
+    written = fields.get("arguments", fields.get("input", ""))
     arguments = written if isinstance(written, str) else write(written)
-    return ToolCall(str(said.get("name", "")), arguments, str(call.get("id") or ""))
+    return ToolCall(str(fields.get("name", "")), arguments, str(call.get("id") or ""))
 
 
 def _content(before: Json, text: str, *, keeps_media: bool) -> Json:

@@ -53,24 +53,24 @@ class ServerInstance:
     """Whether the daemon is stopping it."""
 
     async def is_over(self, *, silent: bool = False) -> bool:
-        """Whether it has ended; asked when a connection to it broke.
+        """Return whether the server has ended. Call it after a connection to it failed.
 
-        One that was `silent` for as long as is allowed, and does not tell its health either, hangs. It is killed, to be
-        started again as after a crash: it would keep each request waiting as long as this one.
+        A server that was `silent` for the silence limit and does not respond to a health check hangs: it is killed, and
+        restarted as after a crash, because it would block every request.
         """
         if self.is_stopping:
             return True
-        if (await self.server.health()).status == "down":  # it listens no more: its end is about to be noticed
+        if (await self.server.health()).status == "down":  # it has stopped listening: its end will be detected soon
             with suppress(TimeoutError):
                 async with asyncio.timeout(_NOTICED_WITHIN):
                     await self.process.ended()
             if silent and not self.process.has_ended and (await self.server.health()).status == "down":
-                await self.process.kill("it answered nothing any more and was killed")
+                await self.process.kill("it stopped responding and was killed")
         return self.process.has_ended
 
 
 def check(spec: LaunchSpec) -> None:
-    """Raise `CannotStart` for what is wrong before anything is started. Reads from the disk."""
+    """Raise `CannotStart` if the model file is missing or invalid. Blocks on disk access."""
     if fault := model_fault(spec.model):
         raise CannotStart(spec, fault)
 
@@ -83,9 +83,9 @@ async def start_instance(
     log: LogTail,
     tell: Callable[[int, LoadProgress | None], None],
 ) -> ServerInstance:
-    """Start a server and wait until its model is loaded; `tell` its pid, and how it gets on.
+    """Start a server and wait until its model is loaded. Calls `tell` with its process id and progress.
 
-    When this is cancelled the server is ended. Raises `CannotStart`.
+    A cancellation ends the server. Raises `CannotStart`.
     """
     await asyncio.to_thread(check, spec)
     for left in reversed(range(_PORTS_TRIED)):
@@ -96,7 +96,7 @@ async def start_instance(
         try:
             return await _on_port(port, spec, config, http, clock, log, tell)
         except LoadFailed as exc:
-            # Taken by somebody since it was seen to be free.
+            # Another program has bound the port since it was claimed.
             if left and spec.port == 0 and any("bind" in fault for fault in log.faults()):
                 continue
             raise CannotStart(spec, str(exc)) from exc
@@ -114,7 +114,7 @@ async def _on_port(
     log: LogTail,
     tell: Callable[[int, LoadProgress | None], None],
 ) -> ServerInstance:
-    """Raises `LoadFailed` or `NotExecutable`."""
+    """Start a server on a port. Raises `LoadFailed` or `NotExecutable`."""
     key = secrets.token_urlsafe(24)
     log.begin(f"--- {spec.program.kind} with {spec.model} is started, port {port}")
     process = await ServerProcess.start(build_command(spec, port), _environment(spec, key), log)
@@ -136,12 +136,12 @@ async def _on_port(
 def _environment(spec: LaunchSpec, key: str) -> dict[str, str]:
     if spec.program.kind != "embedded":
         return build_environment(os.environ, key)
-    # The child finds modules where we do. Without -P it would look in the working directory, which is anybody's.
+    # The child imports modules from the same paths; -P excludes the working directory, which may not be trusted.
     return {**build_environment(os.environ, key), "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 async def _ask(server: OpenAICompatible) -> tuple[int | None, Sequence[ModelCard]]:
-    """What a server that is ready tells of itself."""
+    """Request the number of slots and the models of a ready server."""
     slots, models = None, ()
     with suppress(BackendFault):
         slots = await server.slots()

@@ -47,8 +47,8 @@ async def wait_until_loaded(
         if growth.exceeds(furthest):
             furthest, moved = growth, now
         elif now - moved >= silence:
-            said = " | ".join(log.latest_words(_LINES_SHOWN)) or "(nothing)"
-            raise LoadFailed(f"it hangs: for {silence:g} s it has neither said nor read anything; its log ends: {said}")
+            lines = " | ".join(log.latest_words(_LINES_SHOWN)) or "(nothing)"
+            raise LoadFailed(f"it hangs: no log line, disk read or allocation for {silence:g} s; its log ends: {lines}")
         tell(LoadProgress(now - began, log.latest, growth.read, growth.resident))
         await _sleep_or_end(process, pause)
         pause = min(2 * pause, _LAST_LOOK)

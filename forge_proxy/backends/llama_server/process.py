@@ -77,10 +77,10 @@ class ServerProcess:
         how = f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
         faults = self._log.faults()
         if loading:
-            said = faults[0] if faults else self._log.latest
+            detail = faults[0] if faults else self._log.latest
         else:
-            said = next((fault for fault in reversed(faults) if any(word in fault for word in _OF_ITSELF)), "")
-        return f"{how}: {said}" if said else how
+            detail = next((fault for fault in reversed(faults) if any(word in fault for word in _OF_ITSELF)), "")
+        return f"{how}: {detail}" if detail else how
 
     async def stop(self, seconds: float) -> None:
         """Terminate the process, and kill it if it has not ended after `seconds`."""
@@ -109,10 +109,10 @@ class ServerProcess:
         line = await self._launcher.stdout.readline()
         if not line:
             raise NotExecutable(f"the launcher failed: {self._log.latest}")
-        said = json.loads(line)
-        if "error" in said:
-            raise NotExecutable(said["error"])
-        self.pid = said["pid"]
+        report = json.loads(line)
+        if "error" in report:
+            raise NotExecutable(report["error"])
+        self.pid = report["pid"]
 
     async def _read(self) -> None:
         """Read its output until the end: otherwise the process would block on a full pipe."""

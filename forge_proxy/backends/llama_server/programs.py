@@ -55,22 +55,22 @@ def launch_spec(config: BackendConfig, program: ServerProgram, model: Path, alia
 
     Raises `BackendChoiceError`.
     """
-    said, tiny = config.llama_server, model == TINY_MODEL
-    if program.kind == "embedded" and said.extra:
+    options, tiny = config.llama_server, model == TINY_MODEL
+    if program.kind == "embedded" and options.extra:
         raise BackendChoiceError("backend.llama_server.extra is for a llama-server: the embedded llama.cpp takes none")
     return LaunchSpec(
         program,
         model.absolute(),
         alias=alias or ("tiny-tools" if tiny else model.stem),
-        context=said.context or (_TINY_CONTEXT if tiny else None),
-        slots=said.slots or (_EMBEDDED_SLOTS if program.kind == "embedded" else None),
-        gpu_layers=said.gpu_layers,
+        context=options.context or (_TINY_CONTEXT if tiny else None),
+        slots=options.slots or (_EMBEDDED_SLOTS if program.kind == "embedded" else None),
+        gpu_layers=options.gpu_layers,
         # The test model is too small to benefit from several threads.
-        threads=said.threads or (1 if tiny else None),
-        cache_type_k=said.cache_type_k,
-        cache_type_v=said.cache_type_v,
-        port=said.port,
-        extra=tuple(said.extra),
+        threads=options.threads or (1 if tiny else None),
+        cache_type_k=options.cache_type_k,
+        cache_type_v=options.cache_type_v,
+        port=options.port,
+        extra=tuple(options.extra),
         max_response=config.max_response,
     )
 
@@ -86,9 +86,9 @@ def _named(named: Path) -> Path:
 
 def _refuse_other_program(path: Path) -> None:
     """Raise `BackendChoiceError` if the `--version` of a program shows that it is not llama.cpp."""
-    said = _said_version((str(path),)) if not _is_llamafile(path) else b""
-    if said.strip() and not re.search(rb"version: \d|llama|build", said, re.IGNORECASE):
-        first = said.strip().splitlines()[0].decode("utf-8", "replace")[:80]
+    output = _read_version_output((str(path),)) if not _is_llamafile(path) else b""
+    if output.strip() and not re.search(rb"version: \d|llama|build", output, re.IGNORECASE):
+        first = output.strip().splitlines()[0].decode("utf-8", "replace")[:80]
         raise BackendChoiceError(
             f"backend.llama_server.binary {path} is not a llama-server: its --version prints {first!r}"
         )
@@ -113,14 +113,14 @@ def _program(kind: ProgramKind, path: Path) -> ServerProgram:
 
 def _version(command: tuple[str, ...]) -> tuple[int, ...]:
     """Return the version of a llamafile; empty if unknown."""
-    found = re.search(rb"v?(\d+)\.(\d+)(?:\.(\d+))?", _said_version(command))
+    found = re.search(rb"v?(\d+)\.(\d+)(?:\.(\d+))?", _read_version_output(command))
     return tuple(int(part) for part in found.groups(b"0")) if found else ()
 
 
-def _said_version(command: tuple[str, ...]) -> bytes:
+def _read_version_output(command: tuple[str, ...]) -> bytes:
     """Return the output of `--version`; empty if the program cannot run, fails or does not end."""
     try:
-        said = subprocess.run(  # noqa: S603  # named by the user, or beside his model
+        output = subprocess.run(  # noqa: S603  # configured by the user, or in the folder of the model
             [*command, "--version"],
             capture_output=True,
             timeout=_VERSION_SECONDS,
@@ -129,4 +129,4 @@ def _said_version(command: tuple[str, ...]) -> bytes:
         )
     except (OSError, subprocess.TimeoutExpired):
         return b""
-    return said.stdout + said.stderr if said.returncode == 0 else b""
+    return output.stdout + output.stderr if output.returncode == 0 else b""

@@ -28,7 +28,9 @@ class LoadProgress:
 
     def __str__(self) -> str:
         memory = f", {self.resident >> 20} MB in memory" if self.resident else ""
-        return f"loading for {self.seconds:.0f} s{memory}{f'; it says: {self.last_line}' if self.last_line else ''}"
+        return (
+            f"loading for {self.seconds:.0f} s{memory}{f'; last log line: {self.last_line}' if self.last_line else ''}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The scenarios, by families, and how some of them are chosen."""
+"""All scenarios, and their selection by name and tag."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TAGS: tuple[str, ...] = tuple(sorted({tag for scenario in ALL for tag in scenari
 
 
 def find(names: Sequence[str] = (), tags: Sequence[str] = ()) -> tuple[Scenario, ...]:
-    """The scenarios with one of these names and one of these tags, in the order of `ALL`; all where nothing is said.
+    """Return the scenarios with one of these names and one of these tags, in the order of `ALL`. Empty selects all.
 
     Raises `InvalidRequest` for a name or tag that there is none of, and where no scenario fits both.
     """
@@ -51,7 +51,7 @@ def find(names: Sequence[str] = (), tags: Sequence[str] = ()) -> tuple[Scenario,
 
 
 def check_words(at: str, said: Sequence[str], known: Sequence[str]) -> None:
-    """Raises `InvalidRequest` for a word that is not known, with those that it is like."""
+    """Raise `InvalidRequest` for an unknown name, with similar ones."""
     each = dict.fromkeys(known)
     for word in said:
         if word not in each:

@@ -8,9 +8,9 @@ from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object, kind_of
 
 
-def reject(at: str, wanted: str, got: Json) -> NoReturn:
+def reject(at: str, expected: str, got: Json) -> NoReturn:
     """Raise `InvalidRequest` for a value of the wrong type."""
-    raise InvalidRequest(at, f"expected {wanted}, got {kind_of(got)}")
+    raise InvalidRequest(at, f"expected {expected}, got {kind_of(got)}")
 
 
 def read_text(body: JsonObject, key: str, at: str) -> str:

@@ -69,17 +69,17 @@ class _HistoryEncoder:
     def add(self, message: JsonObject, at: str) -> None:
         """Encode a message. `at` is its path."""
         role = message.get("role")
-        said = encode_blocks(message.get("content"), f"{at}.content")
-        if said and message.get(CACHE) is not None:
-            said[-1].setdefault(CACHE, message[CACHE])
+        content = encode_blocks(message.get("content"), f"{at}.content")
+        if content and message.get(CACHE) is not None:
+            content[-1].setdefault(CACHE, message[CACHE])
         if role in _SYSTEM and not self._out:
-            self._system += said
+            self._system += content
         elif role == "assistant":
-            self._answer(message, said)
+            self._answer(message, content)
         elif role == "tool":
-            self._result(message, said)
+            self._result(message, content)
         else:  # also a later system message: moved to the beginning, it would change the cached prefix
-            self._say("user", said)
+            self._append("user", content)
 
     def finish(self) -> AnthropicConversation:
         """Complete open calls and return the history."""
@@ -99,12 +99,12 @@ class _HistoryEncoder:
         loose = not thinks and any(block.get("type") == "tool_use" for block in latest)
         return AnthropicConversation(self._system, [_encode(message) for message in out], self._called, loose)
 
-    def _answer(self, message: JsonObject, said: list[Block]) -> None:
+    def _answer(self, message: JsonObject, content: list[Block]) -> None:
         thoughts = message.get(THOUGHTS)
         kept = _select_signed(thoughts) if self._keeps_reasoning else []
         calls = message.get("tool_calls")
         uses = [self._use(call) for call in calls if is_object(call)] if is_list(calls) else []
-        self._say("assistant", [*kept, *said, *uses])
+        self._append("assistant", [*kept, *content, *uses])
         self._open += [str(use["id"]) for use in uses]
 
     def _use(self, call: JsonObject) -> Block:
@@ -120,19 +120,19 @@ class _HistoryEncoder:
         use |= {"name": name, "input": read or {}}
         return {**use, CACHE: call[CACHE]} if call.get(CACHE) is not None else use
 
-    def _result(self, message: JsonObject, said: list[Block]) -> None:
+    def _result(self, message: JsonObject, content: list[Block]) -> None:
         identity = message.get("tool_call_id")
         use = self._ids.get(identity) if isinstance(identity, str) else None
         if use is None or use not in self._open:
-            self._say("user", [text_block(_ORPHAN), *said] if said else [])
+            self._append("user", [text_block(_ORPHAN), *content] if content else [])
             return
         self._open.remove(use)
         result: Block = {"type": "tool_result", "tool_use_id": use}
-        if said and (mark := said[-1].pop(CACHE, None)) is not None:
+        if content and (mark := content[-1].pop(CACHE, None)) is not None:
             result[CACHE] = mark
-        only_text = len(said) == 1 and said[0]["type"] == "text"
-        result["content"] = said[0]["text"] if only_text else list(said)
-        self._say("user", [result])
+        only_text = len(content) == 1 and content[0]["type"] == "text"
+        result["content"] = content[0]["text"] if only_text else list(content)
+        self._append("user", [result])
 
     def _new_id(self, identity: str) -> str:
         """Return a valid id to send for a call, different from those of earlier calls."""
@@ -144,7 +144,7 @@ class _HistoryEncoder:
         self._ids[identity] = sent
         return sent
 
-    def _say(self, role: str, blocks: list[Block]) -> None:
+    def _append(self, role: str, blocks: list[Block]) -> None:
         if not blocks:
             return
         if role == "assistant" and self._out and self._out[-1].role == "user":
@@ -152,9 +152,9 @@ class _HistoryEncoder:
         if not self._out or self._out[-1].role != role:
             self._out.append(_Message(role))
         if blocks[0]["type"] == "tool_result":  # before the text between the call and the result
-            said = self._out[-1].blocks
-            place = sum(block["type"] == "tool_result" for block in said)
-            said[place:place] = blocks
+            content = self._out[-1].blocks
+            place = sum(block["type"] == "tool_result" for block in content)
+            content[place:place] = blocks
         else:
             self._out[-1].blocks += blocks
 
@@ -162,7 +162,7 @@ class _HistoryEncoder:
         """Add an error result for each call without a result."""
         for use in self._open:
             missing: Block = {"type": "tool_result", "tool_use_id": use, "content": _NOT_RUN, "is_error": True}
-            self._say("user", [missing])
+            self._append("user", [missing])
         self._open = []
 
 

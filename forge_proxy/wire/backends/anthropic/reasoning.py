@@ -46,8 +46,8 @@ def _read_effort(body: JsonObject) -> str | None:
 
 def _nearest(effort: str, facts: ModelFacts) -> str:
     """Return the effort, or the next lower one that the model supports."""
-    wanted = _EFFORTS.index(effort) if effort in _EFFORTS else 0
-    known = [name for name in _EFFORTS[: wanted + 1] if not facts.efforts or name in facts.efforts]
+    index = _EFFORTS.index(effort) if effort in _EFFORTS else 0
+    known = [name for name in _EFFORTS[: index + 1] if not facts.efforts or name in facts.efforts]
     return known[-1] if known else _EFFORTS[0]
 
 

@@ -23,7 +23,7 @@ _JSON_ONLY = "Answer with one JSON object and nothing else."
 
 def encode_call(call: ModelCall, facts: ModelFacts) -> tuple[dict[str, Json], ToolNames]:
     """Return the request body and the tool names used in it. Raises `InvalidRequest` for unsupported fields."""
-    request, said = call.request, call.request.body
+    request, fields = call.request, call.request.body
     if request.choices > 1:
         raise InvalidRequest("n", "the anthropic backend makes one choice; leave it out")
     names = collect_tool_names(call)
@@ -33,18 +33,18 @@ def encode_call(call: ModelCall, facts: ModelFacts) -> tuple[dict[str, Json], To
         "model": call.model or request.model or "",
         "max_tokens": limit,
         "messages": history.messages,
-        **_forward_fields(said),
+        **_forward_fields(fields),
     }
-    system: list[Json] = [*history.system, *_encode_format(body, said, facts)]
+    system: list[Json] = [*history.system, *_encode_format(body, fields, facts)]
     if system:
         body["system"] = system
     if tools := encode_tools(call, names, history.called):
         body["tools"] = tools
         if choice := encode_tool_choice(call, names):
             body["tool_choice"] = choice
-    _add_thinking(body, said, facts, limit, loose=history.lacks_reasoning)
+    _add_thinking(body, fields, facts, limit, loose=history.lacks_reasoning)
     if call.dialect.sampling and "thinking" not in body:
-        body |= _sampling(said)
+        body |= _sampling(fields)
     return body, names
 
 
@@ -54,27 +54,27 @@ def _limit(call: ModelCall, facts: ModelFacts) -> int:
     return min(bounds) if bounds else DEFAULT_LIMIT
 
 
-def _forward_fields(said: JsonObject) -> dict[str, Json]:
+def _forward_fields(fields: JsonObject) -> dict[str, Json]:
     out: dict[str, Json] = {}
-    stops = said.get("stop")
+    stops = fields.get("stop")
     listed = stops if is_list(stops) else [stops]
     if kept := [stop for stop in listed if isinstance(stop, str) and stop.strip()]:
         out["stop_sequences"] = [*kept]
-    user = said.get("safety_identifier") or said.get("user")
+    user = fields.get("safety_identifier") or fields.get("user")
     if isinstance(user, str) and user:
         out["metadata"] = {"user_id": user}
     for key in (CACHE, "container", "inference_geo", "speed"):  # Anthropic's own
-        if said.get(key) is not None:
-            out[key] = said[key]
+        if fields.get(key) is not None:
+            out[key] = fields[key]
     return out
 
 
-def _encode_format(body: dict[str, Json], said: JsonObject, facts: ModelFacts) -> list[Block]:
+def _encode_format(body: dict[str, Json], fields: JsonObject, facts: ModelFacts) -> list[Block]:
     """Encode `response_format`. Returns blocks to add to the system message."""
-    match said.get("response_format"):
+    match fields.get("response_format"):
         case {"type": "json_schema", "json_schema": {"schema": schema}} if is_object(schema):
             if facts.has_structured_outputs is False:
-                raise InvalidRequest("response_format", f"the model {body['model']!r} cannot be held to a JSON Schema")
+                raise InvalidRequest("response_format", f"the model {body['model']!r} does not support a JSON Schema")
             body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
         case {"type": "json_object"}:  # Anthropic has no such mode
             return [text_block(_JSON_ONLY)]
@@ -83,10 +83,10 @@ def _encode_format(body: dict[str, Json], said: JsonObject, facts: ModelFacts) -
     return []
 
 
-def _add_thinking(body: dict[str, Json], said: JsonObject, facts: ModelFacts, limit: int, *, loose: bool) -> None:
+def _add_thinking(body: dict[str, Json], fields: JsonObject, facts: ModelFacts, limit: int, *, loose: bool) -> None:
     choice = body.get("tool_choice")
     forced = is_object(choice) and choice.get("type") in ("any", "tool")
-    thinking = encode_thinking(said, facts, limit, may_budget=not loose)
+    thinking = encode_thinking(fields, facts, limit, may_budget=not loose)
     if forced:  # the server: "Thinking may not be enabled when tool_choice forces tool use"
         thinking.pop("thinking", None)
     given, form = thinking.pop("output_config", None), body.get("output_config")
@@ -95,14 +95,14 @@ def _add_thinking(body: dict[str, Json], said: JsonObject, facts: ModelFacts, li
     body |= thinking
 
 
-def _sampling(said: JsonObject) -> dict[str, Json]:
+def _sampling(fields: JsonObject) -> dict[str, Json]:
     """Return the temperature, or else `top_p`: recent models accept one of them or none (`NO_SAMPLING`)."""
     out: dict[str, Json] = {}
-    temperature = said.get("temperature")
+    temperature = fields.get("temperature")
     if isinstance(temperature, int | float):
         out["temperature"] = min(temperature, 1.0)  # OpenAI's goes up to 2
-    elif isinstance(said.get("top_p"), int | float):
-        out["top_p"] = said["top_p"]
-    if isinstance(said.get("top_k"), int):
-        out["top_k"] = said["top_k"]
+    elif isinstance(fields.get("top_p"), int | float):
+        out["top_p"] = fields["top_p"]
+    if isinstance(fields.get("top_k"), int):
+        out["top_k"] = fields["top_k"]
     return out

@@ -54,14 +54,14 @@ def encode_tools(call: ModelCall, names: ToolNames, called: Sequence[str]) -> li
     """Return the tools of the request. `called` are the tools called in the history: without any tools in the request,
     the server would reject that history.
     """
-    wanted = {tool.name for tool in call.demanded}
+    required = {tool.name for tool in call.demanded}
     tools: list[Json] = []
     for place, tool in enumerate(_offered(call)):
         written = _tool(tool, names, f"tools[{place}]", simple=call.dialect.plain_schemas)
         function = tool.get("function")
-        if not wanted or (is_object(function) and function.get("name") in wanted):
+        if not required or (is_object(function) and function.get("name") in required):
             tools.append(written)
-    if call.respond is not None and not wanted:
+    if call.respond is not None and not required:
         tools.append(_encode(call.respond, names))
     return tools or [{"name": name, "input_schema": _ANY_OBJECT} for name in dict.fromkeys(called)]
 
@@ -75,19 +75,19 @@ def encode_tool_choice(call: ModelCall, names: ToolNames) -> Block | None:
     request, mode = call.request, call.request.tool_choice.mode
     if mode == "none" or not _offered(call):
         return {"type": "none"}
-    wanted = tuple(tool.name for tool in call.demanded) or request.tool_choice.names
+    required = tuple(tool.name for tool in call.demanded) or request.tool_choice.names
     choice: Block = {"type": "auto"}
     is_explicit = bool(call.demanded) or "tool_choice" in request.body
     if mode == "required" and is_explicit and call.dialect.forced_choice:
-        choice = {"type": "tool", "name": names.encode(wanted[0])} if len(wanted) == 1 else {"type": "any"}
+        choice = {"type": "tool", "name": names.encode(required[0])} if len(required) == 1 else {"type": "any"}
     if not request.parallel:
         choice["disable_parallel_tool_use"] = True
     return None if choice == {"type": "auto"} else choice
 
 
 def _offered(call: ModelCall) -> list[JsonObject]:
-    said = call.request.body.get("tools")
-    return [tool for tool in said if is_object(tool)] if is_list(said) else []
+    listed = call.request.body.get("tools")
+    return [tool for tool in listed if is_object(tool)] if is_list(listed) else []
 
 
 def _tool(tool: JsonObject, names: ToolNames, at: str, *, simple: bool) -> Json:

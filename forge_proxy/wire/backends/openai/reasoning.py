@@ -15,11 +15,11 @@ _EFFORTS: dict[str, Think] = {"none": False, "minimal": "low", "xhigh": "high"}
 def read_think(body: JsonObject) -> Think | None:
     """Return the request's setting, from any of the common fields; None if it has none of them."""
     match body:
-        case {"think": bool() | str() as said}:
-            return said
+        case {"think": bool() | str() as value}:
+            return value
         case {"reasoning_effort": str(effort)} | {"reasoning": {"effort": str(effort)}}:
             return _EFFORTS.get(effort, effort)
-        case {"chat_template_kwargs": {"enable_thinking": bool(said)}}:
-            return said
+        case {"chat_template_kwargs": {"enable_thinking": bool(value)}}:
+            return value
         case _:
             return None

@@ -44,7 +44,7 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
     _add_defaults(body, call)
     if dialect.llama_cpp and request.stream and call.stream:
         body.setdefault("return_progress", True)
-    if dialect.choice_in_words and is_object(said := body.get("tool_choice")) and said.get("type") != "custom":
+    if dialect.choice_in_words and is_object(choice := body.get("tool_choice")) and choice.get("type") != "custom":
         body["tool_choice"] = request.tool_choice.mode
     if call.demanded:
         body |= _require_call(call.demanded, dialect)
@@ -70,20 +70,20 @@ def _add_defaults(body: dict[str, Json], call: ModelCall) -> None:
         if body.get(known) is None:
             body[known] = value
     if dialect.thinks is not None and read_think(body) is None:
-        said = body.get("chat_template_kwargs")
-        body["chat_template_kwargs"] = {**(said if is_object(said) else {}), "enable_thinking": dialect.thinks}
+        kwargs = body.get("chat_template_kwargs")
+        body["chat_template_kwargs"] = {**(kwargs if is_object(kwargs) else {}), "enable_thinking": dialect.thinks}
 
 
 def prepare_messages(call: ModelCall, dialect: Dialect) -> list[Json]:
-    """The messages of `conversation`, in the roles that `dialect` knows."""
+    """Return the messages of `conversation`, with roles that `dialect` accepts."""
     messages = conversation(call)
     natural = dialect.developer and dialect.system == "anywhere" and not dialect.alternating
     return messages if natural else adapt_roles(messages, dialect)
 
 
 def conversation(call: ModelCall) -> list[Json]:
-    """The messages of a call, ours included: healed, with the thoughts that shall be passed on, with the tools where
-    these are told in the prompt, and ending with a user where that is wanted.
+    """Return the messages of a call and its added ones: repaired, with reasoning by the dialect's policy, with the tool
+    descriptions if tools are in the prompt, and with a last user message if the server does not support prefill.
     """
     request, dialect = call.request, call.dialect
     messages = repair_messages(_as_list(request.body.get("messages")))

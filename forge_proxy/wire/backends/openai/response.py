@@ -44,8 +44,8 @@ def read_progress(chunk: Chunk) -> PromptProgress | None:
 def _delta(choice: dict[str, Json], place: int) -> Delta:
     """Remove the known fields from the choice; the others become `extra` and `beside`."""
     index, finish = choice.pop("index", None), choice.pop("finish_reason", None)
-    said, message = choice.pop("delta", None), choice.pop("message", None)
-    fields = said or message
+    delta, message = choice.pop("delta", None), choice.pop("message", None)
+    fields = delta or message
     if not is_object(fields):
         fields = {}
     text, calls = fields.pop("content", None), fields.pop("tool_calls", None)
@@ -64,8 +64,8 @@ def _delta(choice: dict[str, Json], place: int) -> Delta:
 
 
 def _call(call: JsonObject, place: int) -> CallDelta:
-    said = call.get("function")
-    function: JsonObject = said if is_object(said) else {}
+    value = call.get("function")
+    function: JsonObject = value if is_object(value) else {}
     index, identity, name = call.get("index"), call.get("id"), function.get("name")
     arguments = function.get("arguments")
     if is_object(arguments):  # some servers send the object instead of its text

@@ -99,8 +99,8 @@ def _result(message: JsonObject, names: dict[str, str]) -> JsonObject:
     name = names.get(identity) if isinstance(identity, str) else None
     head = f"[Result of {name}]" if name else "[Result]"
     content = message.get("content")
-    said: Json = f"{head}\n{content}" if isinstance(content, str) else [*_parts(head), *_parts(content)]
-    return {"role": "user", "content": said}
+    text: Json = f"{head}\n{content}" if isinstance(content, str) else [*_parts(head), *_parts(content)]
+    return {"role": "user", "content": text}
 
 
 def _parts(content: Json) -> list[Json]:
