@@ -39,7 +39,7 @@ def read_results(files: Iterable[Path]) -> Sequence[RunRecord]:
             raw = file.read_bytes()
         except OSError as exc:
             raise ResultsError(f"{file}: {exc.strerror or exc}") from exc
-        found += _read(file, raw[: _whole(raw)])
+        found += _read(file, raw[: _complete_size(raw)])
     return _latest(found)
 
 
@@ -68,7 +68,7 @@ class ResultsFile:
             raise ResultsError(f"{path}: {exc.strerror or exc}") from exc
         try:
             self._lock()
-            self.there = self._open()
+            self.records = self._open()
         except ResultsError:
             self._file.close()
             raise
@@ -79,19 +79,19 @@ class ResultsFile:
             is_there = os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
         except OSError:
             is_there = False
-        if not is_there:  # taken, or taken away by one that wrote nothing to it
+        if not is_there:  # locked by another eval, or deleted by one that wrote no record
             raise ResultsError(f"{self.path}: another eval writes to it; wait for that or name another file")
 
     def _open(self) -> Sequence[RunRecord]:
-        """What is there already, after a torn last line was cut off. A file that is not ours is left as it is."""
+        """Return the existing records, after removing a truncated last line. Raises `ResultsError`."""
         self._file.seek(0)
         raw = self._file.read()
-        whole = _whole(raw)
-        there = _latest(_read(self.path, raw[:whole]))
-        if whole < len(raw):
-            self._file.truncate(whole)
-        self._is_in_line = whole > 0 and not raw[:whole].endswith(b"\n")
-        return there
+        size = _complete_size(raw)
+        records = _latest(_read(self.path, raw[:size]))
+        if size < len(raw):
+            self._file.truncate(size)
+        self._is_in_line = size > 0 and not raw[:size].endswith(b"\n")
+        return records
 
     def add(self, record: RunRecord) -> None:
         """Append a record and sync it to disk. Raises `ResultsError`."""
@@ -119,15 +119,15 @@ def _latest(records: Iterable[RunRecord]) -> Sequence[RunRecord]:
     return tuple(found.values())
 
 
-def _whole(raw: bytes) -> int:
+def _complete_size(raw: bytes) -> int:
     """Return the number of bytes to read: all except a last line that was truncated by a kill.
 
     Only the beginning of a record counts as truncated; other text is an error of the file.
     """
-    begun = raw.rfind(b"\n") + 1
-    last = raw[begun:]
-    is_begun = last.startswith(_BEGINNING) or (begun > 0 and _BEGINNING.startswith(last))
-    return begun if is_begun and not _is_json(last) else len(raw)
+    start = raw.rfind(b"\n") + 1
+    last = raw[start:]
+    is_partial = last.startswith(_BEGINNING) or (start > 0 and _BEGINNING.startswith(last))
+    return start if is_partial and not _is_json(last) else len(raw)
 
 
 def _is_json(raw: bytes) -> bool:

@@ -24,7 +24,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     again = ResultsFile(path)
     again.close()
 
-    assert list(again.there) == list(read_results([path])) == runs
+    assert list(again.records) == list(read_results([path])) == runs
 
 
 def test_a_run_that_was_made_twice_counts_once_as_it_was_last(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_a_run_that_was_made_twice_counts_once_as_it_was_last(tmp_path: Path) ->
     again.close()
 
     assert found.seconds == 2.0
-    assert list(again.there) == [found]
+    assert list(again.records) == [found]
 
 
 def test_a_torn_last_line_is_passed_over_and_then_cut_off(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ async def test_what_is_there_is_not_made_again(tmp_path: Path) -> None:
     first.close()
 
     second = ResultsFile(path)
-    left = find_missing(jobs(), second.there)
+    left = find_missing(jobs(), second.records)
     await execute_runs(left, {"runner": FakeHarness()}, second, heard.append, parallel=1)
     second.close()
 

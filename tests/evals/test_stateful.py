@@ -9,7 +9,7 @@ import pytest
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import Message, ToolCall
 from forge_proxy.evals.scenario import ScenarioState
-from forge_proxy.evals.scenarios import find
+from forge_proxy.evals.scenarios import select_scenarios
 from forge_proxy.workflows.runner import WorkflowRunner
 from tests.fakes.said_client import SaidClient
 
@@ -53,12 +53,12 @@ async def told(world: ScenarioState, script: Sequence[ToolCall]) -> list[str]:
 
 
 def test_each_stateful_scenario_with_tools_to_be_called_refuses_something() -> None:
-    assert {one.name for one in find(tags=["stateful"])} - set(REFUSED) == {"relevance_detection_stateful"}
+    assert {one.name for one in select_scenarios(tags=["stateful"])} - set(REFUSED) == {"relevance_detection_stateful"}
 
 
 @pytest.mark.parametrize(("name", "refused"), REFUSED.items(), ids=REFUSED)
 async def test_a_call_that_does_not_fit_is_refused_and_the_run_goes_on(name: str, refused: tuple[Call, str]) -> None:
-    (scenario,) = find([name])
+    (scenario,) = select_scenarios([name])
     world = scenario.build(0)
     (tool, args), answer = refused
 
@@ -87,7 +87,7 @@ UNDONE: list[tuple[str, Sequence[Call], Sequence[int], str]] = [
 async def test_a_right_answer_does_not_make_up_for_what_was_done_or_left_out(
     name: str, first: Sequence[Call], left_out: Sequence[int], wrong: str
 ) -> None:
-    (scenario,) = find([name])
+    (scenario,) = select_scenarios([name])
     world = scenario.build(0)
     kept = [one for place, one in enumerate(world.ideal) if place not in left_out]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from forge_proxy.backends.llama_server.ports import claim
+from forge_proxy.backends.llama_server.instance import claim_port
 from tests.fakes.llama_server import Fake
 from tests.fakes.processes import Process, command, has_ended, until
 from tests.system.asking import PATH, TOOL, ask, error, events, text
@@ -228,7 +228,7 @@ def test_a_full_disk_under_the_log_harms_no_request(fake: Fake, tmp_path: Path, 
     log = Path("/dev/full") if limit is None else tmp_path / "log"
     with log.open("w") as full:
         proxy = Process(
-            "forge_proxy", "serve", "--port", str(port := claim(0)), "--gguf", str(fake.model),
+            "forge_proxy", "serve", "--port", str(port := claim_port(0)), "--gguf", str(fake.model),
             "--llama-server", str(fake.path), stderr=full,
         )  # fmt: skip
         if limit is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,7 +17,6 @@ from forge_proxy.backends.llama_server.launch import LaunchSpec, build_command, 
 from forge_proxy.backends.llama_server.loading import LoadFailed, wait_until_loaded
 from forge_proxy.backends.llama_server.log_tail import LogTail
 from forge_proxy.backends.llama_server.model_file import model_fault
-from forge_proxy.backends.llama_server.ports import HOST, NoPort, claim
 from forge_proxy.backends.llama_server.process import NotExecutable, ServerProcess
 from forge_proxy.backends.llama_server.status import LoadProgress
 from forge_proxy.backends.openai_compatible import OpenAICompatible
@@ -24,6 +24,7 @@ from forge_proxy.core.chat import ModelCard
 from forge_proxy.core.errors import BackendDown, BackendFault
 from forge_proxy.engine.ports import Clock
 
+_HOST = "127.0.0.1"
 _PORTS_TRIED = 3
 _NOTICED_WITHIN = 10.0
 """Seconds until the end of a process is detected after it has stopped listening."""
@@ -90,8 +91,8 @@ async def start_instance(
     await asyncio.to_thread(check, spec)
     for left in reversed(range(_PORTS_TRIED)):
         try:
-            port = claim(spec.port)
-        except NoPort as exc:
+            port = claim_port(spec.port)
+        except _NoPort as exc:
             raise CannotStart(spec, f"{exc}; stop what listens there, or set backend.llama_server.port") from exc
         try:
             return await _on_port(port, spec, config, http, clock, log, tell)
@@ -121,7 +122,7 @@ async def _on_port(
     try:
         tell(process.pid, None)
         server = OpenAICompatible(
-            f"http://{HOST}:{port}", http, api_key=key, health_path="/health", max_response=spec.max_response
+            f"http://{_HOST}:{port}", http, api_key=key, health_path="/health", max_response=spec.max_response
         )
         await wait_until_loaded(
             process, server, log, config.load_silence_seconds, clock, lambda progress: tell(process.pid, progress)
@@ -148,3 +149,19 @@ async def _ask(server: OpenAICompatible) -> tuple[int | None, Sequence[ModelCard
     with suppress(BackendFault):
         models = await server.models()
     return slots, models
+
+
+class _NoPort(Exception):
+    """The port cannot be used, usually because another program listens on it."""
+
+
+def claim_port(port: int) -> int:
+    """Return the port, or a free one for 0. Another program may still bind it before the server. Raises `_NoPort`."""
+    try:
+        with socket.socket() as tried:
+            # As servers do: closed connections of an earlier server do not block the port, listeners do.
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind((_HOST, port))
+            return tried.getsockname()[1]
+    except OSError as exc:
+        raise _NoPort(f"port {port} on {_HOST}: {exc.strerror or exc}") from exc

@@ -210,6 +210,6 @@ def list_scenarios(
 ) -> None:  # fmt: skip
     """List the scenarios and the presets."""
     from forge_proxy.cli.evals.formatting import show_scenarios
-    from forge_proxy.evals.scenarios import find
+    from forge_proxy.evals.scenarios import select_scenarios
 
-    show_scenarios(find(scenario or (), tags or ()), list_only=list_only)
+    show_scenarios(select_scenarios(scenario or (), tags or ()), list_only=list_only)

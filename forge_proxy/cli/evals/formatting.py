@@ -15,7 +15,7 @@ from forge_proxy.evals.reports.page import html_report
 from forge_proxy.evals.reports.table import format_table, list_report, progress_report, text_report
 from forge_proxy.evals.results import ResultsError, contains_runs, read_results
 from forge_proxy.evals.scenario import Scenario
-from forge_proxy.evals.scenarios import ALL, TAGS, check_words
+from forge_proxy.evals.scenarios import ALL, TAGS, check_names
 
 
 def presets_of(names: Sequence[str] | None) -> Sequence[str]:
@@ -25,13 +25,13 @@ def presets_of(names: Sequence[str] | None) -> Sequence[str]:
 
 def check_choice(choice: RunFilter, records: Sequence[RunRecord]) -> None:
     """Raises `InvalidRequest` for a name that neither we know nor the results, which may be of an older version."""
-    check_words("scenario", choice.scenarios, _each(one.name for one in ALL) + _each(one.scenario for one in records))
-    check_words("tags", choice.tags, TAGS + _each(tag for one in records for tag in one.tags))
-    check_words("ablation", choice.ablations, _each(PRESETS) + _each(one.config.ablation for one in records))
-    check_words("surface", choice.surfaces, SURFACES)
+    check_names("scenario", choice.scenarios, _each(one.name for one in ALL) + _each(one.scenario for one in records))
+    check_names("tags", choice.tags, TAGS + _each(tag for one in records for tag in one.tags))
+    check_names("ablation", choice.ablations, _each(PRESETS) + _each(one.config.ablation for one in records))
+    check_names("surface", choice.surfaces, SURFACES)
     if records:
         configs = [one.config for one in records]
-        check_words("model", choice.models, _each(name for one in configs for name in (one.model, one.label)))
+        check_names("model", choice.models, _each(name for one in configs for name in (one.model, one.label)))
 
 
 def _each(names: Iterable[str]) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from forge_proxy.evals.record import RunRecord
 from forge_proxy.evals.reports.lines import build_lines
 from forge_proxy.evals.reports.table import list_report, text_report
 from forge_proxy.evals.results import ResultsFile
-from forge_proxy.evals.scenarios import ALL, find
+from forge_proxy.evals.scenarios import ALL, select_scenarios
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry.config import LogConfig
 
@@ -55,7 +55,7 @@ def wish_of(
 ) -> EvalPlan:
     """What the options ask for. Raises `InvalidRequest`."""
     cells = select_presets(ablations or ["reforged"], select_surfaces(surfaces or ["runner"]))
-    return EvalPlan(cells, find(scenarios or (), tags or ()), **how)
+    return EvalPlan(cells, select_scenarios(scenarios or (), tags or ()), **how)
 
 
 def run_all(subjects: Sequence[EvaluatedModel], wish: EvalPlan, out: Path, *, list_only: bool) -> None:

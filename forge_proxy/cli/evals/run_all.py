@@ -129,7 +129,7 @@ async def _make(
     """Make the runs of one model, and give those that were there already."""
     jobs = plan_runs(configuration(there, subject, wish), wish.cells, wish.scenarios, wish.runs)
     keys = {(job.config.key, job.scenario.name, job.run) for job in jobs}
-    old = [record for record in file.there if record.key in keys] if file else []
+    old = [record for record in file.records if record.key in keys] if file else []
     skipped(len(old))
     until = None if wish.seconds is None else asyncio.get_running_loop().time() + wish.seconds
     parallel = wish.parallel or there.slots or 1

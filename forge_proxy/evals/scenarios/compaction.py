@@ -1,4 +1,4 @@
-"""Long results in a small context: a run that continues after its history was compacted, and an audit of a store room."""
+"""Long results in a small context: a run that continues after compaction, and an audit of a store room."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class EventReader(ABC):
             events = self._events.feed(piece)
             if not events:
                 return self._pending.report(self._events.pending_bytes)
-            return self._counted(self._read(self._checked(events)))
+            return self._counted(self._read(self._check_sizes(events)))
         except TooLarge as exc:
             self.fault = exc
             return []
@@ -155,9 +155,9 @@ class EventReader(ABC):
         try:
             if self._is_events:
                 last = self._events.end()
-                return self._counted(self._read(self._checked([last]))) if last is not None else []
+                return self._counted(self._read(self._check_sizes([last]))) if last is not None else []
             self.is_whole = True
-            return self._counted(self._read_whole(*self._checked([bytes(self._body)])))
+            return self._counted(self._read_whole(*self._check_sizes([bytes(self._body)])))
         except (TooLarge, UnreadableResponse) as exc:
             self.fault = exc
             return []
@@ -179,7 +179,7 @@ class EventReader(ABC):
             self._body = bytearray()
         return b""
 
-    def _checked(self, events: list[bytes]) -> list[bytes]:
+    def _check_sizes(self, events: list[bytes]) -> list[bytes]:
         """Return the events. Raises `TooLarge` for one that would need too much memory once it is parsed."""
         for event in events:
             if estimate_parsed_size(event) > 8 * self._limit:

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestServer
 from forge_proxy.backends.config import BackendConfig
 from forge_proxy.cli.evals.run_all import EvalPlan, EvaluatedModel, make_all
 from forge_proxy.evals.ablation import PRESETS
-from forge_proxy.evals.scenarios import find
+from forge_proxy.evals.scenarios import select_scenarios
 from forge_proxy.settings import Settings
 
 
@@ -23,7 +23,7 @@ async def respond(request: web.Request) -> web.Response:
 async def test_each_finished_run_is_reported_if_stderr_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", respond)
-    plan = EvalPlan([("runner", PRESETS["bare"])], find(["basic_2step"], ()), runs=2)
+    plan = EvalPlan([("runner", PRESETS["bare"])], select_scenarios(["basic_2step"], ()), runs=2)
 
     async with TestServer(app) as server:
         url = str(server.make_url("/v1"))
