@@ -18,15 +18,15 @@ class Price:
     output: float
 
     @classmethod
-    def parse(cls, said: str) -> Price:
+    def parse(cls, text: str) -> Price:
         """Parse `INPUT/OUTPUT`, such as `1/5`: the prices of a million tokens. Raises `ValueError`."""
-        read, slash, written = said.partition("/")
+        read, slash, written = text.partition("/")
         try:
             price = cls(float(read), float(written))
         except ValueError:
             price = None
         if price is None or not slash or not (0 <= price.input < math.inf and 0 <= price.output < math.inf):
-            raise ValueError(f"{said}: expected READ/WRITTEN for a million tokens each, as 1/5")
+            raise ValueError(f"{text}: expected READ/WRITTEN for a million tokens each, as 1/5")
         return price
 
 

@@ -1,4 +1,4 @@
-"""How long a history of 200 messages takes to be shortened, in this process: the event loop stands still meanwhile."""
+"""Measures the compaction of a history of 200 messages in this process, which blocks the event loop."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def compaction_times(times: int) -> Generator[tuple[str, float]]:
 
 
 def request_time(times: int) -> float:
-    """The seconds for a caller's JSON: read, planned as far as it goes, and cut."""
+    """Return the seconds to classify, plan and cut a client's messages."""
     asked: list[Json] = [message.to_api_dict() for message in _history()]
 
     def shorten() -> None:

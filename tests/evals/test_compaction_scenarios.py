@@ -43,7 +43,7 @@ async def test_an_ideal_run_reaches_exactly_its_phase(name: str, phase: int) -> 
     assert world.validate(last.tool, last.args() or {}) is None
 
 
-async def test_what_the_investigation_found_is_still_told_when_results_are_gone() -> None:
+async def test_findings_remain_in_the_history_after_results_are_dropped() -> None:
     for name in ("compaction_chain_p1", "compaction_chain_p2", "compaction_chain_p3"):
         (scenario,) = select_scenarios([name])
         world = scenario.build(0)

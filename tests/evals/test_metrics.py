@@ -48,7 +48,7 @@ def test_a_run_costs_its_tokens_by_the_price_of_a_million() -> None:
     assert compute_metrics([record()]).cost(Price.parse("1/5")) is None
 
 
-@pytest.mark.parametrize("said", ["", "1", "1/", "/5", "a/b", "-1/5", "1/inf", "nan/1"])
-def test_what_is_no_price_is_refused(said: str) -> None:
+@pytest.mark.parametrize("text", ["", "1", "1/", "/5", "a/b", "-1/5", "1/inf", "nan/1"])
+def test_an_invalid_price_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="expected READ/WRITTEN"):
-        Price.parse(said)
+        Price.parse(text)

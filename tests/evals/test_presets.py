@@ -1,4 +1,4 @@
-"""Each preset does what it says, before a model that makes the mistake its guardrail is for."""
+"""Each preset switches its guardrail off, shown with a model that makes the corresponding mistake."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_the_counts_of_a_run_are_kept() -> None:
     assert (run.seed, run.run, run.tags) == (3, 3, ("plumbing", "stateful"))
 
 
-async def test_a_wrong_end_is_told_with_what_is_wrong() -> None:
+async def test_a_wrong_terminal_call_is_recorded_with_its_fault() -> None:
     run = await play([BOOK, calls("send_email", email="eve@x.org", subject="lunch")], "reforged")
 
     assert (run.completeness, run.accuracy, run.is_correct, run.wrong) == (True, False, False, "sent to eve@x.org")
@@ -176,7 +176,7 @@ def test_a_preset_is_run_where_it_changes_anything() -> None:
         (["bare"], ["phone"], "surface: no surface 'phone'; available: runner, proxy"),
     ],
 )
-def test_a_preset_that_there_is_not_is_refused(names: list[str], surfaces: list[str], told: str) -> None:
+def test_an_unknown_preset_is_rejected(names: list[str], surfaces: list[str], told: str) -> None:
     with pytest.raises(InvalidRequest, match=told):
         select_presets(names, select_surfaces(surfaces))
 
@@ -190,5 +190,5 @@ def test_a_preset_that_there_is_not_is_refused(names: list[str], surfaces: list[
         ("no_respond", "rescue,validate,retry,loops"),
     ],
 )
-def test_the_proxy_is_told_by_its_header(preset: str, header: str) -> None:
+def test_the_header_selects_the_guardrails_of_the_proxy(preset: str, header: str) -> None:
     assert PRESETS[preset].header == header

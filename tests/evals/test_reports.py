@@ -71,7 +71,7 @@ def test_a_label_tells_what_lines_differ_in(some: list[dict[str, Any]], labels: 
             assert label in report
 
 
-def test_a_partial_configuration_is_shown_where_that_is_asked_for() -> None:
+def test_a_partial_configuration_is_included_on_request() -> None:
     some = [*runs(), record("no_rescue", planned=2)]
 
     assert len(build_lines(some, RunFilter())) == 2
@@ -152,7 +152,7 @@ def test_a_line_break_in_a_name_tears_no_table() -> None:
     assert len(text_report(lines).splitlines()) == 7
 
 
-def test_files_of_one_model_are_told_apart_in_plots() -> None:
+def test_labels_of_similar_file_names_differ_in_plots() -> None:
     files = [f"models/Some-Long-Model-Name-12B-Instruct-2512-{kind}.gguf" for kind in ("Q4_K_M", "Q8_0")]
     presets = ("reforged", "no_rescue")
     page = html_report(build_lines(record(config=configuration(one, model=file)) for file in files for one in presets))

@@ -38,7 +38,7 @@ def results(said: Sequence[Message]) -> list[str]:
 
 
 def judged(world: ScenarioState, **changed: Json) -> str | None:
-    """What the validator says of the ideal terminal call with some arguments changed."""
+    """Return the fault of the ideal terminal call with some arguments changed."""
     last = world.ideal[-1]
     return world.validate(last.tool, {**(last.args() or {}), **changed})
 
@@ -186,7 +186,7 @@ NAMES_AND_TAGS: dict[str, tuple[int | None, str]] = {
 
 @folded
 @pytest.mark.parametrize(("name", "wanted"), NAMES_AND_TAGS.items(), ids=NAMES_AND_TAGS)
-def test_all_that_were_asked_for_are_there(name: str, wanted: tuple[int | None, str]) -> None:
+def test_all_required_scenarios_exist(name: str, wanted: tuple[int | None, str]) -> None:
     ideal, tags = wanted
 
     (found,) = select_scenarios([name])
@@ -226,7 +226,7 @@ def test_scenarios_are_found_by_names_and_tags() -> None:
         ({"names": ["basic_2step"], "tags": ["quick"]}, "tags: none of these scenarios has a tag of quick"),
     ],
 )
-def test_what_there_is_none_of_is_named(asked: dict[str, Any], told: str) -> None:
+def test_an_unknown_name_is_named_in_the_error(asked: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidRequest, match=told.replace("?", r"\?")):
         select_scenarios(**asked)
 

@@ -1,4 +1,4 @@
-"""Many runs: which are made, in which order, and what becomes of them when one fails."""
+"""Series: which runs are executed, in which order, and what happens if one fails."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def told(job: PlannedRun) -> tuple[int, str, str]:
     return job.run, job.scenario.name, job.config.ablation
 
 
-def test_the_first_run_of_everything_comes_first() -> None:
+def test_all_first_runs_come_before_all_second_runs() -> None:
     made = jobs()
 
     assert [told(job) for job in made[:5]] == [

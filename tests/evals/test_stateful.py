@@ -1,4 +1,4 @@
-"""In a stateful scenario, what comes of a call hangs on what was done before, and so does what the validator says."""
+"""In stateful scenarios, tool results and the validation depend on earlier calls."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ REFUSED: dict[str, tuple[Call, str]] = {
         for variant in ("baseline", "p1", "p2", "p3")
     },
 }
-"""For each a call that is too early, or names what there is not, and what it is told."""
+"""A premature or invalid call for each scenario, and the expected error."""
 
 
 async def told(world: ScenarioState, script: Sequence[ToolCall]) -> list[str]:
@@ -84,7 +84,7 @@ UNDONE: list[tuple[str, Sequence[Call], Sequence[int], str]] = [
 
 
 @pytest.mark.parametrize(("name", "first", "left_out", "wrong"), UNDONE)
-async def test_a_right_answer_does_not_make_up_for_what_was_done_or_left_out(
+async def test_a_correct_answer_does_not_compensate_for_wrong_or_missing_steps(
     name: str, first: Sequence[Call], left_out: Sequence[int], wrong: str
 ) -> None:
     (scenario,) = select_scenarios([name])

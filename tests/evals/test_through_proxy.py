@@ -119,7 +119,7 @@ async def test_a_model_server_that_is_gone_or_busy_is_no_result(gone: Said | Exc
         await play([gone], "reforged")
 
 
-async def test_an_answer_that_breaks_off_is_asked_for_anew() -> None:
+async def test_a_response_that_breaks_off_is_retried() -> None:
     run, http = await play([BackendBroke("http://scripted", "cut"), BOOK, SEND], "bare")
 
     assert (run.is_correct, run.iterations, len(http.asked)) == (True, 2, 3)
