@@ -272,7 +272,7 @@ def test_a_request_to_a_server_that_hangs_is_answered_by_the_next_one(fake: Fake
         os.kill(hung, signal.SIGSTOP)
 
         answer = httpx.post(proxy.url + PATH, json=ask("says", stream=stream), timeout=120)
-        proxy.wait_for("model server", state="starting", detail="it answered nothing any more and was killed")
+        proxy.wait_for("model server", state="starting", detail="it stopped responding and was killed")
 
     assert answer.status_code == 200
     assert has_ended(hung)
