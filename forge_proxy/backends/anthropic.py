@@ -1,7 +1,7 @@
-"""The Messages API of Anthropic, or of a server that speaks like it, through the official SDK.
+"""Anthropic's Messages API, of Anthropic or a compatible server, through the official SDK.
 
-Importing the SDK takes more than a second, so `daemon` imports this module only where this backend is chosen. The SDK
-sends, authenticates and pages; its own retries are off. What comes back is read by `wire.anthropic`.
+Importing the SDK takes more than a second, so `daemon` imports this module only if this backend is selected. The SDK
+sends, authenticates and paginates; its retries are off. `wire.backends.anthropic` decodes the responses.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import httpx2
 import orjson
 from anthropic.types import Message, MessageTokensCount, RawMessageStreamEvent
 
-from forge_proxy.backends.exchange import unexpected_status, unreadable, write_pieces
+from forge_proxy.backends.body_slices import Undecodable, find_encoding
+from forge_proxy.backends.exchange import check_status, to_fault, write_pieces
 from forge_proxy.core.chat import ModelCall, ModelCard, find_window
 from forge_proxy.core.errors import (
     BackendBroke,
@@ -30,23 +31,23 @@ from forge_proxy.core.errors import (
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, JsonObject, is_object
 from forge_proxy.core.stream import Chunk
-from forge_proxy.wire.backends.anthropic.capabilities import ModelFacts, card_of, read_facts
-from forge_proxy.wire.backends.anthropic.errors import status_of
+from forge_proxy.wire.backends.anthropic.capabilities import ModelFacts, decode_card, decode_facts
+from forge_proxy.wire.backends.anthropic.errors import find_status
 from forge_proxy.wire.backends.anthropic.request import encode_call
 from forge_proxy.wire.backends.anthropic.stream import MessageReader
-from forge_proxy.wire.backends.openai.rejections import read_fault
+from forge_proxy.wire.backends.openai.errors import decode_error
 from forge_proxy.wire.sse import MAX_RESPONSE, TooLarge
 
 _KEPT_HEADERS = ("retry-after", "retry-after-ms", "request-id")
 _SHORT = 5.0
-"""Seconds for a question that needs no model."""
+"""Timeout in seconds for requests that run no model."""
 _RawResponse: TypeAlias = anthropic.AsyncAPIResponse[anthropic.AsyncStream[RawMessageStreamEvent]]
 _PAGE = 1000
-"""Models in one page of the list: the most that the service gives."""
+"""Models per page of the model list; the API's maximum."""
 
 
 class AnthropicMessages:
-    """The adapter. Made inside a running event loop; `close` it. `http` takes the place of the SDK's own client."""
+    """The adapter. Create it inside a running event loop and `close` it. `http` replaces the SDK's own HTTP client."""
 
     def __init__(
         self,
@@ -67,9 +68,9 @@ class AnthropicMessages:
         self._client = anthropic.AsyncAnthropic(
             api_key=api_key,
             base_url=self.url,
-            max_retries=0,  # the engine asks again where that is of use, and callers have retries too
+            max_retries=0,  # the engine retries, and clients do
             timeout=timeout,
-            # A compressed stream would arrive in blocks rather than as it is written.
+            # A compressed stream would arrive in blocks instead of token by token.
             default_headers={"Accept-Encoding": "identity"},
             open_telemetry=False,
             http_client=http or anthropic.DefaultAsyncHttpxClient(timeout=timeout, follow_redirects=False),
@@ -83,13 +84,14 @@ class AnthropicMessages:
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         """See `engine.ports.Backend`.
 
-        The service is always asked for a stream: it refuses long answers in one piece.
+        Always requests a stream: the service rejects long responses without streaming.
         """
         body, names = encode_call(call, await self._facts_of(call.model.served or ""))
         with self._faults():
             async with self._sent(call, body) as response:
-                if unexpected := unexpected_status(self.url, response.status_code, response.headers):
+                if unexpected := check_status(self.url, response.status_code, response.headers):
                     raise unexpected
+                self._refuse_undecodable(response.headers.get("content-encoding", ""))
                 reader = MessageReader(
                     names,
                     call.model.response_name,
@@ -101,17 +103,17 @@ class AnthropicMessages:
                     for chunk in reader.feed(piece):
                         yield chunk
                     self._check(reader)
-                    if reader.done:
+                    if reader.is_done:
                         return
         for chunk in reader.end():
             yield chunk
-        if not reader.finished:
+        if not reader.has_finish_reason:
             self._check(reader)
             raise BackendBroke(self.url, "the stream ended without a stop reason")
 
     @asynccontextmanager
     async def _sent(self, call: ModelCall, body: dict[str, Json]) -> AsyncGenerator[_RawResponse]:
-        """The response to a body. A large one is written in slices: the SDK copies and writes it in one go."""
+        """Send a body. A large one is serialized in slices, because the SDK would block the event loop."""
         arguments = _arguments(body)
         if not call.request.is_large:
             sending = self._client.messages.with_streaming_response.create(**arguments, stream=True)
@@ -137,21 +139,21 @@ class AnthropicMessages:
     async def models(self) -> Sequence[ModelCard]:
         """See `engine.ports.Backend`."""
         cards: list[ModelCard] = []
-        with self._faults():
+        with self._json_faults():
             page = await self._client.models.list(limit=_PAGE, timeout=_SHORT)
             while page.data:
                 for model in page.data:
-                    said = cast("JsonObject", model.to_dict(mode="json"))
-                    if (card := card_of(said)) is not None:
+                    entry = cast("JsonObject", model.to_dict(mode="json"))
+                    if (card := decode_card(entry)) is not None:
                         cards.append(card)
-                        self._facts[card.id] = read_facts(said)
+                        self._facts[card.id] = decode_facts(entry)
                 if not page.has_next_page():
                     break
                 page = await page.get_next_page()
         return cards
 
     async def slots(self) -> int | None:
-        """See `engine.ports.Backend`. The service bounds tokens and requests per minute, not requests at a time."""
+        """See `engine.ports.Backend`. The service limits tokens and requests per minute, not parallel requests."""
         return None
 
     async def context_window(self, model: str | None = None) -> int | None:
@@ -162,7 +164,7 @@ class AnthropicMessages:
         """See `engine.ports.Backend`. The service counts exactly, tools and system message included."""
         body, _ = encode_call(call, await self._facts_of(call.model.served or ""))
         counted = {key: body[key] for key in _COUNTED if key in body}
-        with self._faults():
+        with self._json_faults():
             if not call.request.is_large:
                 answer = await self._client.messages.count_tokens(**cast("Any", counted), timeout=_SHORT)
                 return answer.input_tokens
@@ -173,12 +175,12 @@ class AnthropicMessages:
                 cast_to=MessageTokensCount,
                 options={"headers": {"Content-Length": str(sum(map(len, pieces)))}, "timeout": _SHORT},
             )
-        return answer.input_tokens
+            return answer.input_tokens
 
     async def health(self) -> Health:
         """See `engine.ports.Backend`."""
         try:
-            with self._faults():
+            with self._json_faults():
                 await self._client.models.list(limit=1, timeout=_SHORT)
         except BackendError as error:
             return Health("loading" if error.status == 503 else "down", error.server_message)
@@ -187,14 +189,14 @@ class AnthropicMessages:
         return Health("ok")
 
     async def _facts_of(self, model: str) -> ModelFacts:
-        """What is known of a model. An alias is not in the list, so it is asked for by itself, once."""
+        """Return the capabilities of a model. An alias is not in the model list, so it is requested once."""
         if model not in self._facts:
             try:
-                with self._faults():
-                    told = await self._client.models.retrieve(model, timeout=_SHORT)
-                self._facts[model] = read_facts(cast("JsonObject", told.to_dict(mode="json")))
-            except BackendError as error:  # a server that knows no such question: it will not know it later either
-                if error.status != 404:
+                with self._json_faults():
+                    found = await self._client.models.retrieve(model, timeout=_SHORT)
+                    self._facts[model] = decode_facts(cast("JsonObject", found.to_dict(mode="json")))
+            except BackendError as error:
+                if error.status != 404:  # 404: a server without this route
                     return ModelFacts()
                 self._facts[model] = ModelFacts()
             except (BackendFault, ValueError):
@@ -202,31 +204,47 @@ class AnthropicMessages:
         return self._facts[model]
 
     def _check(self, reader: MessageReader) -> None:
-        """Raises a `BackendFault` for what cannot be read, and for an end before anything has begun."""
+        """Raise a `BackendFault` if the response is unreadable or ended before it began."""
         fault = reader.fault
         if fault is not None:
             if isinstance(fault, TooLarge) or fault.error is None:
-                raise unreadable(self.url, fault, self._max_response) from fault
-            raise read_fault(self.url, _status_in(fault.error), fault.error, {}).inside_response() from fault
-        if reader.done and not reader.finished:
+                raise to_fault(self.url, fault, self._max_response) from fault
+            raise decode_error(self.url, _status_in(fault.error), fault.error, {}).inside_response() from fault
+        if reader.is_done and not reader.has_finish_reason:
             raise BackendBroke(self.url, "the stream ended before an answer began")
+
+    def _refuse_undecodable(self, encoding: str) -> None:
+        """Raise `BackendBroke` for a content encoding that the HTTP client ignores instead of decoding it."""
+        try:
+            find_encoding(encoding)
+        except Undecodable as exc:
+            raise BackendBroke(self.url, str(exc)) from exc
 
     @contextmanager
     def _faults(self) -> Generator[None]:
-        """Errors of the SDK, and of its HTTP client, as our own."""
+        """Convert errors of the SDK and of its HTTP client to core errors."""
         try:
             yield
         except anthropic.APIStatusError as exc:
-            if unexpected := unexpected_status(self.url, exc.status_code, exc.response.headers):
+            if unexpected := check_status(self.url, exc.status_code, exc.response.headers):
                 raise unexpected from exc
             headers = {name: exc.response.headers[name] for name in _KEPT_HEADERS if name in exc.response.headers}
-            raise read_fault(self.url, exc.status_code, _body_of(exc), headers) from exc
+            raise decode_error(self.url, exc.status_code, _body_of(exc), headers) from exc
         except anthropic.APIConnectionError as exc:
             self._refuse_transport(exc.__cause__ or exc)
         except httpx2.HTTPError as exc:
             self._refuse_transport(exc)
         except anthropic.APIError as exc:
             raise BackendBroke(self.url, exc.message) from exc
+
+    @contextmanager
+    def _json_faults(self) -> Generator[None]:
+        """The same for a request whose response is one JSON object."""
+        with self._faults():
+            try:
+                yield
+            except AttributeError as exc:  # the SDK returns a response that is not JSON as text, and fails on its pages
+                raise BackendBroke(self.url, "not JSON; check what responds at backend.url") from exc
 
     def _refuse_transport(self, exc: BaseException) -> NoReturn:
         match exc:
@@ -247,17 +265,17 @@ _COUNTED = (
     "tool_choice",
     "tools",
 )
-"""In the SDK's order."""
+"""Fields of a token count request, in the SDK's order."""
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def _as_sdk(value: Json) -> bytes:
-    """A key, a string or a number as the SDK writes it: 1e-05, where others write 1e-5."""
+    """Serialize a key, string or number like the SDK: 1e-05 instead of 1e-5."""
     return _ENCODER.encode(value).encode()
 
 
 class _Pieces:
-    """A body in pieces. It may be sent again."""
+    """A body in pieces. It can be sent more than once."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         self._pieces = pieces
@@ -268,9 +286,9 @@ class _Pieces:
 
 
 def _arguments(body: dict[str, Json]) -> dict[str, Any]:
-    """The body as arguments of the SDK's method: its own three, and the rest as it is.
+    """Return the body as arguments of the SDK's method: its required three, and the others as `extra_body`.
 
-    Of a JSON Schema for the answer the SDK knows which words the service takes; it moves the others into descriptions.
+    In a JSON Schema for the response, the SDK moves unsupported keywords into descriptions.
     """
     own = {key: body.pop(key) for key in ("max_tokens", "messages", "model")}
     config = body.get("output_config")
@@ -285,7 +303,7 @@ def _arguments(body: dict[str, Json]) -> dict[str, Any]:
 
 
 def _body_of(error: anthropic.APIStatusError) -> Json:
-    """What the server said, parsed if it was JSON."""
+    """Return the body of an error response, parsed if it is JSON."""
     if error.body is not None and not isinstance(error.body, str):
         return cast("Json", error.body)
     try:
@@ -295,7 +313,7 @@ def _body_of(error: anthropic.APIStatusError) -> Json:
 
 
 def _status_in(body: Json) -> int:
-    """The status of an error in a stream: by its type, or by the code that servers of OpenAI's dialect put in it."""
+    """Return the status of an error in a stream: its `code` (OpenAI-compatible servers), or by its type."""
     error = body.get("error") if is_object(body) else None
     code = error.get("code") if is_object(error) else None
-    return code if isinstance(code, int) and 400 <= code < 600 else status_of(body)
+    return code if isinstance(code, int) and 400 <= code < 600 else find_status(body)

@@ -1,7 +1,7 @@
-"""Cuts what came of a response's body into small slices, and unpacks it if it is compressed.
+"""Cuts a response body into small slices and decompresses it if necessary.
 
-This belongs in `backends` because it knows what a model server may do to the body of an HTTP response; it reads no
-dialect.
+This belongs in `backends` because it handles what a model server may do to the body of an HTTP response; it parses no
+protocol.
 """
 
 from __future__ import annotations
@@ -9,39 +9,54 @@ from __future__ import annotations
 import zlib
 
 _SLICE = 8 * 1024
-"""Bytes that are handed out at a time: reading the events in them takes a millisecond or two."""
+"""Bytes that are returned at a time: parsing the events in them takes one or two milliseconds."""
 _LONG_SLICE = 64 * 1024
-"""The same inside of one line, of which there is nothing to read before it ends."""
+"""The same within one long line, in which nothing can be parsed before it ends."""
 _EVENT_END, _LINE_END = b"\n\n", b"\n"
 _ZLIB = ("gzip", "x-gzip", "deflate")
-_UNREADABLE = ("br", "zstd", "compress", "x-compress")
+_UNSUPPORTED = ("br", "zstd", "compress", "x-compress", "dcb", "dcz")
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 _DEFLATED = 8
-"""How the first byte of a zlib stream ends; some servers send \"deflate\" without that."""
+"""Low four bits of the first byte of a zlib stream; some servers send "deflate" without this header."""
 
 
 class Undecodable(ValueError):
-    """The body is compressed in a way that cannot be read."""
+    """A body with a content encoding that cannot be decoded. The message names the encoding."""
+
+
+def find_encoding(header: str) -> str:
+    """Return the encoding in a `Content-Encoding` header that must be decoded: gzip, deflate or "".
+
+    Unknown names are ignored: some servers send a charset there. Raises `Undecodable` for encodings that cannot be
+    decoded, such as br, and for several of them.
+    """
+    known = [name for part in header.split(",") if (name := part.strip().lower()) in (*_ZLIB, *_UNSUPPORTED)]
+    if len(known) > 1 or not set(known).isdisjoint(_UNSUPPORTED):
+        raise Undecodable(
+            f"its response has Content-Encoding {', '.join(known)}, which the daemon did not request and cannot decode;"
+            " disable compression in the model server or in the proxy before it"
+        )
+    return known[0] if known else ""
 
 
 class BodySlices:
-    """Given pieces of a body as they come, hands them out in slices. `encoding` is the `Content-Encoding`."""
+    """Takes pieces of a body as they arrive and returns them in slices. `encoding` is the `Content-Encoding`."""
 
     def __init__(self, encoding: str = "") -> None:
-        encoding = encoding.strip().lower()
-        self._is_readable = encoding not in _UNREADABLE
-        self._inflater = _Inflater() if encoding in _ZLIB else None
+        self._header = encoding
+        self._inflater: _Inflater | None = None
         self._piece = b""
         self._at = 0
 
     def add(self, piece: bytes) -> None:
-        """Take what came, once `next` has nothing more."""
-        if not self._is_readable:
-            raise Undecodable
+        """Add the next piece, after `next` has returned all of the previous one. Raises `Undecodable`."""
+        if self._header:
+            encoding, self._header = find_encoding(self._header), ""
+            self._inflater = _Inflater(encoding) if encoding else None
         self._piece, self._at = piece, 0
 
     def next(self) -> bytes:
-        """The next slice, empty if more has to come first. Raises `Undecodable`."""
+        """Return the next slice; empty if another piece is needed. Raises `Undecodable`."""
         if self._inflater is None:
             return self._cut()
         while not (data := self._inflater.next()):
@@ -51,7 +66,7 @@ class BodySlices:
         return data
 
     def _cut(self) -> bytes:
-        """The next slice as it came: if it can be, whole events, which are read faster."""
+        """Return the next slice, still compressed; if possible whole events, which are parsed faster."""
         piece, at = self._piece, self._at
         if not at and len(piece) <= _SLICE:
             self._piece = b""
@@ -70,9 +85,10 @@ class BodySlices:
 
 
 class _Inflater:
-    """Unpacks gzip, zlib and bare deflate, so much at a time: a megabyte may become a gigabyte."""
+    """Decompresses gzip, zlib and raw deflate in slices: a megabyte may expand to a gigabyte."""
 
-    def __init__(self) -> None:
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
         self._inflate = None
         self._packed = b""
         self._has_more = False
@@ -81,7 +97,7 @@ class _Inflater:
         self._packed += packed
 
     def next(self) -> bytes:
-        """The next bytes, at most a slice; empty if more has to be added first. Raises `Undecodable`."""
+        """Return the next bytes, at most one slice; empty if more must be added. Raises `Undecodable`."""
         while self._packed or self._has_more:
             if self._inflate is None:
                 is_bare = self._packed[0] != 0x1F and self._packed[0] & 0xF != _DEFLATED
@@ -89,7 +105,7 @@ class _Inflater:
             try:
                 data = self._inflate.decompress(self._packed, _SLICE)
             except zlib.error as exc:
-                raise Undecodable from exc
+                raise Undecodable(f"its response has Content-Encoding {self._encoding}, but is not valid") from exc
             self._packed = self._inflate.unconsumed_tail
             self._has_more = len(data) == _SLICE
             if self._inflate.eof:  # another member may follow

@@ -1,4 +1,4 @@
-"""The cards of tested models in one JSON file of the state folder, so that a daemon need not test them again."""
+"""Stores the results of self-tests in a JSON file in the state folder, so that a model is tested once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _open_private(path: str, flags: int) -> int:
 
 
 class CapabilityCache:
-    """`CardStore` of one server, in the file that all share. What cannot be read or written is not kept."""
+    """`CardStore` of one model server, in a file shared by all servers. Ignores errors of the file system."""
 
     def __init__(self, folder: Path, server: str) -> None:
         self._path = folder / "capabilities.json"
@@ -50,7 +50,7 @@ class CapabilityCache:
             with open(written, "wb", opener=_open_private) as file:  # a Path has no opener
                 file.write(orjson.dumps(servers, option=orjson.OPT_INDENT_2))
             written.replace(self._path)
-        except OSError:  # a read-only home: it will be tested again
+        except OSError:  # a read-only home folder: the model will be tested again
             with suppress(OSError):
                 written.unlink(missing_ok=True)
 

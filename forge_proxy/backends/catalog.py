@@ -9,43 +9,45 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig
-from forge_proxy.backends.llama_server.launch import CacheType, LaunchSpec, ServerProgram, refuse_our_flags
+from forge_proxy.backends.llama_server.launch import CacheType, LaunchSpec, ServerProgram, reject_managed_flags
 from forge_proxy.backends.llama_server.model_file import model_fault
 from forge_proxy.backends.llama_server.programs import launch_spec
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.sampling import Value
 
-_OF_LLAMA_CPP = ("slots", "gpu_layers", "threads", "cache_type_k", "cache_type_v")
+_LLAMA_CPP_FIELDS = ("slots", "gpu_layers", "threads", "cache_type_k", "cache_type_v")
 
 
 def _check_extra(extra: list[str]) -> list[str]:
-    refuse_our_flags(extra)
+    reject_managed_flags(extra)
     return extra
 
 
 class ModelEntry(BaseModel):
-    """One model. What is left out is as `backend.llama_server` or `backend.ollama` say."""
+    """A model. Fields that are not set have the values of `backend.llama_server` or `backend.ollama`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    gguf: Path | None = Field(default=None, description="Its file, for a llama.cpp server of ours.")
-    ollama: str | None = Field(default=None, min_length=1, description="Or its name in the Ollama.")
-    aliases: list[str] = Field(default_factory=list, description="Other names under which requests may ask for it.")
+    gguf: Path | None = Field(default=None, description="The model file, for a managed llama.cpp server.")
+    ollama: str | None = Field(default=None, min_length=1, description="Ollama's name of the model, instead of a file.")
+    aliases: list[str] = Field(default_factory=list, description="Other names that requests may use.")
     budget: BudgetPolicy | None = Field(
-        default=None, description="Its own budget, in place of the section `budget`, which it then does not follow."
+        default=None, description="The model's own budget, instead of the section `budget`."
     )
     sampling: dict[Value, float | int] = Field(
-        default_factory=dict, description="Values for what callers leave open, before those of its makers."
+        default_factory=dict, description="Sampling values for fields that a request does not set."
     )
-    context: int | None = Field(default=None, ge=256, description="Tokens for each slot; of an Ollama model num_ctx.")
-    slots: int | None = Field(default=None, ge=1, le=64, description="How many requests it works on at a time.")
+    context: int | None = Field(
+        default=None, ge=256, description="Context of each slot in tokens; num_ctx of an Ollama model."
+    )
+    slots: int | None = Field(default=None, ge=1, le=64, description="Number of requests processed in parallel.")
     gpu_layers: int | None = Field(default=None, ge=-1, description="Layers on the GPU.")
     threads: int | None = Field(default=None, ge=1, description="CPU threads.")
-    cache_type_k: CacheType | None = Field(default=None, description="How the KV cache keeps its keys.")
-    cache_type_v: CacheType | None = Field(default=None, description="How the KV cache keeps its values.")
+    cache_type_k: CacheType | None = Field(default=None, description="Data type of the keys in the KV cache.")
+    cache_type_v: CacheType | None = Field(default=None, description="Data type of the values in the KV cache.")
     extra: Annotated[list[str], AfterValidator(_check_extra)] = Field(
-        default_factory=list, description="More flags for it, after those of backend.llama_server."
+        default_factory=list, description="More llama-server flags, after those of backend.llama_server."
     )
 
     @model_validator(mode="after")
@@ -53,7 +55,9 @@ class ModelEntry(BaseModel):
         if (self.gguf is None) == (self.ollama is None):
             raise ValueError("expected either gguf (a model file) or ollama (the name of a model)")
         if self.ollama is not None:
-            wrong = [name for name in _OF_LLAMA_CPP if getattr(self, name) is not None] + ["extra"] * bool(self.extra)
+            wrong = [name for name in _LLAMA_CPP_FIELDS if getattr(self, name) is not None] + ["extra"] * bool(
+                self.extra
+            )
             if wrong:
                 raise ValueError(f"{wrong[0]} is only for a gguf: Ollama decides it itself")
         return self
@@ -77,7 +81,7 @@ Models: TypeAlias = Annotated[dict[str, ModelEntry], AfterValidator(_check_names
 
 
 def catalog_of(models: Mapping[str, ModelEntry], default: str | None) -> Catalog | None:
-    """The names; None where nothing is listed. Raises `BackendChoiceError` for a default that is none of them."""
+    """Return the catalog of names; None without models. Raises `BackendChoiceError` for an unknown default."""
     if not models:
         return None
     aliases = {alias: name for name, entry in models.items() for alias in entry.aliases}
@@ -89,7 +93,7 @@ def catalog_of(models: Mapping[str, ModelEntry], default: str | None) -> Catalog
 
 
 def refuse_wrong_models(config: BackendConfig, models: Mapping[str, ModelEntry]) -> None:
-    """Raise `BackendChoiceError` where the models do not go with the backend, or a file is none."""
+    """Raise `BackendChoiceError` if the models do not match the backend, or a file is not a model."""
     if not models:
         return
     files = {name: entry.gguf for name, entry in models.items() if entry.gguf is not None}
@@ -110,12 +114,12 @@ def refuse_wrong_models(config: BackendConfig, models: Mapping[str, ModelEntry])
 def launch_specs(
     config: BackendConfig, program: ServerProgram, models: Mapping[str, ModelEntry]
 ) -> dict[str, LaunchSpec]:
-    """How each model file is served. Raises `BackendChoiceError`."""
+    """Return the launch specification of each model file. Raises `BackendChoiceError`."""
     specs: dict[str, LaunchSpec] = {}
     for name, entry in models.items():
         if entry.gguf is None:
             continue
-        own = {key: getattr(entry, key) for key in ("context", *_OF_LLAMA_CPP) if getattr(entry, key) is not None}
+        own = {key: getattr(entry, key) for key in ("context", *_LLAMA_CPP_FIELDS) if getattr(entry, key) is not None}
         said = config.llama_server.model_copy(update={**own, "extra": [*config.llama_server.extra, *entry.extra]})
         specs[name] = launch_spec(config.model_copy(update={"llama_server": said}), program, entry.gguf, alias=name)
     return specs

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
-from forge_proxy.backends.llama_server.launch import CacheType, refuse_our_flags
+from forge_proxy.backends.llama_server.launch import CacheType, reject_managed_flags
 from forge_proxy.core.dialect import Reasoning, ToolMode
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jsontypes import Json
@@ -65,7 +65,7 @@ def _check_kind(kind: object) -> object:
 
 
 def _check_extra(extra: list[str]) -> list[str]:
-    refuse_our_flags(extra)
+    reject_managed_flags(extra)
     return extra
 
 

@@ -1,6 +1,6 @@
-"""What the adapters over HTTP have in common: how a request is written, and what a response means that is no answer.
+"""What the HTTP adapters have in common: URLs, headers, request bodies, and errors for responses other than 200.
 
-This belongs in `backends` because it knows the HTTP responses that `backends.http` gives, and no dialect.
+This belongs in `backends` because it handles HTTP responses (`backends.http`); it parses no protocol.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from forge_proxy.core.errors import (
     UnexpectedStatus,
 )
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.wire.backends.responses import NestedTooDeeply, UnreadableAnswer
+from forge_proxy.wire.backends.responses import NestedTooDeeply, UnreadableResponse
 from forge_proxy.wire.large_json import write_slices
 from forge_proxy.wire.sse import TooLarge
 
 OK = 200
 KEPT_HEADERS = ("retry-after", "retry-after-ms")
-"""What of the headers of an error is passed on. No other header of a model server is: cookies are between it and us."""
+"""Headers of an error response that are forwarded to the client. Others, such as cookies, are not."""
 
 
-def without_credentials(url: str) -> str:
-    """The URL without a user name and password, for messages and logs."""
+def strip_credentials(url: str) -> str:
+    """Return the URL without user name and password, for messages and logs."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, _host_of(parts.netloc), parts.path.rstrip("/"), "", ""))
 
 
-def authorization(url: str, api_key: str | None) -> dict[str, str]:
-    """The `Authorization` header: the key, else the user name and password in the URL, else none."""
+def authorization_header(url: str, api_key: str | None) -> dict[str, str]:
+    """Return the `Authorization` header: the key, else the user name and password in the URL, else none."""
     if api_key is not None:
         return {"Authorization": f"Bearer {api_key}"}
     credentials, found, _ = urlsplit(url).netloc.rpartition("@")
@@ -50,9 +50,9 @@ def authorization(url: str, api_key: str | None) -> dict[str, str]:
 
 
 def write_body(body: Mapping[str, Json]) -> bytes:
-    """The bytes of an encoded call. Raises `InvalidRequest`: orjson reads JSON of 1,024 levels and writes 254.
+    """Serialize an encoded call. Raises `InvalidRequest` if it is nested deeper than the 254 levels of orjson.
 
-    It is the client's own JSON that is so deep: what a model wrote is sent along as text (`readable_arguments`).
+    Only the client's own JSON can be that deep: arguments written by a model are sent as text (`to_arguments_object`).
     """
     try:
         return orjson.dumps(body)
@@ -61,14 +61,12 @@ def write_body(body: Mapping[str, Json]) -> bytes:
 
 
 async def write_call(call: ModelCall, body: Mapping[str, Json]) -> RequestBody:
-    """The same; a large body in slices, between which others have the event loop."""
+    """The same as `write_body`; a large body in slices, between which other tasks use the event loop."""
     return await write_pieces(body) if call.request.is_large else write_body(body)
 
 
 async def write_pieces(body: Mapping[str, Json], dumps: Callable[[Json], bytes] = orjson.dumps) -> list[bytes]:
-    """The bytes of a large body in slices, with keys, strings and numbers as `dumps` writes them. Raises as
-    `write_body`.
-    """
+    """Serialize a large body in slices, with keys, strings and numbers by `dumps`. Raises like `write_body`."""
     pieces: list[bytes] = []
     try:
         for piece in write_slices(body, dumps):
@@ -80,36 +78,36 @@ async def write_pieces(body: Mapping[str, Json], dumps: Callable[[Json], bytes] 
 
 
 def _too_deep() -> InvalidRequest:
-    return InvalidRequest("body", "nested too deeply to be passed on; some 200 levels are the most")
+    return InvalidRequest("body", "nested too deeply to be forwarded; the limit is about 200 levels")
 
 
-def parsed(raw: bytes) -> Json:
-    """A body as JSON, else as text."""
+def parse_body(raw: bytes) -> Json:
+    """Return a body as JSON, or as text if it is not valid JSON."""
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
         return raw.decode("utf-8", "replace")
 
 
-def kept_headers(response: HttpResponse) -> dict[str, str]:
-    """The headers of an error that are passed on."""
+def select_headers(response: HttpResponse) -> dict[str, str]:
+    """Return the headers of an error response that are forwarded to the client."""
     return {name: response.headers[name] for name in KEPT_HEADERS if name in response.headers}
 
 
-def unexpected_status(url: str, status: int, headers: Mapping[str, str]) -> UnexpectedStatus | None:
-    """What it means if a status is neither 200 nor that of an error; None if it is one of these."""
+def check_status(url: str, status: int, headers: Mapping[str, str]) -> UnexpectedStatus | None:
+    """Return an error for a status other than 200, 4xx and 5xx; else None."""
     if status == OK or 400 <= status < 600:
         return None
     if 300 <= status < 400:
         to = _redirected_to(url, headers.get("location"))
         return UnexpectedStatus(url, status, f"a redirect{to}, which is not followed; set backend.url to the address")
     if status < 300:
-        return UnexpectedStatus(url, status, "an answer was expected, which has the status 200")
-    return UnexpectedStatus(url, status, "which is no status of HTTP; check what answers at backend.url")
+        return UnexpectedStatus(url, status, "expected the status 200")
+    return UnexpectedStatus(url, status, "which is not an HTTP status; check what responds at backend.url")
 
 
-def unreadable(url: str, fault: UnreadableAnswer | TooLarge, limit: int) -> BackendFault:
-    """What it means that a response cannot be read on; `limit` is how many bytes of it may be held."""
+def to_fault(url: str, fault: UnreadableResponse | TooLarge, limit: int) -> BackendFault:
+    """Return the error for an unreadable response. `limit` is the maximum of buffered bytes."""
     match fault:
         case TooLarge():
             return ResponseTooLarge(url, limit)
@@ -120,9 +118,9 @@ def unreadable(url: str, fault: UnreadableAnswer | TooLarge, limit: int) -> Back
 
 
 def _redirected_to(url: str, where: str | None) -> str:
-    """Where a redirect leads, for its message; nothing if it does not say so in a way that can be read."""
+    """Return " to URL" for the message about a redirect; empty if the location is missing or invalid."""
     try:
-        return f" to {without_credentials(urljoin(url, where))}" if where else ""
+        return f" to {strip_credentials(urljoin(url, where))}" if where else ""
     except ValueError:
         return ""
 

@@ -33,7 +33,6 @@ _STEPS = 50
 _END_SECONDS = 0.02
 _READ_BUFFER = 64 * 1024
 """Read buffer in bytes; at twice as many, the client stops reading from the model server."""
-_COMPRESSED = "its answer is compressed in a way that cannot be read; it was asked to send it as it is"
 _parsed = lru_cache(URL)
 
 
@@ -275,7 +274,7 @@ class _Response:
             while not (piece := self._slices.next()):
                 self._slices.add(await self._read())
         except Undecodable as exc:
-            raise BackendBroke(self._url, _COMPRESSED) from exc
+            raise BackendBroke(self._url, str(exc)) from exc
         await self._pace.begin_step()
         self._is_in_step = True
         return piece

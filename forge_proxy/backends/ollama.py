@@ -1,4 +1,4 @@
-"""Ollama, by its own `/api`: there a window can be asked for, a prompt refused in place of cut, and thinking chosen."""
+"""Ollama, by its native API, which unlike its OpenAI API can set the window and reasoning and reject long prompts."""
 
 from __future__ import annotations
 
@@ -28,32 +28,33 @@ from forge_proxy.wire.backends.ollama.models import (
     InstalledModel,
     LoadedModel,
     ModelDescription,
-    card_of,
+    add_tag,
     decode_loaded,
     decode_show,
     decode_tags,
-    knows_truncate,
-    with_tag,
+    supports_truncate,
+    to_card,
 )
-from forge_proxy.wire.backends.ollama.options import left_out
+from forge_proxy.wire.backends.ollama.options import find_omitted_fields
 from forge_proxy.wire.backends.ollama.request import (
     OllamaRequestOptions,
+    count_prompt_bytes,
     encode_call,
     encode_loading,
-    prompt_bytes,
+    encode_unloading,
 )
 from forge_proxy.wire.backends.ollama.stream import OllamaStreamReader
-from forge_proxy.wire.backends.openai.reasoning import Think, think_of
+from forge_proxy.wire.backends.openai.reasoning import Think, read_think
 from forge_proxy.wire.sse import MAX_RESPONSE
 
-_SHOWN_AT_ONCE = 8
+_PARALLEL_REQUESTS = 8
 _REMEMBERED = 256
 _BYTES_PER_TOKEN = 6
-"""More than any prose, code or markup has on average, so that a prompt has at least a token for so many."""
+"""More than the average of prose, code and markup: a prompt has at least one token per six bytes."""
 
 
 class Ollama:
-    """The adapter. `terms` may be replaced: requests that come later go by the new ones."""
+    """The adapter. `options` may be replaced; later requests use the new ones."""
 
     def __init__(
         self,
@@ -67,29 +68,29 @@ class Ollama:
     ) -> None:
         self._api = OllamaApi(url, http, api_key, max_response=max_response)
         self.url = self._api.url
-        self.terms = OllamaRequestOptions(config.num_ctx, config.keep_alive)
+        self.options = OllamaRequestOptions(config.num_ctx, config.keep_alive)
         self._think = config.think
         self._observe = observe
-        self._shown: dict[str, tuple[str, ModelDescription]] = {}
-        """By name: the digest of the model that was looked at, and what it is."""
-        self._thoughtless: set[str] = set()
-        """Models that refused to think, by name."""
-        self._left_out: set[str] = set()
+        self._descriptions: dict[str, tuple[str, ModelDescription]] = {}
+        """Digest and description of each model by name."""
+        self._without_reasoning: set[str] = set()
+        """Names of models that rejected reasoning."""
+        self._omitted: set[str] = set()
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
-        """See `engine.ports.Backend`. Every answer is streamed by the server, so a caller who leaves stops it."""
+        """See `engine.ports.Backend`. Always requests a stream, so that a disconnect stops the generation."""
         think = self._thinking(call)
         try:
-            async with aclosing(self._ask(call, think)) as chunks:
+            async with aclosing(self._send(call, think)) as chunks:
                 async for chunk in chunks:
                     yield chunk
-        except ThinkingNotSupportedError:  # an answer to the request itself, so nothing has been given out
-            if self._think != "auto" and think_of(call.request.body) is None:
+        except ThinkingNotSupportedError:  # a response to the request itself: no chunk was yielded
+            if self._think != "auto" and read_think(call.request.body) is None:
                 raise
-            self._thoughtless.add(with_tag(call.model.served or ""))
+            self._without_reasoning.add(add_tag(call.model.served or ""))
         else:
             return
-        async with aclosing(self._ask(call, None)) as chunks:
+        async with aclosing(self._send(call, None)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
@@ -97,31 +98,35 @@ class Ollama:
         """See `engine.ports.Backend`."""
         listed = decode_tags(await self._api.get("tags"))
         loaded = {model.name: model for model in await self.loaded()}
-        shown = await self._look_at(listed)
-        return [card_of(model, shown[model.name], loaded.get(model.name), self.terms.num_ctx) for model in listed]
+        shown = await self._describe(listed)
+        return [to_card(model, shown[model.name], loaded.get(model.name), self.options.num_ctx) for model in listed]
 
     async def loaded(self) -> Sequence[LoadedModel]:
-        """The models that are in memory. Raises like `stream`."""
+        """Return the loaded models. Raises like `stream`."""
         return decode_loaded(await self._api.get("ps"))
 
     async def load(self, model: str) -> None:
-        """Load a model, and wait for it. Raises like `stream`."""
-        await self._api.post("chat", encode_loading(model, self.terms), seconds=None)
+        """Load a model and wait until it is loaded. Raises like `stream`."""
+        await self._api.post("chat", encode_loading(model, self.options), seconds=None)
+
+    async def unload(self, model: str) -> None:
+        """Unload a model after its running responses have finished. Raises like `stream`."""
+        await self._api.post("chat", encode_unloading(model))
 
     async def slots(self) -> int | None:
-        """See `engine.ports.Backend`. It tells none."""
+        """See `engine.ports.Backend`. Ollama does not report its slots."""
         return None
 
     async def context_window(self, model: str | None = None) -> int | None:
-        """See `engine.ports.Backend`. Not known before a model is loaded, where nothing asks for one."""
-        return find_window(await self.models(), None if model is None else with_tag(model))
+        """See `engine.ports.Backend`. Unknown until a model is loaded, unless it is configured."""
+        return find_window(await self.models(), None if model is None else add_tag(model))
 
     async def count_tokens(self, call: ModelCall) -> int | None:
-        """See `engine.ports.Backend`. It counts only what it answers."""
+        """See `engine.ports.Backend`. Ollama has no route that counts tokens."""
         return None
 
     async def health(self) -> Health:
-        """See `engine.ports.Backend`. Asks for the version, which wakes no model."""
+        """See `engine.ports.Backend`. Requests the version, which loads no model."""
         try:
             await self._api.get("version")
         except BackendError as error:
@@ -130,97 +135,101 @@ class Ollama:
             return Health("down", str(fault))
         return Health("ok")
 
-    async def _ask(self, call: ModelCall, think: Think | None) -> AsyncGenerator[Chunk]:
-        encoded = encode_call(call, self.terms, think)
+    async def _send(self, call: ModelCall, think: Think | None) -> AsyncGenerator[Chunk]:
+        encoded = encode_call(call, self.options, think)
         body = await write_call(call, encoded)
-        self._tell_left_out(call)
+        self._report_omitted(call)
         reader = OllamaStreamReader(call.model.response_name, limit=self._api.max_response, buffered=call.buffered)
         async with self._api.chat(body) as response:
             if response.status != OK:
-                yield self._cut(encoded, await self._api.error(response))
+                yield self._end_at_limit(encoded, await self._api.error(response))
                 return
             async for piece in response.pieces():
                 for chunk in reader.feed(piece):
                     yield chunk
-                if reader.fault or reader.done:
+                if reader.fault or reader.is_done:
                     break
             else:
                 for chunk in reader.end():
                     yield chunk
             if reader.fault is not None:
-                yield self._cut(encoded, self._api.fault(reader.fault))
+                yield self._end_at_limit(encoded, self._api.fault(reader.fault))
                 return
-            if not reader.done:
+            if not reader.is_done:
                 raise BackendBroke(self.url, "the stream ended without its last line")
             await response.finish()
-        await self._refuse_cut(call, encoded, reader.prompt_tokens)
+        await self._check_truncation(call, encoded, reader.prompt_tokens)
 
     def _thinking(self, call: ModelCall) -> Think | None:
-        """What this request says of thinking; None to say nothing."""
-        said = think_of(call.request.body)
+        """Return the value of `think` for a request; None to omit it."""
+        said = read_think(call.request.body)
         think: Think | None = said if said is not None else {"on": True, "off": False}.get(self._think, self._think)
-        name = with_tag(call.model.served or "")
-        if name in self._thoughtless:
+        name = add_tag(call.model.served or "")
+        if name in self._without_reasoning:
             return None
         if think != "auto":
             return think
-        _, shown = self._shown.get(name, ("", ModelDescription()))
+        _, shown = self._descriptions.get(name, ("", ModelDescription()))
         return True if "thinking" in shown.capabilities else None
 
-    def _tell_left_out(self, call: ModelCall) -> None:
-        new = [field for field in left_out(call.request.body) if field not in self._left_out]
-        if new and len(self._left_out) < _REMEMBERED:
-            self._left_out.update(new)
+    def _report_omitted(self, call: ModelCall) -> None:
+        new = [field for field in find_omitted_fields(call.request.body) if field not in self._omitted]
+        if new and len(self._omitted) < _REMEMBERED:
+            self._omitted.update(new)
             self._observe(FieldsOmitted(tuple(new)))
 
-    async def _refuse_cut(self, call: ModelCall, encoded: Mapping[str, Json], read: int | None) -> None:
-        """Raise `ContextOverflow` where the prompt was cut. Once it has left, an answer is not taken back for that:
-        then it is only told.
+    async def _check_truncation(self, call: ModelCall, encoded: Mapping[str, Json], read: int | None) -> None:
+        """Raise `ContextOverflow` if Ollama truncated the prompt. If the response was streamed, only report it: the
+        client has received it.
         """
-        least = prompt_bytes(encoded) // _BYTES_PER_TOKEN
-        if read is None or read >= least or await self._refuses():
+        least = count_prompt_bytes(encoded) // _BYTES_PER_TOKEN
+        if read is None or read >= least or await self._rejects_long_prompts():
             return
-        window = self.terms.num_ctx or await self._window(call.model.served)
+        window = self.options.num_ctx or await self._window(call.model.served)
         if window is not None and least <= window:
             return
         if call.request.stream:
             self._observe(PromptTruncated(call.model.served, read, least))
             return
-        words = f"the prompt has {least} tokens or more, and the model server read only {read} of them"
-        raise ContextOverflow(self.url, 400, {"error": words}, tokens=least, window=window)
+        message = f"the prompt has at least {least} tokens, but the model server processed only {read} of them"
+        raise ContextOverflow(self.url, 400, {"error": message}, tokens=least, window=window)
 
-    async def _refuses(self) -> bool:
-        """Whether this version refuses what does not fit, as every request asks it to."""
+    async def _rejects_long_prompts(self) -> bool:
+        """Return whether this version supports `truncate`, which every request sets to false."""
         try:
-            return knows_truncate(await self._api.get("version"))
+            return supports_truncate(await self._api.get("version"))
         except BackendFault:
-            return True  # nothing is known, and the answer is there
+            return True  # unknown; the response itself is valid
 
     async def _window(self, model: str | None) -> int | None:
         try:
-            return next((loaded.window for loaded in await self.loaded() if loaded.name == with_tag(model or "")), None)
+            return next((loaded.window for loaded in await self.loaded() if loaded.name == add_tag(model or "")), None)
         except BackendFault:
             return None
 
-    async def _look_at(self, listed: Sequence[InstalledModel]) -> dict[str, ModelDescription]:
-        """What each of these models is; those not looked at yet, or pulled anew, are looked at."""
-        new = [model for model in listed if self._shown.get(model.name, ("",))[0] != model.digest or not model.digest]
-        several = asyncio.Semaphore(_SHOWN_AT_ONCE)
+    async def _describe(self, listed: Sequence[InstalledModel]) -> dict[str, ModelDescription]:
+        """Return the description of each model. Requests those that are new or were pulled again."""
+        new = [
+            model
+            for model in listed
+            if self._descriptions.get(model.name, ("",))[0] != model.digest or not model.digest
+        ]
+        several = asyncio.Semaphore(_PARALLEL_REQUESTS)
 
-        async def look_at(model: InstalledModel) -> None:
+        async def describe(model: InstalledModel) -> None:
             async with several:
                 try:
                     shown = decode_show(await self._api.post("show", {"model": model.name}))
-                except BackendError:  # one that is damaged shall not hide the others
+                except BackendError:  # a damaged model must not hide the others
                     shown = ModelDescription()
-            self._shown[model.name] = model.digest, shown
-            self._thoughtless.discard(model.name)
+            self._descriptions[model.name] = model.digest, shown
+            self._without_reasoning.discard(model.name)
 
-        await asyncio.gather(*map(look_at, new))
-        return {model.name: self._shown[model.name][1] for model in listed}
+        await asyncio.gather(*map(describe, new))
+        return {model.name: self._descriptions[model.name][1] for model in listed}
 
-    def _cut(self, encoded: Mapping[str, Json], fault: BackendFault) -> Chunk:
-        """The end of an answer that was cut off at its limit inside a call. Raises every other fault."""
+    def _end_at_limit(self, encoded: Mapping[str, Json], fault: BackendFault) -> Chunk:
+        """Return the last chunk of a response whose call was cut off by the token limit. Raises any other fault."""
         options = encoded.get("options")
         limit = options.get("num_predict") if is_object(options) else None
         if isinstance(limit, int | float) and limit > 0 and isinstance(fault, BackendError) and is_cut_call(fault):

@@ -1,4 +1,4 @@
-"""Ollama's API over HTTP: one exchange at a time, its errors as our own types. `ollama.py` is the adapter over it."""
+"""HTTP client for Ollama's API. Converts its errors to core errors. `ollama.py` is the adapter."""
 
 from __future__ import annotations
 
@@ -10,68 +10,70 @@ import orjson
 
 from forge_proxy.backends.exchange import (
     OK,
-    authorization,
-    kept_headers,
-    parsed,
-    unexpected_status,
-    unreadable,
-    without_credentials,
+    authorization_header,
+    check_status,
+    parse_body,
+    select_headers,
+    strip_credentials,
+    to_fault,
 )
 from forge_proxy.backends.http import HttpClient, HttpResponse, RequestBody, read_capped
 from forge_proxy.core.errors import BackendFault
 from forge_proxy.core.jsontypes import Json, JsonObject
-from forge_proxy.wire.backends.ollama.errors import read_error, status_in
-from forge_proxy.wire.backends.responses import UnreadableAnswer
+from forge_proxy.wire.backends.ollama.errors import decode_ollama_error, find_status
+from forge_proxy.wire.backends.responses import UnreadableResponse
 from forge_proxy.wire.sse import MAX_RESPONSE, TooLarge
 
 _SHORT = 5.0
-"""Seconds for a question that needs no model."""
+"""Timeout in seconds for requests that run no model."""
 
 
 class OllamaApi:
-    """The API at `url`, which may end in `/v1` or `/api`, as people paste it. What it raises is a `BackendFault`."""
+    """The API at `url`, which may end in `/v1` or `/api`. Methods raise `BackendFault`."""
 
     def __init__(
         self, url: str, http: HttpClient, api_key: str | None = None, *, max_response: int = MAX_RESPONSE
     ) -> None:
-        parts = urlsplit(without_credentials(url))
+        parts = urlsplit(strip_credentials(url))
         path = parts.path.removesuffix("/v1").removesuffix("/api")
         self.url = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
-        """Without a user name and password, which are sent in a header."""
+        """The URL without user name and password, which are sent in a header."""
         self.max_response = max_response
-        """Bytes that may be held of one response."""
+        """Maximum bytes of one response that may be buffered."""
         self._http = http
-        self._headers = {"Content-Type": "application/json", **authorization(url, api_key)}
+        self._headers = {"Content-Type": "application/json", **authorization_header(url, api_key)}
 
-    async def get(self, what: str) -> Json:
-        """What it says of one thing."""
-        return await self._exchange("GET", what, None, _SHORT)
+    async def get(self, route: str) -> Json:
+        """Send a GET request to a route below `/api`."""
+        return await self._exchange("GET", route, None, _SHORT)
 
-    async def post(self, what: str, said: JsonObject, *, seconds: float | None = _SHORT) -> Json:
-        """Its answer, all of it. None for `seconds` waits as long as a model may take."""
-        return await self._exchange("POST", what, orjson.dumps(said), seconds)
+    async def post(self, route: str, body: JsonObject, *, seconds: float | None = _SHORT) -> Json:
+        """Send a POST request to a route below `/api`. With None for `seconds` there is no time limit."""
+        return await self._exchange("POST", route, orjson.dumps(body), seconds)
 
     @asynccontextmanager
     async def chat(self, body: RequestBody) -> AsyncGenerator[HttpResponse]:
-        """A chat's answer, its status still to be looked at."""
+        """Send a chat request. The caller checks the status of the response."""
         async with self._http.open("POST", f"{self.url}/api/chat", body=body, headers=self._headers) as response:
             yield response
 
     async def error(self, response: HttpResponse) -> BackendFault:
-        """What any other status than 200 means."""
-        if unexpected := unexpected_status(self.url, response.status, response.headers):
+        """Return the error for a status other than 200."""
+        if unexpected := check_status(self.url, response.status, response.headers):
             return unexpected
-        return read_error(self.url, response.status, parsed(await read_capped(response)), kept_headers(response))
+        return decode_ollama_error(
+            self.url, response.status, parse_body(await read_capped(response)), select_headers(response)
+        )
 
-    def fault(self, fault: UnreadableAnswer | TooLarge) -> BackendFault:
-        """What it means that a line cannot be read: the server's own error, or a fault of its answer."""
-        if isinstance(fault, UnreadableAnswer) and fault.error is not None:
-            return read_error(self.url, status_in(fault.error), fault.error).inside_response()
-        return unreadable(self.url, fault, self.max_response)
+    def fault(self, fault: UnreadableResponse | TooLarge) -> BackendFault:
+        """Return the error for an unreadable line: the server's own error, or a malformed response."""
+        if isinstance(fault, UnreadableResponse) and fault.error is not None:
+            return decode_ollama_error(self.url, find_status(fault.error), fault.error).inside_response()
+        return to_fault(self.url, fault, self.max_response)
 
-    async def _exchange(self, method: str, what: str, body: bytes | None, seconds: float | None) -> Json:
-        url = f"{self.url}/api/{what}"
+    async def _exchange(self, method: str, route: str, body: bytes | None, seconds: float | None) -> Json:
+        url = f"{self.url}/api/{route}"
         async with self._http.open(method, url, body=body, headers=self._headers, seconds=seconds) as response:
             if response.status != OK:
                 raise await self.error(response)
-            return parsed(await response.read())
+            return parse_body(await response.read())

@@ -1,4 +1,4 @@
-"""The `Backend` over an Ollama whose models have names and terms of ours. It swaps by itself."""
+"""The `Backend` over an Ollama whose models have configured names and options. Ollama loads and unloads them itself."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from forge_proxy.backends.ollama import Ollama
 from forge_proxy.core.chat import ModelCall, ModelCard
 from forge_proxy.core.health import Health
 from forge_proxy.core.stream import Chunk
-from forge_proxy.wire.backends.ollama.models import with_tag
+from forge_proxy.wire.backends.ollama.models import add_tag
 
 
 @dataclass(frozen=True, slots=True)
 class OllamaEntry:
-    """A model as Ollama calls it, or None for all that it has, and the adapter with its terms."""
+    """Ollama's name of a model, or None for all of its models, and the adapter with the model's options."""
 
     model: str | None
     ollama: Ollama
 
 
 class OllamaCatalog:
-    """A `Backend`. Models are asked for by the names of the catalog."""
+    """`Backend` adapter for several models. Requests use the names of the catalog."""
 
     def __init__(self, entries: Mapping[str, OllamaEntry]) -> None:
         self._entries = entries
@@ -39,7 +39,7 @@ class OllamaCatalog:
                 yield chunk
 
     async def models(self) -> Sequence[ModelCard]:
-        """See `engine.ports.Backend`. One that has not been pulled is listed with what is configured."""
+        """See `engine.ports.Backend`. A model that is not installed is listed with its configured window."""
         return await asyncio.gather(*(self._card(name, entry) for name, entry in self._entries.items()))
 
     async def slots(self) -> int | None:
@@ -61,5 +61,5 @@ class OllamaCatalog:
 
     async def _card(self, name: str, entry: OllamaEntry) -> ModelCard:
         listed = await entry.ollama.models()
-        found = next((card for card in listed if card.id == with_tag(entry.model or name)), None)
-        return replace(found, id=name) if found else ModelCard(name, entry.ollama.terms.num_ctx)
+        found = next((card for card in listed if card.id == add_tag(entry.model or name)), None)
+        return replace(found, id=name) if found else ModelCard(name, entry.ollama.options.num_ctx)

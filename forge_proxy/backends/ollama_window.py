@@ -1,4 +1,4 @@
-"""Gives an Ollama another window while requests come and go; each model of a catalog its own."""
+"""Changes Ollama's context window while the daemon runs; each model of a catalog has its own."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from dataclasses import replace
 from forge_proxy.backends.ollama import Ollama
 from forge_proxy.core.errors import BackendFault
 from forge_proxy.engine.backend_switching import BackendSwitcher
-from forge_proxy.wire.backends.ollama.models import with_tag
+from forge_proxy.wire.backends.ollama.models import add_tag
 
 
 class OllamaWindow:
-    """`engine.ports.Resizer`. Models that are in memory are loaded anew, so that a window they have no room for is
-    noticed now and not by the next request. Answers that are under way get `drain_seconds` to end. With a model named
-    it is this one alone.
+    """`engine.ports.Resizer`. Reloads the loaded models at once, so that a window that does not fit into memory fails
+    here and not in the next request. Running responses get `drain_seconds` to finish. With `only`, affects one model.
     """
 
     def __init__(
@@ -25,7 +24,7 @@ class OllamaWindow:
         self._switching = switching
         self._drain = drain_seconds
         self._only = only
-        self._usual = ollama.terms.num_ctx
+        self._configured = ollama.options.num_ctx
 
     def served(self) -> Sequence[str | None]:
         """See `engine.ports.Resizer`."""
@@ -33,25 +32,25 @@ class OllamaWindow:
 
     async def resize(self, tokens: int | None, model: str | None = None) -> None:
         """See `engine.ports.Resizer`."""
-        window = self._usual if tokens is None else tokens
+        window = self._configured if tokens is None else tokens
         await self._switching.switch(lambda: self._load_with(window), drain_seconds=self._drain)
 
     async def _load_with(self, window: int | None) -> None:
-        before = self._ollama.terms
-        loaded = [model.name for model in await self._ollama.loaded() if self._is_ours(model.name)]
-        self._ollama.terms = replace(before, num_ctx=window)
+        before = self._ollama.options
+        loaded = [model.name for model in await self._ollama.loaded() if self._is_affected(model.name)]
+        self._ollama.options = replace(before, num_ctx=window)
         try:
             for name in loaded:
                 await self._ollama.load(name)
         except BackendFault:
-            self._ollama.terms = before
+            self._ollama.options = before
             for name in loaded:
-                with suppress(BackendFault):  # the first fault is the one to tell
+                with suppress(BackendFault):  # the first fault is reported
                     await self._ollama.load(name)
             raise
 
-    def _is_ours(self, name: str) -> bool:
-        return self._only is None or name == with_tag(self._only)
+    def _is_affected(self, name: str) -> bool:
+        return self._only is None or name == add_tag(self._only)
 
 
 class OllamaWindows:

@@ -8,12 +8,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 from forge_proxy.backends.exchange import (
     OK,
-    authorization,
-    kept_headers,
-    parsed,
-    unexpected_status,
-    unreadable,
-    without_credentials,
+    authorization_header,
+    check_status,
+    parse_body,
+    select_headers,
+    strip_credentials,
+    to_fault,
     write_call,
 )
 from forge_proxy.backends.http import HttpClient, HttpResponse, read_capped
@@ -22,11 +22,11 @@ from forge_proxy.core.errors import BackendBroke, BackendError, BackendFault
 from forge_proxy.core.health import Health
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
 from forge_proxy.core.stream import Chunk
+from forge_proxy.wire.backends.openai.errors import decode_error
 from forge_proxy.wire.backends.openai.models import decode_models
-from forge_proxy.wire.backends.openai.rejections import read_fault
 from forge_proxy.wire.backends.openai.request import encode_call
 from forge_proxy.wire.backends.openai.stream import ChatStreamReader
-from forge_proxy.wire.backends.responses import UnreadableAnswer
+from forge_proxy.wire.backends.responses import UnreadableResponse
 from forge_proxy.wire.sse import MAX_RESPONSE, TooLarge
 
 _QUICK_SECONDS = 5.0
@@ -45,7 +45,7 @@ class OpenAICompatible:
         health_path: str | None = None,
         max_response: int = MAX_RESPONSE,
     ) -> None:
-        self.url = without_credentials(url)
+        self.url = strip_credentials(url)
         self._base = base_url(self.url)
         self._root = urlunsplit((*urlsplit(self.url)[:2], "", "", ""))
         self._http = http
@@ -54,7 +54,7 @@ class OpenAICompatible:
         self._headers = {
             "Content-Type": "application/json",
             "Accept": "text/event-stream, application/json",
-            **authorization(url, api_key),
+            **authorization_header(url, api_key),
         }
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
@@ -69,16 +69,16 @@ class OpenAICompatible:
                 for chunk in reader.feed(piece):
                     yield _match_streaming(chunk, call, reader)
                 self._check(reader)
-                if reader.done:
+                if reader.is_done:
                     await response.finish()
                     return
-            finished = reader.finished
+            is_complete = reader.has_finish_reason
             for chunk in reader.end():
                 yield _match_streaming(chunk, call, reader)
-            if finished:  # after the finish reason, only usage or `[DONE]` can be missing
+            if is_complete:  # after the finish reason, only usage or `[DONE]` can be missing
                 return
             self._check(reader)
-            if not (reader.finished or reader.done):
+            if not (reader.has_finish_reason or reader.is_done):
                 raise BackendBroke(self.url, "the stream ended without a finish reason")
 
     def _reader(self, call: ModelCall, response: HttpResponse) -> ChatStreamReader:
@@ -131,7 +131,7 @@ class OpenAICompatible:
         async with self._http.open("POST", url, body=body, headers=self._headers, seconds=_QUICK_SECONDS) as response:
             if response.status != OK:
                 raise await self._error(response)
-            counted = parsed(await response.read())
+            counted = parse_body(await response.read())
         tokens = counted.get("input_tokens") if is_object(counted) else None
         return tokens if is_integer(tokens) else None
 
@@ -152,26 +152,28 @@ class OpenAICompatible:
         async with self._http.open("GET", url, headers=self._headers, seconds=_QUICK_SECONDS) as response:
             if response.status != OK:
                 raise await self._error(response)
-            return parsed(await response.read())
+            return parse_body(await response.read())
 
     def _check(self, reader: ChatStreamReader) -> None:
         """Raise a `BackendFault` if the response is unreadable or ended before it began."""
         if reader.fault is not None:
             raise self._unreadable(reader.fault) from reader.fault
-        if reader.done and not reader.begun:
+        if reader.is_done and not reader.has_begun:
             raise BackendBroke(self.url, "the stream ended before an answer began")
 
-    def _unreadable(self, fault: UnreadableAnswer | TooLarge) -> BackendFault:
+    def _unreadable(self, fault: UnreadableResponse | TooLarge) -> BackendFault:
         """Return the error for an unreadable response: the server's own error, or a malformed response."""
-        if isinstance(fault, UnreadableAnswer) and fault.error is not None:
-            return read_fault(self.url, _status_in(fault.error), fault.error, {}).inside_response()
-        return unreadable(self.url, fault, self._max_response)
+        if isinstance(fault, UnreadableResponse) and fault.error is not None:
+            return decode_error(self.url, _status_in(fault.error), fault.error, {}).inside_response()
+        return to_fault(self.url, fault, self._max_response)
 
     async def _error(self, response: HttpResponse) -> BackendFault:
         """Return the error for a status other than 200."""
-        if unexpected := unexpected_status(self.url, response.status, response.headers):
+        if unexpected := check_status(self.url, response.status, response.headers):
             return unexpected
-        return read_fault(self.url, response.status, parsed(await read_capped(response)), kept_headers(response))
+        return decode_error(
+            self.url, response.status, parse_body(await read_capped(response)), select_headers(response)
+        )
 
 
 def _match_streaming(chunk: Chunk, call: ModelCall, reader: ChatStreamReader) -> Chunk:

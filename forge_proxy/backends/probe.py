@@ -1,4 +1,4 @@
-"""Looks for a model server that is already running, and tells what kind a URL is."""
+"""Finds a running model server on the usual ports, and identifies the kind of server at a URL."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ OLLAMA = "http://127.0.0.1:11434"
 _USUAL: tuple[tuple[str, ServerKind], ...] = ((LLAMA_SERVER, "llama-server"), (OLLAMA, "ollama"))
 _SECONDS = 1.0
 OUR_HEADER = "x-forge-proxy"
-"""On our own health answers: a forge-proxy is never another one's backend by accident."""
+"""A header of the daemon's own health responses, which prevents a daemon from using itself as the backend."""
 
 
 @dataclass(frozen=True, slots=True)
 class DetectedServer:
-    """A server that answers at `url`. A llama-server that is still loading its model counts."""
+    """A server that responds at `url`, including a llama-server that is still loading its model."""
 
     kind: ServerKind
     url: str
 
 
 async def find_server(http: HttpClient) -> DetectedServer | None:
-    """A llama-server on its usual port, else an Ollama on its own; None when neither answers."""
+    """Return the llama-server on port 8080, else the Ollama on port 11434; None if neither responds."""
     for url, kind in _USUAL:
         if await identify(url, http) == kind:
             return DetectedServer(kind, url)
@@ -39,7 +39,7 @@ async def find_server(http: HttpClient) -> DetectedServer | None:
 
 
 async def identify(url: str, http: HttpClient) -> ServerKind | None:
-    """What answers at `url`; None when nothing does, or only a server that wants https."""
+    """Return the kind of the server at `url`; None if no server responds, or one that requires https."""
     root = url.rstrip("/").removesuffix("/v1")
     health = await _ask(f"{root}/health", http)
     if health is None:

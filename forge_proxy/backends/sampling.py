@@ -1,4 +1,4 @@
-"""Reads `sampling.yaml`, what the makers of models recommend for them."""
+"""Reads `sampling.yaml`: sampling values that the authors of models recommend."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ _READER = TypeAdapter(dict[str, tuple[Recommendation, ...]])
 
 
 def read_recommendations() -> tuple[Recommendation, ...]:
-    """All of them, in their order."""
+    """Return all recommendations, in the order of the file."""
     return _READER.validate_python(yaml.safe_load(_FILE.read_text(encoding="utf-8")))["families"]

@@ -8,13 +8,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 _SECONDS = 1.0
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
-"""OpenSSL's reasons if what the server sends is not TLS."""
+"""OpenSSL's error reasons if the server does not speak TLS."""
 
 
 async def find_other_scheme(url: str) -> str | None:
-    """The URL with the scheme that the server speaks; None if the URL has it already or nothing answers.
+    """Return the URL with the scheme that the server uses; None if the URL has it already or no server responds.
 
-    For the case that no server answered at `url`: it opens a connection for a TLS handshake and sends nothing else.
+    Call it if a request to `url` failed. It opens a connection for a TLS handshake and sends nothing else.
     """
     parts = urlsplit(url)
     speaks_tls = await _speaks_tls(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
@@ -24,7 +24,7 @@ async def find_other_scheme(url: str) -> str | None:
 
 
 async def _speaks_tls(host: str, port: int) -> bool | None:
-    """Whether a server speaks TLS; None if nothing tells."""
+    """Return whether a server speaks TLS; None if it cannot be determined."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False  # no request and no key is sent, so it may be any server
     context.verify_mode = ssl.CERT_NONE
@@ -32,7 +32,7 @@ async def _speaks_tls(host: str, port: int) -> bool | None:
         async with asyncio.timeout(_SECONDS):
             _, writer = await asyncio.open_connection(host, port, ssl=context, ssl_handshake_timeout=_SECONDS)
     except ssl.SSLError as exc:
-        return exc.reason not in _NOT_TLS  # else the server speaks TLS and refuses this handshake
+        return exc.reason not in _NOT_TLS  # other reasons: the server speaks TLS and rejects this handshake
     except (OSError, TimeoutError):
         return None
     writer.transport.abort()

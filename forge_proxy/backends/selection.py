@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from forge_proxy.backends.catalog import ModelEntry, catalog_of, launch_specs, refuse_wrong_models
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig, Kind
-from forge_proxy.backends.exchange import without_credentials
+from forge_proxy.backends.exchange import strip_credentials
 from forge_proxy.backends.http import HttpClient
 from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.model_file import model_fault
@@ -30,7 +30,7 @@ _MANAGED_KINDS: tuple[Kind, ...] = ("llama-server", "llamafile", "embedded")
 
 @dataclass(frozen=True, slots=True)
 class SelectedBackend:
-    """The backend to use: a server at `url`, or a managed one to start with `launch`. Users see `reason`."""
+    """The backend to use: a server at `url`, or a managed one to start with `launch`. `reason` is shown to users."""
 
     kind: Kind
     reason: str
@@ -40,9 +40,9 @@ class SelectedBackend:
     """The launch specification of each model of a managed server; `launch` is the first of them."""
 
     @property
-    def shown_url(self) -> str | None:
+    def public_url(self) -> str | None:
         """The URL without a password, for messages and logs."""
-        return without_credentials(self.url) if self.url is not None else None
+        return strip_credentials(self.url) if self.url is not None else None
 
     @property
     def gguf(self) -> Path | None:
@@ -53,7 +53,7 @@ class SelectedBackend:
 _NO_MODELS: Mapping[str, ModelEntry] = {}
 
 
-async def choose(
+async def select_backend(
     config: BackendConfig, http: HttpClient, models: Mapping[str, ModelEntry] = _NO_MODELS
 ) -> SelectedBackend:
     """Select the backend from the settings. Raises `BackendChoiceError`."""
@@ -95,15 +95,14 @@ async def _at_url(config: BackendConfig, url: str, http: HttpClient) -> Selected
     if kind is None and (other := await find_other_scheme(url)) is not None:
         speaks = urlsplit(other).scheme
         raise BackendChoiceError(
-            f"backend.url {without_credentials(url)}: the server there speaks {speaks}; "
-            f"use {without_credentials(other)}"
+            f"backend.url {strip_credentials(url)}: the server there speaks {speaks}; use {strip_credentials(other)}"
         )
     if config.kind is not None and kind != "forge-proxy":
         _refuse_other_kind(config.kind, kind, url)
         return SelectedBackend(config.kind, "its URL is named", url=url)
     if kind == "forge-proxy":
         raise BackendChoiceError(
-            f"backend.url {without_credentials(url)} is a forge-proxy itself; name the model server behind it"
+            f"backend.url {strip_credentials(url)} is a forge-proxy itself; name the model server behind it"
         )
     if kind is None:
         return SelectedBackend(
@@ -119,7 +118,7 @@ def _refuse_other_kind(named: Kind, found: ServerKind | None, url: str) -> None:
     distinguishable = ("llama-server", "ollama")
     if named in distinguishable and found in distinguishable and found != named:
         raise BackendChoiceError(
-            f"backend.kind is {named}, but a server of kind {found} answers at {without_credentials(url)}; "
+            f"backend.kind is {named}, but a server of kind {found} answers at {strip_credentials(url)}; "
             f"use --backend {found}"
         )
 

@@ -129,7 +129,7 @@ async def build(
         url = parts.choice.url
         if url is not None and await leads_to(url, listener):
             raise BackendChoiceError(
-                f"backend.url {parts.choice.shown_url} is this daemon itself; set it to the model server, or choose "
+                f"backend.url {parts.choice.public_url} is this daemon itself; set it to the model server, or choose "
                 "another --port"
             )
         log_backend(parts.choice, settings, log)
@@ -145,7 +145,7 @@ def log_backend(choice: SelectedBackend, settings: Settings, log: FilteringBound
     model_file = str(choice.gguf) if choice.gguf else None
     listed = {"models": list(settings.models)} if settings.models else {}
     reason = {"reason": choice.reason, "because": choice.reason}  # `because`: until 0.3
-    log.info("backend", kind=choice.kind, url=choice.shown_url, model_file=model_file, **reason, **listed)
+    log.info("backend", kind=choice.kind, url=choice.public_url, model_file=model_file, **reason, **listed)
     if choice.gguf == TINY_MODEL:
         log.warning("test model", note="understands only a few phrases: for trying out the daemon, not for real work")
 

@@ -15,7 +15,7 @@ from forge_proxy.backends.llama_server.manager import ServerManager
 from forge_proxy.backends.ollama_catalog import OllamaEntry
 from forge_proxy.backends.ollama_window import OllamaWindow, OllamaWindows
 from forge_proxy.backends.sampling import read_recommendations
-from forge_proxy.backends.selection import SelectedBackend, choose
+from forge_proxy.backends.selection import SelectedBackend, select_backend
 from forge_proxy.core.budget import WindowSizing
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.guardrails.self_check import check_guardrails
@@ -80,7 +80,7 @@ async def assemble(
         turns = LoopTurns(clock)
         http = AioHttp(connect_seconds=config.connect_seconds, silence_seconds=config.silence_seconds, turns=turns)
         closing.push_async_callback(http.close)
-        choice = await choose(config, http, settings.models)
+        choice = await select_backend(config, http, settings.models)
         manager = ServerManager(choice.launch, config.llama_server, http, clock, observe) if choice.launch else None
         if manager is not None:
             closing.push_async_callback(manager.close)
@@ -116,7 +116,7 @@ async def assemble(
                 compaction=settings.compaction,
                 dialect=_dialect(choice, config),
                 reader=process_pool,
-                cards=CapabilityCache(state_folder(), choice.shown_url or f"managed {files}"),
+                cards=CapabilityCache(state_folder(), choice.public_url or f"managed {files}"),
                 memory=memory,
                 turns=turns,
             )

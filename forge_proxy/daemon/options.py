@@ -107,7 +107,7 @@ def refuse_unsupported(options: Mapping[str, Any], choice: SelectedBackend) -> N
     for name in _MANAGED_ONLY:
         if choice.launch is None and options.get(name) is not None:
             raise BackendChoiceError(
-                f"{name} is for a llama.cpp server that forge-proxy starts; the {choice.kind} at {choice.shown_url} "
+                f"{name} is for a llama.cpp server that forge-proxy starts; the {choice.kind} at {choice.public_url} "
                 "is already running"
             )
     if choice.launch is None and choice.kind != "llama-server" and options.get("slot_id") is not None:

@@ -21,7 +21,7 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_integer, i
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.events import ContextCompacted
 from forge_proxy.engine.ports import Observer
-from forge_proxy.wire.compaction import tagged, with_cuts
+from forge_proxy.wire.compaction import apply_cuts, classify_messages
 
 Count: TypeAlias = Callable[[ModelCall], Awaitable[int | None]]
 _CACHE_SIZE = 256
@@ -141,13 +141,13 @@ class ContextFitter:
         if strategy is None:
             return
         messages: list[Json] = list(call.request.messages)
-        tags = tagged(messages)
+        tags = classify_messages(messages)
         last = CompactedCall(call, Plan(0, (), 0), (), prompt)
         for plan in strategy.plans(tags.messages):
             if len(plan.cuts) == len(last.plan.cuts) and plan.tokens == last.plan.tokens:
                 last = replace(last, plan=plan)
             elif plan.cuts:
-                shorter = _with_messages(call, with_cuts(messages, tags, plan.cuts))
+                shorter = _with_messages(call, apply_cuts(messages, tags, plan.cuts))
                 indexes = tuple(tags.places[cut.index] for cut in plan.cuts)
                 last = CompactedCall(shorter, plan, indexes, await self.measure(shorter))
             yield last

@@ -184,7 +184,7 @@ class ResponseMemory:
         if is_kept:
             self._size.add(chunk)
         passing = chunk.pending_bytes or (len(chunk.as_sent) if chunk.as_sent is not None else 0)
-        size = self._size.bytes + passing
+        size = self._size.total + passing
         if size - self._reserved > _STEP:
             await self._grow_to(size + -size % _STEP)
         elif self._reserved - size > _STEP:

@@ -54,7 +54,7 @@ class Ablation:
         on = [name for name, is_on in self.switches.model_dump(by_alias=True).items() if is_on]
         return ",".join(on) or "off"
 
-    def applied(self, workflow: Workflow) -> Workflow:
+    def apply_to(self, workflow: Workflow) -> Workflow:
         """Return the workflow, without steps and prerequisites if they are off."""
         if self.steps:
             return workflow
@@ -89,7 +89,7 @@ _ALL = (
 PRESETS: Mapping[str, Ablation] = {one.name: one for one in _ALL}
 
 
-def chosen_presets(names: Iterable[str], surfaces: Sequence[Surface]) -> Sequence[tuple[Surface, Ablation]]:
+def select_presets(names: Iterable[str], surfaces: Sequence[Surface]) -> Sequence[tuple[Surface, Ablation]]:
     """Return the named presets with each surface that they affect; `all` selects all presets.
 
     Raises `InvalidRequest` for an unknown name, or for a preset that affects none of the surfaces.
@@ -111,7 +111,7 @@ def chosen_presets(names: Iterable[str], surfaces: Sequence[Surface]) -> Sequenc
     return found
 
 
-def chosen_surfaces(names: Iterable[str]) -> Sequence[Surface]:
+def select_surfaces(names: Iterable[str]) -> Sequence[Surface]:
     """Return the named surfaces. Raises `InvalidRequest` for an unknown name."""
     found: list[Surface] = []
     for name in names:

@@ -14,19 +14,19 @@ from forge_proxy.evals.record import RunRecord
 class Price:
     """The price of a million input and output tokens, in any currency."""
 
-    read: float
-    written: float
+    input: float
+    output: float
 
     @classmethod
-    def parse(cls, said: str) -> Price:
-        """`1/5` is 1 for a million that are read and 5 for one that is written. Raises `ValueError`."""
-        read, slash, written = said.partition("/")
+    def parse(cls, text: str) -> Price:
+        """Parse `INPUT/OUTPUT`, such as `1/5`: the prices of a million tokens. Raises `ValueError`."""
+        read, slash, written = text.partition("/")
         try:
             price = cls(float(read), float(written))
         except ValueError:
             price = None
-        if price is None or not slash or not (0 <= price.read < math.inf and 0 <= price.written < math.inf):
-            raise ValueError(f"{said}: expected READ/WRITTEN for a million tokens each, as 1/5")
+        if price is None or not slash or not (0 <= price.input < math.inf and 0 <= price.output < math.inf):
+            raise ValueError(f"{text}: expected READ/WRITTEN for a million tokens each, as 1/5")
         return price
 
 
@@ -41,9 +41,9 @@ class Metrics:
     completeness: Rate
     """Completed runs among all runs."""
     efficiency: float | None
-    """Answers that were needed for each one that was made: 1 is perfect. A run that needed fewer counts as 1."""
+    """Responses needed per response made; 1 is perfect. A run with fewer than needed counts as 1."""
     wasted: float | None
-    """Answers beyond those that were needed, for each run."""
+    """Responses beyond those needed, per run."""
     seconds: float | None
     retry_nudges: float | None
     step_nudges: float | None
@@ -55,16 +55,16 @@ class Metrics:
     output_tokens: float | None
 
     def cost(self, price: Price) -> float | None:
-        """Of a run; None where the model server does not count tokens. What it has cached may be cheaper."""
+        """Return the cost of a run; None if the model server does not report tokens. Ignores cache discounts."""
         if self.input_tokens is None or self.output_tokens is None:
             return None
-        return (self.input_tokens * price.read + self.output_tokens * price.written) / 1e6
+        return (self.input_tokens * price.input + self.output_tokens * price.output) / 1e6
 
 
-def measure(records: Sequence[RunRecord]) -> Metrics:
+def compute_metrics(records: Sequence[RunRecord]) -> Metrics:
     """Compute the metrics of runs."""
     ended = [one for one in records if one.completeness]
-    correct = sum(one.correct for one in records)
+    correct = sum(one.is_correct for one in records)
     return Metrics(
         score=Rate(correct, len(records)),
         accuracy=Rate(correct, len(ended)),

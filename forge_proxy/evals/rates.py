@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import comb, sqrt
 
 Z = 1.959964
-"""Standard deviations on both sides of the mean that hold 95 % of a normal distribution."""
+"""Number of standard deviations around the mean that contain 95 % of a normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,32 +20,32 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many out of so many."""
+    """A proportion: `hits` out of `total`."""
 
     hits: int
-    of: int
+    total: int
 
     @property
     def value(self) -> float | None:
-        """The share, None of nothing."""
-        return self.hits / self.of if self.of else None
+        """The proportion from 0 to 1; None if `total` is 0."""
+        return self.hits / self.total if self.total else None
 
     @property
     def interval(self) -> Interval | None:
-        """Wilson's score interval (Wilson 1927), which also holds for few runs and for shares near 0 and 1."""
-        if not self.of:
+        """Wilson's score interval (Wilson 1927), which is also valid for few runs and proportions near 0 and 1."""
+        if not self.total:
             return None
-        share, n = self.hits / self.of, self.of
+        share, n = self.hits / self.total, self.total
         scale = 1 + Z * Z / n
         middle = (share + Z * Z / (2 * n)) / scale
         half = Z * sqrt(share * (1 - share) / n + Z * Z / (4 * n * n)) / scale
-        # At the ends the formula comes to 0 and 1 but for the rounding of numbers.
+        # For 0 and 1 the formula is exact except for rounding errors.
         return Interval(0.0 if not self.hits else middle - half, 1.0 if self.hits == n else middle + half)
 
 
 @dataclass(frozen=True, slots=True)
 class PairedRuns:
-    """The same runs made in two ways: how often both were right, the first alone, the second alone, neither."""
+    """The same runs in two configurations: counts of both correct, only the first, only the second, neither."""
 
     both: int = 0
     first: int = 0
@@ -53,8 +53,8 @@ class PairedRuns:
     neither: int = 0
 
     @classmethod
-    def of(cls, outcomes: Iterable[tuple[bool, bool]]) -> PairedRuns:
-        """Those of the outcomes of each run in both ways."""
+    def count(cls, outcomes: Iterable[tuple[bool, bool]]) -> PairedRuns:
+        """Count pairs of outcomes."""
         counts = {(True, True): 0, (True, False): 0, (False, True): 0, (False, False): 0}
         for pair in outcomes:
             counts[pair] += 1
@@ -62,13 +62,13 @@ class PairedRuns:
 
     @property
     def total(self) -> int:
-        """How many runs."""
+        """Number of pairs."""
         return self.both + self.first + self.second + self.neither
 
     @property
     def p(self) -> float:
-        """McNemar's exact test, two-sided: how likely it is that as many or more of the runs that differ would agree,
-        if neither way were better.
+        """McNemar's exact test, two-sided: the probability of a split at least this uneven among the runs that differ,
+        if the configurations are equally good.
         """
         differing = self.first + self.second
         fewer = min(self.first, self.second)
@@ -77,13 +77,13 @@ class PairedRuns:
 
     @property
     def difference(self) -> float | None:
-        """The second share less the first one, None of nothing."""
+        """The second proportion minus the first; None without pairs."""
         return (self.second - self.first) / self.total if self.total else None
 
     @property
     def interval(self) -> Interval | None:
-        """Of the difference: Wald's interval for pairs with a run added to each kind that differs (Bonett and Price
-        2012), which keeps to 95 % where the plain one does not, with few runs.
+        """The interval of the difference: Wald's interval for pairs, adjusted by one run added to each count that
+        differs (Bonett and Price 2012), which covers 95 % also with few runs.
         """
         if not self.total:
             return None

@@ -44,9 +44,9 @@ class EvalConfiguration(BaseModel):
     @property
     def label(self) -> str:
         """A short description of model and options. `labels_of` adds fields if two descriptions are equal."""
-        return self.label_with(())
+        return self.build_label(())
 
-    def label_with(self, fields: Iterable[str]) -> str:
+    def build_label(self, fields: Iterable[str]) -> str:
         """The label, with the values of some fields of `_OPTIONAL_PARTS` that are set."""
         think = {True: "thinking", False: "not thinking", None: ""}[self.think]
         mode = self.mode if self.mode != "auto" else ""
@@ -79,7 +79,7 @@ _OPTIONAL_PARTS: Mapping[str, str] = {
 """Formats of the fields that a label omits by default."""
 
 
-def labels_of(configs: Iterable[EvalConfiguration]) -> Mapping[str, str]:
+def label_configurations(configs: Iterable[EvalConfiguration]) -> Mapping[str, str]:
     """Return labels by configuration key. Equal labels get all fields in which the configurations differ."""
     alike: dict[str, list[EvalConfiguration]] = {}
     for config in configs:
@@ -87,7 +87,7 @@ def labels_of(configs: Iterable[EvalConfiguration]) -> Mapping[str, str]:
     labels: dict[str, str] = {}
     for group in alike.values():
         fields = [name for name in _OPTIONAL_PARTS if len({getattr(config, name) for config in group}) > 1]
-        labels |= {config.key: config.label_with(fields) for config in group}
+        labels |= {config.key: config.build_label(fields) for config in group}
     return labels
 
 
@@ -138,7 +138,7 @@ class RunRecord(BaseModel):
         return self.config.key, self.scenario, self.run
 
     @property
-    def correct(self) -> bool:
+    def is_correct(self) -> bool:
         """Whether the run called its terminal tool with correct arguments."""
         return self.completeness and bool(self.accuracy)
 

@@ -1,4 +1,4 @@
-"""The results file: a run a line, written so that a kill loses no more than the run it interrupts."""
+"""The results file: one run per line, flushed after each run, so that a kill loses only the interrupted run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from forge_proxy.core.validation import describe_fault
 from forge_proxy.evals.record import RunKey, RunRecord
 
 _BEGINNING = b'{"config":{"model":'
-"""Of each record that was ever written."""
+"""The beginning of every record."""
 
 
 class ResultsError(ForgeError):
@@ -29,9 +29,9 @@ class ResultsError(ForgeError):
 
 
 def read_results(files: Iterable[Path]) -> Sequence[RunRecord]:
-    """The records of some files, each run once, the latest of it. Raises `ResultsError`.
+    """Return the records of some files. Of several records of a run, the last one. Raises `ResultsError`.
 
-    A last line that was torn off by a kill is passed over.
+    Ignores a last line that was truncated by a kill.
     """
     found: list[RunRecord] = []
     for file in files:
@@ -39,12 +39,12 @@ def read_results(files: Iterable[Path]) -> Sequence[RunRecord]:
             raw = file.read_bytes()
         except OSError as exc:
             raise ResultsError(f"{file}: {exc.strerror or exc}") from exc
-        found += _read(file, raw[: _whole(raw)])
+        found += _read(file, raw[: _complete_size(raw)])
     return _latest(found)
 
 
-def holds_runs(file: Path) -> bool:
-    """Whether there is a results file of that name, by how it begins. Raises `ResultsError`."""
+def contains_runs(file: Path) -> bool:
+    """Return whether a file is a results file, by its beginning. Raises `ResultsError`."""
     try:
         if not file.is_file():
             return False
@@ -55,7 +55,7 @@ def holds_runs(file: Path) -> bool:
 
 
 class ResultsFile:
-    """Opened for adding runs to it. One process at a time has it. One that is new and stays empty goes at the end."""
+    """A results file opened for appending, locked for one process. `close` removes a new file without records."""
 
     def __init__(self, path: Path) -> None:
         """Raises `ResultsError`."""
@@ -68,7 +68,7 @@ class ResultsFile:
             raise ResultsError(f"{path}: {exc.strerror or exc}") from exc
         try:
             self._lock()
-            self.there = self._open()
+            self.records = self._open()
         except ResultsError:
             self._file.close()
             raise
@@ -79,22 +79,22 @@ class ResultsFile:
             is_there = os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
         except OSError:
             is_there = False
-        if not is_there:  # taken, or taken away by one that wrote nothing to it
+        if not is_there:  # locked by another eval, or deleted by one that wrote no record
             raise ResultsError(f"{self.path}: another eval writes to it; wait for that or name another file")
 
     def _open(self) -> Sequence[RunRecord]:
-        """What is there already, after a torn last line was cut off. A file that is not ours is left as it is."""
+        """Return the existing records, after removing a truncated last line. Raises `ResultsError`."""
         self._file.seek(0)
         raw = self._file.read()
-        whole = _whole(raw)
-        there = _latest(_read(self.path, raw[:whole]))
-        if whole < len(raw):
-            self._file.truncate(whole)
-        self._is_in_line = whole > 0 and not raw[:whole].endswith(b"\n")
-        return there
+        size = _complete_size(raw)
+        records = _latest(_read(self.path, raw[:size]))
+        if size < len(raw):
+            self._file.truncate(size)
+        self._is_in_line = size > 0 and not raw[:size].endswith(b"\n")
+        return records
 
     def add(self, record: RunRecord) -> None:
-        """Write one more run, and wait until it is on the disk. Raises `ResultsError`."""
+        """Append a record and sync it to disk. Raises `ResultsError`."""
         try:
             if self._is_in_line:
                 self._file.write(b"\n")
@@ -109,25 +109,25 @@ class ResultsFile:
         """Release the lock."""
         if self._is_new and os.fstat(self._file.fileno()).st_size == 0:
             self.path.resolve().unlink(missing_ok=True)
-        with suppress(OSError):  # a record that `add` could not write is tried once more, and was told of then
+        with suppress(OSError):  # closing flushes a record that `add` failed to write, and has reported
             self._file.close()
 
 
 def _latest(records: Iterable[RunRecord]) -> Sequence[RunRecord]:
-    """Each run once: files that were put together can hold one twice."""
+    """Return each run once: concatenated files can contain a run twice."""
     found: dict[RunKey, RunRecord] = {record.key: record for record in records}
     return tuple(found.values())
 
 
-def _whole(raw: bytes) -> int:
-    """How much of it is to be read: all but a last line that a kill tore off.
+def _complete_size(raw: bytes) -> int:
+    """Return the number of bytes to read: all except a last line that was truncated by a kill.
 
-    Only the beginning of a record is taken for such a line. Whatever else stands there somebody wrote on purpose.
+    Only the beginning of a record counts as truncated; other text is an error of the file.
     """
-    begun = raw.rfind(b"\n") + 1
-    last = raw[begun:]
-    is_begun = last.startswith(_BEGINNING) or (begun > 0 and _BEGINNING.startswith(last))
-    return begun if is_begun and not _is_json(last) else len(raw)
+    start = raw.rfind(b"\n") + 1
+    last = raw[start:]
+    is_partial = last.startswith(_BEGINNING) or (start > 0 and _BEGINNING.startswith(last))
+    return start if is_partial and not _is_json(last) else len(raw)
 
 
 def _is_json(raw: bytes) -> bool:

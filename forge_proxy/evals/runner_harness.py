@@ -19,7 +19,7 @@ from forge_proxy.core.workflow.run import RunState, ToolOutcome, begin_run
 from forge_proxy.engine.answer import Engine
 from forge_proxy.evals.record import Strategy
 from forge_proxy.evals.scenario import ScenarioState
-from forge_proxy.evals.single_run import PlannedRun, RunCounter, RunOutcome, is_no_result
+from forge_proxy.evals.single_run import PlannedRun, RunCounter, RunOutcome, is_server_fault
 from forge_proxy.workflows.context import CompactEvent, ContextManager, Count
 from forge_proxy.workflows.runner import WorkflowRunner
 from forge_proxy.workflows.sdk.client import LLMClient, StreamChunk
@@ -39,13 +39,13 @@ class RunnerHarness:
         self._model = model
         self._window = window
 
-    async def play(self, job: PlannedRun, world: ScenarioState, tally: RunCounter) -> RunOutcome:
+    async def execute(self, job: PlannedRun, scenario_state: ScenarioState, counter: RunCounter) -> RunOutcome:
         """Execute the run."""
         preset, config = job.preset, job.config
-        workflow = preset.applied(world.workflow)
+        workflow = preset.apply_to(scenario_state.workflow)
         runner = WorkflowRunner(
             self._client,
-            _memory(job, self._window, tally),
+            _memory(job, self._window, counter),
             job.scenario.max_iterations,
             preset.max_retries,
             preset.max_tool_errors,
@@ -54,31 +54,31 @@ class RunnerHarness:
             model=self._model,
             options=job.options,
             guardrails=preset.switches,
-            on_usage=tally.spend,
+            on_usage=counter.add_usage,
         )
-        state = begin_run(workflow, world.user_message)
-        tools = _CountedTools(workflow, tally)
+        state = begin_run(workflow, scenario_state.user_message)
+        tools = _CountedTools(workflow, counter)
         run_id = f"eval-{job.scenario.name}-{job.run}"
         try:
             async with aclosing(runner.drive(workflow, state, executor=tools, run_id=run_id)) as states:
                 async for now in states:
-                    _count(tally, state, now)
+                    _count(counter, state, now)
                     state = now
         except ForgeError as error:
-            if isinstance(error, BackendBroke) or is_no_result(error):
+            if isinstance(error, BackendBroke) or is_server_fault(error):
                 raise
-            tally.iterations = state.iteration + isinstance(error, _RESPONSE_ERRORS)
+            counter.iterations = state.iteration + isinstance(error, _RESPONSE_ERRORS)
             return RunOutcome(error=type(error).__name__, detail=str(error))
         if state.ended is None:
             raise TypeError(f"{job.scenario.name}: every tool of a scenario needs a callable")
         return RunOutcome(state.ended.tool, state.ended.args)
 
 
-def _count(tally: RunCounter, before: RunState, after: RunState) -> None:
-    tally.iterations = after.iteration
-    tally.retry_nudges += after.retries > before.retries
-    tally.step_nudges += after.premature > before.premature
-    tally.prerequisite_nudges += after.prereq_violations > before.prereq_violations
+def _count(counter: RunCounter, before: RunState, after: RunState) -> None:
+    counter.iterations = after.iteration
+    counter.retry_nudges += after.retries > before.retries
+    counter.step_nudges += after.premature > before.premature
+    counter.prerequisite_nudges += after.prereq_violations > before.prereq_violations
 
 
 async def _pass_over(_: StreamChunk) -> None:
@@ -88,9 +88,9 @@ async def _pass_over(_: StreamChunk) -> None:
 class _CountedTools(CallableTools):
     """Counts failed tool calls."""
 
-    def __init__(self, workflow: Workflow, tally: RunCounter) -> None:
+    def __init__(self, workflow: Workflow, counter: RunCounter) -> None:
         super().__init__(workflow)
-        self._tally = tally
+        self._tally = counter
 
     async def execute(self, call: ToolCall, key: str) -> ToolOutcome | None:
         """See `CallExecutor`."""
@@ -99,7 +99,7 @@ class _CountedTools(CallableTools):
         return outcome
 
 
-def strategy_of(name: Strategy) -> CompactStrategy:
+def select_strategy(name: Strategy) -> CompactStrategy:
     """Return the compaction strategy of a name."""
     match name:
         case "tiered":
@@ -123,15 +123,15 @@ class _AlwaysEstimating(ContextManager):
         return self.maybe_compact(messages, step_index, step_hint, tool_tokens)
 
 
-def _memory(job: PlannedRun, window: int | None, tally: RunCounter) -> ContextManager | None:
+def _memory(job: PlannedRun, window: int | None, counter: RunCounter) -> ContextManager | None:
     """Return the context manager for the run's budget: the user's, else the scenario's (in estimated tokens), else the
     model's window.
     """
 
     def note(event: CompactEvent) -> None:
-        tally.compactions.append(event.phase_reached)
+        counter.compactions.append(event.phase_reached)
 
-    strategy = strategy_of(job.config.strategy if job.preset.compaction else "none")
+    strategy = select_strategy(job.config.strategy if job.preset.compaction else "none")
     configured, own = job.config.budget_tokens, job.scenario.budget_tokens
     if configured is None and own is not None:
         return _AlwaysEstimating(strategy, own, on_compact=note)

@@ -1,4 +1,4 @@
-"""Makes many runs: what is to be made, what is there already, several at a time."""
+"""Plans and executes series of runs, several in parallel."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from forge_proxy.evals.ablation import Ablation, Surface
 from forge_proxy.evals.record import EvalConfiguration, RunRecord
 from forge_proxy.evals.results import ResultsFile
 from forge_proxy.evals.scenario import Scenario
-from forge_proxy.evals.single_run import Harness, PlannedRun, make_run
+from forge_proxy.evals.single_run import Harness, PlannedRun, execute_run
 
 
-def jobs_of(
+def plan_runs(
     config: EvalConfiguration, cells: Sequence[tuple[Surface, Ablation]], scenarios: Sequence[Scenario], runs: int
 ) -> Sequence[PlannedRun]:
-    """Every run of one configuration, on these surfaces and under these presets.
+    """Return all runs of a configuration for the given pairs of surface and preset.
 
-    The first run of everything comes first, then the second: whenever it is stopped, all cells have about as many runs,
-    and what slows the machine down meanwhile slows all of them.
+    All first runs come before all second runs. If the series is interrupted, each pair has about as many runs, and
+    other load on the machine affects all pairs alike.
     """
     planned = len(scenarios) * runs
     each = [
@@ -33,36 +33,36 @@ def jobs_of(
     )
 
 
-def missing(jobs: Iterable[PlannedRun], there: Iterable[RunRecord]) -> Sequence[PlannedRun]:
-    """The jobs of which there is no record yet."""
-    done = {record.key for record in there}
-    return tuple(job for job in jobs if (job.config.key, job.scenario.name, job.run) not in done)
+def find_missing(planned: Iterable[PlannedRun], records: Iterable[RunRecord]) -> Sequence[PlannedRun]:
+    """Return the planned runs without a record."""
+    done = {record.key for record in records}
+    return tuple(run for run in planned if (run.config.key, run.scenario.name, run.run) not in done)
 
 
-async def make_runs(
-    jobs: Iterable[PlannedRun],
-    stages: Mapping[Surface, Harness],
-    keep: ResultsFile | None,
-    heard: Callable[[RunRecord], None],
+async def execute_runs(
+    planned: Iterable[PlannedRun],
+    harnesses: Mapping[Surface, Harness],
+    file: ResultsFile | None,
+    report: Callable[[RunRecord], None],
     parallel: int,
     *,
     until: float | None = None,
 ) -> None:
-    """Make the runs, `parallel` at a time, each kept and told of when it has ended.
+    """Execute the runs, `parallel` at a time. Adds each finished run to `file` and passes it to `report`.
 
-    None is begun after `until`, by the event loop's clock. Raises what a stage raises; the runs under way are then
-    stopped, and what was kept stays.
+    Starts no run after `until`, a time of the event loop's clock. Raises the errors of a harness; the other runs are
+    then cancelled, and finished ones remain in the file.
     """
-    left = deque(jobs)
+    queue = deque(planned)
     clock = asyncio.get_running_loop()
 
     async def work() -> None:
-        while left and (until is None or clock.time() < until):
-            job = left.popleft()
-            record = await make_run(job, stages[job.config.surface])
-            if keep is not None:
-                await asyncio.to_thread(keep.add, record)
-            heard(record)
+        while queue and (until is None or clock.time() < until):
+            run = queue.popleft()
+            record = await execute_run(run, harnesses[run.config.surface])
+            if file is not None:
+                await asyncio.to_thread(file.add, record)
+            report(record)
 
     try:
         async with asyncio.TaskGroup() as group:

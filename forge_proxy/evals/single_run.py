@@ -68,7 +68,7 @@ class RunCounter:
     input_tokens: int | None = None
     output_tokens: int | None = None
 
-    def spend(self, usage: JsonObject) -> None:
+    def add_usage(self, usage: JsonObject) -> None:
         """Add the token usage of one response, as counted by the model server."""
         if is_integer(tokens := usage.get("prompt_tokens")):
             self.input_tokens = (self.input_tokens or 0) + tokens
@@ -89,31 +89,31 @@ class RunOutcome:
 class Harness(Protocol):
     """Executes runs."""
 
-    async def play(self, job: PlannedRun, world: ScenarioState, tally: RunCounter) -> RunOutcome:
+    async def execute(self, job: PlannedRun, scenario_state: ScenarioState, counter: RunCounter) -> RunOutcome:
         """Execute the run. Raises errors of the model server (`is_no_result`) and `BackendBroke`."""
         ...
 
 
-def is_no_result(error: ForgeError) -> bool:
+def is_server_fault(error: ForgeError) -> bool:
     """Return whether an error is the model server's, not the model's. Such runs are not counted and may be repeated."""
     gone = (BackendUnreachable, BackendDown, BackendLost, BackendNotReady, ModelNotLoaded, Overloaded)
     return isinstance(error, gone) or (isinstance(error, BackendError) and error.status in _SERVER_STATUSES)
 
 
-async def make_run(job: PlannedRun, stage: Harness) -> RunRecord:
+async def execute_run(job: PlannedRun, harness: Harness) -> RunRecord:
     """Execute and score a run. If the backend connection breaks, repeat it once. Raises `is_no_result` errors."""
-    world, tally = job.scenario.build(job.run), RunCounter()
+    scenario_state, counter = job.scenario.build(job.run), RunCounter()
     started_at = time.monotonic()
     try:
-        outcome = await stage.play(job, world, tally)
+        outcome = await harness.execute(job, scenario_state, counter)
     except BackendBroke:  # repeating shows whether the server is down or fails on this particular run
-        world, tally = job.scenario.build(job.run), RunCounter()
+        scenario_state, counter = job.scenario.build(job.run), RunCounter()
         try:
-            outcome = await stage.play(job, world, tally)
+            outcome = await harness.execute(job, scenario_state, counter)
         except BackendBroke as error:
             outcome = RunOutcome(error="BackendBroke", detail=str(error))
     seconds = time.monotonic() - started_at
-    wrong = world.validate(outcome.tool, outcome.args) if outcome.tool else None
+    wrong = scenario_state.validate(outcome.tool, outcome.args) if outcome.tool else None
     return RunRecord(
         config=job.config,
         scenario=job.scenario.name,
@@ -126,16 +126,16 @@ async def make_run(job: PlannedRun, stage: Harness) -> RunRecord:
         wrong=wrong,
         error=outcome.error,
         detail=outcome.detail,
-        iterations=tally.iterations,
+        iterations=counter.iterations,
         ideal=job.scenario.ideal_iterations,
         seconds=round(seconds, 4),
-        retry_nudges=tally.retry_nudges,
-        step_nudges=tally.step_nudges,
-        prerequisite_nudges=tally.prerequisite_nudges,
-        tool_errors=tally.tool_errors,
-        compactions=tuple(tally.compactions),
-        input_tokens=tally.input_tokens,
-        output_tokens=tally.output_tokens,
+        retry_nudges=counter.retry_nudges,
+        step_nudges=counter.step_nudges,
+        prerequisite_nudges=counter.prerequisite_nudges,
+        tool_errors=counter.tool_errors,
+        compactions=tuple(counter.compactions),
+        input_tokens=counter.input_tokens,
+        output_tokens=counter.output_tokens,
         version=__version__,
         terminal=outcome.tool,
         args=dict(outcome.args),

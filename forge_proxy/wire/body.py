@@ -1,6 +1,6 @@
-"""What a response body is, by its first bytes, and what of it is held.
+"""Detects the format of a response body by its first bytes, and estimates the memory that buffered parts take.
 
-This belongs in `wire` because every dialect's reader asks it; it reads no dialect itself.
+This belongs in `wire` because the readers of all backend protocols use it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from forge_proxy.core.stream import Chunk
 from forge_proxy.wire.sse import BOM
 
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
-"""With what the lines of an event stream begin."""
+"""Prefixes of the lines of an event stream."""
 _SPACE = b" \t\r\n"
 _LARGE = 1024 * 1024
-"""Bytes of an event beyond which it is counted what it takes once it is parsed."""
+"""Events of fewer bytes are not examined by `estimate_parsed_size`."""
 _PENDING_STEP = 256 * 1024
 _OBJECT, _ITEM = 200, 60
-"""Bytes that an object or array, and an item of one, take in Python beside their text."""
+"""Memory in bytes of an object or array, and of an item in it, in addition to the text."""
 _CHOICE, _CALL, _FIELD = 2_000, 1_000, 200
-"""Bytes that putting together a choice, a call or another field takes beside its text."""
+"""Memory in bytes of a choice, a call and any other field while they are assembled, in addition to the text."""
 
 
-def form_of(body: bytes | bytearray) -> Literal["events", "json", "other"] | None:
-    """What a body is that begins like this; None while nothing can be said. White space before it is passed over."""
+def detect_format(body: bytes | bytearray) -> Literal["events", "json", "other"] | None:
+    """Return the format of a body from its beginning; None if more bytes are needed. Skips leading white space."""
     start = bytes(body[:64]).removeprefix(BOM).lstrip(_SPACE)
     if not start or BOM.startswith(start):
         return None
@@ -38,15 +38,16 @@ def form_of(body: bytes | bytearray) -> Literal["events", "json", "other"] | Non
 
 
 def strip_start(body: bytearray) -> None:
-    """Drop the mark and the white space with which a body begins, in place."""
+    """Remove a byte order mark and white space from the beginning of a body, in place."""
     if body.startswith(BOM):
         del body[: len(BOM)]
     del body[: len(body) - len(body.lstrip(_SPACE))]
 
 
-def would_take(event: bytes) -> int:
-    """About how many bytes an event takes once it is parsed, if that may be many: of `[[],[],[]…` twenty times as many
-    as it has.
+def estimate_parsed_size(event: bytes) -> int:
+    """Estimate the memory in bytes of a large event once it is parsed; 0 for a small one.
+
+    `[[],[],[]…` takes twenty times its size.
     """
     if len(event) < _LARGE:
         return 0
@@ -54,18 +55,18 @@ def would_take(event: bytes) -> int:
 
 
 def is_out_of_memory(exc: orjson.JSONDecodeError) -> bool:
-    """Whether memory was short, and the text may be JSON: orjson raises the same error for both."""
+    """Return whether orjson ran out of memory: it raises the same exception type for invalid JSON."""
     return exc.msg.startswith("Not enough memory")
 
 
 class PendingSize:
-    """Reports what a reader buffers of an event or body whose end has not come, for those who account for memory."""
+    """Reports the bytes that a reader has buffered of an incomplete event or body, for the memory budget."""
 
     def __init__(self) -> None:
         self._reported = 0
 
     def report(self, size: int) -> list[Chunk]:
-        """A chunk each time that another quarter of a megabyte is buffered."""
+        """Return a chunk each time another 256 KiB are buffered, else an empty list."""
         if size < self._reported:
             self._reported = 0
         if size < self._reported + _PENDING_STEP:
@@ -75,17 +76,17 @@ class PendingSize:
 
 
 class BufferedSize:
-    """Counts the bytes that are held of a response whose chunks are put together."""
+    """Estimates the memory in bytes of a response that is assembled from chunks (`total`)."""
 
     def __init__(self) -> None:
-        self.bytes = 0
+        self.total = 0
         self._known: set[tuple[int, int | None]] = set()
-        """The choices and calls so far."""
+        """The choices and calls seen."""
         self._names: set[str] = set()
-        """Names of the other fields so far."""
+        """The names of other fields seen."""
 
     def add(self, chunk: Chunk) -> None:
-        """Count one more chunk."""
+        """Add a chunk."""
         size = 0
         for delta in chunk.deltas:
             if delta.text:
@@ -94,27 +95,27 @@ class BufferedSize:
                 size += len(delta.reasoning)
             for call in delta.calls:
                 size += len(call.arguments) + len(call.name) + len(call.id)
-                size += self._new(_CALL, delta.choice, call.index)
-            size += self._new(_CHOICE, delta.choice)
+                size += self._cost(_CALL, delta.choice, call.index)
+            size += self._cost(_CHOICE, delta.choice)
             if delta.extra:
-                size += _written(delta.extra)
+                size += _json_size(delta.extra)
             if delta.choice_fields:
-                size += _written(delta.choice_fields)
+                size += _json_size(delta.choice_fields)
         for name in chunk.head:
             if name not in self._names:
                 self._names.add(name)
-                size += _FIELD + _written({name: chunk.head[name]})
-        self.bytes += size
+                size += _FIELD + _json_size({name: chunk.head[name]})
+        self.total += size
 
-    def _new(self, cost: int, choice: int, call: int | None = None) -> int:
+    def _cost(self, cost: int, choice: int, call: int | None = None) -> int:
         if (choice, call) in self._known:
             return 0
         self._known.add((choice, call))
         return cost
 
 
-def _written(fields: JsonObject) -> int:
+def _json_size(fields: JsonObject) -> int:
     try:
         return len(orjson.dumps(fields))
-    except TypeError:  # nested too deeply to be written: passed on as it came, and counted as a body
+    except TypeError:  # nested too deeply to be serialized: forwarded verbatim, and counted as a body
         return 0

@@ -1,7 +1,7 @@
-"""A caller's messages as compaction sees them, and its cuts made in the caller's own JSON.
+"""Converts a client's messages to typed messages for compaction, and applies its cuts to the client's JSON.
 
-An assistant's text is an answer here, not a failed call, but is treated as such: it goes last. What users said is never
-cut. Messages that are not cut stay the same objects, and so does what is unknown in those that are.
+An assistant's text has the type of a failed call, which compaction removes last. User messages are never cut. Messages
+that are not cut remain the same objects; cut messages keep their unknown fields.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from forge_proxy.core.compaction import Cut
 from forge_proxy.core.estimate import estimate_message_tokens, estimate_tokens
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, write
 from forge_proxy.core.messages import Message, MessageMeta, MessageRole, MessageType, ToolCall
-from forge_proxy.wire.message_repair import healed
+from forge_proxy.wire.message_repair import repair_messages
 
-_THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks")
+_REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking_blocks")
 _MEDIA_TOKENS = 256
-"""For a picture or a sound, of which a text estimate knows nothing: some hundreds in the usual models."""
+"""Estimated tokens of an image or audio part: a few hundred in common models."""
 _KINDS = {
     "system": (MessageRole.SYSTEM, MessageType.SYSTEM_PROMPT),
     "developer": (MessageRole.SYSTEM, MessageType.SYSTEM_PROMPT),
@@ -29,66 +29,66 @@ _USER = (MessageRole.USER, MessageType.USER_INPUT)
 
 @dataclass(frozen=True, slots=True)
 class TypedMessages:
-    """Messages by what they are for, and where each stands in the caller's list: thoughts are one of their own here."""
+    """Typed messages; `places` has the index in the client's list for each. Reasoning is a message of its own."""
 
     messages: tuple[Message, ...]
     places: tuple[int, ...]
 
 
-def tagged(messages: Sequence[Json]) -> TypedMessages:
-    """The messages by what they are for. Each of an assistant begins another iteration."""
+def classify_messages(messages: Sequence[Json]) -> TypedMessages:
+    """Return the messages with their types. Each assistant message begins a new iteration."""
     found: list[Message] = []
     places: list[int] = []
     step: int | None = None
-    for place, message in enumerate(healed(messages)):
-        said = message if is_object(message) else {}
-        if said.get("role") == "assistant":
+    for place, message in enumerate(repair_messages(messages)):
+        fields = message if is_object(message) else {}
+        if fields.get("role") == "assistant":
             step = 0 if step is None else step + 1
-            made = _assistant(said, step)
+            made = _assistant(fields, step)
         else:
-            role, kind = _KINDS.get(str(said.get("role")), _USER)
-            identity = said.get("tool_call_id")
+            role, kind = _KINDS.get(str(fields.get("role")), _USER)
+            identity = fields.get("tool_call_id")
             answered = identity if isinstance(identity, str) else None
             mark = step if kind is MessageType.TOOL_RESULT else None
-            made = [_message(said, role, kind, mark, tool_call_id=answered)]
+            made = [_message(fields, role, kind, mark, tool_call_id=answered)]
         found += made
         places += [place] * len(made)
     return TypedMessages(tuple(found), tuple(places))
 
 
-def with_cuts(messages: Sequence[Json], tags: TypedMessages, cuts: Sequence[Cut]) -> list[Json]:
-    """The caller's messages with the cuts made. `tags` are those of these messages."""
+def apply_cuts(messages: Sequence[Json], typed: TypedMessages, cuts: Sequence[Cut]) -> list[Json]:
+    """Return the client's messages with the cuts applied. `typed` is the result of `classify_messages` for them."""
     out: list[Json] = list(messages)
-    gone: set[int] = set()
+    removed: set[int] = set()
     for cut in cuts:
-        place = tags.places[cut.index]
+        place = typed.places[cut.index]
         message = out[place]
         if not is_object(message):
             continue
         if cut.type is MessageType.REASONING:
-            out[place] = {key: value for key, value in message.items() if key not in _THOUGHTS}
+            out[place] = {key: value for key, value in message.items() if key not in _REASONING_FIELDS}
         elif cut.replacement is None:
-            gone.add(place)
+            removed.add(place)
         else:
             keeps_media = cut.kind == "truncated"
             content = _content(message.get("content"), cut.replacement.content, keeps_media=keeps_media)
             out[place] = {**message, "content": content}
-    return [message for place, message in enumerate(out) if place not in gone]
+    return [message for place, message in enumerate(out) if place not in removed]
 
 
-def _assistant(said: JsonObject, step: int) -> list[Message]:
-    thoughts = max([estimate_tokens(said[name]) for name in _THOUGHTS if name in said], default=0)
-    calls = _calls(said)
+def _assistant(fields: JsonObject, step: int) -> list[Message]:
+    reasoning = max([estimate_tokens(fields[name]) for name in _REASONING_FIELDS if name in fields], default=0)
+    calls = _calls(fields)
     kind = MessageType.TOOL_CALL if calls else MessageType.TEXT_RESPONSE
-    message = _message(said, MessageRole.ASSISTANT, kind, step, calls=calls)
-    if not thoughts:
+    message = _message(fields, MessageRole.ASSISTANT, kind, step, calls=calls)
+    if not reasoning:
         return [message]
-    meta = MessageMeta(MessageType.REASONING, step, token_estimate=thoughts)
+    meta = MessageMeta(MessageType.REASONING, step, token_estimate=reasoning)
     return [Message(MessageRole.ASSISTANT, "", meta), message]
 
 
 def _message(
-    said: JsonObject,
+    fields: JsonObject,
     role: MessageRole,
     kind: MessageType,
     step: int | None,
@@ -96,7 +96,7 @@ def _message(
     calls: tuple[ToolCall, ...] = (),
     tool_call_id: str | None = None,
 ) -> Message:
-    text, media = _read(said.get("content"))
+    text, media = _read(fields.get("content"))
     message = Message(role, text, MessageMeta(kind, step), tool_call_id=tool_call_id, tool_calls=calls)
     if not media:
         return message
@@ -105,29 +105,29 @@ def _message(
 
 
 def _read(content: Json) -> tuple[str, int]:
-    """The text of a content, and how many of its parts are something else."""
+    """Return the text of a content and the number of parts that are not text."""
     if not is_list(content):
         return content if isinstance(content, str) else "", 0
     texts = [text for part in content if is_object(part) and isinstance(text := part.get("text"), str)]
     return "\n".join(texts), len(content) - len(texts)
 
 
-def _calls(said: JsonObject) -> tuple[ToolCall, ...]:
-    calls = said.get("tool_calls")
-    if not calls and "function_call" not in said:
+def _calls(fields: JsonObject) -> tuple[ToolCall, ...]:
+    calls = fields.get("tool_calls")
+    if not calls and "function_call" not in fields:
         return ()
     made = [_call(call) for call in calls if is_object(call)] if is_list(calls) else []
-    if is_object(said.get("function_call")):
-        made.append(_call({"function": said["function_call"]}))
+    if is_object(fields.get("function_call")):
+        made.append(_call({"function": fields["function_call"]}))
     return tuple(made)
 
 
 def _call(call: JsonObject) -> ToolCall:
     inner = call.get("function", call.get("custom"))
-    said: JsonObject = inner if is_object(inner) else {}
-    written = said.get("arguments", said.get("input", ""))
+    fields: JsonObject = inner if is_object(inner) else {}
+    written = fields.get("arguments", fields.get("input", ""))
     arguments = written if isinstance(written, str) else write(written)
-    return ToolCall(str(said.get("name", "")), arguments, str(call.get("id") or ""))
+    return ToolCall(str(fields.get("name", "")), arguments, str(call.get("id") or ""))
 
 
 def _content(before: Json, text: str, *, keeps_media: bool) -> Json:

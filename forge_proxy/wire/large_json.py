@@ -1,7 +1,7 @@
-"""Reads and writes large JSON in slices, so that the caller can do something else in between.
+"""Parses and serializes large JSON in slices, so that the event loop can run other tasks between them.
 
-This belongs in `wire` because it only turns bytes into values and back: `api` and `backends` decide when to go on. One
-call of a JSON library takes a tenth of a second for 60 MB, most of it for memory that is touched for the first time.
+This belongs in `wire` because it only converts bytes to values and back; `api` and `backends` schedule the slices.
+Parsing 60 MB in one call would block the event loop for 100 ms, mostly for page faults of new memory.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import orjson
 from forge_proxy.core.jsontypes import Json, is_list, is_object
 
 PIECE = 256 * 1024
-"""Bytes that are parsed or written at a time. Longer strings are cut."""
+"""Bytes parsed or serialized per slice. Longer strings are split."""
 _SCANNED = 8 * 1024
-"""Bytes outside of strings that are looked through at a time: of `[],[],…` that takes seven milliseconds."""
+"""Bytes outside of strings that are tokenized per slice: 7 ms for `[],[],…`."""
 MAX_KEY = PIECE
 _MAX_GAP = 4 * PIECE
 _MAX_READ, _MAX_WRITTEN = 1024, 254
-"""Levels, as orjson has them."""
+"""Maximum nesting depth, as in orjson."""
 _PARTS = 4096
-"""Values that are written at a time."""
+"""Values serialized per slice."""
 _SPACE = b" \t\r\n"
 _TOKENS = re.compile(rb'"[^"]*("?)|[\[\]{},]')
 _HIGH_SURROGATE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}")
@@ -32,44 +32,44 @@ _LONGEST_ESCAPE = 6
 
 _QUOTE, _COMMA, _ARRAY, _OBJECT, _OBJECT_END = b'",[{}'
 _Token: TypeAlias = tuple[int, int, int]
-"""Its first byte, where it begins and where it ends. A tuple, for there may be a million."""
+"""First byte, start and end of a token. A tuple, because there may be a million."""
 
 
 class _Container:
-    """An object or array whose end has not been read."""
+    """An object or array whose end has not been parsed."""
 
     __slots__ = ("is_object", "key", "value")
 
     def __init__(self, key: tuple[int, int], *, is_object: bool) -> None:
         self.is_object = is_object
         self.key = key
-        """Where its key is, if it is in an object."""
+        """Start and end of its key, if it is a value of an object."""
         self.value: list[Json] | dict[str, Json] | None = None
-        """What of it has been parsed; None before any."""
+        """The part that has been parsed; None if there is none yet."""
 
 
 def read_slices(raw: bytes | bytearray) -> Generator[None, None, Json]:
-    """The JSON object or array that `orjson.loads` would return. Yields between slices.
+    """Return the same object or array as `orjson.loads`. Yields between slices.
 
-    Raises `orjson.JSONDecodeError` as it does, and for what nobody sends: a key of more than 256 kB, or as much as four
-    times that between two values.
+    Raises `orjson.JSONDecodeError` in the same cases, and for a key of more than 256 KiB or white space of more than
+    1 MiB between two values.
     """
     return (yield from _Reader(raw).read())
 
 
 class _Reader:
-    """Parses piece by piece. Each piece ends at a comma, around a long string, or where a container ends that began in
-    an earlier piece; the containers that are then open are closed for the parser and continued with the next piece.
+    """Parses piece by piece. A piece ends at a comma, around a long string, or at the end of a container that began in
+    an earlier piece. Containers that are open at that point are closed for the parser and extended by the next piece.
     """
 
     def __init__(self, raw: bytes | bytearray) -> None:
         self._raw = raw
         self._open: list[_Container] = []
-        """From the outermost one."""
+        """The open containers, outermost first."""
         self._parsed = 0
-        """Bytes that have been parsed."""
+        """Number of bytes parsed."""
         self._key = (0, 0)
-        """The latest key."""
+        """Start and end of the latest key."""
 
     def read(self) -> Generator[None, None, Json]:
         """See `read_slices`."""
@@ -99,7 +99,7 @@ class _Reader:
         raise self._error("unexpected end of data" if self._open else "expected an object or array", len(self._raw))
 
     def _tokens(self) -> Iterator[_Token | None]:
-        """The strings, brackets and commas; None after each slice."""
+        """Yield strings, brackets and commas; None after each slice."""
         raw, size = self._raw, len(self._raw)
         at, begun = 0, -1
         while at < size:
@@ -127,13 +127,13 @@ class _Reader:
             yield None
 
     def _cut(self, end: int) -> None:
-        """Parse what comes before a comma."""
+        """Parse up to a comma."""
         if self._raw[self._parsed : end].rstrip(_SPACE).endswith((b"[", b"{")):
             raise self._error("unexpected character", end)
         self._parse(end)
 
     def _close(self, kind: int, begin: int, end: int) -> Json:
-        """Leave the innermost container. Returns the outermost one at its end, else None."""
+        """Close the innermost container. Returns the outermost one at its end, else None."""
         if not self._open or self._open[-1].is_object != (kind == _OBJECT_END):
             raise self._error("unexpected character", begin)
         container = self._open[-1]
@@ -150,7 +150,7 @@ class _Reader:
         return None if self._open else container.value
 
     def _add_long(self, begin: int, end: int, *, is_key: bool) -> Generator[None]:
-        """Parse what comes before a long string, then put the string into the innermost container."""
+        """Parse up to a long string, then add the string to the innermost container."""
         if is_key:
             raise self._error(f"a key of more than {MAX_KEY} bytes", begin)
         if not self._open:
@@ -165,9 +165,7 @@ class _Reader:
             inside[self._name(self._key)] = text
 
     def _text(self, at: int, end: int) -> Generator[None, None, str]:
-        """A string, without its quotes. Nothing else may refer to it before it is complete: CPython then extends it
-        where it is.
-        """
+        """Return the string between two positions. It has one reference meanwhile, so that CPython appends in place."""
         text = ""
         while at < end:
             cut = end if end - at <= PIECE else self._safe_cut(at + PIECE)
@@ -178,7 +176,7 @@ class _Reader:
         return text
 
     def _safe_cut(self, cut: int) -> int:
-        """The last place up to `cut` that is neither inside a character nor inside an escape or a pair of these."""
+        """Return the last position up to `cut` that is not inside a character, an escape or a surrogate pair."""
         raw = self._raw
         while raw[cut] & 0xC0 == 0x80:
             cut -= 1
@@ -189,14 +187,14 @@ class _Reader:
         return high if _HIGH_SURROGATE.match(raw, high, cut) and self._is_escape(high) else cut
 
     def _is_escape(self, at: int) -> bool:
-        """Whether the backslash there begins an escape."""
+        """Return whether the backslash at this position begins an escape."""
         before = at
         while self._raw[before - 1] == ord("\\"):
             before -= 1
         return (at - before) % 2 == 0
 
     def _parse(self, end: int, value: bytes = b"") -> None:
-        """Parse up to `end`, and `value` behind it, as if all that is open ended there."""
+        """Parse up to `end`, followed by `value`, as if all open containers ended there."""
         self._check_gap(end)
         known = next((place for place, one in enumerate(self._open) if one.value is None), len(self._open))
         fresh = self._open[known:]
@@ -216,7 +214,7 @@ class _Reader:
             raise self._error(f"more than {_MAX_GAP} bytes between two values", self._parsed)
 
     def _extend(self, container: _Container, text: bytes | bytearray) -> None:
-        """Parse more of a container: nothing, or a comma and one value at least."""
+        """Extend a container by parsed text: nothing, or a comma and at least one value."""
         if not text:
             return
         if text[:1] != b",":
@@ -230,7 +228,7 @@ class _Reader:
             container.value.update(items)
 
     def _child(self, parent: _Container, child: _Container) -> Json:
-        """What was parsed of a container, in the one around it."""
+        """Return the parsed part of a container from its parent."""
         if isinstance(parent.value, dict):
             return parent.value[self._name(child.key)]
         return parent.value[-1] if parent.value else None
@@ -255,9 +253,9 @@ class _Reader:
 
 
 def write_slices(value: Json, dumps: Callable[[Json], bytes] = orjson.dumps) -> Generator[bytes]:
-    """The bytes that `orjson.dumps` would return, in slices. Raises `TypeError` as it does.
+    """Yield the bytes that `orjson.dumps` would return, in slices. Raises `TypeError` in the same cases.
 
-    Another `dumps` may spell keys, strings and numbers differently.
+    `dumps` serializes keys, strings and numbers.
     """
     buffer, count = bytearray(), 0
     for part in _parts(value, dumps):

@@ -1,7 +1,7 @@
-"""Heals the history that a client sends back, so that what a model once wrote badly does not fail every later request.
+"""Repairs the message history that a client sends, so that one malformed response does not fail all later requests.
 
-Deterministic, message by message: the same history is healed the same way in each turn, and the model server's prefix
-cache goes on matching. What is in order is not touched: it stays the very same object.
+Deterministic per message: each turn repairs the same history in the same way, so that the model server's prefix cache
+keeps matching. Valid messages remain the same objects.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.core.rescue import repair_arguments
 
 RAW = "_raw"
-"""The one key of arguments that could not be read: its value is the text as the model wrote it."""
+"""The only key of arguments that could not be parsed; its value is the model's text."""
 _LONGEST = 8_000
-"""Characters of broken arguments that are mended: milliseconds, and once. Longer ones are kept raw."""
+"""Maximum characters of malformed arguments to repair, which takes milliseconds. Longer ones are kept as text."""
 _SHALLOW = 100
-"""Levels of nesting that are always written."""
-_SAYS = ("content", "tool_calls", "function_call", "refusal", "audio")
+"""Nesting depth that can always be serialized."""
+_CONTENT_FIELDS = ("content", "tool_calls", "function_call", "refusal", "audio")
 
 
-def healed(messages: Sequence[Json]) -> list[Json]:
-    """The messages in their order: valid JSON objects for arguments, an id and a type for each call and each result.
+def repair_messages(messages: Sequence[Json]) -> list[Json]:
+    """Return the messages with valid JSON objects as arguments, and an id and type for each call and result.
 
-    A result without an id, or with that of no call, gets the next id of the latest calls that no result names.
+    A result with an unknown id or none gets the next id of the latest calls that no other result has.
     """
     out = list(messages)
     seen: set[str] = set()
@@ -37,10 +37,10 @@ def healed(messages: Sequence[Json]) -> list[Json]:
             continue
         role = message.get("role")
         if role == "assistant":
-            out[place] = mended = _assistant(message, place)
-            if ids := _ids(mended.get("tool_calls")):
+            out[place] = repaired = _assistant(message, place)
+            if ids := _ids(repaired.get("tool_calls")):
                 seen.update(ids)
-                named = _named(messages, place + 1)
+                named = _result_ids(messages, place + 1)
                 free = [identity for identity in ids if identity not in named]
         elif role == "tool":
             out[place] = _result(message, seen, free)
@@ -50,10 +50,10 @@ def healed(messages: Sequence[Json]) -> list[Json]:
 def _assistant(message: JsonObject, place: int) -> JsonObject:
     calls = message.get("tool_calls")
     if is_list(calls) and calls:
-        mended = [_call(call, place, number) for number, call in enumerate(calls)]
-        return {**message, "tool_calls": mended} if any(map(is_not, mended, calls)) else message
-    # An empty answer, written by a client that leaves out what is null.
-    return message if any(key in message for key in _SAYS) else {**message, "content": ""}
+        repaired = [_call(call, place, number) for number, call in enumerate(calls)]
+        return {**message, "tool_calls": repaired} if any(map(is_not, repaired, calls)) else message
+    # An empty response from a client that omits null fields.
+    return message if any(key in message for key in _CONTENT_FIELDS) else {**message, "content": ""}
 
 
 def _call(call: Json, place: int, number: int) -> Json:
@@ -62,12 +62,12 @@ def _call(call: Json, place: int, number: int) -> Json:
         return call
     changes: dict[str, Json] = {}
     if not _is_id(call.get("id")):
-        # Nine letters and digits: some templates take no others. By the place, which is the same in each turn.
+        # Nine letters and digits: some templates accept no others. Derived from the position: stable across turns.
         changes["id"] = f"c{place:05d}{number:03d}"
     if not call.get("type"):
         changes["type"] = "function"
-    said = function.get("arguments")
-    if (text := _arguments(said)) is not said:
+    arguments = function.get("arguments")
+    if (text := _arguments(arguments)) is not arguments:
         changes["function"] = {**function, "arguments": text}
     return {**call, **changes} if changes else call
 
@@ -76,7 +76,7 @@ def _result(message: JsonObject, seen: set[str], free: list[str]) -> JsonObject:
     changes: dict[str, Json] = {}
     identity = message.get("tool_call_id")
     if _is_id(identity) and identity in seen:
-        if identity in free:  # named from further on: another message stands between
+        if identity in free:  # a message of another role stands between the call and this result
             free.remove(identity)
     else:
         if free:
@@ -97,8 +97,8 @@ def _ids(calls: Json) -> list[str]:
     return [identity for identity in found if isinstance(identity, str)]
 
 
-def _named(messages: Sequence[Json], start: int) -> set[str]:
-    """The ids that the results from `start` on name."""
+def _result_ids(messages: Sequence[Json], start: int) -> set[str]:
+    """Return the call ids of the results that begin at `start`."""
     named: set[str] = set()
     for place in range(start, len(messages)):
         message = messages[place]
@@ -109,43 +109,44 @@ def _named(messages: Sequence[Json], start: int) -> set[str]:
     return named
 
 
-def is_deep(text: str) -> bool:
-    """Whether JSON text may be nested too deeply to be written."""
+def may_be_too_deep(text: str) -> bool:
+    """Return whether JSON text may be nested too deeply to be serialized."""
     return text.count("{") + text.count("[") > _SHALLOW
 
 
-def readable_arguments(text: str) -> JsonObject:
-    """The object that the arguments of a call are, for servers that take no text. If they are none, or are nested too
-    deeply to be written: the text as the value of `RAW`.
+def to_arguments_object(text: str) -> JsonObject:
+    """Return the arguments of a call as an object, for servers that do not accept text.
+
+    If they are not an object, or are nested too deeply to be serialized, the object has the text under the key `RAW`.
     """
     read = _read(text)
     if not is_object(read):
         return {RAW: text}
-    if is_deep(text):
+    if may_be_too_deep(text):
         try:
-            orjson.dumps([[[[[[[[read]]]]]]]])  # as deep as it will stand in the body, and more
+            orjson.dumps([[[[[[[[read]]]]]]]])  # at least its depth in the request body
         except TypeError:
             return {RAW: text}
     return read
 
 
-def _arguments(said: Json) -> str:
-    """The arguments of a call as the text of a JSON object: the same string where they are one."""
-    if isinstance(said, str):
-        return said if is_object(_read(said)) else _mended(said)
-    return "{}" if said is None else orjson.dumps(said if is_object(said) else {RAW: said}).decode()
+def _arguments(value: Json) -> str:
+    """Return the arguments of a call as the text of a JSON object; the same string if it is one."""
+    if isinstance(value, str):
+        return value if is_object(_read(value)) else _repair_arguments(value)
+    return "{}" if value is None else orjson.dumps(value if is_object(value) else {RAW: value}).decode()
 
 
 @lru_cache(maxsize=256)
-def _mended(text: str) -> str:
-    """Text that is no JSON object: what can be read of it, else the text itself as the value of `RAW`."""
+def _repair_arguments(text: str) -> str:
+    """Repair text that is not a JSON object; if that fails, return the text under the key `RAW`."""
     inner = _read(text)
     if not text.strip() or text.strip() == "null":
         return "{}"
-    if isinstance(inner, str) and is_object(_read(inner)):  # written as JSON twice
+    if isinstance(inner, str) and is_object(_read(inner)):  # serialized twice
         return inner
-    mended = repair_arguments(text).text if len(text) <= _LONGEST else None
-    return mended if mended is not None and is_object(_read(mended)) else orjson.dumps({RAW: text}).decode()
+    repaired = repair_arguments(text).text if len(text) <= _LONGEST else None
+    return repaired if repaired is not None and is_object(_read(repaired)) else orjson.dumps({RAW: text}).decode()
 
 
 def _read(text: str) -> Json:

@@ -1,4 +1,4 @@
-"""Server-sent events: cuts a byte stream into the data of its events, whatever way the bytes arrive."""
+"""Server-sent events: splits a byte stream into the data of its events, however the bytes are divided."""
 
 from __future__ import annotations
 
@@ -6,48 +6,47 @@ import re
 
 
 class TooLarge(ValueError):
-    """More of a response would have to be held than an attempt may hold."""
+    """A response exceeds the memory that may buffer it."""
 
 
 BOM = b"\xef\xbb\xbf"
-"""A mark that some servers on Windows put before the first line; it belongs to none."""
+"""The UTF-8 byte order mark, which some servers on Windows send before the first line."""
 MAX_RESPONSE = 64 * 1024 * 1024
-"""Bytes that are held of one response, unless the settings say otherwise (`backend.max_response_mb`)."""
+"""Default number of bytes of one response that may be buffered (`backend.max_response_mb`)."""
 
 _LINE_COST = 64
-"""Bytes that a line of data takes beside its text, until its event is complete."""
+"""Memory in bytes of a buffered data line in addition to its text."""
 _WHOLE = re.compile(rb"(?:data: [^\r\n]+\n\n)+")
-"""Whole events of one line each: what servers nearly always send."""
+"""Complete events of one line each: the usual case."""
 
 
 class SseReader:
-    """Fed bytes, gives out the `data` of each complete event. Comments, other fields and events that say nothing are
-    passed over.
+    """Takes bytes and returns the `data` of each complete event. Ignores comments, other fields and empty events.
 
-    Lines end with LF, CRLF or CR, as the specification allows; each byte is looked at a bounded number of times.
+    Lines end with LF, CRLF or CR, as the HTML specification allows. Time is linear in the number of bytes.
     """
 
     def __init__(self, limit: int = MAX_RESPONSE) -> None:
         self._limit = limit
-        """Bytes that may be held of an unfinished event, and that may come without any, such as comments."""
+        """Maximum bytes of an incomplete event, and of input without an event, such as comments."""
         self._line = bytearray()
-        """The unfinished line."""
+        """The incomplete line."""
         self._data: list[bytes] = []
         self._size = 0
-        """Bytes that `_data` takes."""
+        """Memory of `_data` in bytes."""
         self._quiet = 0
         """Bytes since the last event."""
         self._after_cr = False
         self._begun = False
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The data of the events that `piece` completes. Raises `TooLarge`."""
+        """Return the data of the events that `piece` completes. Raises `TooLarge`."""
         if self._begun and not self._line and not self._data and _WHOLE.fullmatch(piece):
             self._quiet = 0
             return [event[6:] for event in piece[:-2].split(b"\n\n")]
         self._quiet += len(piece)
         if self._after_cr and piece.startswith(b"\n"):
-            piece = piece[1:]  # the second half of a CRLF that was cut between two pieces
+            piece = piece[1:]  # the second half of a CRLF that was split between two pieces
             self._after_cr = False
         if not piece:
             return []
@@ -68,7 +67,7 @@ class SseReader:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that are buffered of an unfinished event."""
+        """Bytes buffered of an incomplete event."""
         return len(self._line) + self._size
 
     @property
@@ -77,7 +76,7 @@ class SseReader:
         return bool(self._line or self._data)
 
     def end(self) -> bytes | None:
-        """The data of an event that the end of the stream completes: some servers leave the last empty line out."""
+        """Return the data of an event that ends with the stream: some servers omit the last empty line."""
         if self._line:
             self._take(bytes(self._line))
             self._line = bytearray()

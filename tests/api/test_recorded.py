@@ -19,7 +19,7 @@ from forge_proxy.core.stream import Reply
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.config import EngineConfig
 from forge_proxy.wire.backends.openai.call_indexes import CallIndexes
-from forge_proxy.wire.backends.openai.response import decode_answer
+from forge_proxy.wire.backends.openai.response import decode_response
 from forge_proxy.wire.backends.openai.stream import ChatStreamReader
 from tests.contracts.adapters import put_together
 from tests.contracts.recordings import RECORDINGS, Recording
@@ -54,9 +54,9 @@ def ask(sent: Sequence[bytes], kind: str, *, stream: bool, guarded: bool) -> byt
 def reply_in(body: bytes, *, stream: bool) -> tuple[Reply, object]:
     """The reply that a client puts together, and its tokens."""
     reader = ChatStreamReader()
-    chunks = [*reader.feed(body), *reader.end()] if stream else [CallIndexes().place(decode_answer(body))]
+    chunks = [*reader.feed(body), *reader.end()] if stream else [CallIndexes().assign(decode_response(body))]
     completion = put_together(chunks)
-    assert reader.done is stream
+    assert reader.is_done is stream
     (reply,) = completion.replies
     return replace(reply, text=reply.text or None, extra={}), (completion.usage or {}).get("total_tokens")
 

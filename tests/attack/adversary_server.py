@@ -35,11 +35,11 @@ class Exchange:
 
     @property
     def streams(self) -> bool:
-        """Whether the client asks for a stream."""
+        """Whether the client requested a stream."""
         return bool(self.body.get("stream"))
 
     async def send(self, data: bytes) -> None:
-        """Send bytes, at the pace of whoever reads."""
+        """Send bytes as fast as the client reads."""
         self.writer.write(data)
         await self.writer.drain()
 

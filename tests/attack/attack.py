@@ -1,4 +1,4 @@
-"""An attack as a value, what it needs, and what came of it."""
+"""Types for attacks, their requirements and their results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Attack:
     server: Callable[[], AbstractContextManager[Process]] = model_server
     """Starts the model server behind the daemon."""
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Environment of the daemon, beside its backend."""
+    """Environment variables of the daemon, in addition to its backend."""
     descriptors: int | None = None
     """Limit of open files for the daemon; None keeps the machine's."""
     max_growth_mb: float = 300.0
@@ -41,7 +41,7 @@ class Drill:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one attack. Times are in milliseconds, memory in MB; None if it was not measured."""
+    """The result of an attack. Durations are in seconds or milliseconds, memory in MB; None if not measured."""
 
     attack: Attack | Drill
     breach: str | None
@@ -49,7 +49,7 @@ class Result:
     cpu_seconds: float | None = None
     growth_mb: float | None = None
     loop_ms: float | None = None
-    """The longest stretch of CPU time in which the daemon's event loop served no timer."""
+    """Event loop lag: the longest CPU time in which the daemon's event loop served no timer."""
     lag_ms: float | None = None
     """The longest wait of the honest client for `GET /healthz`: the event loop's lag and the machine's noise."""
     chat_ms: float | None = None

@@ -1,4 +1,4 @@
-"""`python -m tests.attack.before_after --before FOLDER`: the faults of the hard trial before and after, as a table.
+"""`python -m tests.attack.before_after --before FOLDER`: the table of faults before and after.
 
 FOLDER is a checkout of an earlier commit (`git worktree add --detach FOLDER 494227b`). The same attacks run against its
 daemon and against the one of this checkout. Each daemon may use 6 GB of address space, 20 s of CPU and 100 s for each.

@@ -113,7 +113,7 @@ def _of_the_example(call: bytes) -> bytes:
 
 @contextmanager
 def _documented_tool() -> Generator[str]:
-    """The tool of docs/tools.md as it stands there; its URL."""
+    """Run the example tool of docs/tools.md. Yields its URL."""
     (code,) = re.findall(
         r"^```python\n(import hashlib.*?)^```$", (ROOT / "docs/tools.md").read_text(), re.DOTALL | re.MULTILINE
     )

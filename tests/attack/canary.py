@@ -28,7 +28,7 @@ class Prober:
         self.failures: list[str] = []
 
     def probe(self, ended: threading.Event) -> None:
-        """Send until told to end."""
+        """Send requests until stopped."""
         connection = HTTPConnection(*self._address, timeout=60)
         while not ended.wait(_PAUSE):
             began = time.perf_counter()

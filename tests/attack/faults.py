@@ -162,7 +162,7 @@ def _is_locked(file: Path) -> bool:
 
 
 def _disk_is_read_only() -> None:
-    """A state folder on a read-only file system: the daemon starts and answers chats, and says so for runs."""
+    """A state folder on a read-only file system: the daemon serves chats; runs get an error with the reason."""
     with _far_side_on("ro") as (side, disk), _daemon_with_state_on(side, disk) as proxy:
         tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
         assert httpx.post(proxy.url + CHAT, json=ask("scripted", tools=[tool]), timeout=30).status_code == 200
@@ -330,7 +330,7 @@ def _log_pipe_nobody_reads() -> None:
 
 
 def _url_in(process: subprocess.Popen[str]) -> str:
-    """The URL in the line that says where it listens, on whichever pipe it comes; then nothing more is read."""
+    """Return the URL from the log line about the listening address, from either pipe; read nothing more."""
     pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe]
     end = time.monotonic() + 30
     while time.monotonic() < end:

@@ -101,7 +101,7 @@ def _submit_as_sdks_do(proxy: Process, submitted: runs.JsonDict) -> runs.JsonDic
 
 
 def _little_memory() -> None:
-    """Bodies for which the memory does not suffice: each gets an honest answer, and the daemon goes on."""
+    """Bodies that exceed the available memory: each gets an error response, and the daemon keeps running."""
     with model_server() as server, daemon("--backend-url", server.url) as proxy:
         target = Target(proxy, server)
         target.is_well()
@@ -148,7 +148,7 @@ def _chat(proxy: Process) -> int:
 
 
 def _machine_sleeps() -> None:
-    """The daemon stands still for 12 s, longer than heads may take, while a request and a run wait."""
+    """The daemon is stopped for 12 s, longer than the header timeout, while a request and a run wait."""
     with far_side() as side, own_folder() as folder, Place(side, folder).daemon() as proxy:
         side.hold("look")
         run = submit(proxy, submission(side, "look", "finish"))

@@ -30,7 +30,7 @@ async def _open(target: Target) -> tuple[StreamReader, StreamWriter]:
 
 
 async def _ask(target: Target, data: bytes, seconds: float = 120) -> bytes:
-    """The whole response to a request that asks for the connection to be closed."""
+    """Return the whole response to a request with `Connection: close`."""
     reader, writer = await _open(target)
     try:
         writer.write(data.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
@@ -68,7 +68,7 @@ def _idle_connections(target: Target) -> None:
 
 
 def _leaving_clients(target: Target) -> None:
-    """10,000 requests whose client leaves at a random moment. Afterwards everything is as it was."""
+    """10,000 requests whose client disconnects at a random moment. Afterwards the daemon is in its initial state."""
     target.is_well()
     files, memory = target.descriptors(), target.memory_mb()
     chooser = random.Random(7)

@@ -56,7 +56,7 @@ class LoopFigures:
         self._values[1] = max(self._values[1], gap)
 
     def reset(self) -> None:
-        """Begin anew, for the next attack."""
+        """Reset for the next attack."""
         self._values[0] = self._values[1] = 0.0
 
 

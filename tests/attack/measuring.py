@@ -17,7 +17,7 @@ from tests.fakes.processes import ROOT
 
 _SAMPLE_SECONDS = 0.01
 _LINGER_SECONDS = 0.3
-"""How long the honest client goes on after an attack: also a short one shall have met some of its requests."""
+"""Seconds that the measuring client continues after an attack, so that short attacks overlap with some requests."""
 
 
 @dataclass

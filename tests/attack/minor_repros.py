@@ -1,4 +1,4 @@
-"""The minor faults of the hard trial (14) as bounded repros."""
+"""The minor faults that the security review found (14) as bounded repros."""
 
 from __future__ import annotations
 

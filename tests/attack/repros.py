@@ -1,4 +1,4 @@
-"""The faults of the hard trial as bounded repros, each of which runs against a daemon of any commit."""
+"""The faults that the security review found as bounded repros, each of which runs against a daemon of any commit."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _deep(model: str, checkout: Checkout) -> Outcome:
 
 
 def with_programs(checkout: Checkout, act: Callable[[MeasuredTarget], str]) -> Outcome:
-    """Runs with a hostile MCP program, beside which there is a healthy one."""
+    """Runs with a hostile and a healthy MCP program."""
     programs = {"hostile": "hostile_mcp_server", "healthy": "mcp_server"}
     servers = {
         name: {"command": sys.executable, "args": [f"{ROOT}/tests/fakes/{module}.py", "stdio"]}

@@ -89,7 +89,7 @@ def _running_daemon() -> None:
 
 
 def _prompts() -> None:
-    """What is asked and answered is in no log line, whatever goes wrong."""
+    """No log line contains a prompt or a response, also after errors."""
     with model_server() as server, daemon("--backend-url", server.url) as proxy:
         messages = [{"role": "user", "content": f"prompt {SECRET}"}]
         for model in ("says", "fails", "babbles", "calls-brokenly", "errs-midway", "overflows", "loops-once", "dies"):

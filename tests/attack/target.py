@@ -178,7 +178,7 @@ def read_answer(connection: socket.socket) -> Answer:
 
 
 def together(count: int, act: Callable[[int], object], clients: int = CLIENTS) -> list[Any]:
-    """Do something `count` times, so many at a time; what came of each, exceptions as values."""
+    """Call a function `count` times with limited parallelism. Returns results, and exceptions as values."""
 
     def attempt(number: int) -> object:
         try:

@@ -1,4 +1,4 @@
-"""The attack suite itself: its attacks can be told apart, and it notices an attack that succeeds."""
+"""The attack suite itself: names are unique, and a successful attack is detected."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def http_tool(answer: Answerer) -> Generator[str]:
 
 
 def _hostile_callback(answer: Answerer) -> None:
-    """The run ends with an error of its tool or goes on; it does not hang, and the daemon stays as small as it was."""
+    """The run fails with an error of its tool or continues; it does not hang, and the daemon's memory does not grow."""
     with far_side() as side, http_tool(answer) as url, tools_daemon(side, url) as proxy:
         target = Target(proxy, proxy)
         before = target.memory_mb()
@@ -143,7 +143,7 @@ def _answers_slowly(handler: BaseHTTPRequestHandler, _: bytes) -> None:
 
 
 def _hostile_mcp(kind: str) -> None:
-    """A run with a hostile MCP program ends; a healthy MCP program beside it serves another run meanwhile."""
+    """A run with a hostile MCP program ends, while a healthy MCP program serves another run."""
     hostile = {"command": sys.executable, "args": ["-m", "tests.attack.mcp_adversary", kind]}
     healthy = {"command": sys.executable, "args": ["-m", "tests.fakes.mcp_server", "stdio"]}
     for server in (hostile, healthy):

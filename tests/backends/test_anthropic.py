@@ -99,6 +99,37 @@ async def test_garbage_in_the_middle_is_an_error() -> None:
             await anext(chunks)
 
 
+@pytest.mark.parametrize("encoding", ["br", "zstd"])
+async def test_the_daemon_requests_no_compression_and_names_an_encoding_it_cannot_decode(encoding: str) -> None:
+    requested: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        requested.append(request.headers["accept-encoding"])
+        if request.method == "GET":
+            return httpx2.Response(404)
+        return httpx2.Response(200, headers={"content-type": EVENTS, "content-encoding": encoding}, content=b"xx")
+
+    async with adapter(httpx2.MockTransport(answer)) as backend:
+        with pytest.raises(BackendBroke, match=f"Content-Encoding {encoding}, which the daemon did not request"):
+            await anext(backend.stream(call()))
+
+    assert set(requested) == {"identity"}
+
+
+async def test_a_web_page_in_place_of_json_is_an_error_of_the_backend() -> None:
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"content-type": "text/html"}, content=b"<html>")
+
+    async with adapter(httpx2.MockTransport(answer)) as backend:
+        with pytest.raises(BackendBroke, match="not JSON"):
+            await backend.models()
+        with pytest.raises(BackendBroke, match="not JSON"):
+            await backend.count_tokens(call())
+        with pytest.raises(BackendBroke, match="HTML page"):
+            await anext(backend.stream(call()))
+        assert (await backend.health()).status == "down"
+
+
 def test_a_daemon_without_it_does_not_wait_for_the_sdk() -> None:
     look = "import sys, forge_proxy.daemon; sys.exit('anthropic' in sys.modules)"
 

@@ -82,11 +82,12 @@ def test_a_bomb_is_unpacked_a_slice_at_a_time() -> None:
     assert peak < 1_000_000
 
 
-@pytest.mark.parametrize("encoding", ["br", "zstd", "compress", "gzip", "deflate"])
-def test_what_cannot_be_unpacked_is_an_error(encoding: str) -> None:
-    with pytest.raises(Undecodable):
+@pytest.mark.parametrize("encoding", ["br", "zstd", "compress", "gzip", "deflate", "gzip, br", "identity, zstd"])
+def test_an_error_names_the_encoding_that_cannot_be_decoded(encoding: str) -> None:
+    with pytest.raises(Undecodable, match=encoding.removeprefix("identity, ")):
         _slices(b"\x00\x01 surely none of these", encoding=encoding)
 
 
-def test_an_encoding_that_is_none_is_passed_over() -> None:
-    assert _slices(b"{}", encoding="utf-8") == [b"{}"]
+@pytest.mark.parametrize("encoding", ["utf-8", "identity", "identity, utf-8"])
+def test_an_unknown_encoding_is_ignored(encoding: str) -> None:
+    assert _slices(b"{}", encoding=encoding) == [b"{}"]

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from forge_proxy.backends.catalog import ModelEntry, Models, catalog_of, launch_specs
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig
 from forge_proxy.backends.llama_server.launch import ServerProgram
-from forge_proxy.backends.selection import choose
+from forge_proxy.backends.selection import select_backend
 from tests.fakes.ollama import FakeOllama
 
 READER: TypeAdapter[dict[str, ModelEntry]] = TypeAdapter(Models)
@@ -72,7 +72,7 @@ async def test_models_that_do_not_go_with_the_backend_are_refused(
     entry = {key: str(good) if value == "GOOD" else value for key, value in entry.items()}
 
     with pytest.raises(BackendChoiceError) as caught:
-        await choose(BackendConfig(**backend), FakeOllama(), models(a=entry))
+        await select_backend(BackendConfig(**backend), FakeOllama(), models(a=entry))
 
     assert str(caught.value).startswith(said)
 
@@ -102,6 +102,6 @@ def test_a_default_may_be_an_alias_and_without_models_there_is_no_catalog() -> N
 
 
 async def test_models_of_an_ollama_choose_it_at_its_usual_address() -> None:
-    choice = await choose(BackendConfig(), FakeOllama(), models(a={"ollama": "qwen3"}))
+    choice = await select_backend(BackendConfig(), FakeOllama(), models(a={"ollama": "qwen3"}))
 
     assert (choice.kind, choice.url) == ("ollama", "http://127.0.0.1:11434")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -72,6 +73,19 @@ async def test_a_compressed_body_without_end_is_given_up_at_the_limit(http: AioH
             await ask(url, http)
 
 
+async def test_the_daemon_requests_an_uncompressed_response(http: AioHttp) -> None:
+    requests: list[bytes] = []
+
+    def respond(request: bytes) -> bytes:
+        requests.append(request)
+        return answer(WHOLE)
+
+    async with server(respond) as url:
+        await ask(url, http)
+
+    assert re.findall(rb"(?im)^accept-encoding: *(.*?)\r$", requests[0]) == [b"identity"]
+
+
 async def test_of_a_compressed_error_no_more_is_read_than_an_error_has(http: AioHttp) -> None:
     bomb = gzip.compress(b"a" * 30_000_000, 9)
     async with server(answer(bomb, "Content-Encoding: gzip", status="500 Oops")) as url:
@@ -84,8 +98,10 @@ async def test_of_a_compressed_error_no_more_is_read_than_an_error_has(http: Aio
 @pytest.mark.parametrize(
     ("sent", "words"),
     [
-        (answer(b"\x1f\x00 not", "Content-Encoding: gzip"), "compressed in a way that cannot be read"),
-        (answer(b"xx", "Content-Encoding: br"), "compressed in a way that cannot be read"),
+        (answer(b"\x1f\x00 not", "Content-Encoding: gzip"), "Content-Encoding gzip, but is not valid"),
+        (answer(b"xx", "Content-Encoding: br"), "Content-Encoding br, which the daemon did not request"),
+        (answer(b"xx", "Content-Encoding: zstd", status="500 Oops"), "Content-Encoding zstd, which"),
+        (answer(b"xx", "Content-Encoding: gzip, br"), "Content-Encoding gzip, br, which"),
         (b"\x16\x03\x01 secret words\r\n\r\n", "not HTTP"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"secret words" * 200_000 + b"\r\n\r\n", "its headers are too large"),
         (b"HTTP/1.1 200 OK\r\n" + b"X: a\r\n" * 100_000 + b"\r\n", "its headers are too large"),

@@ -131,7 +131,7 @@ async def test_a_prompt_that_an_old_version_cut_is_an_overflow() -> None:
         await chunks_of(fake.adapter(), call(messages=[{"role": "user", "content": LONG}]))
 
     assert (caught.value.status, caught.value.tokens, caught.value.window) == (400, 3333, 2048)
-    assert "read only 12" in caught.value.server_message
+    assert "processed only 12" in caught.value.server_message
 
 
 async def test_an_answer_that_has_left_is_not_taken_back_but_the_log_is_told() -> None:

@@ -70,5 +70,5 @@ async def test_another_window_is_for_one_model_which_alone_is_loaded_anew() -> N
     await windows.resize(1024, "chat")
 
     assert windows.served() == ("coder", "chat", "absent")
-    assert [entry.ollama.terms.num_ctx for entry in entries.values()] == [4096, 1024, 2048]
+    assert [entry.ollama.options.num_ctx for entry in entries.values()] == [4096, 1024, 2048]
     assert [(asked["model"], asked["options"]) for asked in fake.asked] == [("qwen3:8b", {"num_ctx": 4096})]

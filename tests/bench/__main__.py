@@ -1,4 +1,4 @@
-"""`python -m tests.bench [--quick]`: what the daemon costs against the direct way and against bare relays.
+"""`python -m tests.bench [--quick]`: the overhead of the daemon compared with direct requests and with bare relays.
 
 Everything runs as real processes on loopback, all ended at the end. Under four minutes; `--quick`, forty seconds.
 """
@@ -32,7 +32,7 @@ _PACE_MS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is asked: the full run or the quick one."""
+    """Number of requests in the full and in the quick benchmark."""
 
     latency_rounds: int
     stream_rounds: int

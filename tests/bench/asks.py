@@ -1,4 +1,4 @@
-"""What is asked in the measurements, and how to see that it was answered the way the measurement supposes."""
+"""The requests of the measurements, and checks that the responses are as the measurement assumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a history of 200 messages takes to be shortened, in this process: the event loop stands still meanwhile."""
+"""Measures the compaction of a history of 200 messages in this process, which blocks the event loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import median
 from forge_proxy.core.compaction import SlidingWindowCompact, TieredCompact
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import Message, MessageType, ToolCall
-from forge_proxy.wire.compaction import tagged, with_cuts
+from forge_proxy.wire.compaction import apply_cuts, classify_messages
 
 MESSAGES = 200
 _RESULT = "supplier: Acme; price: 10.69; stock: 120\n" * 50
@@ -40,13 +40,13 @@ def compaction_times(times: int) -> Generator[tuple[str, float]]:
 
 
 def request_time(times: int) -> float:
-    """The seconds for a caller's JSON: read, planned as far as it goes, and cut."""
+    """Return the seconds to classify, plan and cut a client's messages."""
     asked: list[Json] = [message.to_api_dict() for message in _history()]
 
     def shorten() -> None:
-        tags = tagged(asked)
+        tags = classify_messages(asked)
         *_, last = TieredCompact().plans(tags.messages)
-        with_cuts(asked, tags, last.cuts)
+        apply_cuts(asked, tags, last.cuts)
 
     return _seconds(shorten, times * _ROUNDS)
 

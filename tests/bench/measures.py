@@ -1,4 +1,4 @@
-"""The measurements. Each asks all servers in turn, so that a slow moment of the machine hits them all."""
+"""The measurements. Each sends requests to all servers in turn, so that other load on the machine affects all."""
 
 from __future__ import annotations
 

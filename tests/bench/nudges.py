@@ -1,4 +1,4 @@
-"""`make nudges`: how often the tiny model's next answer is a valid call, by what it is told about its mistake.
+"""`make nudges`: how often the test model's next response is a valid call, by the wording of the correction.
 
 Each wording meets the same failures: held-out requests, a failed answer put into the conversation, then the
 correction as `core/guardrails/nudges.py` builds it. Native tools, our respond tool offered, temperature 1.
@@ -40,7 +40,7 @@ WITHOUT_RESPOND = "That was not a valid tool call. Call one of: {names}."
 
 
 def nothing_said(turn: Turn, case: Case, rng: random.Random, wording: NudgeWording) -> tuple[Message, ...]:
-    """The request asked as if for the first time: what any nudge has to be better than."""
+    """The request sent again without a correction: the baseline for every nudge."""
     return ()
 
 

@@ -1,4 +1,4 @@
-"""How long the event loop stands still while an answer that holds a long broken call is taken in and judged."""
+"""Measures how long the event loop is blocked by a response with a long malformed call."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def _longest_gap(work: Awaitable[None]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Says:
-    """A backend that says this at first, and then makes a good call."""
+    """A backend that sends this text first, and then a valid call."""
 
     deltas: Sequence[Delta]
     url = "http://bench"

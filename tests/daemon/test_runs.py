@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import structlog
 from structlog.testing import capture_logs
+from tenacity import wait_none
 
 from forge_proxy.core.store_errors import StoreUnavailable
 from forge_proxy.daemon import runs as daemon_runs

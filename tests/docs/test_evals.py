@@ -16,7 +16,7 @@ from forge_proxy.cli.app import app
 from forge_proxy.cli.evals.batch import BUILT_IN, find_models, read_batch
 from forge_proxy.evals.ablation import PRESETS
 from forge_proxy.evals.rates import Rate
-from forge_proxy.evals.reports.table import interval
+from forge_proxy.evals.reports.table import format_interval
 from tests.evals.records import record, unfinished
 
 ROOT = Path(__file__).parents[2]
@@ -67,4 +67,4 @@ def test_the_tables_name_what_there_is() -> None:
 
 @pytest.mark.parametrize(("hits", "of"), [(9, 10), (45, 50), (90, 100)])
 def test_the_examples_of_intervals_are_right(hits: int, of: int) -> None:
-    assert f"`{interval(Rate(hits, of))}`" in GUIDE
+    assert f"`{format_interval(Rate(hits, of))}`" in GUIDE

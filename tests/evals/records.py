@@ -14,7 +14,7 @@ def configuration(ablation: str = "reforged", **fields: Any) -> EvalConfiguratio
 
 
 def record(ablation: str = "reforged", scenario: str = "one", run: int = 0, **fields: Any) -> RunRecord:
-    """A run that was right, but for what is said."""
+    """Return the record of a correct run with some fields changed."""
     usual: dict[str, Any] = {
         "config": configuration(ablation),
         "scenario": scenario,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forge_proxy.core.compaction import TieredCompact
-from forge_proxy.evals.scenarios import ALL, find
+from forge_proxy.evals.scenarios import ALL, select_scenarios
 from forge_proxy.workflows.context import CompactEvent, ContextManager
 from forge_proxy.workflows.runner import WorkflowRunner
 from tests.fakes.said_client import SaidClient
@@ -25,12 +25,12 @@ PHASES = {
 
 def test_each_scenario_with_a_budget_has_its_phase() -> None:
     assert {one.name for one in ALL if one.budget_tokens} == set(PHASES)
-    assert {one.name for one in find(tags=["compaction"])} == set(PHASES)
+    assert {one.name for one in select_scenarios(tags=["compaction"])} == set(PHASES)
 
 
 @pytest.mark.parametrize(("name", "phase"), PHASES.items(), ids=PHASES)
 async def test_an_ideal_run_reaches_exactly_its_phase(name: str, phase: int) -> None:
-    (scenario,) = find([name])
+    (scenario,) = select_scenarios([name])
     world, events = scenario.build(0), list[CompactEvent]()
     context = ContextManager(TieredCompact(keep_recent=2), scenario.budget_tokens or 0, on_compact=events.append)
     client = SaidClient([[one] for one in world.ideal])
@@ -43,9 +43,9 @@ async def test_an_ideal_run_reaches_exactly_its_phase(name: str, phase: int) -> 
     assert world.validate(last.tool, last.args() or {}) is None
 
 
-async def test_what_the_investigation_found_is_still_told_when_results_are_gone() -> None:
+async def test_findings_remain_in_the_history_after_results_are_dropped() -> None:
     for name in ("compaction_chain_p1", "compaction_chain_p2", "compaction_chain_p3"):
-        (scenario,) = find([name])
+        (scenario,) = select_scenarios([name])
         world = scenario.build(0)
         context = ContextManager(TieredCompact(keep_recent=2), scenario.budget_tokens or 0)
         client = SaidClient([[one] for one in world.ideal])
@@ -58,7 +58,7 @@ async def test_what_the_investigation_found_is_still_told_when_results_are_gone(
 
 
 async def test_the_baseline_is_the_same_investigation_without_a_budget() -> None:
-    baseline, *others = find(["compaction_chain_baseline", "compaction_chain_p1", "compaction_chain_p2"])
+    baseline, *others = select_scenarios(["compaction_chain_baseline", "compaction_chain_p1", "compaction_chain_p2"])
 
     assert baseline.budget_tokens is None
     assert all(one.build(0).ideal == baseline.build(0).ideal for one in others)

@@ -1,4 +1,4 @@
-"""Facts are told apart from what is not them, however they are written."""
+"""Facts are recognized in any format, and other text is not mistaken for them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_numbers(value: float, written: Json, same: bool) -> None:
     assert (is_number("n", value)({"n": written}) is None) is same
 
 
-def test_rounding_is_allowed_where_it_is_said_and_no_further() -> None:
+def test_rounding_is_allowed_only_within_its_limit() -> None:
     check = is_number("n", 1625.6, within=1)
 
     assert check({"n": 1626}) is None
@@ -126,7 +126,7 @@ def test_texts(check: Check, written: Json, right: bool) -> None:
     assert (check({"f": written}) is None) is right
 
 
-def test_what_is_wrong_is_said() -> None:
+def test_the_fault_is_described() -> None:
     assert says("summary", ("rain", "rainy"))({"summary": "Dry."}) == "summary does not name rain or rainy: 'Dry.'"
     assert says("summary", 17)({}) == "summary does not name 17: it is missing"
     assert never_says("summary", "snow")({"summary": "snow"}) == "summary names 'snow', which is wrong: 'snow'"

@@ -1,4 +1,4 @@
-"""Each preset does what it says, before a model that makes the mistake its guardrail is for."""
+"""Each preset switches its guardrail off, shown with a model that makes the corresponding mistake."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from forge_proxy.core.errors import BackendBroke, BackendUnreachable, InvalidReq
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.workflow import ToolDef, Workflow
-from forge_proxy.evals.ablation import PRESETS, chosen_presets, chosen_surfaces
+from forge_proxy.evals.ablation import PRESETS, select_presets, select_surfaces
 from forge_proxy.evals.record import EvalConfiguration, RunRecord
 from forge_proxy.evals.runner_harness import RunnerHarness
 from forge_proxy.evals.scenario import Scenario, ScenarioState
-from forge_proxy.evals.single_run import PlannedRun, make_run
+from forge_proxy.evals.single_run import PlannedRun, execute_run
 from forge_proxy.workflows.sdk.client import LLMResponse
 from tests.evals.records import configuration
 from tests.evals.scenes import TWO_STEPS, spec
@@ -35,7 +35,7 @@ def job(scenario: Scenario, preset: str, config: EvalConfiguration | None = None
 async def play(
     script: Sequence[LLMResponse | Exception], preset: str, scenario: Scenario = TWO_STEPS, window: int | None = None
 ) -> RunRecord:
-    return await make_run(job(scenario, preset), RunnerHarness(SaidClient(script), window=window))
+    return await execute_run(job(scenario, preset), RunnerHarness(SaidClient(script), window=window))
 
 
 RIGHT = "right"
@@ -68,7 +68,7 @@ async def test_what_a_guardrail_is_for_goes_wrong_without_it(
 ) -> None:
     run = await play(said, preset)
 
-    assert (RIGHT if run.correct else run.error) == ends
+    assert (RIGHT if run.is_correct else run.error) == ends
     assert run.iterations == (len(said) if ends == RIGHT else 1)
 
 
@@ -95,7 +95,7 @@ async def test_without_recovery_the_first_tool_that_fails_ends_the_run() -> None
     whole = await play(script, "reforged", FAILING)
     without = await play(script, "no_recovery", FAILING)
 
-    assert (whole.correct, whole.tool_errors, whole.iterations, whole.wasted) == (True, 1, 3, 1)
+    assert (whole.is_correct, whole.tool_errors, whole.iterations, whole.wasted) == (True, 1, 3, 1)
     assert (without.error, without.tool_errors, without.iterations) == ("ToolExecutionError", 1, 1)
 
 
@@ -122,7 +122,7 @@ async def test_without_compaction_a_history_that_is_over_its_budget_ends_the_run
     whole = await play(script, "reforged", LONG)
     without = await play(script, "no_compact", LONG)
 
-    assert whole.correct
+    assert whole.is_correct
     assert whole.compactions
     assert (without.error, without.compactions) == ("ContextBudgetExceeded", ())
 
@@ -137,10 +137,10 @@ async def test_the_counts_of_a_run_are_kept() -> None:
     assert (run.seed, run.run, run.tags) == (3, 3, ("plumbing", "stateful"))
 
 
-async def test_a_wrong_end_is_told_with_what_is_wrong() -> None:
+async def test_a_wrong_terminal_call_is_recorded_with_its_fault() -> None:
     run = await play([BOOK, calls("send_email", email="eve@x.org", subject="lunch")], "reforged")
 
-    assert (run.completeness, run.accuracy, run.correct, run.wrong) == (True, False, False, "sent to eve@x.org")
+    assert (run.completeness, run.accuracy, run.is_correct, run.wrong) == (True, False, False, "sent to eve@x.org")
 
 
 async def test_a_model_server_that_is_gone_is_no_result() -> None:
@@ -156,12 +156,12 @@ async def test_an_answer_that_breaks_off_is_no_result_unless_it_does_so_again() 
     with pytest.raises(BackendUnreachable):
         await play([broke, gone], "reforged")
 
-    assert (once.correct, once.iterations) == (True, 2)
+    assert (once.is_correct, once.iterations) == (True, 2)
     assert (again.error, again.iterations) == ("BackendBroke", 1)  # of the second time
 
 
 def test_a_preset_is_run_where_it_changes_anything() -> None:
-    cells = chosen_presets(["all"], ["runner", "proxy"])
+    cells = select_presets(["all"], ["runner", "proxy"])
 
     of = {surface: {one.name for where, one in cells if where == surface} for surface in ("runner", "proxy")}
     assert of["runner"] == {"reforged", "bare", "no_rescue", "no_nudge", "no_steps", "no_recovery", "no_compact"}
@@ -176,9 +176,9 @@ def test_a_preset_is_run_where_it_changes_anything() -> None:
         (["bare"], ["phone"], "surface: no surface 'phone'; available: runner, proxy"),
     ],
 )
-def test_a_preset_that_there_is_not_is_refused(names: list[str], surfaces: list[str], told: str) -> None:
+def test_an_unknown_preset_is_rejected(names: list[str], surfaces: list[str], told: str) -> None:
     with pytest.raises(InvalidRequest, match=told):
-        chosen_presets(names, chosen_surfaces(surfaces))
+        select_presets(names, select_surfaces(surfaces))
 
 
 @pytest.mark.parametrize(
@@ -190,5 +190,5 @@ def test_a_preset_that_there_is_not_is_refused(names: list[str], surfaces: list[
         ("no_respond", "rescue,validate,retry,loops"),
     ],
 )
-def test_the_proxy_is_told_by_its_header(preset: str, header: str) -> None:
+def test_the_header_selects_the_guardrails_of_the_proxy(preset: str, header: str) -> None:
     assert PRESETS[preset].header == header

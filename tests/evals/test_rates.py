@@ -51,7 +51,7 @@ def test_mcnemars_exact_test(first: int, second: int, p: float) -> None:
 
 
 def test_pairs_are_counted_by_their_outcomes() -> None:
-    pairs = PairedRuns.of([(True, True), (True, False), (False, True), (False, True), (False, False)])
+    pairs = PairedRuns.count([(True, True), (True, False), (False, True), (False, True), (False, False)])
 
     assert pairs == PairedRuns(both=1, first=1, second=2, neither=1)
     assert pairs.difference == pytest.approx(0.2)

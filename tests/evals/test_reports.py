@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from forge_proxy.evals.record import RunRecord
-from forge_proxy.evals.reports.comparison import compared, comparison_report
-from forge_proxy.evals.reports.lines import RunFilter, lines_of
+from forge_proxy.evals.reports.comparison import compare_runs, comparison_report
+from forge_proxy.evals.reports.lines import RunFilter, build_lines
 from forge_proxy.evals.reports.markdown import markdown_report
 from forge_proxy.evals.reports.page import html_report
 from forge_proxy.evals.reports.table import list_report, progress_report, text_report
@@ -29,7 +29,7 @@ def runs() -> list[RunRecord]:
 
 
 def test_the_table_holds_scores_and_intervals_the_best_first() -> None:
-    rows = text_report(lines_of(runs())).splitlines()
+    rows = text_report(build_lines(runs())).splitlines()
 
     assert rows[2].split()[:10] == ["1", "tiny", "runner", "reforged", "20", "90", "%", "70–97", "90", "%"]
     assert rows[3].split()[:10] == ["2", "tiny", "runner", "bare", "20", "25", "%", "11–47", "100", "%"]
@@ -37,7 +37,7 @@ def test_the_table_holds_scores_and_intervals_the_best_first() -> None:
 
 
 def test_the_list_is_for_narrow_screens() -> None:
-    lines = list_report(lines_of(runs())).splitlines()
+    lines = list_report(build_lines(runs())).splitlines()
 
     assert lines[:2] == ["1. tiny, runner, reforged", "   90 % (70–97) of 20"]
     assert max(map(len, lines)) < 40
@@ -63,7 +63,7 @@ def test_the_list_is_for_narrow_screens() -> None:
     ],
 )
 def test_a_label_tells_what_lines_differ_in(some: list[dict[str, Any]], labels: list[str]) -> None:
-    lines = lines_of(record(config=configuration(**fields)) for fields in some)
+    lines = build_lines(record(config=configuration(**fields)) for fields in some)
 
     assert [line.label for line in lines] == labels
     for label in labels:
@@ -71,12 +71,12 @@ def test_a_label_tells_what_lines_differ_in(some: list[dict[str, Any]], labels: 
             assert label in report
 
 
-def test_a_partial_configuration_is_shown_where_that_is_asked_for() -> None:
+def test_a_partial_configuration_is_included_on_request() -> None:
     some = [*runs(), record("no_rescue", planned=2)]
 
-    assert len(lines_of(some, RunFilter())) == 2
-    assert len(lines_of(some, RunFilter(partial=True))) == 3
-    progress = progress_report(lines_of(some, RunFilter(partial=True)))
+    assert len(build_lines(some, RunFilter())) == 2
+    assert len(build_lines(some, RunFilter(partial=True))) == 3
+    progress = progress_report(build_lines(some, RunFilter(partial=True)))
     assert re.search(r"no_rescue +1/2 +1 to go", progress)
     assert re.search(r"bare +20/20 +complete", progress)
 
@@ -85,7 +85,7 @@ def test_what_is_reported_can_be_chosen() -> None:
     tagged = [record("bare", "one", tags=("plumbing", "stateful")), record("bare", "two", run=1, tags=("plumbing",))]
 
     def found(choice: RunFilter) -> list[str]:
-        return [one.scenario for line in lines_of(tagged, choice) for one in line.records]
+        return [one.scenario for line in build_lines(tagged, choice) for one in line.records]
 
     assert found(RunFilter(tags=["plumbing"])) == ["one", "two"]
     assert found(RunFilter(tags=["stateful", "compaction"])) == ["one"]
@@ -95,7 +95,7 @@ def test_what_is_reported_can_be_chosen() -> None:
 
 
 def test_markdown_holds_the_same_figures() -> None:
-    page = markdown_report(lines_of(runs()))
+    page = markdown_report(build_lines(runs()))
 
     assert "| 1 | tiny | runner | reforged | 20 | 90 % | 70–97 |" in page
     assert "| tiny | runner | bare | 20 | 90 % | 25 % | -65 | -83 to -35 | 0.00024 |" in page
@@ -116,7 +116,7 @@ class Loads(HTMLParser):
 
 
 def test_the_page_needs_nothing_but_itself() -> None:
-    page = html_report(lines_of(runs()))
+    page = html_report(build_lines(runs()))
 
     loads = Loads()
     loads.feed(page)
@@ -129,7 +129,7 @@ def test_the_page_needs_nothing_but_itself() -> None:
 
 
 def test_the_page_holds_the_figures() -> None:
-    page = html_report(lines_of(runs()))
+    page = html_report(build_lines(runs()))
 
     assert "tiny · runner · reforged: 18 of 20, 90 % (70–97)" in page
     assert "tiny · runner · bare: -65 points (-83 to -35), p = 0.00024, 20 pairs" in page
@@ -140,22 +140,22 @@ def test_the_page_holds_the_figures() -> None:
 def test_names_are_shown_as_they_are() -> None:
     odd = record(config=configuration(model="<b>|tiny"))
 
-    assert "<b>" not in html_report(lines_of([odd]))
-    assert "&lt;b>\\|tiny" in markdown_report(lines_of([odd]))
+    assert "<b>" not in html_report(build_lines([odd]))
+    assert "&lt;b>\\|tiny" in markdown_report(build_lines([odd]))
 
 
 def test_a_line_break_in_a_name_tears_no_table() -> None:
-    lines = lines_of([record(config=configuration(model="tiny\n\x1b[31mred"))])
+    lines = build_lines([record(config=configuration(model="tiny\n\x1b[31mred"))])
 
     for report in (text_report(lines), markdown_report(lines), html_report(lines), list_report(lines)):
         assert "tiny��[31mred" in report
     assert len(text_report(lines).splitlines()) == 7
 
 
-def test_files_of_one_model_are_told_apart_in_plots() -> None:
+def test_labels_of_similar_file_names_differ_in_plots() -> None:
     files = [f"models/Some-Long-Model-Name-12B-Instruct-2512-{kind}.gguf" for kind in ("Q4_K_M", "Q8_0")]
     presets = ("reforged", "no_rescue")
-    page = html_report(lines_of(record(config=configuration(one, model=file)) for file in files for one in presets))
+    page = html_report(build_lines(record(config=configuration(one, model=file)) for file in files for one in presets))
 
     names = re.findall(r'class="name"[^>]*>([^<]*)<', page)
     assert len(set(names)) == 4
@@ -167,7 +167,7 @@ def test_points_stand_where_their_figures_are() -> None:
     ways = [*runs(), *(record("no_rescue", name, run, planned=20) for name in ("one", "two") for run in range(10))]
     lost = [unfinished("reforged", "one", run, config=configuration(model="odd")) for run in range(20)]
     gained = [record("bare", "one", run, config=configuration("bare", model="odd")) for run in range(20)]
-    page = html_report(lines_of([*ways, *lost, *gained]))
+    page = html_report(build_lines([*ways, *lost, *gained]))
 
     scores, worths = map(_Drawn, page.split("<svg")[1:3])
     assert scores.shown == pytest.approx(scores.told, abs=0.6)
@@ -192,8 +192,8 @@ class _Drawn:
 
 
 def test_without_runs_a_report_says_so() -> None:
-    assert text_report(lines_of([])).startswith("no runs to report")
-    assert "0 runs" in html_report(lines_of([]))
+    assert text_report(build_lines([])).startswith("no runs to report")
+    assert "0 runs" in html_report(build_lines([]))
 
 
 def test_two_configurations_are_compared_run_for_run() -> None:
@@ -201,15 +201,15 @@ def test_two_configurations_are_compared_run_for_run() -> None:
     bare = [one for one in every if one.config.ablation == "bare"]
     whole = [one for one in every if one.config.ablation == "reforged"]
 
-    rows = compared(bare, [*whole, record("reforged", "three")])
+    rows = compare_runs(bare, [*whole, record("reforged", "three")])
 
     assert [(row.name, row.pairs.total, row.pairs.first, row.pairs.second) for row in rows] == [
         ("one", 10, 0, 5),
         ("two", 10, 0, 8),
         ("all", 20, 0, 13),
     ]
-    assert compared(bare, [record("reforged", "one", run=5, seed=0)]) == ()  # its data are other ones
+    assert compare_runs(bare, [record("reforged", "one", run=5, seed=0)]) == ()  # its data are other ones
     report = comparison_report(rows, "bare", "reforged").splitlines()
     assert report[:2] == ["A: bare", "B: reforged"]
     assert report[-1].split() == ["all", "20", "25", "%", "90", "%", "+65", "+35", "to", "+83", "0", "13", "0.00024"]
-    assert comparison_report(compared(bare, []), "a", "b").startswith("nothing to compare")
+    assert comparison_report(compare_runs(bare, []), "a", "b").startswith("nothing to compare")

@@ -24,7 +24,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     again = ResultsFile(path)
     again.close()
 
-    assert list(again.there) == list(read_results([path])) == runs
+    assert list(again.records) == list(read_results([path])) == runs
 
 
 def test_a_run_that_was_made_twice_counts_once_as_it_was_last(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_a_run_that_was_made_twice_counts_once_as_it_was_last(tmp_path: Path) ->
     again.close()
 
     assert found.seconds == 2.0
-    assert list(again.there) == [found]
+    assert list(again.records) == [found]
 
 
 def test_a_torn_last_line_is_passed_over_and_then_cut_off(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ RUN = record(run=0).model_dump_json()
         ("\0\xff", 1),
     ],
 )
-def test_a_file_that_is_not_ours_is_left_as_it_is(written: str, line: int, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_not_changed(written: str, line: int, tmp_path: Path) -> None:
     path = tmp_path / "my.json"
     path.write_text(written, encoding="latin-1")
 
@@ -107,7 +107,7 @@ def test_a_whole_record_needs_no_end_of_line(tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) == 3
 
 
-def test_a_file_to_which_nothing_came_is_not_left_behind(tmp_path: Path) -> None:
+def test_a_new_file_without_records_is_removed(tmp_path: Path) -> None:
     path, mine = tmp_path / "evals.jsonl", tmp_path / "mine.jsonl"
     mine.touch()
 
@@ -138,7 +138,7 @@ def test_two_evals_do_not_write_to_one_file(tmp_path: Path) -> None:
     ResultsFile(path).close()
 
 
-def test_a_disk_that_is_full_is_told_and_costs_the_last_run_alone(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_and_loses_only_the_last_run(tmp_path: Path) -> None:
     path = tmp_path / "evals.jsonl"
     full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)); "
     program = (

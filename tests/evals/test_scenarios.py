@@ -12,7 +12,7 @@ from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import Message, MessageType, ToolCall
 from forge_proxy.evals.scenario import Scenario, ScenarioState
-from forge_proxy.evals.scenarios import ALL, find
+from forge_proxy.evals.scenarios import ALL, select_scenarios
 from forge_proxy.workflows.runner import WorkflowRunner
 from tests.evals.wrong import WRONG
 from tests.fakes.said_client import SaidClient
@@ -38,7 +38,7 @@ def results(said: Sequence[Message]) -> list[str]:
 
 
 def judged(world: ScenarioState, **changed: Json) -> str | None:
-    """What the validator says of the ideal terminal call with some arguments changed."""
+    """Return the fault of the ideal terminal call with some arguments changed."""
     last = world.ideal[-1]
     return world.validate(last.tool, {**(last.args() or {}), **changed})
 
@@ -100,7 +100,7 @@ async def test_a_wrong_answer_is_refused_with_the_name_of_what_is_wrong(
     ids=str,
 )
 async def test_a_right_answer_in_other_words_is_taken(name: str, changed: Mapping[str, Json]) -> None:
-    (scenario,) = find([name])
+    (scenario,) = select_scenarios([name])
     world = scenario.build(0)
     await follow(scenario, world, world.ideal)
 
@@ -186,10 +186,10 @@ NAMES_AND_TAGS: dict[str, tuple[int | None, str]] = {
 
 @folded
 @pytest.mark.parametrize(("name", "wanted"), NAMES_AND_TAGS.items(), ids=NAMES_AND_TAGS)
-def test_all_that_were_asked_for_are_there(name: str, wanted: tuple[int | None, str]) -> None:
+def test_all_required_scenarios_exist(name: str, wanted: tuple[int | None, str]) -> None:
     ideal, tags = wanted
 
-    (found,) = find([name])
+    (found,) = select_scenarios([name])
 
     assert ideal in {None, found.ideal_iterations}
     # A topic is a tag of its own beyond what was asked for.
@@ -199,16 +199,22 @@ def test_all_that_were_asked_for_are_there(name: str, wanted: tuple[int | None, 
 def test_what_is_there_beyond_is_the_quick_ones() -> None:
     beyond = [one for one in ALL if one.name not in NAMES_AND_TAGS]
 
-    assert beyond == [one for one in ALL if one.quick] == list(find(tags=["quick"]))
+    assert beyond == [one for one in ALL if one.quick] == list(select_scenarios(tags=["quick"]))
     assert 6 <= len(beyond) <= 12
     assert len({one.name for one in ALL}) == len(ALL)
 
 
 def test_scenarios_are_found_by_names_and_tags() -> None:
-    assert find() == ALL
-    assert [one.name for one in find(["error_recovery", "basic_2step"])] == ["basic_2step", "error_recovery"]
-    assert {one.name for one in find(tags=["relevance"])} == {"relevance_detection", "relevance_detection_stateful"}
-    assert [one.name for one in find(["basic_2step", "tool_selection"], ["plumbing"])] == ["basic_2step"]
+    assert select_scenarios() == ALL
+    assert [one.name for one in select_scenarios(["error_recovery", "basic_2step"])] == [
+        "basic_2step",
+        "error_recovery",
+    ]
+    assert {one.name for one in select_scenarios(tags=["relevance"])} == {
+        "relevance_detection",
+        "relevance_detection_stateful",
+    }
+    assert [one.name for one in select_scenarios(["basic_2step", "tool_selection"], ["plumbing"])] == ["basic_2step"]
 
 
 @pytest.mark.parametrize(
@@ -220,13 +226,13 @@ def test_scenarios_are_found_by_names_and_tags() -> None:
         ({"names": ["basic_2step"], "tags": ["quick"]}, "tags: none of these scenarios has a tag of quick"),
     ],
 )
-def test_what_there_is_none_of_is_named(asked: dict[str, Any], told: str) -> None:
+def test_an_unknown_name_is_named_in_the_error(asked: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidRequest, match=told.replace("?", r"\?")):
-        find(**asked)
+        select_scenarios(**asked)
 
 
 def test_runs_of_a_quick_scenario_are_different_prompts() -> None:
-    for scenario in find(tags=["quick"]):
+    for scenario in select_scenarios(tags=["quick"]):
         asked = [scenario.build(run).user_message for run in range(50)]
 
         assert len(set(asked)) >= (8 if scenario.name == "quick_no_tool" else 30), scenario.name

@@ -1,4 +1,4 @@
-"""Many runs: which are made, in which order, and what becomes of them when one fails."""
+"""Series: which runs are executed, in which order, and what happens if one fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forge_proxy.evals.ablation import PRESETS, Ablation, Surface
 from forge_proxy.evals.record import RunRecord
 from forge_proxy.evals.results import ResultsFile, read_results
 from forge_proxy.evals.scenario import ScenarioState
-from forge_proxy.evals.series import jobs_of, make_runs, missing
+from forge_proxy.evals.series import execute_runs, find_missing, plan_runs
 from forge_proxy.evals.single_run import PlannedRun, RunCounter, RunOutcome
 from tests.evals.records import configuration
 from tests.evals.scenes import TWO_STEPS, WORDS
@@ -20,27 +20,27 @@ from tests.evals.scenes import TWO_STEPS, WORDS
 CELLS: list[tuple[Surface, Ablation]] = [("runner", PRESETS["bare"]), ("runner", PRESETS["reforged"])]
 
 
-class Staged:
-    """A stage on which all goes right until run `gone`; it remembers how many runs were made at a time."""
+class FakeHarness:
+    """`Harness` whose runs succeed until run `gone`. `most` is the largest number of parallel runs."""
 
     def __init__(self, gone: int | None = None) -> None:
         self._gone = gone
         self._now = 0
         self.most = 0
 
-    async def play(self, job: PlannedRun, world: ScenarioState, tally: RunCounter) -> RunOutcome:
+    async def execute(self, job: PlannedRun, scenario_state: ScenarioState, counter: RunCounter) -> RunOutcome:
         if job.run == self._gone:
             raise BackendUnreachable("http://x", "refused")
         self._now += 1
         self.most = max(self.most, self._now)
         await asyncio.sleep(0)
         self._now -= 1
-        return RunOutcome(next(iter(world.workflow.terminal_tools)), {"email": "bob@acme.com"})
+        return RunOutcome(next(iter(scenario_state.workflow.terminal_tools)), {"email": "bob@acme.com"})
 
 
 def jobs(runs: int = 2) -> list[PlannedRun]:
     return list(
-        jobs_of(
+        plan_runs(
             configuration(), [("runner", PRESETS["bare"]), ("runner", PRESETS["reforged"])], [TWO_STEPS, WORDS], runs
         )
     )
@@ -50,7 +50,7 @@ def told(job: PlannedRun) -> tuple[int, str, str]:
     return job.run, job.scenario.name, job.config.ablation
 
 
-def test_the_first_run_of_everything_comes_first() -> None:
+def test_all_first_runs_come_before_all_second_runs() -> None:
     made = jobs()
 
     assert [told(job) for job in made[:5]] == [
@@ -69,12 +69,12 @@ async def test_what_is_there_is_not_made_again(tmp_path: Path) -> None:
     heard: list[RunRecord] = []
     first = ResultsFile(path)
     with pytest.raises(BackendUnreachable):
-        await make_runs(jobs(), {"runner": Staged(gone=1)}, first, heard.append, parallel=1)
+        await execute_runs(jobs(), {"runner": FakeHarness(gone=1)}, first, heard.append, parallel=1)
     first.close()
 
     second = ResultsFile(path)
-    left = missing(jobs(), second.there)
-    await make_runs(left, {"runner": Staged()}, second, heard.append, parallel=1)
+    left = find_missing(jobs(), second.records)
+    await execute_runs(left, {"runner": FakeHarness()}, second, heard.append, parallel=1)
     second.close()
 
     assert {job.run for job in left} == {1}
@@ -82,18 +82,18 @@ async def test_what_is_there_is_not_made_again(tmp_path: Path) -> None:
 
 
 def test_another_configuration_is_another_run() -> None:
-    warm = jobs_of(configuration(temperature=1.0), CELLS[:1], [TWO_STEPS], 1)
-    cold = jobs_of(configuration(temperature=0.0), CELLS[:1], [TWO_STEPS], 1)
+    warm = plan_runs(configuration(temperature=1.0), CELLS[:1], [TWO_STEPS], 1)
+    cold = plan_runs(configuration(temperature=0.0), CELLS[:1], [TWO_STEPS], 1)
 
     assert warm[0].config.key != cold[0].config.key
 
 
 @pytest.mark.parametrize("parallel", [1, 3])
 async def test_as_many_runs_are_made_at_a_time_as_may_be(parallel: int) -> None:
-    stage = Staged()
+    stage = FakeHarness()
     heard: list[RunRecord] = []
 
-    await make_runs(jobs(), {"runner": stage}, None, heard.append, parallel)
+    await execute_runs(jobs(), {"runner": stage}, None, heard.append, parallel)
 
     assert stage.most == parallel
     assert len(heard) == 8
@@ -103,6 +103,6 @@ async def test_none_is_begun_once_the_time_is_over() -> None:
     heard: list[RunRecord] = []
     now = asyncio.get_running_loop().time()
 
-    await make_runs(jobs(), {"runner": Staged()}, None, heard.append, 2, until=now)
+    await execute_runs(jobs(), {"runner": FakeHarness()}, None, heard.append, 2, until=now)
 
     assert heard == []

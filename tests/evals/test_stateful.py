@@ -1,4 +1,4 @@
-"""In a stateful scenario, what comes of a call hangs on what was done before, and so does what the validator says."""
+"""In stateful scenarios, tool results and the validation depend on earlier calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import Message, ToolCall
 from forge_proxy.evals.scenario import ScenarioState
-from forge_proxy.evals.scenarios import find
+from forge_proxy.evals.scenarios import select_scenarios
 from forge_proxy.workflows.runner import WorkflowRunner
 from tests.fakes.said_client import SaidClient
 
@@ -41,7 +41,7 @@ REFUSED: dict[str, tuple[Call, str]] = {
         for variant in ("baseline", "p1", "p2", "p3")
     },
 }
-"""For each a call that is too early, or names what there is not, and what it is told."""
+"""A premature or invalid call for each scenario, and the expected error."""
 
 
 async def told(world: ScenarioState, script: Sequence[ToolCall]) -> list[str]:
@@ -53,12 +53,12 @@ async def told(world: ScenarioState, script: Sequence[ToolCall]) -> list[str]:
 
 
 def test_each_stateful_scenario_with_tools_to_be_called_refuses_something() -> None:
-    assert {one.name for one in find(tags=["stateful"])} - set(REFUSED) == {"relevance_detection_stateful"}
+    assert {one.name for one in select_scenarios(tags=["stateful"])} - set(REFUSED) == {"relevance_detection_stateful"}
 
 
 @pytest.mark.parametrize(("name", "refused"), REFUSED.items(), ids=REFUSED)
 async def test_a_call_that_does_not_fit_is_refused_and_the_run_goes_on(name: str, refused: tuple[Call, str]) -> None:
-    (scenario,) = find([name])
+    (scenario,) = select_scenarios([name])
     world = scenario.build(0)
     (tool, args), answer = refused
 
@@ -84,10 +84,10 @@ UNDONE: list[tuple[str, Sequence[Call], Sequence[int], str]] = [
 
 
 @pytest.mark.parametrize(("name", "first", "left_out", "wrong"), UNDONE)
-async def test_a_right_answer_does_not_make_up_for_what_was_done_or_left_out(
+async def test_a_correct_answer_does_not_compensate_for_wrong_or_missing_steps(
     name: str, first: Sequence[Call], left_out: Sequence[int], wrong: str
 ) -> None:
-    (scenario,) = find([name])
+    (scenario,) = select_scenarios([name])
     world = scenario.build(0)
     kept = [one for place, one in enumerate(world.ideal) if place not in left_out]
 

@@ -22,7 +22,7 @@ from forge_proxy.evals.proxy_harness import ProxyHarness
 from forge_proxy.evals.record import RunRecord
 from forge_proxy.evals.scenario import Scenario
 from forge_proxy.evals.scenarios import ALL
-from forge_proxy.evals.single_run import PlannedRun, make_run
+from forge_proxy.evals.single_run import PlannedRun, execute_run
 from tests.evals.records import configuration
 from tests.evals.scenes import TWO_STEPS, WORDS
 from tests.fakes.says import Said
@@ -61,7 +61,7 @@ async def play(
     http = ScriptedHttp(script)
     config = configuration(preset, surface="proxy", stream=stream, temperature=0.7)
     async with stage_over(http) as stage:
-        run = await make_run(PlannedRun(config, PRESETS[preset], scenario, run=2, planned=1), stage)
+        run = await execute_run(PlannedRun(config, PRESETS[preset], scenario, run=2, planned=1), stage)
     return run, http
 
 
@@ -69,7 +69,7 @@ async def play(
 async def test_a_run_goes_to_its_terminal_tool(stream: bool) -> None:
     run, http = await play([BOOK, SEND], "reforged", stream=stream)
 
-    assert run.correct
+    assert run.is_correct
     assert (run.iterations, run.retry_nudges, run.input_tokens, run.output_tokens) == (2, 0, 20, 10)
     assert (http.asked[0]["seed"], http.asked[0]["temperature"]) == (2, 0.7)
     result = http.asked[1]["messages"][-1]
@@ -93,7 +93,7 @@ async def test_what_a_guardrail_is_for_goes_wrong_without_it(
 ) -> None:
     run, _ = await play(script, preset, stream=stream)
 
-    assert ("right" if run.correct else run.error) == ends
+    assert ("right" if run.is_correct else run.error) == ends
     assert run.iterations == (len(script) if ends == "right" else 1)
 
 
@@ -101,7 +101,7 @@ async def test_what_a_guardrail_is_for_goes_wrong_without_it(
 async def test_words_end_a_run_that_is_to_end_in_words(preset: str, offers: bool) -> None:
     run, http = await play([HELLO, HELLO], preset, scenario=WORDS)
 
-    assert (run.correct, run.terminal, run.args) == (True, "respond", {"message": "Hello!"})
+    assert (run.is_correct, run.terminal, run.args) == (True, "respond", {"message": "Hello!"})
     tools = [tool["function"]["name"] for tool in http.asked[0]["tools"]]
     assert tools == ["get_weather", *(["respond"] if offers else [])]  # ours, not the scenario's
 
@@ -122,10 +122,10 @@ async def test_a_model_server_that_is_gone_or_busy_is_no_result(gone: Said | Exc
         await play([gone], "reforged")
 
 
-async def test_an_answer_that_breaks_off_is_asked_for_anew() -> None:
+async def test_a_response_that_breaks_off_is_retried() -> None:
     run, http = await play([BackendBroke("http://scripted", "cut"), BOOK, SEND], "bare")
 
-    assert (run.correct, run.iterations, len(http.asked)) == (True, 2, 3)
+    assert (run.is_correct, run.iterations, len(http.asked)) == (True, 2, 3)
 
 
 async def test_a_proxy_that_is_not_there_is_no_result() -> None:
@@ -133,7 +133,7 @@ async def test_a_proxy_that_is_not_there_is_no_result() -> None:
     job = PlannedRun(configuration(surface="proxy"), PRESETS["reforged"], TWO_STEPS, run=0, planned=1)
 
     with pytest.raises(BackendUnreachable):
-        await make_run(job, stage)
+        await execute_run(job, stage)
 
     await stage.close()
 
@@ -145,8 +145,8 @@ async def test_every_scenario_is_solved_by_a_model_that_makes_no_mistake() -> No
     async with stage_over(ScriptedHttp(script)) as stage:
         for scenario in ALL:
             config = configuration(surface="proxy")
-            run = await make_run(PlannedRun(config, PRESETS["reforged"], scenario, run=0, planned=1), stage)
-            if not run.correct or run.iterations != run.ideal:
+            run = await execute_run(PlannedRun(config, PRESETS["reforged"], scenario, run=0, planned=1), stage)
+            if not run.is_correct or run.iterations != run.ideal:
                 wrong[scenario.name] = run.wrong or run.error
 
     assert wrong == {}

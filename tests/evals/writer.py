@@ -11,7 +11,7 @@ from tests.evals.records import record
 
 if __name__ == "__main__":
     file = ResultsFile(Path(sys.argv[1]))
-    number = len(file.there)
+    number = len(file.records)
     while True:
         file.add(record(run=number, detail="x" * 4000))
         os.write(1, b"%d\n" % number)

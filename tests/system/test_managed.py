@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from forge_proxy.backends.llama_server.ports import claim
+from forge_proxy.backends.llama_server.instance import claim_port
 from tests.fakes.llama_server import Fake
 from tests.fakes.processes import Process, command, has_ended, until
 from tests.system.asking import PATH, TOOL, ask, error, events, text
@@ -146,7 +146,7 @@ def test_a_server_that_hangs_while_it_loads_ends_the_daemon_with_its_last_words(
     )  # fmt: skip
 
     assert ended.code == 1
-    assert "it hangs: for 2 s it has neither said nor read anything" in ended.err
+    assert "it hangs: no log line, disk read or allocation for 2 s" in ended.err
     assert "load_model: loading model" in ended.err.splitlines()[-1]
     assert has_ended(fake.pid)
 
@@ -228,7 +228,7 @@ def test_a_full_disk_under_the_log_harms_no_request(fake: Fake, tmp_path: Path, 
     log = Path("/dev/full") if limit is None else tmp_path / "log"
     with log.open("w") as full:
         proxy = Process(
-            "forge_proxy", "serve", "--port", str(port := claim(0)), "--gguf", str(fake.model),
+            "forge_proxy", "serve", "--port", str(port := claim_port(0)), "--gguf", str(fake.model),
             "--llama-server", str(fake.path), stderr=full,
         )  # fmt: skip
         if limit is not None:
@@ -272,7 +272,7 @@ def test_a_request_to_a_server_that_hangs_is_answered_by_the_next_one(fake: Fake
         os.kill(hung, signal.SIGSTOP)
 
         answer = httpx.post(proxy.url + PATH, json=ask("says", stream=stream), timeout=120)
-        proxy.wait_for("model server", state="starting", detail="it answered nothing any more and was killed")
+        proxy.wait_for("model server", state="starting", detail="it stopped responding and was killed")
 
     assert answer.status_code == 200
     assert has_ended(hung)

@@ -38,7 +38,7 @@ class Exchange:
     path: str = "/v1/chat/completions"
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     is_background: bool = False
-    """Whether the model server is asked later, or not at all: its script stays, and its requests are not recorded."""
+    """Whether the model server gets its requests later or none: its script is kept, and requests are not recorded."""
 
 
 def run_exchange(exchange: Exchange, client: httpx.Client, server: ScriptedServer) -> JsonDict:

@@ -52,6 +52,6 @@ def read_record(transcript: Transcript) -> JsonDict:
 
 
 def write_record(transcript: Transcript, done: JsonDict) -> None:
-    """Keep what came of each exchange."""
+    """Record the result of each exchange."""
     text = json.dumps(done, ensure_ascii=False, indent=1)
     record_of(transcript).write_text(f"{text}\n", encoding="utf-8")

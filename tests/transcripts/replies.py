@@ -60,7 +60,7 @@ SEQUENCES: dict[str, tuple[Said, ...]] = {
         ),
     ),
 }  # fmt: skip
-"""What the model says, response by response, by what is special about it."""
+"""The model's responses, by the feature that they test."""
 
 
 def openai_replies(sequence: tuple[Said, ...], *, stream: bool) -> tuple[Reply, ...]:

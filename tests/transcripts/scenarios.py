@@ -40,7 +40,7 @@ class Transcript:
     exchanges: tuple[Exchange, ...]
     kind: Kind = "openai"
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Environment of the daemon, beside its backend."""
+    """Environment variables of the daemon, in addition to its backend."""
 
 
 def _chat(name: str, said: str, body: JsonDict, *, stream: bool, headers: Mapping[str, str] | None = None) -> Exchange:

@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from forge_proxy.core.errors import OutOfMemory
-from forge_proxy.wire.backends.responses import UnreadableAnswer, read_answer
-from forge_proxy.wire.body import form_of
+from forge_proxy.wire.backends.responses import UnreadableResponse, parse_response
+from forge_proxy.wire.body import detect_format
 from forge_proxy.wire.clients.chat_completions.request import read_body
 
 
@@ -38,7 +38,7 @@ from forge_proxy.wire.clients.chat_completions.request import read_body
     ],
 )
 def test_the_first_bytes_say_what_a_body_is(begins: bytes, form: str | None) -> None:
-    assert form_of(begins) == form
+    assert detect_format(begins) == form
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_short_memory_is_nobodys_fault() -> None:
     with pytest.raises(OutOfMemory, match="not enough memory to read the body"):
         read_body(b"{}")
     with pytest.raises(OutOfMemory, match="the model server's response"):
-        read_answer(b"{}")
+        parse_response(b"{}")
 
 
 @pytest.mark.parametrize(
@@ -63,5 +63,5 @@ def test_short_memory_is_nobodys_fault() -> None:
     [(b" ", "the response is empty"), (b"<!DOCTYPE html>", "an HTML page"), (b"nonsense", "not JSON")],
 )
 def test_what_is_no_json_is_named(body: bytes, words: str) -> None:
-    with pytest.raises(UnreadableAnswer, match=words):
-        read_answer(body)
+    with pytest.raises(UnreadableResponse, match=words):
+        parse_response(body)

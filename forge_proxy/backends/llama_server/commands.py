@@ -1,4 +1,4 @@
-"""What may be ordered of the owner of a managed server, and what comes of it."""
+"""The commands of the supervisor of a managed server, their results and errors."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from forge_proxy.core.errors import BackendDown
 
 Verb: TypeAlias = Literal["ensure", "start", "stop", "restart", "wake"]
 Done: TypeAlias = Literal["reused", "started", "switched", "stopped"]
-"""What came of an order: the server ran already as it should, it was started, or exchanged for another, or stopped."""
+"""The result of a command: the server was running already, was started, replaced by another one, or stopped."""
 
 
 class Superseded(BackendDown):
-    """Another order came before this one was carried out, and undoes it."""
+    """A later command superseded this one before it was executed."""
 
 
 class SwitchFailed(CannotStart):
-    """The new server could not be started. `restored` tells whether the one before runs again, or rests as before."""
+    """The new server could not be started. `restored` is whether the previous one is in its earlier state again."""
 
     def __init__(self, spec: LaunchSpec, why: str, *, restored: bool) -> None:
         super().__init__(spec, why)
@@ -29,7 +29,7 @@ class SwitchFailed(CannotStart):
 
 @dataclass(eq=False)
 class Command:
-    """What shall be done. `done` is set when it was, or raises why not."""
+    """A command. `drain` is the drain time in seconds; `done` is its result or exception."""
 
     verb: Verb
     spec: LaunchSpec

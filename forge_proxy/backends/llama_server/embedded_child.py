@@ -1,6 +1,6 @@
-"""The embedded llama.cpp as a program that takes llama-server's flags, as many of them as we use.
+"""The embedded llama.cpp as a program that accepts the llama-server flags that the daemon uses.
 
-Started as `python -m`, never imported: it needs the wheel of the extra `embedded`, which has no types and is 100 MB.
+Started with `python -m`, never imported: it needs the wheel of the extra `embedded`, which has no types and is 100 MB.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from forge_proxy.backends.llama_server.launch import CACHE_TYPES
 
 def main(words: Sequence[str]) -> None:
     """Load the model and serve until a signal ends the process."""
-    said = _parser().parse_args(words)
+    options = _parser().parse_args(words)
     xllamacpp: Any = importlib.import_module("xllamacpp")
     params = xllamacpp.CommonParams()
-    params.model.path = said.model
-    params.model_alias = {said.alias}
-    params.hostnames = [said.host]
-    params.port = said.port
+    params.model.path = options.model
+    params.model_alias = {options.alias}
+    params.hostnames = [options.host]
+    params.port = options.port
     params.api_keys = [os.environ["LLAMA_API_KEY"]]  # a loopback port is open to every web page on this machine
-    params.use_jinja = said.jinja
+    params.use_jinja = options.jinja
     params.ui = False
-    params.n_ctx = said.context
-    if said.parallel is not None:
-        params.n_parallel = said.parallel
-    if said.gpu_layers is not None:
-        params.n_gpu_layers = said.gpu_layers
-    if said.threads is not None:
-        params.cpuparams.n_threads = said.threads
+    params.n_ctx = options.context
+    if options.parallel is not None:
+        params.n_parallel = options.parallel
+    if options.gpu_layers is not None:
+        params.n_gpu_layers = options.gpu_layers
+    if options.threads is not None:
+        params.cpuparams.n_threads = options.threads
     for name in ("cache_type_k", "cache_type_v"):
-        if (kind := getattr(said, name)) is not None:
+        if (kind := getattr(options, name)) is not None:
             setattr(params, name, getattr(xllamacpp.ggml_type, f"GGML_TYPE_{kind.upper()}"))
     try:
         server = xllamacpp.Server(params)
-    except RuntimeError as exc:  # llama.cpp has said why
+    except RuntimeError as exc:  # llama.cpp has logged the reason
         sys.exit(f"error: {exc}")
     while server:
         signal.pause()

@@ -1,10 +1,11 @@
-"""One run of a managed server, from its start until it is ready: port, key, process, loading."""
+"""One instance of a managed server: claims a port, starts the process and waits until the model is loaded."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import secrets
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -12,11 +13,10 @@ from dataclasses import dataclass, field
 
 from forge_proxy.backends.config import LlamaServerConfig
 from forge_proxy.backends.http import HttpClient
-from forge_proxy.backends.llama_server.launch import LaunchSpec, arguments, environment
+from forge_proxy.backends.llama_server.launch import LaunchSpec, build_command, build_environment
 from forge_proxy.backends.llama_server.loading import LoadFailed, wait_until_loaded
 from forge_proxy.backends.llama_server.log_tail import LogTail
 from forge_proxy.backends.llama_server.model_file import model_fault
-from forge_proxy.backends.llama_server.ports import HOST, NoPort, claim
 from forge_proxy.backends.llama_server.process import NotExecutable, ServerProcess
 from forge_proxy.backends.llama_server.status import LoadProgress
 from forge_proxy.backends.openai_compatible import OpenAICompatible
@@ -24,9 +24,10 @@ from forge_proxy.core.chat import ModelCard
 from forge_proxy.core.errors import BackendDown, BackendFault
 from forge_proxy.engine.ports import Clock
 
+_HOST = "127.0.0.1"
 _PORTS_TRIED = 3
 _NOTICED_WITHIN = 10.0
-"""Seconds within which the end of a process is known that does not listen any more."""
+"""Seconds until the end of a process is detected after it has stopped listening."""
 
 
 class CannotStart(BackendDown):
@@ -39,43 +40,43 @@ class CannotStart(BackendDown):
 
 @dataclass(eq=False)
 class ServerInstance:
-    """A server that is ready, or was."""
+    """A server that is or was ready. `slots` is None if unknown; `ready_at` is in seconds of the daemon's clock."""
 
     process: ServerProcess
     server: OpenAICompatible
     spec: LaunchSpec
     slots: int | None
     models: Sequence[ModelCard]
-    since: float
-    answered: bool = False
-    """Whether it has given an answer: then its crash is a first one."""
-    halting: bool = field(default=False)
-    """Whether it is being stopped by us."""
+    ready_at: float
+    has_responded: bool = False
+    """Whether it has sent a response, which resets the crash count."""
+    is_stopping: bool = field(default=False)
+    """Whether the daemon is stopping it."""
 
     async def is_over(self, *, silent: bool = False) -> bool:
-        """Whether it has ended; asked when a connection to it broke.
+        """Return whether the server has ended. Call it after a connection to it failed.
 
-        One that was `silent` for as long as is allowed, and does not tell its health either, hangs. It is killed, to be
-        started again as after a crash: it would keep each request waiting as long as this one.
+        A server that was `silent` for the silence limit and does not respond to a health check hangs: it is killed, and
+        restarted as after a crash, because it would block every request.
         """
-        if self.halting:
+        if self.is_stopping:
             return True
-        if (await self.server.health()).status == "down":  # it listens no more: its end is about to be noticed
+        if (await self.server.health()).status == "down":  # it has stopped listening: its end will be detected soon
             with suppress(TimeoutError):
                 async with asyncio.timeout(_NOTICED_WITHIN):
                     await self.process.ended()
             if silent and not self.process.has_ended and (await self.server.health()).status == "down":
-                await self.process.kill("it answered nothing any more and was killed")
+                await self.process.kill("it stopped responding and was killed")
         return self.process.has_ended
 
 
 def check(spec: LaunchSpec) -> None:
-    """Raise `CannotStart` for what is wrong before anything is started. Reads from the disk."""
+    """Raise `CannotStart` if the model file is missing or invalid. Blocks on disk access."""
     if fault := model_fault(spec.model):
         raise CannotStart(spec, fault)
 
 
-async def bring_up(
+async def start_instance(
     spec: LaunchSpec,
     config: LlamaServerConfig,
     http: HttpClient,
@@ -83,20 +84,20 @@ async def bring_up(
     log: LogTail,
     tell: Callable[[int, LoadProgress | None], None],
 ) -> ServerInstance:
-    """Start a server and wait until its model is loaded; `tell` its pid, and how it gets on.
+    """Start a server and wait until its model is loaded. Calls `tell` with its process id and progress.
 
-    When this is cancelled the server is ended. Raises `CannotStart`.
+    A cancellation ends the server. Raises `CannotStart`.
     """
     await asyncio.to_thread(check, spec)
     for left in reversed(range(_PORTS_TRIED)):
         try:
-            port = claim(spec.port)
-        except NoPort as exc:
+            port = claim_port(spec.port)
+        except _NoPort as exc:
             raise CannotStart(spec, f"{exc}; stop what listens there, or set backend.llama_server.port") from exc
         try:
             return await _on_port(port, spec, config, http, clock, log, tell)
         except LoadFailed as exc:
-            # Taken by somebody since it was seen to be free.
+            # Another program has bound the port since it was claimed.
             if left and spec.port == 0 and any("bind" in fault for fault in log.faults()):
                 continue
             raise CannotStart(spec, str(exc)) from exc
@@ -114,14 +115,14 @@ async def _on_port(
     log: LogTail,
     tell: Callable[[int, LoadProgress | None], None],
 ) -> ServerInstance:
-    """Raises `LoadFailed` or `NotExecutable`."""
+    """Start a server on a port. Raises `LoadFailed` or `NotExecutable`."""
     key = secrets.token_urlsafe(24)
     log.begin(f"--- {spec.program.kind} with {spec.model} is started, port {port}")
-    process = await ServerProcess.start(arguments(spec, port), _environment(spec, key), log)
+    process = await ServerProcess.start(build_command(spec, port), _environment(spec, key), log)
     try:
         tell(process.pid, None)
         server = OpenAICompatible(
-            f"http://{HOST}:{port}", http, api_key=key, health_path="/health", max_response=spec.max_response
+            f"http://{_HOST}:{port}", http, api_key=key, health_path="/health", max_response=spec.max_response
         )
         await wait_until_loaded(
             process, server, log, config.load_silence_seconds, clock, lambda progress: tell(process.pid, progress)
@@ -135,16 +136,32 @@ async def _on_port(
 
 def _environment(spec: LaunchSpec, key: str) -> dict[str, str]:
     if spec.program.kind != "embedded":
-        return environment(os.environ, key)
-    # The child finds modules where we do. Without -P it would look in the working directory, which is anybody's.
-    return {**environment(os.environ, key), "PYTHONPATH": os.pathsep.join(sys.path)}
+        return build_environment(os.environ, key)
+    # The child imports modules from the same paths; -P excludes the working directory, which may not be trusted.
+    return {**build_environment(os.environ, key), "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 async def _ask(server: OpenAICompatible) -> tuple[int | None, Sequence[ModelCard]]:
-    """What a server that is ready tells of itself."""
+    """Request the number of slots and the models of a ready server."""
     slots, models = None, ()
     with suppress(BackendFault):
         slots = await server.slots()
     with suppress(BackendFault):
         models = await server.models()
     return slots, models
+
+
+class _NoPort(Exception):
+    """The port cannot be used, usually because another program listens on it."""
+
+
+def claim_port(port: int) -> int:
+    """Return the port, or a free one for 0. Another program may still bind it before the server. Raises `_NoPort`."""
+    try:
+        with socket.socket() as tried:
+            # As servers do: closed connections of an earlier server do not block the port, listeners do.
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind((_HOST, port))
+            return tried.getsockname()[1]
+    except OSError as exc:
+        raise _NoPort(f"port {port} on {_HOST}: {exc.strerror or exc}") from exc

@@ -79,10 +79,10 @@ class LaunchSpec:
     """Bytes of one response that may be buffered."""
 
     def __post_init__(self) -> None:
-        refuse_our_flags(self.extra)
+        reject_managed_flags(self.extra)
 
 
-def refuse_our_flags(extra: Sequence[str]) -> None:
+def reject_managed_flags(extra: Sequence[str]) -> None:
     """Raise `FlagRefused` for a flag that forge-proxy sets itself."""
     for word in extra:
         # llama.cpp treats underscores as dashes in long flags.
@@ -91,7 +91,7 @@ def refuse_our_flags(extra: Sequence[str]) -> None:
             raise FlagRefused(f"{word.partition('=')[0]} is set by forge-proxy: {instead}")
 
 
-def arguments(spec: LaunchSpec, port: int) -> tuple[str, ...]:
+def build_command(spec: LaunchSpec, port: int) -> tuple[str, ...]:
     """Return the whole command line, with the actual port."""
     # llama.cpp divides `-c` between the slots.
     context = None if spec.context is None else spec.context * (spec.slots or 1)
@@ -111,7 +111,7 @@ def arguments(spec: LaunchSpec, port: int) -> tuple[str, ...]:
     return (*spec.program.command, *_mode(spec.program), *words, *spec.extra)
 
 
-def environment(inherited: Mapping[str, str], key: str) -> dict[str, str]:
+def build_environment(inherited: Mapping[str, str], key: str) -> dict[str, str]:
     """Return the server's environment: the daemon's without `FORGE_PROXY_*` (which may be secrets), plus the API key.
 
     The key is not a flag because every user of the machine can read those. A llamafile before 0.10 ignores it and

@@ -1,4 +1,4 @@
-"""Waits for a server to have its model loaded: as long as that takes, if it gets on."""
+"""Waits until a server has loaded its model. There is no time limit while loading makes progress."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from forge_proxy.backends.llama_server.status import LoadProgress
 from forge_proxy.engine.ports import Backend, Clock
 
 _FIRST_LOOK, _LAST_LOOK = 0.02, 0.5
-"""Seconds between looks: soon at first, since a small model loads in no time."""
+"""Seconds between checks: short at first, because small models load quickly."""
 _LINES_SHOWN = 3
 
 
 class LoadFailed(Exception):
-    """It ended, or hangs. The message says which, and what its log says."""
+    """The server exited or hangs while loading. The message quotes its log."""
 
 
 async def wait_until_loaded(
@@ -28,17 +28,17 @@ async def wait_until_loaded(
     clock: Clock,
     tell: Callable[[LoadProgress], None],
 ) -> None:
-    """Return when the server says that it is well; `tell` how it gets on until then.
+    """Return when the server reports that it is healthy. Calls `tell` with the progress until then.
 
-    Raises `LoadFailed` when it ends, or when for `silence` seconds it has said nothing, read nothing and taken no
-    memory.
+    Raises `LoadFailed` if the process exits, or if it logs nothing, reads nothing and allocates no memory for `silence`
+    seconds.
     """
     began = moved = clock.now()
     furthest = await asyncio.to_thread(measure, process.pid, log.size)
     pause = _FIRST_LOOK
     while True:
         if process.has_ended:
-            raise LoadFailed(process.end_in_words(loading=True))
+            raise LoadFailed(process.describe_end(loading=True))
         health = await server.health()  # the port opens long before
         if health.status == "ok":
             return
@@ -47,8 +47,8 @@ async def wait_until_loaded(
         if growth.exceeds(furthest):
             furthest, moved = growth, now
         elif now - moved >= silence:
-            said = " | ".join(log.latest_words(_LINES_SHOWN)) or "(nothing)"
-            raise LoadFailed(f"it hangs: for {silence:g} s it has neither said nor read anything; its log ends: {said}")
+            lines = " | ".join(log.latest_words(_LINES_SHOWN)) or "(nothing)"
+            raise LoadFailed(f"it hangs: no log line, disk read or allocation for {silence:g} s; its log ends: {lines}")
         tell(LoadProgress(now - began, log.latest, growth.read, growth.resident))
         await _sleep_or_end(process, pause)
         pause = min(2 * pause, _LAST_LOOK)

@@ -40,7 +40,7 @@ class ManagedLlama:
             except BackendFault as fault:
                 await _raise_if_lost(run, fault)
                 raise
-            run.answered = True
+            run.has_responded = True
 
     async def models(self) -> Sequence[ModelCard]:
         """See `engine.ports.Backend`. Returns the last known ones of a sleeping server, without waking it."""
@@ -105,9 +105,9 @@ class ManagedLlama:
 async def _raise_if_lost(run: ServerInstance, fault: BackendFault) -> None:
     """Raise `BackendLost` if the cause of the fault is that the server exited or is being stopped."""
     if isinstance(fault, BackendError):
-        if fault.status < 500 or not (run.halting or run.process.has_ended):
+        if fault.status < 500 or not (run.is_stopping or run.process.has_ended):
             return
     elif not await run.is_over(silent=isinstance(fault, BackendTimeout)):
         return
-    cause = "it was stopped" if run.halting else run.process.end_in_words(loading=False)
+    cause = "it was stopped" if run.is_stopping else run.process.describe_end(loading=False)
     raise BackendLost(fault.url, cause, _RETRY_SECONDS) from fault

@@ -69,7 +69,7 @@ class ServerManager:
     @property
     def current(self) -> ServerInstance | None:
         """The running server if it is ready, else None."""
-        return self._supervisor.run if self._board.status.state == "ready" else None
+        return self._supervisor.instance if self._board.status.state == "ready" else None
 
     @property
     def latest(self) -> ServerInstance | None:
@@ -91,22 +91,22 @@ class ServerManager:
         try:
             async with asyncio.timeout(self._config.wait_seconds):
                 while (run := self._run_for_use(wake=wake)) is None:
-                    await self._board.turns()
+                    await self._board.wait_for_change()
                 return run
         except TimeoutError as exc:
-            raise BackendNotReady(self._board.name, self._board.in_words, _RETRY_SECONDS) from exc
+            raise BackendNotReady(self._board.name, self._board.description, _RETRY_SECONDS) from exc
 
     async def close(self) -> None:
         """Stop the server and its supervisor. Requests should have ended."""
         await self._supervisor.close()
 
     def _run_for_use(self, *, wake: bool) -> ServerInstance | None:
-        status, name, run = self._board.status, self._board.name, self._supervisor.run
+        status, name, run = self._board.status, self._board.name, self._supervisor.instance
         match status.state:
             case "ready":
                 return None if run is None or run.process.has_ended else run
             case "asleep" if wake:
-                if not self._supervisor.is_ordered:
+                if not self._supervisor.has_commands:
                     self._supervisor.submit("wake", status.spec, 0)
                 return None
             case "asleep":

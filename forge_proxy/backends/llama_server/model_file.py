@@ -1,4 +1,4 @@
-"""Whether a file can be a model at all, told before anything is started with it."""
+"""Checks if a file can be a GGUF model before a server is started for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MAGIC = b"GGUF"
 
 
 def model_fault(path: Path) -> str | None:
-    """What is wrong with a model file, None where it begins like one. Reads four bytes of it."""
+    """Return what is wrong with a model file; None if it begins like a GGUF file. Reads four bytes."""
     try:
         with path.open("rb") as file:
             magic = file.read(len(_MAGIC))

@@ -1,4 +1,4 @@
-"""One run of a model server's process: started through the launcher, its output kept, ended with all it has started."""
+"""The process of a model server: started through the launcher, its output logged, ended with its child processes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from forge_proxy.processes.supervision import supervised
 _PIECE = 64 * 1024
 _DYING_SECONDS = 30.0
 _OF_ITSELF = ("ASSERT", "out of memory", "OutOfDeviceMemory", "failed to allocate", "CUDA error")
-"""Words of errors that are of a server itself and never of a request."""
+"""Substrings of errors that concern the server and never quote a request."""
 
 
 class NotExecutable(Exception):
-    """The program cannot be started at all; the message says why."""
+    """The program cannot be started. The message has the reason."""
 
 
 class ServerProcess:
-    """A process that runs, or did. Made by `start`; whoever has it ends it with `stop`."""
+    """A process that is or was running. Create it with `start`; the creator ends it with `stop`."""
 
     def __init__(self, launcher: Process, log: LogTail) -> None:
         self._launcher = launcher
@@ -33,22 +33,22 @@ class ServerProcess:
         self._ending = asyncio.create_task(self._end())
         self._why_killed = ""
         self.pid = 0
-        """The server's own, not the launcher's."""
+        """The process id of the server, not of the launcher."""
 
     @classmethod
     async def start(cls, command: Sequence[str], environment: Mapping[str, str], log: LogTail) -> ServerProcess:
-        """Start it. Raises `NotExecutable`."""
-        # A session of its own: Ctrl-C in the terminal is for us, and the server ends after the last answer has left.
+        """Start the process. Raises `NotExecutable`."""
+        # Its own session: Ctrl-C in the terminal stops the daemon, and the server ends after the last response.
         try:
             launcher = await asyncio.create_subprocess_exec(
                 *supervised(command),
                 stdin=PIPE, stdout=PIPE, stderr=PIPE, env=dict(environment), start_new_session=True,
             )  # fmt: skip
-        except OSError as exc:  # no memory or no file handle left for a process
+        except OSError as exc:  # out of memory or file descriptors
             raise NotExecutable(f"no process can be started: {exc.strerror or exc}") from exc
         process = cls(launcher, log)
         try:
-            await process._hear()  # our own
+            await process._read_report()
         except BaseException:
             await process.kill()
             raise
@@ -56,34 +56,34 @@ class ServerProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is over, as far as is known by now."""
+        """Whether the end of the process has been detected."""
         return self._ending.done()
 
     async def ended(self) -> None:
-        """Wait for its end, by whatever cause."""
+        """Wait until the process has ended."""
         await asyncio.shield(self._ending)
 
-    def end_in_words(self, *, loading: bool) -> str:
-        """How it ended, and why by its own words; for one that has.
+    def describe_end(self, *, loading: bool) -> str:
+        """Describe how the process ended, with an error line of its log. Call it only if `has_ended`.
 
-        While `loading` the first error is the cause. Later its errors may be of other requests and quote them, which
-        health checks and our log must not: of those only the ones that are of its own state are told.
+        While `loading`, the first error is the cause. Later errors may quote requests, which must not appear in health
+        checks and in the daemon's log: only errors about the server itself are used.
         """
         if self._why_killed:
             return self._why_killed
         code = self._launcher.returncode or 0
-        if code == -signal.SIGKILL:  # by somebody else, so its log does not tell why
+        if code == -signal.SIGKILL:  # by another program or the kernel: the log does not have the reason
             return "it was killed by SIGKILL (out of memory?)"
         how = f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
         faults = self._log.faults()
         if loading:
-            said = faults[0] if faults else self._log.latest
+            detail = faults[0] if faults else self._log.latest
         else:
-            said = next((fault for fault in reversed(faults) if any(word in fault for word in _OF_ITSELF)), "")
-        return f"{how}: {said}" if said else how
+            detail = next((fault for fault in reversed(faults) if any(word in fault for word in _OF_ITSELF)), "")
+        return f"{how}: {detail}" if detail else how
 
     async def stop(self, seconds: float) -> None:
-        """Ask it to end, and kill it when it has not after so long."""
+        """Terminate the process, and kill it if it has not ended after `seconds`."""
         if not self.has_ended:
             with suppress(ProcessLookupError):
                 os.killpg(self._launcher.pid, signal.SIGTERM)
@@ -93,8 +93,8 @@ class ServerProcess:
         await self.kill()
 
     async def kill(self, why: str = "") -> None:
-        """End it now, and all it has started; `why` is how it ended then. One that even so does not end, in its driver
-        perhaps, is left to the launcher, which goes on killing it.
+        """Kill the process and its child processes; `describe_end` returns `why` if set. If it still does not end (a
+        GPU driver may block), the launcher continues to kill it.
         """
         self._why_killed = self._why_killed or why
         assert self._launcher.stdin is not None  # noqa: S101  # it is a pipe
@@ -103,19 +103,19 @@ class ServerProcess:
             async with asyncio.timeout(_DYING_SECONDS):
                 await self.ended()
 
-    async def _hear(self) -> None:
-        """What the launcher says of how it went."""
+    async def _read_report(self) -> None:
+        """Read the launcher's report about the start."""
         assert self._launcher.stdout is not None  # noqa: S101  # it is a pipe
         line = await self._launcher.stdout.readline()
         if not line:
             raise NotExecutable(f"the launcher failed: {self._log.latest}")
-        said = json.loads(line)
-        if "error" in said:
-            raise NotExecutable(said["error"])
-        self.pid = said["pid"]
+        report = json.loads(line)
+        if "error" in report:
+            raise NotExecutable(report["error"])
+        self.pid = report["pid"]
 
     async def _read(self) -> None:
-        """Take what it says until the end, or it would block on a full pipe."""
+        """Read its output until the end: otherwise the process would block on a full pipe."""
         assert self._launcher.stderr is not None  # noqa: S101  # it is a pipe
         while piece := await self._launcher.stderr.read(_PIECE):
             self._log.feed(piece)

@@ -1,4 +1,4 @@
-"""Finds the program that serves a model file, the one that is named or what there is, and says why it is that one."""
+"""Finds the program that serves a model file: the configured one, or one that is installed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from forge_proxy.backends.config import BackendChoiceError, BackendConfig
 from forge_proxy.backends.llama_server.launch import LaunchSpec, ProgramKind, ServerProgram
 
 TINY_MODEL = Path(__file__).parent / "models" / "tiny-tools-q8_0.gguf"
-"""The test model that comes with the package: 1.35 M parameters, 2,048 tokens of context (tests/tiny_model)."""
+"""The test model in the package: 1.35 M parameters, 2,048 tokens of context (tests/tiny_model)."""
 _TINY_CONTEXT = 2048
 _EMBEDDED_SLOTS = 2
 _VERSION_SECONDS = 20.0
-"""A llamafile unpacks itself when it is run for the first time."""
+"""Timeout in seconds for `--version`: a llamafile unpacks itself when it runs for the first time."""
 _HOW = "pip install 'forge-proxy[embedded]', put llama-server on PATH, or name one with --llama-server"
 
 
 def find_program(config: BackendConfig, model: Path) -> tuple[ServerProgram, str]:
-    """The program for a model file, and why, in words. Raises `BackendChoiceError` where there is none."""
+    """Return the program for a model file and the reason as text. Raises `BackendChoiceError` if there is none."""
     kind, named = config.kind, config.llama_server.binary
     if named is not None:
         path = _named(named)
@@ -43,40 +43,40 @@ def find_program(config: BackendConfig, model: Path) -> tuple[ServerProgram, str
 
 
 def embedded() -> ServerProgram:
-    """The llama.cpp of the wheel. Raises `BackendChoiceError` where that is not installed."""
+    """Return the embedded llama.cpp. Raises `BackendChoiceError` if its wheel is not installed."""
     if find_spec("xllamacpp") is None:
         raise BackendChoiceError(f"the embedded llama.cpp is not installed: {_HOW}")
-    # Without -P it would look for modules in the working directory, which is anybody's.
+    # Without -P Python would import modules from the working directory, which may not be trusted.
     return ServerProgram("embedded", (sys.executable, "-P", "-m", "forge_proxy.backends.llama_server.embedded_child"))
 
 
 def launch_spec(config: BackendConfig, program: ServerProgram, model: Path, alias: str | None = None) -> LaunchSpec:
-    """How the settings have a model served, under the name of its file unless another is given.
+    """Return the launch specification for a model file. `alias` is the model's name; the default is the file's stem.
 
     Raises `BackendChoiceError`.
     """
-    said, tiny = config.llama_server, model == TINY_MODEL
-    if program.kind == "embedded" and said.extra:
+    options, tiny = config.llama_server, model == TINY_MODEL
+    if program.kind == "embedded" and options.extra:
         raise BackendChoiceError("backend.llama_server.extra is for a llama-server: the embedded llama.cpp takes none")
     return LaunchSpec(
         program,
         model.absolute(),
         alias=alias or ("tiny-tools" if tiny else model.stem),
-        context=said.context or (_TINY_CONTEXT if tiny else None),
-        slots=said.slots or (_EMBEDDED_SLOTS if program.kind == "embedded" else None),
-        gpu_layers=said.gpu_layers,
-        # With so little to compute, threads that wait for each other cost more than they bring.
-        threads=said.threads or (1 if tiny else None),
-        cache_type_k=said.cache_type_k,
-        cache_type_v=said.cache_type_v,
-        port=said.port,
-        extra=tuple(said.extra),
+        context=options.context or (_TINY_CONTEXT if tiny else None),
+        slots=options.slots or (_EMBEDDED_SLOTS if program.kind == "embedded" else None),
+        gpu_layers=options.gpu_layers,
+        # The test model is too small to benefit from several threads.
+        threads=options.threads or (1 if tiny else None),
+        cache_type_k=options.cache_type_k,
+        cache_type_v=options.cache_type_v,
+        port=options.port,
+        extra=tuple(options.extra),
         max_response=config.max_response,
     )
 
 
 def _named(named: Path) -> Path:
-    """A path, or a name to be found on PATH."""
+    """Return the path of a configured program, which may be a name on PATH."""
     found = shutil.which(str(named))
     if found is not None:
         return Path(found).absolute()
@@ -85,10 +85,10 @@ def _named(named: Path) -> Path:
 
 
 def _refuse_other_program(path: Path) -> None:
-    """Raise `BackendChoiceError` if a program says what it is, and that is no llama.cpp."""
-    said = _said_version((str(path),)) if not _is_llamafile(path) else b""
-    if said.strip() and not re.search(rb"version: \d|llama|build", said, re.IGNORECASE):
-        first = said.strip().splitlines()[0].decode("utf-8", "replace")[:80]
+    """Raise `BackendChoiceError` if the `--version` of a program shows that it is not llama.cpp."""
+    output = _read_version_output((str(path),)) if not _is_llamafile(path) else b""
+    if output.strip() and not re.search(rb"version: \d|llama|build", output, re.IGNORECASE):
+        first = output.strip().splitlines()[0].decode("utf-8", "replace")[:80]
         raise BackendChoiceError(
             f"backend.llama_server.binary {path} is not a llama-server: its --version prints {first!r}"
         )
@@ -106,21 +106,21 @@ def _is_llamafile(path: Path) -> bool:
 def _program(kind: ProgramKind, path: Path) -> ServerProgram:
     if kind != "llamafile":
         return ServerProgram(kind, (str(path),))
-    # It is a shell script and a program at once, which only a shell starts on every system.
+    # A llamafile is a polyglot of shell script and program: only a shell can start it on every system.
     command = ("/bin/sh", str(path))
     return ServerProgram(kind, command, _version(command))
 
 
 def _version(command: tuple[str, ...]) -> tuple[int, ...]:
-    """What a llamafile says it is; empty where it does not say."""
-    found = re.search(rb"v?(\d+)\.(\d+)(?:\.(\d+))?", _said_version(command))
+    """Return the version of a llamafile; empty if unknown."""
+    found = re.search(rb"v?(\d+)\.(\d+)(?:\.(\d+))?", _read_version_output(command))
     return tuple(int(part) for part in found.groups(b"0")) if found else ()
 
 
-def _said_version(command: tuple[str, ...]) -> bytes:
-    """What a program prints for `--version`; empty if it cannot be run, fails or does not end."""
+def _read_version_output(command: tuple[str, ...]) -> bytes:
+    """Return the output of `--version`; empty if the program cannot run, fails or does not end."""
     try:
-        said = subprocess.run(  # noqa: S603  # named by the user, or beside his model
+        output = subprocess.run(  # noqa: S603  # configured by the user, or in the folder of the model
             [*command, "--version"],
             capture_output=True,
             timeout=_VERSION_SECONDS,
@@ -129,4 +129,4 @@ def _said_version(command: tuple[str, ...]) -> bytes:
         )
     except (OSError, subprocess.TimeoutExpired):
         return b""
-    return said.stdout + said.stderr if said.returncode == 0 else b""
+    return output.stdout + output.stderr if output.returncode == 0 else b""

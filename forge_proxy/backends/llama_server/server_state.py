@@ -1,4 +1,4 @@
-"""What state a managed server is in, for all to see; those who wait for another one are woken. Written by its owner."""
+"""The state of a managed server. The supervisor sets it; others read it and wait for changes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from forge_proxy.backends.llama_server.status import LoadProgress, ServerStatus,
 from forge_proxy.engine.events import ServerStateChanged
 from forge_proxy.engine.ports import Observer
 
-_TOLD_EVERY = 10.0
-"""Seconds between reports of how a load gets on."""
+_REPORT_INTERVAL = 10.0
+"""Seconds between progress reports while loading."""
 
 
 class ServerState:
-    """The status now, each turn of which is observed."""
+    """The current status. Each change of state is reported to the observer."""
 
     def __init__(self, spec: LaunchSpec, observe: Observer) -> None:
         self.status = ServerStatus("stopped", spec, time.time())
         self._observe = observe
-        self._turned = asyncio.Event()
+        self._changed = asyncio.Event()
         """Set, and replaced, whenever the state changes."""
-        self._told = 0.0
+        self._reported_at = 0.0
 
     @property
     def name(self) -> str:
@@ -31,15 +31,15 @@ class ServerState:
         return self.status.spec.program.kind
 
     @property
-    def in_words(self) -> str:
-        """The state, and how a load gets on."""
+    def description(self) -> str:
+        """The state, or the progress of loading."""
         return str(self.status.progress or self.status.state)
 
-    async def turns(self) -> None:
-        """Wait for the next turn."""
-        await self._turned.wait()
+    async def wait_for_change(self) -> None:
+        """Wait for the next change of state."""
+        await self._changed.wait()
 
-    def turn(
+    def set(
         self,
         state: State,
         *,
@@ -47,7 +47,7 @@ class ServerState:
         error: str | None = None,
         restarts: int | None = None,
     ) -> None:
-        """The state is another one: all who wait for that look again."""
+        """Set the state and wake all waiting tasks."""
         old = self.status
         kept = state in ("ready", "draining")
         self.status = ServerStatus(
@@ -58,17 +58,17 @@ class ServerState:
             old.restarts if restarts is None else restarts,
             error or old.last_error,
         )
-        self._turned.set()
-        self._turned = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
         if state != old.state or error:
             self._observe(ServerStateChanged(self.name, state, error))
 
-    def loading(self, pid: int, progress: LoadProgress | None) -> None:
-        """A load gets on: told now and then."""
+    def report_loading(self, pid: int, progress: LoadProgress | None) -> None:
+        """Update the progress of loading. The observer gets a report every 10 s."""
         if self.status.state != "loading":
-            self._told = 0.0
-            self.turn("loading")
-        if progress and progress.seconds >= self._told + _TOLD_EVERY:
-            self._told = progress.seconds
+            self._reported_at = 0.0
+            self.set("loading")
+        if progress and progress.seconds >= self._reported_at + _REPORT_INTERVAL:
+            self._reported_at = progress.seconds
             self._observe(ServerStateChanged(self.name, "loading", str(progress)))
         self.status = replace(self.status, pid=pid, progress=progress)

@@ -1,4 +1,4 @@
-"""What can be known of a managed server, as values."""
+"""Value types for the status of a managed server."""
 
 from __future__ import annotations
 
@@ -9,33 +9,35 @@ from forge_proxy.backends.llama_server.launch import LaunchSpec
 
 State: TypeAlias = Literal["starting", "loading", "ready", "draining", "stopped", "asleep", "crash-loop", "failed"]
 COMING: frozenset[State] = frozenset({"starting", "loading", "draining"})
-"""States that end by themselves: a request waits."""
+"""Transitional states: requests wait."""
 
 
 def describe_stopped(kind: str) -> str:
-    """Why a server that was stopped on purpose answers no request, and what to do."""
+    """Return the error message for requests to a server that was stopped by a command."""
     return f"{kind} has been stopped; start it with `forge-proxy backend start`"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """How a load gets on. `said` is the last line of its log; `read` and `resident` are bytes."""
+    """The progress of loading. `last_line` is from the log; `read` (from disk) and `resident` (in memory) are bytes."""
 
     seconds: float
-    said: str
+    last_line: str
     read: int
     resident: int
 
     def __str__(self) -> str:
         memory = f", {self.resident >> 20} MB in memory" if self.resident else ""
-        return f"loading for {self.seconds:.0f} s{memory}{f'; it says: {self.said}' if self.said else ''}"
+        return (
+            f"loading for {self.seconds:.0f} s{memory}{f'; last log line: {self.last_line}' if self.last_line else ''}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """A managed server now. `since` is when this state began, in seconds of the epoch; `pid` is the server's own.
+    """The status of a managed server. `since` is when the state began, in seconds since 1970; `pid` is the server's.
 
-    `restarts` counts those after crashes. `last_error` stays when all is well again.
+    `restarts` counts restarts after crashes. `last_error` is kept after a recovery.
     """
 
     state: State

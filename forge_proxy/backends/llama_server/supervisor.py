@@ -14,7 +14,7 @@ from forge_proxy.backends.config import LlamaServerConfig
 from forge_proxy.backends.http import HttpClient
 from forge_proxy.backends.llama_server.commands import Command, Done, Superseded, SwitchFailed, Verb
 from forge_proxy.backends.llama_server.crashes import CrashCounter
-from forge_proxy.backends.llama_server.instance import CannotStart, ServerInstance, bring_up, check
+from forge_proxy.backends.llama_server.instance import CannotStart, ServerInstance, check, start_instance
 from forge_proxy.backends.llama_server.launch import LaunchSpec
 from forge_proxy.backends.llama_server.log_tail import LogTail
 from forge_proxy.backends.llama_server.server_state import ServerState
@@ -34,7 +34,7 @@ class Supervisor:
         self._http = http
         self._clock = clock
         self.log = LogTail()
-        self.run: ServerInstance | None = None
+        self.instance: ServerInstance | None = None
         """The running server; it may have just exited."""
         self.latest: ServerInstance | None = None
         """The server that was ready last; it may have exited."""
@@ -49,7 +49,7 @@ class Supervisor:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def is_ordered(self) -> bool:
+    def has_commands(self) -> bool:
         """Whether commands are queued."""
         return bool(self._commands)
 
@@ -101,7 +101,7 @@ class Supervisor:
             if command is not None:
                 self._commands.appendleft(command)
             await self._end_run()
-            self._board.turn("stopped")
+            self._board.set("stopped")
             for pending in self._commands:
                 if not pending.done.done():
                     pending.done.set_exception(BackendDown(self._board.name, "forge-proxy is stopping"))
@@ -110,15 +110,15 @@ class Supervisor:
         """Wait for the next command and watch the server meanwhile."""
         while not self._commands:
             self._wake_up.clear()
-            if self.run is None:
+            if self.instance is None:
                 await self._wake_up.wait()
-            elif self.run.process.has_ended:
-                await self._recover(self.run.process.end_in_words(loading=False))
+            elif self.instance.process.has_ended:
+                await self._recover(self.instance.process.describe_end(loading=False))
             elif (remaining := self._seconds_awake()) <= 0:
                 await self._end_run()
-                self._board.turn("asleep")
+                self._board.set("asleep")
             else:
-                await _first(self._wake_up.wait(), self.run.process.ended(), seconds=remaining)
+                await _first(self._wake_up.wait(), self.instance.process.ended(), seconds=remaining)
         return self._commands.popleft()
 
     def _seconds_awake(self) -> float:
@@ -133,7 +133,7 @@ class Supervisor:
             case "ensure":
                 return await self._switch(command.spec, command.drain)
             case "start":
-                if self.run is not None:
+                if self.instance is not None:
                     return "reused"
                 await self._start(self._board.status.spec)
                 return "started"
@@ -143,7 +143,7 @@ class Supervisor:
                 return "started"
             case "stop":
                 await self._halt(command.drain)
-                self._board.turn("stopped")
+                self._board.set("stopped")
                 return "stopped"
             case "restart":
                 await self._halt(command.drain)
@@ -153,11 +153,11 @@ class Supervisor:
                 assert_never(command.verb)
 
     async def _switch(self, spec: LaunchSpec, drain: float) -> Done:
-        if self.run is not None and spec == self._board.status.spec:
+        if self.instance is not None and spec == self._board.status.spec:
             return "reused"
         await asyncio.to_thread(check, spec)
         before, proven = self._board.status, self._proven
-        ran = self.run is not None or before.state in COMING
+        ran = self.instance is not None or before.state in COMING
         await self._halt(drain)
         undone = proven is not None and proven != spec
         try:
@@ -166,7 +166,7 @@ class Supervisor:
             if proven is None or not undone:
                 raise
             if not ran:
-                self._board.turn(before.state, spec=proven)
+                self._board.set(before.state, spec=proven)
                 why = f"{fault.why}; the settings before are kept"
                 raise SwitchFailed(spec, why, restored=True) from fault
             try:
@@ -183,11 +183,11 @@ class Supervisor:
         If the failure will be `undone`, the state does not become failed, and waiting requests keep waiting.
         """
         self._crashes = CrashCounter()
-        self._board.turn("starting", spec=spec)
+        self._board.set("starting", spec=spec)
         try:
             await self._run_unless_superseded(self._bring_up(spec))
         except CannotStart as fault:
-            self._board.turn("starting" if undone else "failed", error=str(fault))
+            self._board.set("starting" if undone else "failed", error=str(fault))
             raise
 
     async def _recover(self, why: str | None) -> None:
@@ -196,15 +196,15 @@ class Supervisor:
         with suppress(Superseded):  # the superseding command decides what happens next
             while True:
                 if why is not None:
-                    run = self.run
-                    up = self._clock.now() - run.since if run else 0
-                    self._crashes = self._crashes.one_more(answered=bool(run and run.answered), up_seconds=up)
+                    run = self.instance
+                    up = self._clock.now() - run.ready_at if run else 0
+                    self._crashes = self._crashes.add(answered=bool(run and run.has_responded), up_seconds=up)
                     await self._end_run()
                     if self._crashes.is_loop:
                         error = f"{self._board.name} crashed {self._crashes.in_a_row} times in a row, at last: {why}"
-                        self._board.turn("crash-loop", error=error)
+                        self._board.set("crash-loop", error=error)
                         return
-                    self._board.turn("starting", error=why, restarts=self._board.status.restarts + 1)
+                    self._board.set("starting", error=why, restarts=self._board.status.restarts + 1)
                     await self._run_unless_superseded(asyncio.sleep(self._crashes.pause))
                 try:
                     await self._run_unless_superseded(self._bring_up(spec))
@@ -214,30 +214,30 @@ class Supervisor:
                     return
 
     async def _bring_up(self, spec: LaunchSpec) -> None:
-        self._board.turn("starting", spec=spec)
-        run = await bring_up(spec, self._config, self._http, self._clock, self.log, self._board.loading)
-        self.run = self.latest = run
+        self._board.set("starting", spec=spec)
+        run = await start_instance(spec, self._config, self._http, self._clock, self.log, self._board.report_loading)
+        self.instance = self.latest = run
         self._proven = spec
         self._used_at = self._clock.now()
-        self._board.turn("ready")
+        self._board.set("ready")
 
     async def _halt(self, drain: float) -> None:
         """Stop the server after its requests end or `drain` seconds pass. New requests wait meanwhile."""
-        if self.run is None:
+        if self.instance is None:
             return
-        self._board.turn("draining")
+        self._board.set("draining")
         until = self._clock.now() + drain
         while self._uses and (remaining := until - self._clock.now()) > 0:
             self._wake_up.clear()
-            await _first(self._wake_up.wait(), self.run.process.ended(), seconds=remaining)
-            if self.run.process.has_ended:
+            await _first(self._wake_up.wait(), self.instance.process.ended(), seconds=remaining)
+            if self.instance.process.has_ended:
                 break
         await self._end_run()
 
     async def _end_run(self) -> None:
-        run, self.run = self.run, None
+        run, self.instance = self.instance, None
         if run is not None:
-            run.halting = not run.process.has_ended
+            run.is_stopping = not run.process.has_ended
             await run.process.stop(self._config.stop_seconds)
 
     async def _run_unless_superseded(self, work: Coroutine[Any, Any, None]) -> None:

@@ -50,7 +50,7 @@ Parallel = Annotated[
 Out = Annotated[
     Path | None, typer.Option("--out", help=f"Results file; an existing one is continued ({DEFAULT_FILE}).")
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Print each run.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Print each run on stderr, also on a terminal.")]
 ListOnly = Annotated[
     bool, typer.Option("--list-only", help="Print two short lines for each configuration instead of a table.")
 ]
@@ -157,7 +157,7 @@ def report(
     """Print results, and write them as HTML or Markdown."""
     from forge_proxy.cli.evals.formatting import check_choice, check_outputs, presets_of, show_report, write_report
     from forge_proxy.evals.metrics import Price
-    from forge_proxy.evals.reports.lines import RunFilter, lines_of
+    from forge_proxy.evals.reports.lines import RunFilter, build_lines
     from forge_proxy.evals.results import read_results
 
     try:
@@ -177,7 +177,7 @@ def report(
     check_outputs(files, (html, markdown))
     records = read_results(files)
     check_choice(choice, records)
-    lines = lines_of(records, choice)
+    lines = build_lines(records, choice)
     show_report(lines, list_only=list_only, progress=progress)
     write_report(lines, html, markdown)
 
@@ -210,6 +210,6 @@ def list_scenarios(
 ) -> None:  # fmt: skip
     """List the scenarios and the presets."""
     from forge_proxy.cli.evals.formatting import show_scenarios
-    from forge_proxy.evals.scenarios import find
+    from forge_proxy.evals.scenarios import select_scenarios
 
-    show_scenarios(find(scenario or (), tags or ()), list_only=list_only)
+    show_scenarios(select_scenarios(scenario or (), tags or ()), list_only=list_only)

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.evals.ablation import PRESETS, SURFACES
-from forge_proxy.evals.record import EvalConfiguration, RunRecord, labels_of
-from forge_proxy.evals.reports.comparison import compared, comparison_report
-from forge_proxy.evals.reports.lines import ReportLine, RunFilter, lines_of
+from forge_proxy.evals.record import EvalConfiguration, RunRecord, label_configurations
+from forge_proxy.evals.reports.comparison import compare_runs, comparison_report
+from forge_proxy.evals.reports.lines import ReportLine, RunFilter, build_lines
 from forge_proxy.evals.reports.markdown import markdown_report
 from forge_proxy.evals.reports.page import html_report
-from forge_proxy.evals.reports.table import grid, list_report, progress_report, text_report
-from forge_proxy.evals.results import ResultsError, holds_runs, read_results
+from forge_proxy.evals.reports.table import format_table, list_report, progress_report, text_report
+from forge_proxy.evals.results import ResultsError, contains_runs, read_results
 from forge_proxy.evals.scenario import Scenario
-from forge_proxy.evals.scenarios import ALL, TAGS, check_words
+from forge_proxy.evals.scenarios import ALL, TAGS, check_names
 
 
 def presets_of(names: Sequence[str] | None) -> Sequence[str]:
@@ -25,13 +25,13 @@ def presets_of(names: Sequence[str] | None) -> Sequence[str]:
 
 def check_choice(choice: RunFilter, records: Sequence[RunRecord]) -> None:
     """Raise `InvalidRequest` for a name that neither this version nor the results contain."""
-    check_words("scenario", choice.scenarios, _each(one.name for one in ALL) + _each(one.scenario for one in records))
-    check_words("tags", choice.tags, TAGS + _each(tag for one in records for tag in one.tags))
-    check_words("ablation", choice.ablations, _each(PRESETS) + _each(one.config.ablation for one in records))
-    check_words("surface", choice.surfaces, SURFACES)
+    check_names("scenario", choice.scenarios, _each(one.name for one in ALL) + _each(one.scenario for one in records))
+    check_names("tags", choice.tags, TAGS + _each(tag for one in records for tag in one.tags))
+    check_names("ablation", choice.ablations, _each(PRESETS) + _each(one.config.ablation for one in records))
+    check_names("surface", choice.surfaces, SURFACES)
     if records:
         configs = [one.config for one in records]
-        check_words("model", choice.models, _each(name for one in configs for name in (one.model, one.label)))
+        check_names("model", choice.models, _each(name for one in configs for name in (one.model, one.label)))
 
 
 def _each(names: Iterable[str]) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ def check_outputs(results: Sequence[Path], outputs: Sequence[Path | None]) -> No
         if file is None:
             continue
         is_read = file.resolve() in [each.resolve() for each in results]
-        if is_read or holds_runs(file):
+        if is_read or contains_runs(file):
             raise ResultsError(f"{file}: the file contains the runs of an eval; choose another file for the report")
 
 
@@ -86,12 +86,12 @@ def show_comparison(first: str, second: str, results: Path, choice: RunFilter) -
     Raises `ResultsError` or `InvalidRequest`.
     """
     ours, theirs = _find_line("A", first, results, choice), _find_line("B", second, results, choice)
-    labels = labels_of((ours.config, theirs.config))
+    labels = label_configurations((ours.config, theirs.config))
     named = [
         f"{_describe(labels[line.config.key], line.config)}{f', from {word}' if Path(word).is_file() else ''}"
         for line, word in ((ours, first), (theirs, second))
     ]
-    print(comparison_report(compared(ours.records, theirs.records), *named))
+    print(comparison_report(compare_runs(ours.records, theirs.records), *named))
 
 
 def _find_line(side: str, word: str, results: Path, choice: RunFilter) -> ReportLine:
@@ -100,7 +100,7 @@ def _find_line(side: str, word: str, results: Path, choice: RunFilter) -> Report
     records = read_results([Path(word) if is_file else results])
     check_choice(choice, records)
     lines = [
-        line for line in lines_of(records, choice)
+        line for line in build_lines(records, choice)
         if is_file or word in _names(line)
     ]  # fmt: skip
     if not lines:
@@ -127,7 +127,7 @@ def show_scenarios(scenarios: Sequence[Scenario], *, list_only: bool) -> None:
         print("\n".join(one.name for one in scenarios))
         return
     rows = [(one.name, str(one.ideal_iterations), ", ".join(sorted(one.tags)), one.description) for one in scenarios]
-    print(grid(("scenario", "ideal", "tags", "what it asks for"), rows))
+    print(format_table(("scenario", "ideal", "tags", "what it asks for"), rows))
     print()
     presets = [(one.name, ", ".join(sorted(one.surfaces)), one.description) for one in PRESETS.values()]
-    print(grid(("preset", "surfaces", "what is off"), presets))
+    print(format_table(("preset", "surfaces", "what is off"), presets))

@@ -18,13 +18,13 @@ from forge_proxy.cli.formatting import show_rows
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import SamplingPolicy
-from forge_proxy.evals.ablation import SURFACES, chosen_presets, chosen_surfaces
+from forge_proxy.evals.ablation import SURFACES, select_presets, select_surfaces
 from forge_proxy.evals.rates import PairedRuns
 from forge_proxy.evals.record import RunRecord
-from forge_proxy.evals.reports.lines import lines_of
+from forge_proxy.evals.reports.lines import build_lines
 from forge_proxy.evals.reports.table import list_report, text_report
 from forge_proxy.evals.results import ResultsFile
-from forge_proxy.evals.scenarios import ALL, find
+from forge_proxy.evals.scenarios import ALL, select_scenarios
 from forge_proxy.settings import Settings
 from forge_proxy.telemetry.config import LogConfig
 
@@ -54,14 +54,14 @@ def build_plan(
     **how: Unpack[EvalOptions],
 ) -> EvalPlan:
     """Build the plan of the command-line options. Raises `InvalidRequest`."""
-    cells = chosen_presets(ablations or ["reforged"], chosen_surfaces(surfaces or ["runner"]))
-    return EvalPlan(cells, find(scenarios or (), tags or ()), **how)
+    cells = select_presets(ablations or ["reforged"], select_surfaces(surfaces or ["runner"]))
+    return EvalPlan(cells, select_scenarios(scenarios or (), tags or ()), **how)
 
 
 def run_all(models: Sequence[EvaluatedModel], plan: EvalPlan, out: Path, *, list_only: bool) -> None:
     """Run the plan and print the results. Raises `ForgeError`, and `Exit` if a model failed."""
     made = _make(models, plan, out)
-    lines = lines_of(made.records)
+    lines = build_lines(made.records)
     print(list_report(lines) if list_only else text_report(lines))
     if made.records:
         print(f"\n{len(made.records)} runs are in {out}")
@@ -117,7 +117,7 @@ def quick_settings() -> Settings:
 def quick_plan(runs: int, *, seed: int = 0, verbose: bool = False) -> EvalPlan:
     """Return a plan with both presets on both surfaces, for the scenarios that the test model understands."""
     return EvalPlan(
-        chosen_presets(["bare", "reforged"], ["runner", "proxy"]),
+        select_presets(["bare", "reforged"], ["runner", "proxy"]),
         [scenario for scenario in ALL if scenario.quick],
         runs,
         temperature=1.0,
@@ -131,7 +131,7 @@ def quick_plan(runs: int, *, seed: int = 0, verbose: bool = False) -> EvalPlan:
 def run_quick(out: Path | None, *, runs: int, seed: int, verbose: bool) -> None:
     """Measure the test model with and without guardrails, and print the difference. Raises `ForgeError`."""
     made = _make([EvaluatedModel(quick_settings())], quick_plan(runs, seed=seed, verbose=verbose), out)
-    print(text_report(lines_of(made.records)))
+    print(text_report(build_lines(made.records)))
     print()
     for surface in SURFACES:
         print(_describe_effect(surface, [record for record in made.records if record.config.surface == surface]))
@@ -141,8 +141,8 @@ def run_quick(out: Path | None, *, runs: int, seed: int, verbose: bool) -> None:
 
 def _describe_effect(surface: str, records: Sequence[RunRecord]) -> str:
     """Return a sentence about the effect of the guardrails."""
-    right = {(one.config.ablation, one.scenario, one.run): one.correct for one in records}
-    pairs = PairedRuns.of(
+    right = {(one.config.ablation, one.scenario, one.run): one.is_correct for one in records}
+    pairs = PairedRuns.count(
         (right["bare", name, run], right["reforged", name, run])
         for preset, name, run in right
         if preset == "bare" and ("reforged", name, run) in right

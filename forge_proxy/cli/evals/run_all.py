@@ -16,7 +16,7 @@ from forge_proxy.evals.ablation import Ablation, Surface
 from forge_proxy.evals.record import EvalConfiguration, RunRecord, Strategy
 from forge_proxy.evals.results import ResultsFile
 from forge_proxy.evals.scenario import Scenario
-from forge_proxy.evals.series import jobs_of, make_runs, missing
+from forge_proxy.evals.series import execute_runs, find_missing, plan_runs
 from forge_proxy.settings import Settings
 
 
@@ -128,13 +128,13 @@ async def _make(
     on_skipped: Callable[[int], None],
 ) -> Sequence[RunRecord]:
     """Run the scenarios on one model; returns the records that were in the file before."""
-    jobs = jobs_of(configuration(session, model, plan), plan.cells, plan.scenarios, plan.runs)
+    jobs = plan_runs(configuration(session, model, plan), plan.cells, plan.scenarios, plan.runs)
     keys = {(job.config.key, job.scenario.name, job.run) for job in jobs}
-    old = [record for record in file.there if record.key in keys] if file else []
+    old = [record for record in file.records if record.key in keys] if file else []
     on_skipped(len(old))
     until = None if plan.seconds is None else asyncio.get_running_loop().time() + plan.seconds
     parallel = plan.parallel or session.slots or 1
-    await make_runs(missing(jobs, old), session.harnesses, file, on_record, parallel, until=until)
+    await execute_runs(find_missing(jobs, old), session.harnesses, file, on_record, parallel, until=until)
     return old
 
 
@@ -159,6 +159,6 @@ def configuration(session: EvalSession, model: EvaluatedModel, plan: EvalPlan) -
 def format_run(record: RunRecord) -> str:
     """Return one line about a run."""
     config = record.config
-    outcome = "right" if record.correct else record.wrong or f"{record.error}: {record.detail}"
+    outcome = "right" if record.is_correct else record.wrong or f"{record.error}: {record.detail}"
     name = f"{config.surface} {config.ablation} {record.scenario} #{record.run}"
     return f"{name}: {record.iterations} responses, {record.seconds:.1f} s, {' '.join(outcome.split())[:200]}"

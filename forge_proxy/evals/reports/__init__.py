@@ -1,1 +1,1 @@
-"""Results for people: as text, as Markdown, as a page, and two of them compared."""
+"""Reports on results: text, Markdown, HTML, and comparisons of two configurations."""

@@ -1,4 +1,4 @@
-"""What each guardrail is worth: each preset against `reforged`, of the same model on the same surface."""
+"""The effect of each guardrail: each preset compared with `reforged`, for the same model and surface."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from forge_proxy.evals.record import EvalConfiguration
-from forge_proxy.evals.reports.comparison import ComparedRuns, compared
+from forge_proxy.evals.reports.comparison import ComparedRuns, compare_runs
 from forge_proxy.evals.reports.lines import ReportLine
 
 WHOLE = "reforged"
@@ -14,24 +14,24 @@ WHOLE = "reforged"
 
 @dataclass(frozen=True, slots=True)
 class AblationEffect:
-    """A preset and its runs beside those of `reforged`: `all` is how much it loses."""
+    """A preset compared with `reforged`. `all` has the runs of all scenarios."""
 
     label: str
     config: EvalConfiguration
     all: ComparedRuns
 
 
-def worths_of(lines: Sequence[ReportLine]) -> Iterator[AblationEffect]:
-    """Each preset whose model was run with all guardrails too, in the order of the lines."""
-    whole = {_apart_from_preset(line.config): line for line in lines if line.config.ablation == WHOLE}
+def compute_effects(lines: Sequence[ReportLine]) -> Iterator[AblationEffect]:
+    """Yield the effect of each preset whose model was also run with `reforged`, in the order of the lines."""
+    whole = {_key_without_preset(line.config): line for line in lines if line.config.ablation == WHOLE}
     for line in lines:
-        base = whole.get(_apart_from_preset(line.config))
+        base = whole.get(_key_without_preset(line.config))
         if base is None or base is line:
             continue
-        rows = compared(base.records, line.records)
+        rows = compare_runs(base.records, line.records)
         if rows:
             yield AblationEffect(line.label, line.config, rows[-1])
 
 
-def _apart_from_preset(config: EvalConfiguration) -> str:
+def _key_without_preset(config: EvalConfiguration) -> str:
     return config.model_copy(update={"ablation": WHOLE}).key

@@ -1,20 +1,20 @@
-"""The lines of a report: one for each configuration, the best first."""
+"""The lines of a report: one for each configuration, by descending score."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from forge_proxy.evals.metrics import Metrics, Price, measure
-from forge_proxy.evals.record import EvalConfiguration, RunRecord, labels_of
+from forge_proxy.evals.metrics import Metrics, Price, compute_metrics
+from forge_proxy.evals.record import EvalConfiguration, RunRecord, label_configurations
 
 
 @dataclass(frozen=True, slots=True)
 class ReportLine:
-    """The runs of one configuration. `done` and `planned` are counted before anything was filtered."""
+    """The runs of one configuration. `done` and `planned` count runs before filtering."""
 
     label: str
-    """What tells it from the other lines, together with its surface and preset."""
+    """Unique among the lines, together with surface and preset."""
     config: EvalConfiguration
     records: Sequence[RunRecord]
     metrics: Metrics
@@ -25,13 +25,13 @@ class ReportLine:
 
     @property
     def is_partial(self) -> bool:
-        """Whether runs are still to be made."""
+        """Whether runs are missing."""
         return self.done < self.planned
 
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs a report is of. What is empty chooses all; of several one is enough."""
+    """Selects the runs of a report. An empty field selects all; a run must match one value of each other field."""
 
     ablations: Sequence[str] = ()
     surfaces: Sequence[str] = ()
@@ -39,12 +39,12 @@ class RunFilter:
     scenarios: Sequence[str] = ()
     tags: Sequence[str] = ()
     partial: bool = False
-    """Whether configurations are shown whose runs have not all been made."""
+    """Whether to include configurations with missing runs."""
     price: Price | None = None
-    """Where one is given, lines tell what a run cost."""
+    """If set, lines have the cost of a run."""
 
-    def takes(self, record: RunRecord) -> bool:
-        """Whether a run is one of them."""
+    def matches(self, record: RunRecord) -> bool:
+        """Return whether a run is selected."""
         config = record.config
         return (
             (not self.ablations or config.ablation in self.ablations)
@@ -58,24 +58,24 @@ class RunFilter:
 _ALL = RunFilter(partial=True)
 
 
-def lines_of(records: Iterable[RunRecord], choice: RunFilter = _ALL) -> Sequence[ReportLine]:
-    """The lines, by score."""
+def build_lines(records: Iterable[RunRecord], choice: RunFilter = _ALL) -> Sequence[ReportLine]:
+    """Return the lines, sorted by descending score."""
     grouped: dict[str, list[RunRecord]] = {}
     for record in records:
         grouped.setdefault(record.config.key, []).append(record)
     lines: list[ReportLine] = []
     for group in grouped.values():
-        chosen = [record for record in group if choice.takes(record)]
+        chosen = [record for record in group if choice.matches(record)]
         line = _line(chosen, len(group), group[-1].planned, choice.price) if chosen else None
         if line is not None and (choice.partial or not line.is_partial):
             lines.append(line)
-    labels = labels_of(line.config for line in lines)
+    labels = label_configurations(line.config for line in lines)
     lines = [replace(line, label=labels[line.config.key]) for line in lines]
     return sorted(lines, key=lambda line: (-(line.metrics.score.value or 0), line.label, line.config.surface))
 
 
-def scenarios_of(lines: Sequence[ReportLine]) -> Sequence[str]:
-    """All scenarios in them, in the order in which they were first run."""
+def list_scenarios(lines: Sequence[ReportLine]) -> Sequence[str]:
+    """Return the names of all scenarios, in the order of their first runs."""
     return tuple(dict.fromkeys(name for line in lines for name in line.by_scenario))
 
 
@@ -83,6 +83,6 @@ def _line(records: Sequence[RunRecord], done: int, planned: int, price: Price | 
     grouped: dict[str, list[RunRecord]] = {}
     for record in records:
         grouped.setdefault(record.scenario, []).append(record)
-    by_scenario = {name: measure(group) for name, group in grouped.items()}
+    by_scenario = {name: compute_metrics(group) for name, group in grouped.items()}
     config = records[0].config
-    return ReportLine(config.label, config, records, measure(records), by_scenario, done, planned, price)
+    return ReportLine(config.label, config, records, compute_metrics(records), by_scenario, done, planned, price)

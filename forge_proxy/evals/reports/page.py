@@ -1,4 +1,4 @@
-"""Results as one HTML page that needs nothing but itself: no scripts, no fonts, no pictures from elsewhere."""
+"""The report as a self-contained HTML page: no scripts, external fonts or images."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from html import escape
 
 from forge_proxy._version import __version__
 from forge_proxy.evals.rates import Rate
-from forge_proxy.evals.reports.ablation_effect import worths_of
-from forge_proxy.evals.reports.lines import ReportLine, scenarios_of
-from forge_proxy.evals.reports.markdown import WORTH, worth_rows
-from forge_proxy.evals.reports.plots import scores_plot, speed_plot, worth_plot
-from forge_proxy.evals.reports.table import interval, percent, summary_head, summary_rows
+from forge_proxy.evals.reports.ablation_effect import compute_effects
+from forge_proxy.evals.reports.lines import ReportLine, list_scenarios
+from forge_proxy.evals.reports.markdown import EFFECT_HEAD, effect_rows
+from forge_proxy.evals.reports.plots import effect_plot, scores_plot, speed_plot
+from forge_proxy.evals.reports.table import format_interval, format_percent, summary_head, summary_rows
 
 _STYLE = """
 :root { color-scheme: light dark; --page: #fcfcfa; --ink: #1c1d1f; --soft: #63666b; --line: #dcdcd6;
@@ -50,13 +50,13 @@ _HEAD = '<meta charset="utf-8"><meta name="viewport" content="width=device-width
 
 
 def html_report(lines: Sequence[ReportLine]) -> str:
-    """The page."""
-    runs, scenarios = sum(len(line.records) for line in lines), len(scenarios_of(lines))
+    """Return the page."""
+    runs, scenarios = sum(len(line.records) for line in lines), len(list_scenarios(lines))
     about = f"{runs} runs, {len(lines)} configurations, {scenarios} scenarios. forge-proxy {escape(__version__)}."
     parts = ["<h1>Eval results</h1>", f"<p>{about}</p>", "<h2>Scores</h2>", f"<p>{_SCORES}</p>", scores_plot(lines)]
-    if worths := list(worths_of(lines)):
-        parts += ["<h2>Against all guardrails</h2>", f"<p>{_AGAINST}</p>", worth_plot(worths)]
-        parts.append(_table(WORTH, worth_rows(lines)))
+    if effects := list(compute_effects(lines)):
+        parts += ["<h2>Against all guardrails</h2>", f"<p>{_AGAINST}</p>", effect_plot(effects)]
+        parts.append(_table(EFFECT_HEAD, effect_rows(lines)))
     parts += [
         "<h2>Summary</h2>",
         _table(summary_head(lines), summary_rows(lines)),
@@ -80,29 +80,31 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _kind(name: str, cell: str) -> str:
-    """How a cell is set: a path for a name is broken, so that the figures beside it stay in sight."""
+    """Return the class of a cell. Long names wrap, so that the numbers next to them stay visible."""
     if name not in _WORDS:
         return ""
     return _WORD if len(cell) <= 48 else _LONG
 
 
 def _heat_map(lines: Sequence[ReportLine]) -> str:
-    """The scores by scenario, the better the darker."""
+    """Return the scores by scenario; darker is better."""
     head = "".join(f"<th{_COLUMN}>#{number}</th>" for number in range(1, len(lines) + 1))
     rows = [f"<tr><th{_COLUMN}{_WORD}>scenario</th>{head}</tr>"]
-    for name in scenarios_of(lines):
+    for name in list_scenarios(lines):
         cells = [_cell(line.by_scenario[name].score if name in line.by_scenario else None) for line in lines]
         rows.append(f'<tr><th scope="row"{_WORD}>{escape(name)}</th>{"".join(cells)}</tr>')
     return _wide("".join(rows))
 
 
 def _wide(rows: str) -> str:
-    """A table that is scrolled where it is wider than the page, by keys too."""
+    """Return a table that scrolls if it is wider than the page, also by keyboard."""
     return f'<div class="wide" tabindex="0"><table>{rows}</table></div>'
 
 
 def _cell(score: Rate | None) -> str:
     if score is None or score.value is None:
         return "<td></td>"
-    title = f"{score.hits} of {score.of} ({interval(score)})"
-    return f'<td style="background:rgba(var(--heat),{0.6 * score.value:.2f})" title="{title}">{percent(score)}</td>'
+    title = f"{score.hits} of {score.total} ({format_interval(score)})"
+    return (
+        f'<td style="background:rgba(var(--heat),{0.6 * score.value:.2f})" title="{title}">{format_percent(score)}</td>'
+    )

@@ -1,4 +1,4 @@
-"""Plots as SVG, drawn with the colours of the page they stand in. Each has its figures as a tooltip."""
+"""SVG plots with the colours of the surrounding page and the numbers as tooltips."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from html import escape
 
 from forge_proxy.evals.record import EvalConfiguration
 from forge_proxy.evals.reports.ablation_effect import AblationEffect
-from forge_proxy.evals.reports.comparison import points, span
+from forge_proxy.evals.reports.comparison import format_points, format_span
 from forge_proxy.evals.reports.lines import ReportLine
-from forge_proxy.evals.reports.table import interval, percent
+from forge_proxy.evals.reports.table import format_interval, format_percent
 
 _WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 880, 350, 90, 26, 26
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """A horizontal axis from `low` to `high`, with a mark at each of `marks`."""
+    """A horizontal axis from `low` to `high` with ticks at `marks`."""
 
     low: float
     high: float
     marks: Sequence[float]
 
     def x(self, value: float) -> float:
-        """Where a value is."""
+        """Return the x coordinate of a value."""
         share = (value - self.low) / (self.high - self.low)
         return round(_LEFT + share * (_WIDTH - _LEFT - _RIGHT), 1)
 
-    def drawn(self, rows: int, unit: str) -> str:
-        """Its lines and labels, behind so many rows."""
+    def draw(self, rows: int, unit: str) -> str:
+        """Return the grid lines for a number of rows, and the labels."""
         bottom = _TOP + rows * _ROW
         return "".join(
             f'<line class="grid" x1="{self.x(mark)}" y1="{_TOP}" x2="{self.x(mark)}" y2="{bottom}"/>'
@@ -39,7 +39,7 @@ class _Axis:
 
 
 def scores_plot(lines: Sequence[ReportLine]) -> str:
-    """The score of each configuration with its interval."""
+    """Plot the score of each configuration with its interval."""
     axis = _Axis(0, 100, (0, 25, 50, 75, 100))
     rows: list[str] = []
     for place, line in enumerate(lines):
@@ -48,40 +48,52 @@ def scores_plot(lines: Sequence[ReportLine]) -> str:
         if score.value is None or found is None:
             continue
         name = _name(_short(line.label), line.config)
-        told = f"{percent(score)} ({interval(score)})"
-        title = f"{_name(line.label, line.config)}: {score.hits} of {score.of}, {told}"
+        told = f"{format_percent(score)} ({format_interval(score)})"
+        title = f"{_name(line.label, line.config)}: {score.hits} of {score.total}, {told}"
         kind = line.config.ablation if line.config.ablation in ("reforged", "bare") else "other"
         rows.append(
-            _row(place, name, title, kind, axis, 100 * score.value, 100 * found.low, 100 * found.high, percent(score))
+            _row(
+                place,
+                name,
+                title,
+                kind,
+                axis,
+                100 * score.value,
+                100 * found.low,
+                100 * found.high,
+                format_percent(score),
+            )
         )
-    return _svg(len(lines), axis.drawn(len(lines), " %") + "".join(rows), "Score of each configuration, with intervals")
+    return _svg(len(lines), axis.draw(len(lines), " %") + "".join(rows), "Score of each configuration, with intervals")
 
 
-def worth_plot(worths: Sequence[AblationEffect]) -> str:
-    """How the score changes under each preset, with its interval."""
-    # Guardrails seldom cost more than half the score; where they do the axis goes on.
-    most = max((found.high for worth in worths if (found := worth.all.pairs.interval)), default=0.0)
+def effect_plot(effects: Sequence[AblationEffect]) -> str:
+    """Plot the change of the score under each preset, with its interval."""
+    # Presets rarely increase the score by more than 50 points; the axis is longer if one does.
+    most = max((found.high for effect in effects if (found := effect.all.pairs.interval)), default=0.0)
     end, step = (50, 25) if most <= 0.5 else (100, 50)
     axis = _Axis(-100, end, range(-100, end + 1, step))
     rows: list[str] = []
-    for place, worth in enumerate(worths):
-        pairs = worth.all.pairs
+    for place, effect in enumerate(effects):
+        pairs = effect.all.pairs
         found = pairs.interval
         if pairs.difference is None or found is None:
             continue
-        name = _name(_short(worth.label), worth.config)
-        change = f"{points(pairs.difference)} points ({span(found)}), p = {pairs.p:.2g}, {pairs.total} pairs"
-        title = f"{_name(worth.label, worth.config)}: {change}"
-        kind = "bare" if worth.config.ablation == "bare" else "other"
-        low, high, told = 100 * found.low, 100 * found.high, points(pairs.difference)
+        name = _name(_short(effect.label), effect.config)
+        change = (
+            f"{format_points(pairs.difference)} points ({format_span(found)}), p = {pairs.p:.2g}, {pairs.total} pairs"
+        )
+        title = f"{_name(effect.label, effect.config)}: {change}"
+        kind = "bare" if effect.config.ablation == "bare" else "other"
+        low, high, told = 100 * found.low, 100 * found.high, format_points(pairs.difference)
         rows.append(_row(place, name, title, kind, axis, 100 * pairs.difference, low, high, told))
-    zero = f'<line class="zero" x1="{axis.x(0)}" y1="{_TOP}" x2="{axis.x(0)}" y2="{_TOP + len(worths) * _ROW}"/>'
-    inside = axis.drawn(len(worths), "") + zero + "".join(rows)
-    return _svg(len(worths), inside, "Change of the score against all guardrails, in points")
+    zero = f'<line class="zero" x1="{axis.x(0)}" y1="{_TOP}" x2="{axis.x(0)}" y2="{_TOP + len(effects) * _ROW}"/>'
+    inside = axis.draw(len(effects), "") + zero + "".join(rows)
+    return _svg(len(effects), inside, "Change of the score against all guardrails, in points")
 
 
 def speed_plot(lines: Sequence[ReportLine]) -> str:
-    """Score by the seconds of a run, each point with the number of its line."""
+    """Plot the score by the seconds of a run. Each point has the number of its line."""
     timed = [
         (number, line)
         for number, line in enumerate(lines, 1)
@@ -106,7 +118,7 @@ def speed_plot(lines: Sequence[ReportLine]) -> str:
         kind = line.config.ablation if line.config.ablation in ("reforged", "bare") else "other"
         x, y = left + width * seconds / most, top + height * (1 - (score.value or 0))
         parts.append(
-            f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="6"><title>{escape(name)}: {percent(score)}, '
+            f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="6"><title>{escape(name)}: {format_percent(score)}, '
             f'{seconds:.2f} s a run</title></circle><text class="mark" x="{x + 9:.1f}" y="{y + 4:.1f}">{number}</text>'
         )
     return _svg_of(height + 50, "".join(parts), "Score by seconds a run")
@@ -115,7 +127,7 @@ def speed_plot(lines: Sequence[ReportLine]) -> str:
 def _row(
     place: int, name: str, title: str, kind: str, axis: _Axis, value: float, low: float, high: float, told: str
 ) -> str:
-    """A name, a point with its whiskers, and the figure."""
+    """Return a row: a name, a point with whiskers, and the number."""
     y = _TOP + place * _ROW + _ROW / 2
     return (
         f"<g><title>{escape(title)}</title>"
@@ -131,7 +143,7 @@ def _name(label: str, config: EvalConfiguration) -> str:
 
 
 def _short(label: str) -> str:
-    """No wider than there is room for. Of files of one model the end tells them apart."""
+    """Shorten a label in the middle: file names of one model usually differ at the end."""
     return label if len(label) <= 28 else f"{label[:9]}…{label[-18:]}"
 
 

@@ -1,4 +1,4 @@
-"""The scenarios, by families, and how some of them are chosen."""
+"""All scenarios, and their selection by name and tag."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ ALL: tuple[Scenario, ...] = (
 TAGS: tuple[str, ...] = tuple(sorted({tag for scenario in ALL for tag in scenario.tags}))
 
 
-def find(names: Sequence[str] = (), tags: Sequence[str] = ()) -> tuple[Scenario, ...]:
-    """The scenarios with one of these names and one of these tags, in the order of `ALL`; all where nothing is said.
+def select_scenarios(names: Sequence[str] = (), tags: Sequence[str] = ()) -> tuple[Scenario, ...]:
+    """Return the scenarios with one of these names and one of these tags, in the order of `ALL`. Empty selects all.
 
-    Raises `InvalidRequest` for a name or tag that there is none of, and where no scenario fits both.
+    Raises `InvalidRequest` for an unknown name or tag, or if no scenario has both.
     """
-    check_words("scenario", names, [scenario.name for scenario in ALL])
-    check_words("tags", tags, TAGS)
+    check_names("scenario", names, [scenario.name for scenario in ALL])
+    check_names("tags", tags, TAGS)
     found = tuple(one for one in ALL if (not names or one.name in names) and (not tags or one.tags & set(tags)))
     if not found:
         raise InvalidRequest("tags", f"none of these scenarios has a tag of {', '.join(tags)}")
     return found
 
 
-def check_words(at: str, said: Sequence[str], known: Sequence[str]) -> None:
-    """Raises `InvalidRequest` for a word that is not known, with those that it is like."""
+def check_names(at: str, names: Sequence[str], known: Sequence[str]) -> None:
+    """Raise `InvalidRequest` for an unknown name, with similar ones."""
     each = dict.fromkeys(known)
-    for word in said:
+    for word in names:
         if word not in each:
             near = get_close_matches(word, each)
             hint = f"did you mean {' or '.join(near)}?" if near else f"available: {', '.join(each)}"

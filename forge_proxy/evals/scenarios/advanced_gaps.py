@@ -1,4 +1,4 @@
-"""Advanced reasoning: a long trail with two dead ends, and services that say the same thing in different ways."""
+"""Advanced reasoning: a chain of lookups with two dead ends, and services with different formats of the same data."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _valuation(parcel: str) -> Json:
 
 
 class _LandOffice:
-    """Names a parcel only to who has its address, and a rate only to who has its valuation."""
+    """Returns a parcel only for its address, and a rate only after its valuation was read."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
@@ -187,7 +187,7 @@ def _invoice(booking_no: str) -> Json:
 
 
 class _GuestHouse:
-    """Turns pages one after the other, and knows which invoices were looked at."""
+    """Returns pages in order, and records which invoices were read."""
 
     def __init__(self) -> None:
         self._next = 1

@@ -1,4 +1,4 @@
-"""Advanced reasoning: results that have to be converted before they are passed on, and an account of what several
+"""Advanced reasoning: results that must be converted before the next call, and a summary of what several
 sources say, and do not say.
 """
 
@@ -61,7 +61,7 @@ _TIMBER = Task(
 
 
 class _Yard:
-    """Quotes exactly what it is asked for, where it can cut that."""
+    """Returns quotes for exactly the requested sizes, if it can cut them."""
 
     def drawing(self, drawing: str) -> Json:
         if "gate post 7" not in drawing.casefold():
@@ -171,7 +171,7 @@ def _source(source: str) -> Json:
 
 
 class _ReadingRoom:
-    """Lends the sources that were asked for, and knows which were read."""
+    """Returns sources by request, and records which were read."""
 
     def __init__(self) -> None:
         self._listed = False

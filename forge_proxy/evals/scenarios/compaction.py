@@ -1,6 +1,4 @@
-"""Long results in a small context: a run that goes on after its history was shortened, and a store room that is put in
-order meanwhile.
-"""
+"""Long results in a small context: a run that continues after compaction, and an audit of a store room."""
 
 from __future__ import annotations
 
@@ -74,7 +72,7 @@ _STRESS = Task(
 
 
 class _Port:
-    """Where one paper leads to the next."""
+    """A port authority whose documents refer to each other."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
@@ -118,7 +116,7 @@ _ON_SHELF: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "B": {"nails": (900, 900), "rivets": (640, 640), "chain": (18, 18), "anchors": (4, 4)},
     "C": {"lamps": (26, 26), "wicks": (310, 310), "oil tins": (75, 81), "matches": (200, 200)},
 }
-"""By aisle and item: how many the book says there are, and how many there are."""
+"""Recorded and actual quantity by aisle and item."""
 _AISLE_NOTE = (
     "The boxes stand in two rows, the labels face the door, and the floor is dry and swept. Nothing was broken, "
     "nothing was open, and no box stood in a place that is not its own."
@@ -156,7 +154,7 @@ _AUDIT = Task(
 
 
 class _StoreRoom:
-    """With a book that the audit writes in."""
+    """A store room whose records the audit corrects."""
 
     def __init__(self) -> None:
         self._book = {item: booked for aisle in _ON_SHELF.values() for item, (booked, _) in aisle.items()}

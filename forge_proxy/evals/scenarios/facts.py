@@ -15,7 +15,7 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 
 Check: TypeAlias = Callable[[JsonObject], str | None]
 Fact: TypeAlias = str | tuple[str, ...] | float
-"""A phrase, several that mean the same, or a number in any of its spellings."""
+"""A phrase, several equivalent phrases, or a number in any format."""
 
 _NUMBER = re.compile(r"(?:(?<![\w.,])|(?<=\bEUR))[-−+]?\d+(?:[.,' \u00a0\u202f]\d+)*")
 _THOUSANDS = re.compile(r"\d{1,3}([., '\u00a0\u202f])\d{3}(?:\1\d{3})*(?:[.,]\d+)?")
@@ -23,11 +23,11 @@ _MERIDIEM = re.compile(r"\b([ap])\.\s?m\b", re.IGNORECASE)
 _WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 _ONE = rf"(?:{_NUMBER.pattern}|\b(?:{'|'.join(_WORDS)})\b)"
 _EITHER = re.compile(rf"({_ONE})\s*(?:[,;/–]|\bor\b|\band\b|\bto\b)\s*({_ONE})", re.IGNORECASE)
-"""Two numbers of which one is meant."""
+"""Two alternative readings of a number."""
 
 
 def every(*checks: Check) -> Check:
-    """All of them: the first thing that is wrong."""
+    """Return the first fault of several checks."""
 
     def check(args: JsonObject) -> str | None:
         return next((wrong for one in checks if (wrong := one(args))), None)
@@ -36,7 +36,7 @@ def every(*checks: Check) -> Check:
 
 
 def says(field: str, *facts: Fact) -> Check:
-    """The text names each fact, wherever and in whatever words around it."""
+    """Check that the text contains each fact, anywhere."""
 
     def check(args: JsonObject) -> str | None:
         told = _text_of(args.get(field))
@@ -47,7 +47,7 @@ def says(field: str, *facts: Fact) -> Check:
 
 
 def never_says(field: str, *facts: Fact) -> Check:
-    """The text names none of them: what would only be there if it were made up or mixed up."""
+    """Check that the text contains none of the facts, which would be invented or confused."""
 
     def check(args: JsonObject) -> str | None:
         told = _text_of(args.get(field))
@@ -58,7 +58,7 @@ def never_says(field: str, *facts: Fact) -> Check:
 
 
 def is_name(field: str, *names: str) -> Check:
-    """The value is one of these spellings of the same name or id, and nothing beside it but an article or a mark."""
+    """Check that the value is one of these spellings of a name or id, except for an article or punctuation."""
 
     def check(args: JsonObject) -> str | None:
         told = _plain(_text_of(args.get(field))).removeprefix("the ").removeprefix("# ")
@@ -68,7 +68,7 @@ def is_name(field: str, *names: str) -> Check:
 
 
 def is_number(field: str, value: float, within: float = 0) -> Check:
-    """The value is that number, as one or as text with a unit and marks for thousands; `within` is for rounding.
+    """Check that the value is this number, or text with a unit and thousands separators; `within` allows rounding.
 
     Of alternatives, as `5 or 6` or a list, each has to be that number: two guesses are no answer.
     """
@@ -85,7 +85,7 @@ def is_number(field: str, value: float, within: float = 0) -> Check:
 
 
 def is_set(field: str, *names: str) -> Check:
-    """The value lists exactly these names, in any order: as a list, or as text with commas or `and` between."""
+    """Check that the value lists exactly these names, in any order: as a list, or as text with commas or `and`."""
 
     def check(args: JsonObject) -> str | None:
         listed = {_plain(one) for one in _listed(args.get(field))} - {""}
@@ -124,7 +124,7 @@ def _text_of(value: Json) -> str:
 
 
 def _plain(told: str) -> str:
-    """The words and numbers alone: of one case, without accents and marks, one space between."""
+    """Normalize a text to words and numbers: lower case, without accents and punctuation, single spaces."""
     letters = unicodedata.normalize("NFKD", _MERIDIEM.sub(r"\1m", told).casefold())
     letters = "".join(letter for letter in letters if not unicodedata.combining(letter))
     return " ".join(re.findall(r"\d+|[^\W\d_]+|[%#]", letters))
@@ -139,7 +139,7 @@ def _stands_in(told: str, fact: Fact) -> bool:
 
 
 def _numbers_of(value: Json) -> Iterator[float]:
-    """Every number that stands in the value; one with a mark in it may mean two, as 1.250 does."""
+    """Return every number in the value. A separator can be ambiguous, as in 1.250: then both readings."""
     if isinstance(value, bool):
         return
     if isinstance(value, int | float):
@@ -154,7 +154,7 @@ def _numbers_of(value: Json) -> Iterator[float]:
 
 
 def _alternatives(value: Json) -> Sequence[Json]:
-    """What is said in place of each other: the items of a list, or the numbers with nothing but `or` between them."""
+    """Return alternatives: the items of a list, or numbers separated by `or`."""
     if is_list(value):
         return value or [None]
     found = _EITHER.search(_text_of(value)) if isinstance(value, str) else None

@@ -88,7 +88,7 @@ _FOUND = (
     "Over 50 it is colmarin, never selmarin.",
     "For 68 kilograms that makes 612 milligrams.",
 )
-"""What a model that thinks before each call goes over again."""
+"""Reasoning that the ideal run repeats before each call, to fill the context."""
 _TASK = Task(
     name="compaction_chain",
     system=(
@@ -162,13 +162,13 @@ _THINKING = replace(
 
 
 class _Clinic:
-    """Where each step is possible once what it goes on from was found."""
+    """A clinic whose records can be read only with the results of earlier steps."""
 
     def __init__(self) -> None:
         self._found = {"k-19"}
 
     def tools(self) -> dict[str, Does]:
-        """Each tool with what it has to be told, and what is found by it."""
+        """Return the expected arguments and the result of each tool."""
         return {
             "open_case": self._step(_CASE, "p-330", case_id="k-19"),
             "take_history": self._step(_HISTORY, patient_id="p-330"),

@@ -1,4 +1,4 @@
-"""Plumbing: does the model call tools at all, in their order, and does it mend a call that failed?"""
+"""Basic tool use: does the model call tools, in the right order, and does it correct a failed call?"""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _NICKNAME = Task(
 
 
 class _Register:
-    """Of public places, under the names they are registered by."""
+    """A register of public places by their registered names."""
 
     def __init__(self) -> None:
         self._hours = {
@@ -131,7 +131,7 @@ _SEQUENTIAL = Task(
 
 
 class _Gauges:
-    """Datasets come into being when readings are fetched."""
+    """Creates a dataset when readings are fetched."""
 
     def __init__(self) -> None:
         self._fetched: dict[str, Json] = {}
@@ -190,7 +190,7 @@ def _sailings(day: str) -> Json:
 
 
 class _Timetable:
-    """Has the days of one week."""
+    """A timetable for one week."""
 
     def __init__(self) -> None:
         self._days = {f"2031-05-{day:02}": {**_SAILINGS, "day": f"2031-05-{day:02}"} for day in range(5, 12)}

@@ -1,4 +1,4 @@
-"""Small tasks in short sentences, which the tiny model of the demonstration understands.
+"""Small tasks in short sentences that the embedded test model understands.
 
 Each run has words of its own, chosen by its number: many runs are many prompts, and the same ones each time.
 """
@@ -42,17 +42,17 @@ _TIMER = spec("set_timer", "start a timer", minutes=integer("minutes"))
 
 
 def _pick(run: int, words: Sequence[One], stride: int = 1) -> One:
-    """A word for the run; with different strides two lists do not go in step."""
+    """Return a word for the run number; lists with different strides combine differently."""
     return words[(run * stride + run // len(words)) % len(words)]
 
 
 def _number(run: int, stride: int, least: int = 12, most: int = 997) -> int:
-    """A number for the run that no model comes upon by chance."""
+    """Return a number for the run number that a model does not guess by chance."""
     return least + (run * stride + 5 * stride) % (most - least)
 
 
 def _knows(argument: str, value: str | int, result: Mapping[str, Json]) -> Does:
-    """A tool that knows one value of its argument, and says so of any other."""
+    """Return a tool that accepts one value of its argument and raises an error for others."""
 
     def give(**args: Json) -> str:
         said = args.get(argument)
@@ -100,7 +100,7 @@ def _world(
 
 
 def _noted(name: str, does: Does, taken: set[str]) -> Does:
-    """The same, noted where it gives something."""
+    """Wrap a tool so that its successful calls are recorded."""
 
     def give(**args: Json) -> Json:
         result = does(**args)

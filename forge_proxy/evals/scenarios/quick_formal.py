@@ -1,4 +1,4 @@
-"""Quick tasks in the formal words of the tiny model: the action, and its arguments by name.
+"""Quick tasks in the formal phrases of the test model: the action, and its arguments by name.
 
 It knows these best of all, so here its mistakes are nearly all of form, which is what guardrails are about.
 """
@@ -26,12 +26,12 @@ _INVOICE = spec("find_invoice", "find the invoice", customer=text("customer"))
 
 
 def _pick(run: int, words: tuple[str, ...]) -> str:
-    """A word for the run; lists of different lengths do not go in step."""
+    """Return a word for the run number; lists of different lengths combine differently."""
     return words[(run + run // len(words)) % len(words)]
 
 
 def _gives(result: JsonObject, **expected: Json) -> Does:
-    """A tool that gives this for these arguments, and fails for others."""
+    """Return a tool with this result for these arguments; it fails for others."""
 
     def give(**args: Json) -> JsonObject:
         if args != expected:
@@ -46,7 +46,7 @@ def _refuses(**_: Json) -> str:
 
 
 def _choice(run: int) -> ScenarioState:
-    """One call, of one of four tools; the call itself is what is checked."""
+    """Return a scenario with one call of one of four tools, whose arguments are checked."""
     city, days = _pick(run, _CITIES), 2 + run % 9
     asks = (
         (f"Please get the weather with city {city} and days {days}.", call("get_weather", city=city, days=days)),
@@ -67,7 +67,7 @@ def _choice(run: int) -> ScenarioState:
 
 
 def _steps(run: int) -> ScenarioState:
-    """Two orders in a row, of which the second one ends the run."""
+    """Return a scenario with two instructions; the second one ends the run."""
     city, days = _pick(run, _CITIES), 2 + run % 9
     email, subject = f"{_pick(run, _NAMES)}@acme.com", _pick(run, _SUBJECTS)
     task = Task(
@@ -85,7 +85,7 @@ def _steps(run: int) -> ScenarioState:
 
 
 def _words(run: int) -> ScenarioState:
-    """A lookup, and its result in words."""
+    """Return a scenario with a lookup whose result is reported as text."""
     city, days, price = _pick(run, _CITIES), 2 + run % 9, 31 + 7 * run % 600
     task = Task(
         name="quick",

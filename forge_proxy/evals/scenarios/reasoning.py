@@ -1,4 +1,4 @@
-"""Model quality with some thought: an incident that several records explain together, and a trail with dead ends."""
+"""Reasoning: an incident that several records explain together, and a chain of lookups with dead ends."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _ROUTING = Task(
 
 
 class _Control:
-    """Knows services by their names, and alerts that have come in."""
+    """Knows services by name, and the alerts received."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
@@ -168,7 +168,7 @@ def _calibration(instrument: str, year: int) -> Json:
 
 
 class _Archive:
-    """Lends a sheet once its number was come upon."""
+    """Returns a sheet only if an earlier result contained its number."""
 
     def __init__(self) -> None:
         self._known: set[int] = set()

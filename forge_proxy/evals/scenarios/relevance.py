@@ -1,4 +1,4 @@
-"""Relevance: a request that no tool fits is declined, and nothing is made up or done instead."""
+"""Relevance: the model must decline a request that no tool can fulfil, without inventing a result."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _DECLINES = re.compile(
     r"|(?:beyond|outside|out)(?: of)? (?:my|the|what|scope)|unrelated|nothing to do with)\b",
     re.IGNORECASE,
 )
-"""Some way of saying that it is not in one's power."""
+"""Phrases that decline a request."""
 _FIGURE = re.compile(r"\d|\b(?:(?:twen|thir|for|fif|six|seven|eigh|nine)ty|hundred|thousand)\b", re.IGNORECASE)
 
 
 def declines(field: str) -> Check:
-    """The text says that it cannot be done, and holds no figures, which could only be made up."""
+    """Check that the text declines the request and contains no numbers, which would be invented."""
 
     def check(args: JsonObject) -> str | None:
         told = args.get(field)
@@ -60,7 +60,7 @@ _READING: dict[str, Does] = {"find_book": always([]), "get_loan_period": always(
 
 
 class _Library:
-    """Remembers what was asked of it."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.used: list[str] = []

@@ -1,4 +1,4 @@
-"""Model quality: the right tool among many, the right argument out of a result, and a chain of results."""
+"""Tool selection: the right tool among many, the right argument from a result, and a chain of results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SELECTION = Task(
 
 
 class _Workshop:
-    """Whose books remember what was ordered and booked in them."""
+    """A workshop that records orders and bookings."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
@@ -142,7 +142,7 @@ _FIDELITY = Task(
 
 
 class _Harbour:
-    """Gives out records by ids that a search has shown."""
+    """Returns records only by ids that a search has returned."""
 
     def __init__(self) -> None:
         self._shown: set[int] = set()
@@ -205,7 +205,7 @@ _CHAIN = Task(
 
 
 class _Office:
-    """With more than one person, team and project in it."""
+    """An office with several persons, teams and projects."""
 
     def __init__(self) -> None:
         self._people = {"ida renner": _PERSON, "ida rener": {"name": "Ida Rener", "role": "clerk", "team_id": "T-9"}}

@@ -1,4 +1,4 @@
-"""Suppliers, compared in a small context: what was read first is gone when it is asked for, unless it was noted."""
+"""Comparison of suppliers in a small context: early results are compacted before they are needed, unless noted."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _FIVE = Task(
 
 
 class _Auditors:
-    """Know whom they have visited."""
+    """Record which suppliers were audited."""
 
     def __init__(self) -> None:
         self._visited: set[str] = set()
@@ -121,7 +121,7 @@ _OFFERS: Mapping[str, tuple[str, float, int]] = {
     "Gessner": ("CT-438", 6.95, 650),
     "Holt": ("CT-452", 5.80, 300),
 }
-"""By supplier: the contract, the price of a piece, and how many pieces a week he can deliver."""
+"""Contract, price per piece and weekly capacity by supplier."""
 _INCIDENTS: Mapping[str, Sequence[str]] = {
     "CT-411": ("a late delivery in March", "a batch with cracks in May", "a late delivery in June"),
     "CT-438": ("a late delivery in February",),
@@ -167,7 +167,7 @@ _DEEP = Task(
 
 
 class _Purchasing:
-    """Shows the incidents of contracts that were opened."""
+    """Returns incidents only of contracts that were opened."""
 
     def __init__(self) -> None:
         self._opened: set[str] = set()

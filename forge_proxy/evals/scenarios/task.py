@@ -1,4 +1,4 @@
-"""What scenarios are written with: a task is what never changes of one; with tools that do something it is a world."""
+"""Building blocks of scenarios: a `Task` has the constant parts; `ScenarioState` adds tools with behavior."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Does = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is asked for, with which tools, and what has to come out of it."""
+    """The user's request, the tools, and the check of the result."""
 
     name: str
     system: str
@@ -30,9 +30,9 @@ class Task:
     required: tuple[str, ...] = ()
 
     def world(self, does: dict[str, Does], also: Check | None = None) -> ScenarioState:
-        """A world in which the tools do this; one that is left out, as the terminal one may be, takes what it is told.
+        """Return the state of a run, with the functions of the tools. A tool without one accepts any arguments.
 
-        `also` is a check of what became of the world, made where the terminal call itself is right.
+        `also` checks the state after a correct terminal call.
         """
 
         def validate(tool: str, args: JsonObject) -> str | None:
@@ -46,12 +46,12 @@ class Task:
 
 
 def accept(**_: Json) -> str:
-    """What a tool says that only takes note."""
+    """The result of a tool that only stores its arguments."""
     return "accepted"
 
 
 def always(result: Json) -> Does:
-    """A tool that gives the same result whatever it is asked."""
+    """Return a tool with a constant result."""
 
     def give(**_: Json) -> Json:
         return result
@@ -60,36 +60,36 @@ def always(result: Json) -> Does:
 
 
 def call(tool: str, /, **args: Json) -> ToolCall:
-    """A call of an ideal run."""
+    """Return a call of an ideal run."""
     return ToolCall.of(tool, args)
 
 
 def spec(name: str, about: str, /, **parameters: JsonObject) -> ToolSpec:
-    """A tool with these arguments, all of them required."""
+    """Return a tool specification with these arguments, all required."""
     schema: JsonObject = {"type": "object", "properties": parameters, "required": list(parameters)}
     return ToolSpec.from_json_schema(name, about, schema)
 
 
 def text(about: str) -> JsonObject:
-    """A string."""
+    """Return the schema of a string."""
     return {"type": "string", "description": about}
 
 
 def integer(about: str) -> JsonObject:
-    """A whole number."""
+    """Return the schema of an integer."""
     return {"type": "integer", "description": about}
 
 
 def number(about: str) -> JsonObject:
-    """A number."""
+    """Return the schema of a number."""
     return {"type": "number", "description": about}
 
 
 def texts(about: str) -> JsonObject:
-    """A list of strings."""
+    """Return the schema of a list of strings."""
     return {"type": "array", "items": {"type": "string"}, "description": about}
 
 
 def choice(about: str, *values: str) -> JsonObject:
-    """One of some words."""
+    """Return the schema of an enumeration."""
     return {"type": "string", "enum": [*values], "description": about}

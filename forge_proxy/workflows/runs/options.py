@@ -53,15 +53,15 @@ def _check_integers(value: Json, at: str) -> None:
 
 def _check_kind(name: str, value: Json, at: str) -> None:
     if name in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float)):
-        fields.refuse(at, "a number", value)
+        fields.reject(at, "a number", value)
     if name in _INTEGERS and not (is_integer(value) or (isinstance(value, float) and value.is_integer())):
-        fields.refuse(at, "an integer", value)
+        fields.reject(at, "an integer", value)
     if name in _FLAGS and not isinstance(value, bool):
-        fields.refuse(at, "true or false", value)
+        fields.reject(at, "true or false", value)
     if name in _TEXTS and not isinstance(value, str):
-        fields.refuse(at, "a string", value)
+        fields.reject(at, "a string", value)
     if name in _OBJECTS and not is_object(value):
-        fields.refuse(at, "an object", value)
+        fields.reject(at, "an object", value)
     if name == "stop" and not all(isinstance(one, str) for one in (value if is_list(value) else [value])):
         raise InvalidRequest(at, "expected a string or a list of strings")
 

@@ -12,7 +12,7 @@ from forge_proxy.core.jsontypes import Json, is_object
 from forge_proxy.core.stream import CallDelta, Chunk, Delta
 from forge_proxy.core.workflow.errors import StreamError
 from forge_proxy.wire.backends.ollama.messages import encode_messages
-from forge_proxy.wire.backends.openai.request import messages_of
+from forge_proxy.wire.backends.openai.request import prepare_messages
 from forge_proxy.workflows.sdk.client import ChunkType, LLMClient, LLMResponse, TextResponse, reasoning_of
 
 
@@ -34,7 +34,7 @@ class ClientBackend:
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
         """Yield the client's response. Raises `BackendBroke` if the client raises, `StreamError` without a FINAL."""
-        messages = messages_of(call, call.dialect)
+        messages = prepare_messages(call, call.dialect)
         if self._client.api_format == "ollama":
             messages = encode_messages(messages)
         sent = [dict(message) for message in messages if is_object(message)]

@@ -27,6 +27,6 @@ def test_three_in_a_row_without_an_answer_are_a_loop(
     so_far = CrashCounter()
 
     for answered, up in crashes:
-        so_far = so_far.one_more(answered=answered, up_seconds=up)
+        so_far = so_far.add(answered=answered, up_seconds=up)
 
     assert (so_far.is_loop, so_far.pause) == (is_loop, pause)

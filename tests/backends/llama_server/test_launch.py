@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from forge_proxy.backends.llama_server.launch import FlagRefused, LaunchSpec, ServerProgram, arguments, environment
+from forge_proxy.backends.llama_server.launch import (
+    FlagRefused,
+    LaunchSpec,
+    ServerProgram,
+    build_command,
+    build_environment,
+)
 
 MODEL = Path("/models/qwen.gguf")
 SERVER = ServerProgram("llama-server", ("/usr/bin/llama-server",))
@@ -32,7 +38,7 @@ ALWAYS = ["--model", "/models/qwen.gguf", "--alias", "qwen", "--host", "127.0.0.
     ],
 )
 def test_flags(spec: LaunchSpec, flags: list[str]) -> None:
-    assert list(arguments(spec, 9000)) == ["/usr/bin/llama-server", "--jinja", *ALWAYS, *flags]
+    assert list(build_command(spec, 9000)) == ["/usr/bin/llama-server", "--jinja", *ALWAYS, *flags]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +51,7 @@ def test_flags(spec: LaunchSpec, flags: list[str]) -> None:
     ],
 )
 def test_each_kind_of_program_is_started_its_own_way(program: ServerProgram, begins: list[str]) -> None:
-    assert list(arguments(replace(PLAIN, program=program), 9000)) == [*program.command, *begins, *ALWAYS]
+    assert list(build_command(replace(PLAIN, program=program), 9000)) == [*program.command, *begins, *ALWAYS]
 
 
 @pytest.mark.parametrize(
@@ -78,5 +84,5 @@ def test_a_flag_of_ours_among_the_extra_ones_is_refused_with_what_to_do(flag: st
 def test_the_key_is_in_the_environment_and_our_own_settings_are_not() -> None:
     inherited = {"PATH": "/bin", "FORGE_PROXY_SERVER__API_KEYS": "secret", "LLAMA_API_KEY": "another"}
 
-    assert environment(inherited, "k") == {"PATH": "/bin", "LLAMA_API_KEY": "k"}
-    assert "k" not in arguments(PLAIN, 9000)
+    assert build_environment(inherited, "k") == {"PATH": "/bin", "LLAMA_API_KEY": "k"}
+    assert "k" not in build_command(PLAIN, 9000)

@@ -129,7 +129,7 @@ async def test_one_that_dies_again_and_again_is_left_alone_with_the_reason_and_c
         ("crashes", "it ended with code 1: srv    load_model: failed to load model: out of memory"),
         ("aborts", "it was killed by SIGABRT"),
         ("cannot bind", "couldn't bind"),
-        ("hangs", "it hangs: for 1.5 s it has neither said nor read anything; its log ends: 0.00.001 I srv"),
+        ("hangs", "it hangs: no log line, disk read or allocation for 1.5 s; its log ends: 0.00.001 I srv"),
     ],
 )
 async def test_what_cannot_be_started_says_why(fake: Fake, behaviour: str, said: str) -> None:

@@ -167,7 +167,7 @@ async def test_who_leaves_ends_what_ollama_does(running: Running, backend: Ollam
     numbers: Any = {"type": "array", "items": {"type": "integer"}, "minItems": 100}
     endless = call("hi", format={"type": "array", "items": numbers, "minItems": 100})  # it fills its window
     cancelled = running.log.read_text().count("cancel task")
-    backend.terms = OllamaRequestOptions(num_ctx=NUM_CTX)
+    backend.options = OllamaRequestOptions(num_ctx=NUM_CTX)
     chunks = backend.stream(endless)
     await anext(chunks)
 

@@ -11,7 +11,7 @@ from forge_proxy.core.chat import ModelCall, ToolChoice, ToolSpec
 from forge_proxy.core.dialect import Dialect, UnsupportedFeature
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.messages import Message, MessageType, ToolCall
-from forge_proxy.wire.backends.anthropic.capabilities import ModelFacts, read_facts
+from forge_proxy.wire.backends.anthropic.capabilities import ModelFacts, decode_facts
 from forge_proxy.wire.backends.anthropic.request import encode_call
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 
@@ -46,9 +46,9 @@ def body_of(body: JsonDict, facts: ModelFacts | None = None, **fields: Any) -> d
     ("said", "facts", "written"),
     [
         ({}, ModelFacts(), {"max_tokens": 4096}),
-        ({}, ModelFacts(most=64000), {"max_tokens": 64000}),
-        ({"max_tokens": 10, "max_completion_tokens": 7}, ModelFacts(most=64000), {"max_tokens": 7}),
-        ({"max_tokens": 100000}, ModelFacts(most=64000), {"max_tokens": 64000}),
+        ({}, ModelFacts(max_tokens=64000), {"max_tokens": 64000}),
+        ({"max_tokens": 10, "max_completion_tokens": 7}, ModelFacts(max_tokens=64000), {"max_tokens": 7}),
+        ({"max_tokens": 100000}, ModelFacts(max_tokens=64000), {"max_tokens": 64000}),
         ({"stop": "x"}, ModelFacts(), {"max_tokens": 4096, "stop_sequences": ["x"]}),
         ({"stop": ["x", "\n", "y"]}, ModelFacts(), {"max_tokens": 4096, "stop_sequences": ["x", "y"]}),
         ({"user": "me"}, ModelFacts(), {"max_tokens": 4096, "metadata": {"user_id": "me"}}),
@@ -118,7 +118,7 @@ def test_tools_are_offered_in_order_ours_last_under_names_that_the_server_takes(
         {"name": "z", "description": "d", "input_schema": {"type": "object"}, "cache_control": MARK},
         {"name": "respond", "description": "answer the user", "input_schema": RESPOND.parameters},
     ]
-    assert [names.back(name) for name in ("mcp_x_y", "mcp_x_y_2", "respond")] == ["mcp.x/y", "mcp_x_y", "respond"]
+    assert [names.decode(name) for name in ("mcp_x_y", "mcp_x_y_2", "respond")] == ["mcp.x/y", "mcp_x_y", "respond"]
 
 
 def test_a_history_with_calls_has_tools_even_when_none_are_offered() -> None:
@@ -197,7 +197,7 @@ def test_an_answer_is_held_to_a_schema() -> None:
         {"type": "text", "text": "Answer with one JSON object and nothing else."}
     ]
     with pytest.raises(InvalidRequest, match="claude-x"):
-        body_of({"response_format": form}, ModelFacts(structured=False))
+        body_of({"response_format": form}, ModelFacts(has_structured_outputs=False))
 
 
 @pytest.mark.parametrize(
@@ -255,10 +255,10 @@ def test_facts_are_read_from_the_model_list() -> None:
         },
     }
 
-    facts = read_facts(told)
+    facts = decode_facts(told)
 
-    assert (facts.most, facts.structured) == (64000, False)
+    assert (facts.max_tokens, facts.has_structured_outputs) == (64000, False)
     assert facts.thinking == {"adaptive", "disabled"}
     assert facts.efforts >= {"low", "high"}
     assert not facts.efforts & {"max", "xhigh"}
-    assert read_facts({"id": "x", "capabilities": None}) == ModelFacts()
+    assert decode_facts({"id": "x", "capabilities": None}) == ModelFacts()

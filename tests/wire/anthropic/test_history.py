@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.wire.backends.anthropic.messages import write_history
+from forge_proxy.wire.backends.anthropic.messages import encode_history
 from forge_proxy.wire.backends.anthropic.tools import ToolNames
 
 JsonDict = dict[str, Any]
@@ -42,7 +42,7 @@ def used(identity: str, content: Any = "r", **fields: Any) -> JsonDict:
 
 
 def written(*messages: Any, reasoning: Any = "as-sent") -> tuple[list[Any], list[tuple[str, Any]]]:
-    out = write_history(messages, ToolNames([]), reasoning)
+    out = encode_history(messages, ToolNames([]), reasoning)
     encoded: list[Any] = out.messages
     return out.system, [(message["role"], message["content"]) for message in encoded]
 

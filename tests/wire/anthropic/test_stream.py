@@ -9,7 +9,7 @@ import pytest
 
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import Completion, CompletionBuilder
-from forge_proxy.wire.backends.anthropic.errors import status_of
+from forge_proxy.wire.backends.anthropic.errors import find_status
 from forge_proxy.wire.backends.anthropic.stream import MessageReader
 from forge_proxy.wire.backends.anthropic.tools import ToolNames
 
@@ -144,4 +144,4 @@ def test_an_error_in_a_stream_has_the_status_of_its_type(kind: str, status: int)
     assert reader.feed(f"event: error\ndata: {json.dumps(event)}\n\n".encode()) == []
 
     error = getattr(reader.fault, "error", None)
-    assert status_of(error) == status
+    assert find_status(error) == status

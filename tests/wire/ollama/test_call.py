@@ -10,9 +10,9 @@ from forge_proxy.core.chat import ModelCall, ToolSpec
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.messages import Message, MessageType, ToolCall
-from forge_proxy.wire.backends.ollama.options import left_out
+from forge_proxy.wire.backends.ollama.options import find_omitted_fields
 from forge_proxy.wire.backends.ollama.request import OllamaRequestOptions, encode_call, encode_loading
-from forge_proxy.wire.backends.openai.reasoning import think_of
+from forge_proxy.wire.backends.openai.reasoning import read_think
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 
 USER = {"role": "user", "content": "hi"}
@@ -219,7 +219,7 @@ def test_plain_schemas_are_plain() -> None:
     ],
 )
 def test_what_is_said_of_thinking(said: dict[str, Any], think: Any) -> None:
-    assert think_of(said) == think
+    assert read_think(said) == think
 
 
 def test_fields_without_a_place_are_known() -> None:
@@ -229,4 +229,4 @@ def test_fields_without_a_place_are_known() -> None:
         "response_format": {"type": "grammar"}, "reasoning_effort": "low", "tool_choice": "none", "stream_options": {},
     }  # fmt: skip
 
-    assert left_out(body) == ("n", "logit_bias", "user", "response_format", "messages[].name")
+    assert find_omitted_fields(body) == ("n", "logit_bias", "user", "response_format", "messages[].name")

@@ -14,7 +14,7 @@ from forge_proxy.core.errors import (
     ThinkingNotSupportedError,
     UnreadCall,
 )
-from forge_proxy.wire.backends.ollama.errors import is_cut_call, read_error
+from forge_proxy.wire.backends.ollama.errors import decode_ollama_error, is_cut_call
 
 TOO_LONG = (
     '{"error":{"code":400,"message":"request (6821 tokens) exceeds the available context size (1024 tokens), try '
@@ -25,7 +25,7 @@ NO_ARGUMENTS = 'llama-server returned invalid tool call arguments for "f": '
 
 
 def test_an_overflow_below_is_one_here() -> None:
-    error = read_error("u", 400, {"error": TOO_LONG})
+    error = decode_ollama_error("u", 400, {"error": TOO_LONG})
 
     assert isinstance(error, ContextOverflow)
     assert (error.tokens, error.window) == (6821, 1024)
@@ -33,7 +33,7 @@ def test_an_overflow_below_is_one_here() -> None:
 
 
 def test_a_model_that_is_not_there_comes_with_what_to_do() -> None:
-    error = read_error("u", 404, {"error": "model 'qwen3' not found"})
+    error = decode_ollama_error("u", 404, {"error": "model 'qwen3' not found"})
 
     assert (error.status, error.server_message) == (404, "model 'qwen3' not found; `ollama pull qwen3` fetches it")
 
@@ -51,7 +51,7 @@ def test_a_model_that_is_not_there_comes_with_what_to_do() -> None:
     ],
 )
 def test_kinds(status: int, words: str, kind: type[BackendError]) -> None:
-    error = read_error("u", status, {"error": words})
+    error = decode_ollama_error("u", status, {"error": words})
 
     assert type(error) is kind
     assert (error.status, error.server_message) == (status, words)
@@ -73,14 +73,14 @@ def test_kinds(status: int, words: str, kind: type[BackendError]) -> None:
     ],
 )
 def test_what_could_be_written_differently(status: int, words: str, need: UnsupportedFeature) -> None:
-    error = read_error("u", status, {"error": words})
+    error = decode_ollama_error("u", status, {"error": words})
 
     assert isinstance(error, RequestFormatRejected)
     assert error.need is need
 
 
 def test_an_option_of_the_wrong_type_is_the_callers_fault() -> None:
-    assert read_error("u", 500, {"error": 'option "temperature" must be of type float32'}).status == 400
+    assert decode_ollama_error("u", 500, {"error": 'option "temperature" must be of type float32'}).status == 400
 
 
 @pytest.mark.parametrize(
@@ -92,11 +92,11 @@ def test_an_option_of_the_wrong_type_is_the_callers_fault() -> None:
     ],
 )
 def test_a_call_that_was_cut(words: str, cut: bool) -> None:
-    assert is_cut_call(read_error("u", 500, {"error": words})) is cut
+    assert is_cut_call(decode_ollama_error("u", 500, {"error": words})) is cut
 
 
 @pytest.mark.parametrize(("words", "written"), [(UNREAD, '{"city": "O\'Hare"'), (NO_ARGUMENTS, "")])
 def test_what_the_model_wrote_is_told_apart_from_the_error(words: str, written: str) -> None:
-    error: Any = read_error("u", 500, {"error": words})
+    error: Any = decode_ollama_error("u", 500, {"error": words})
 
     assert error.written == written

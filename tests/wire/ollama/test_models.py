@@ -10,12 +10,12 @@ from forge_proxy.wire.backends.ollama.models import (
     InstalledModel,
     LoadedModel,
     ModelDescription,
-    card_of,
+    add_tag,
     decode_loaded,
     decode_show,
     decode_tags,
-    knows_truncate,
-    with_tag,
+    supports_truncate,
+    to_card,
 )
 
 TAGS: Any = {"models": [{"name": "tiny:latest", "model": "tiny:latest", "modified_at": "2026-11-21T19:30:33.87Z",
@@ -54,10 +54,10 @@ def test_anything_else_is_nothing(body: Any) -> None:
 def test_the_window_is_the_one_that_a_request_will_have(
     shown: ModelDescription, loaded: LoadedModel | None, num_ctx: int | None, window: int | None
 ) -> None:
-    card = card_of(TINY, shown, loaded, num_ctx)
+    card = to_card(TINY, shown, loaded, num_ctx)
 
     assert (card.id, card.window) == ("tiny:latest", window)
-    assert card.details["meta"] == {"n_ctx_train": shown.trained, "size": 933617}
+    assert card.details["meta"] == {"n_ctx_train": shown.trained_window, "size": 933617}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_window_is_the_one_that_a_request_will_have(
     [("qwen3", "qwen3:latest"), ("qwen3:8b", "qwen3:8b"), ("host:5000/a/b", "host:5000/a/b:latest"), ("", "")],
 )
 def test_a_tag_that_is_left_out(name: str, whole: str) -> None:
-    assert with_tag(name) == whole
+    assert add_tag(name) == whole
 
 
 @pytest.mark.parametrize(
@@ -73,4 +73,4 @@ def test_a_tag_that_is_left_out(name: str, whole: str) -> None:
     [("0.12.5", False), ("0.12.6", True), ("0.6.2-rc1", False), ("0.34.4", True), ("0.0.0", True), ("dev", True)],
 )
 def test_since_when_a_long_prompt_is_refused(version: str, knows: bool) -> None:
-    assert knows_truncate({"version": version}) is knows
+    assert supports_truncate({"version": version}) is knows

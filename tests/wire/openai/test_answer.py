@@ -10,15 +10,15 @@ from hypothesis import given
 
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.stream import CallDelta, Chunk, Delta
-from forge_proxy.wire.backends.openai.response import decode_answer
-from forge_proxy.wire.backends.responses import UnreadableAnswer
+from forge_proxy.wire.backends.openai.response import decode_response
+from forge_proxy.wire.backends.responses import UnreadableResponse
 from tests.properties import OBJECTS, VALUES, examples
 
 HEAD: dict[str, Any] = {"id": "chatcmpl-1", "created": 1, "model": "m"}
 
 
 def answer(**fields: Any) -> Chunk:
-    return decode_answer(json.dumps(fields).encode())
+    return decode_response(json.dumps(fields).encode())
 
 
 def test_a_chunk_of_a_stream_is_read() -> None:
@@ -40,7 +40,7 @@ def test_a_chunk_of_a_stream_is_read() -> None:
         }
     ).encode()
 
-    chunk = decode_answer(raw)
+    chunk = decode_response(raw)
 
     assert chunk == Chunk(
         deltas=(
@@ -125,27 +125,27 @@ def test_without_choices_there_is_nothing_said(choices: Json) -> None:
 def test_the_name_of_the_model_is_the_one_that_was_asked_for() -> None:
     raw = json.dumps({**HEAD, "choices": [], "x": {"model": "m"}}).encode()
 
-    chunk = decode_answer(raw, model="alias")
+    chunk = decode_response(raw, model="alias")
 
     assert chunk.head == {**HEAD, "model": "alias", "x": {"model": "m"}}
     assert json.loads(chunk.as_sent or b"") == {**HEAD, "model": "alias", "choices": [], "x": {"model": "m"}}
 
 
 def test_a_model_that_has_no_name_is_given_none() -> None:
-    assert decode_answer(b'{"choices": []}', model="alias") == Chunk()
+    assert decode_response(b'{"choices": []}', model="alias") == Chunk()
 
 
 @pytest.mark.parametrize("raw", [b"", b"[DONE]", b"{", b"[]", b"null", b'"x"', b"\xff", b"[" * 5000])
 def test_what_is_no_json_object_is_unreadable(raw: bytes) -> None:
-    with pytest.raises(UnreadableAnswer) as unreadable:
-        decode_answer(raw)
+    with pytest.raises(UnreadableResponse) as unreadable:
+        decode_response(raw)
 
     assert unreadable.value.error is None
 
 
 @pytest.mark.parametrize("error", ["no slot", {"message": "no slot", "code": 503}, {"code": 503}])
 def test_an_error_in_place_of_an_answer_is_kept(error: Json) -> None:
-    with pytest.raises(UnreadableAnswer) as unreadable:
+    with pytest.raises(UnreadableResponse) as unreadable:
         answer(error=error)
 
     assert unreadable.value.error == {"error": error}

@@ -13,8 +13,8 @@ from forge_proxy.core.compaction import SlidingWindowCompact, TieredCompact
 from forge_proxy.core.estimate import estimate_messages_tokens
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import MessageType
-from forge_proxy.wire.compaction import tagged, with_cuts
-from forge_proxy.wire.message_repair import healed
+from forge_proxy.wire.compaction import apply_cuts, classify_messages
+from forge_proxy.wire.message_repair import repair_messages
 from tests.properties import examples
 
 JsonDict = dict[str, Any]
@@ -59,12 +59,12 @@ HISTORY: list[Json] = [
 
 def phase(number: int, messages: list[Json] = HISTORY) -> list[Any]:
     """The messages as that phase leaves them."""
-    tags = tagged(messages)
-    return with_cuts(messages, tags, list(TieredCompact().plans(tags.messages))[number - 1].cuts)
+    tags = classify_messages(messages)
+    return apply_cuts(messages, tags, list(TieredCompact().plans(tags.messages))[number - 1].cuts)
 
 
 def test_messages_are_told_apart_by_what_they_are_for() -> None:
-    tags = tagged(HISTORY)
+    tags = classify_messages(HISTORY)
 
     kinds = [(place, message.type.value) for place, message in zip(tags.places, tags.messages, strict=True)]
     assert kinds == [
@@ -146,7 +146,7 @@ def test_a_picture_without_words_is_dropped_too() -> None:
 def test_a_call_in_any_form_counts_and_stays(message: JsonDict) -> None:
     messages: list[Json] = [USER, message, result("", LONG), assistant("b"), result("b", ""), assistant("c")]
 
-    tags = tagged(messages)
+    tags = classify_messages(messages)
 
     assert (tags.messages[1].type, estimate_messages_tokens(tags.messages[1:2]) > 500) == (MessageType.TOOL_CALL, True)
     assert phase(3, messages)[1] is message
@@ -176,17 +176,17 @@ def test_what_is_not_cut_stays_the_same_object_and_no_call_loses_its_result(
     messages: list[Json], keep: int, tiered: bool
 ) -> None:
     before = copy.deepcopy(messages)
-    tags = tagged(messages)
+    tags = classify_messages(messages)
     strategy = TieredCompact(keep) if tiered else SlidingWindowCompact(keep)
 
     for plan in strategy.plans(tags.messages):
-        after = with_cuts(messages, tags, plan.cuts)
+        after = apply_cuts(messages, tags, plan.cuts)
 
         cut = {tags.places[one.index] for one in plan.cuts}
         same = {id(message) for message in after}
         assert all(id(message) in same for place, message in enumerate(messages) if place not in cut)
         assert _unpaired(after) == []
-        assert healed(after) == after
+        assert repair_messages(after) == after
     assert messages == before
 
 

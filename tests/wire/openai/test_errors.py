@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.wire.backends.openai.errors import is_unread_call
+from forge_proxy.wire.backends.openai.errors import is_unparsed_call
 from forge_proxy.wire.clients.chat_completions.errors import encode_error
 
 
@@ -35,4 +35,4 @@ def test_an_error_has_all_four_fields() -> None:
     ],
 )
 def test_a_call_that_the_server_could_not_read_is_told_from_other_errors(body: Json, unread: bool) -> None:
-    assert is_unread_call(body) is unread
+    assert is_unparsed_call(body) is unread

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.wire.message_repair import RAW, healed
+from forge_proxy.wire.message_repair import RAW, repair_messages
 from tests.properties import OBJECTS, TEXTS, VALUES, examples
 
 Message = dict[str, Any]
@@ -57,7 +57,7 @@ IN_ORDER: list[Message] = [
 def test_a_history_in_order_is_the_same_objects() -> None:
     before = copy.deepcopy(IN_ORDER)
 
-    out = healed(IN_ORDER)
+    out = repair_messages(IN_ORDER)
 
     assert all(new is old for new, old in zip(out, IN_ORDER, strict=True))
     assert before == IN_ORDER
@@ -86,14 +86,14 @@ def test_a_history_in_order_is_the_same_objects() -> None:
     ids=lambda value: repr(value)[:40],
 )
 def test_arguments_become_the_text_of_an_object(said: Any, sent: str) -> None:
-    assert arguments_of(healed([USER, calling(said), result()])[1]) == sent
+    assert arguments_of(repair_messages([USER, calling(said), result()])[1]) == sent
 
 
 def test_only_the_broken_message_is_written_anew() -> None:
     messages = [USER, calling("{}"), result(), calling("{}", "oops"), result(), result("call_1")]
     before = copy.deepcopy(messages)
 
-    out = healed(messages)
+    out = repair_messages(messages)
 
     assert messages == before
     assert [new is old for new, old in zip(out, messages, strict=True)] == [True, True, True, False, True, True]
@@ -121,7 +121,7 @@ def test_calls_and_results_without_ids_are_paired_in_order(nothing: Any) -> None
     if nothing is ...:
         results = [{key: value for key, value in one.items() if key != "tool_call_id"} for one in results]
 
-    out: list[Any] = healed([USER, {"role": "assistant", "tool_calls": calls}, *results])
+    out: list[Any] = repair_messages([USER, {"role": "assistant", "tool_calls": calls}, *results])
     _, assistant, first, second = out
 
     ids = [call["id"] for call in assistant["tool_calls"]]
@@ -146,7 +146,7 @@ def test_calls_and_results_without_ids_are_paired_in_order(nothing: Any) -> None
     ],
 )
 def test_a_result_of_no_call_gets_the_one_that_is_left(named: list[Any], paired: list[str]) -> None:
-    out: list[Any] = healed([USER, calling("{}", "{}"), *map(result, named)])
+    out: list[Any] = repair_messages([USER, calling("{}", "{}"), *map(result, named)])
 
     assert [message["tool_call_id"] for message in out[2:]] == paired
 
@@ -155,7 +155,7 @@ def test_a_late_result_keeps_the_id_of_an_earlier_call() -> None:
     second: Message = {**calling("{}"), "tool_calls": [{**calling("{}")["tool_calls"][0], "id": "other"}]}
     messages: list[Any] = [USER, calling("{}"), USER, second, result("call_0"), result("other")]
 
-    assert healed(messages) == messages
+    assert repair_messages(messages) == messages
 
 
 @pytest.mark.parametrize(
@@ -168,11 +168,11 @@ def test_a_late_result_keeps_the_id_of_an_earlier_call() -> None:
     ],
 )
 def test_what_a_serialiser_left_out_is_put_back(message: Message, sent: Message | None) -> None:
-    assert healed([USER, message])[1] == (sent or message)
+    assert repair_messages([USER, message])[1] == (sent or message)
 
 
 def test_a_call_without_a_type_is_one_of_a_function() -> None:
-    out: Any = healed([USER, calling("{}", type=None), result()])[1]
+    out: Any = repair_messages([USER, calling("{}", type=None), result()])[1]
 
     assert out["tool_calls"][0]["type"] == "function"
 
@@ -195,11 +195,11 @@ MESSAGES = st.lists(
 def test_each_turn_heals_the_same_and_what_is_healed_stays(messages: list[Json]) -> None:
     messages = orjson.loads(json.dumps(messages))
 
-    out = healed(messages)
+    out = repair_messages(messages)
 
     assert len(out) == len(messages)
-    assert healed(out) == out
-    assert orjson.dumps(healed(copy.deepcopy(messages))) == orjson.dumps(out)
+    assert repair_messages(out) == out
+    assert orjson.dumps(repair_messages(copy.deepcopy(messages))) == orjson.dumps(out)
     # A turn later the beginning is the same, but for results that only now name the call they are of.
-    longer = healed([*messages, USER, calling("oops"), result(None)])
+    longer = repair_messages([*messages, USER, calling("oops"), result(None)])
     assert longer[: len(out)] == out

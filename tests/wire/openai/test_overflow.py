@@ -6,7 +6,7 @@ import pytest
 
 from forge_proxy.core.errors import BackendError, ContextOverflow, LimitTooLarge
 from forge_proxy.core.jsontypes import Json
-from forge_proxy.wire.backends.openai.rejections import read_fault
+from forge_proxy.wire.backends.openai.errors import decode_error
 from tests.folding import folded
 
 
@@ -126,7 +126,7 @@ PROMPTS: list[tuple[str, Json, int | None, int | None]] = [
 def test_a_prompt_that_is_too_long_is_known_by_each_servers_words(
     status: int, body: Json, tokens: int | None, window: int | None
 ) -> None:
-    fault = read_fault("http://m", status, body)
+    fault = decode_error("http://m", status, body)
 
     assert type(fault) is ContextOverflow
     assert (fault.tokens, fault.window) == (tokens, window)
@@ -151,7 +151,7 @@ def test_a_prompt_that_is_too_long_is_known_by_each_servers_words(
     ],
 )
 def test_a_limit_that_is_too_large_is_told_from_a_prompt_that_is_too_long(message: str, room: int | None) -> None:
-    fault = read_fault("http://m", 400, said(message))
+    fault = decode_error("http://m", 400, said(message))
 
     assert isinstance(fault, LimitTooLarge)
     assert fault.room == room
@@ -176,4 +176,4 @@ def test_a_limit_that_is_too_large_is_told_from_a_prompt_that_is_too_long(messag
     ],
 )
 def test_other_errors_are_left_what_they_are(status: int, body: Json) -> None:
-    assert type(read_fault("http://m", status, body)) is BackendError
+    assert type(decode_error("http://m", status, body)) is BackendError

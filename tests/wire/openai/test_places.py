@@ -27,13 +27,13 @@ A, B = CallDelta(0, "a", "f"), CallDelta(0, "b", "f")
 def test_each_call_has_a_place_of_its_own_wherever_it_is_cut(pieces: list[CallDelta], places: list[int]) -> None:
     one_by_one, at_once = CallIndexes(), CallIndexes()
 
-    placed = [one_by_one.place(Chunk((Delta(calls=(piece,)),))).deltas[0].calls[0] for piece in pieces]
+    placed = [one_by_one.assign(Chunk((Delta(calls=(piece,)),))).deltas[0].calls[0] for piece in pieces]
 
     assert [piece.index for piece in placed] == places
-    assert at_once.place(Chunk((Delta(calls=tuple(pieces)),))).deltas[0].calls == tuple(placed)
+    assert at_once.assign(Chunk((Delta(calls=tuple(pieces)),))).deltas[0].calls == tuple(placed)
 
 
 def test_choices_are_counted_by_themselves() -> None:
-    placed = CallIndexes().place(Chunk((Delta(0, calls=(A, B)), Delta(1, calls=(A,)))))
+    placed = CallIndexes().assign(Chunk((Delta(0, calls=(A, B)), Delta(1, calls=(A,)))))
 
     assert [[piece.index for piece in delta.calls] for delta in placed.deltas] == [[0, 1], [0]]

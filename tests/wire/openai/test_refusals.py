@@ -6,7 +6,7 @@ import pytest
 
 from forge_proxy.core.dialect import UnsupportedFeature
 from forge_proxy.core.errors import BackendError, RequestFormatRejected, UnreadCall
-from forge_proxy.wire.backends.openai.rejections import read_fault
+from forge_proxy.wire.backends.openai.errors import decode_error
 from tests.folding import folded
 
 PARSER = "Unable to generate parser for this template. Automatic parser generation failed: "
@@ -87,7 +87,7 @@ REFUSALS = [
 @pytest.mark.parametrize("status", [400, 422, 500])
 @pytest.mark.parametrize(("words", "need"), REFUSALS)
 def test_each_refusal_names_its_need(status: int, words: str, need: UnsupportedFeature) -> None:
-    fault = read_fault("http://m", status, {"error": {"message": words}}, {"retry-after": "1"})
+    fault = decode_error("http://m", status, {"error": {"message": words}}, {"retry-after": "1"})
 
     assert isinstance(fault, RequestFormatRejected)
     assert fault.need is need
@@ -98,13 +98,13 @@ def test_each_refusal_names_its_need(status: int, words: str, need: UnsupportedF
     "words", ["image input is not supported", "no slot is free", "Failed to parse messages: type must be string"]
 )
 def test_what_cannot_be_written_differently_is_no_refusal(words: str) -> None:
-    assert type(read_fault("http://m", 500, {"error": {"message": words}})) is BackendError
+    assert type(decode_error("http://m", 500, {"error": {"message": words}})) is BackendError
 
 
 @pytest.mark.parametrize("status", [401, 404, 429, 503])
 def test_a_status_that_says_what_is_the_matter_counts_more_than_words(status: int) -> None:
-    assert type(read_fault("http://m", status, {"error": "failed to parse grammar"})) is BackendError
+    assert type(decode_error("http://m", status, {"error": "failed to parse grammar"})) is BackendError
 
 
 def test_a_call_that_could_not_be_read_stays_one() -> None:
-    assert isinstance(read_fault("http://m", 500, {"error": "Failed to parse input at pos 3: grammar"}), UnreadCall)
+    assert isinstance(decode_error("http://m", 500, {"error": "Failed to parse input at pos 3: grammar"}), UnreadCall)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from forge_proxy.core.jsontypes import Json, JsonObject
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import CallDelta, Chunk, Completion, CompletionBuilder, Delta, Reply
-from forge_proxy.wire.backends.openai.response import decode_answer
+from forge_proxy.wire.backends.openai.response import decode_response
 from forge_proxy.wire.clients.chat_completions.response import DONE, ChunkWriter, comment, encode_completion, event
 from forge_proxy.wire.sse import SseReader
 from tests.properties import TEXTS, examples
@@ -101,7 +101,7 @@ def test_what_is_written_is_read_as_what_was_said(chunks: list[Chunk]) -> None:
         said.add(chunk)
 
     for each in written(chunks, usage=True):
-        read.add(decode_answer(json.dumps(each).encode()))
+        read.add(decode_response(json.dumps(each).encode()))
 
     meant, got = said.completion(), read.completion()
     with_role = tuple(replace(reply, extra={"role": "assistant", **reply.extra}) for reply in meant.replies)
@@ -195,7 +195,7 @@ def test_a_whole_answer_is_read_as_what_was_said(replies: list[Reply], usage: Js
     raw = encode_completion(Completion(numbered, usage, {"id": "other", "timings": {"n": 1}}), HEAD)
 
     builder = CompletionBuilder()
-    builder.add(decode_answer(raw))
+    builder.add(decode_response(raw))
     with_role = tuple(replace(reply, extra={"role": "assistant", **reply.extra}) for reply in numbered)
     assert builder.completion() == Completion(with_role, usage, {**HEAD, "timings": {"n": 1}})
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from forge_proxy.core.dialect import Dialect, Reasoning, UnsupportedFeature
-from forge_proxy.wire.backends.openai.roles import in_dialect, with_thoughts
+from forge_proxy.wire.backends.openai.roles import adapt_roles, filter_reasoning
 
 Message = dict[str, Any]
 S: Message = {"role": "system", "content": "s"}
@@ -66,7 +66,7 @@ def test_roles_are_written_as_they_are_needed(
     for need in needs:
         dialect = dialect.avoiding(need)
 
-    assert in_dialect(messages, dialect) == written
+    assert adapt_roles(messages, dialect) == written
 
 
 @pytest.mark.parametrize("need", UnsupportedFeature)
@@ -96,4 +96,4 @@ LAST = said("assistant", "2", reasoning_content="new", x=1)
     ],
 )
 def test_thoughts_are_passed_on_by_policy(policy: Reasoning, first: Message, last: Message) -> None:
-    assert with_thoughts([U, FIRST, U, LAST, RESULT], policy) == [U, first, U, last, RESULT]
+    assert filter_reasoning([U, FIRST, U, LAST, RESULT], policy) == [U, first, U, last, RESULT]

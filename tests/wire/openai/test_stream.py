@@ -33,7 +33,7 @@ def test_any_cut_gives_the_same_answer(length: int) -> None:
         whole.add(chunk)
     assert builder.completion() == whole.completion()
     assert builder.completion().replies[0].text == "It is sunny."
-    assert (reader.done, reader.finished, reader.fault) == (True, True, None)
+    assert (reader.is_done, reader.has_finish_reason, reader.fault) == (True, True, None)
 
 
 @given(length=st.integers(1, 3000))
@@ -42,7 +42,7 @@ def test_verbatim_every_event_is_passed_on_as_it_was_sent(length: int) -> None:
 
     sent = b"".join(b"data: " + (chunk.as_sent or b"") + b"\n\n" for chunk in chunks)
     assert sent + b"data: [DONE]\n\n" == SAID.as_stream()
-    assert (reader.done, reader.finished) == (True, True)
+    assert (reader.is_done, reader.has_finish_reason) == (True, True)
     assert chunks[0].head["id"] == "chatcmpl-scripted"
 
 
@@ -55,7 +55,7 @@ def test_what_came_before_an_error_is_given_out_first(verbatim: bool, length: in
 
     assert chunks
     assert reader.fault is not None
-    assert not reader.done
+    assert not reader.is_done
 
 
 def test_a_stream_that_ends_early_is_not_finished() -> None:
@@ -63,7 +63,7 @@ def test_a_stream_that_ends_early_is_not_finished() -> None:
 
     reader, _ = read(data[: data.index(b'"finish_reason": "')], 50)
 
-    assert (reader.done, reader.finished) == (False, False)
+    assert (reader.is_done, reader.has_finish_reason) == (False, False)
 
 
 @pytest.mark.parametrize("verbatim", [True, False])

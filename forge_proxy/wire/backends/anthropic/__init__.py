@@ -1,1 +1,1 @@
-"""Anthropic's Messages API, as model servers speak it."""
+"""Anthropic's Messages API, of Anthropic or a compatible model server."""

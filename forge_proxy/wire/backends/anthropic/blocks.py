@@ -1,6 +1,6 @@
-"""The content of a message as OpenAI writes it, to the blocks that Anthropic's dialect is made of.
+"""Converts the content of a message in OpenAI's format to Anthropic content blocks.
 
-Blank text is left out, as the server refuses it. What there is no block for is refused here, with the path of the part.
+Blank text is omitted because the server rejects it. Parts without an equivalent raise `InvalidRequest` with their path.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 
 Block = dict[str, Json]
 CACHE = "cache_control"
-"""A mark for the prompt cache; it stays on the block where the caller put it."""
+"""The prompt cache breakpoint; it stays on the block where the client set it."""
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,", re.IGNORECASE)
 _NATIVE = ("image", "document", "search_result")
 
 
 def text_block(text: str) -> Block:
-    """A block of text."""
+    """Return a text block."""
     return {"type": "text", "text": text}
 
 
-def blocks_of(content: Json, at: str) -> list[Block]:
-    """The blocks of a message's content. `at` is its path, for an `InvalidRequest`."""
+def encode_blocks(content: Json, at: str) -> list[Block]:
+    """Return the blocks of a message's content. Raises `InvalidRequest`, with paths that begin with `at`."""
     if isinstance(content, str):
         return [text_block(content)] if content.strip() else []
     blocks: list[Block] = []

@@ -1,4 +1,4 @@
-"""What a Messages server tells of one of its models, which decides how a request to it is written."""
+"""Decodes a model's entry in the model list: its capabilities, which affect how requests are encoded, and its card."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_object
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """None, and an empty set, where the server does not tell."""
+    """The capabilities of a model; None and empty sets for what the server does not report."""
 
-    most: int | None = None
+    max_tokens: int | None = None
     """The largest `max_tokens`."""
     thinking: frozenset[str] = frozenset()
-    """The types of `thinking` that it takes."""
+    """The supported types of `thinking`."""
     efforts: frozenset[str] = frozenset()
-    structured: bool | None = None
-    """Whether it can be held to a JSON Schema."""
+    has_structured_outputs: bool | None = None
+    """Whether responses can be constrained by a JSON Schema."""
 
 
-def read_facts(model: JsonObject) -> ModelFacts:
-    """The facts in one entry of the model list."""
+def decode_facts(model: JsonObject) -> ModelFacts:
+    """Return the capabilities in one entry of the model list."""
     most = model.get("max_tokens")
-    told = model.get("capabilities")
-    can = told if is_object(told) else {}
+    listed = model.get("capabilities")
+    can = listed if is_object(listed) else {}
     thinking = can.get("thinking")
     structured = can.get("structured_outputs")
     return ModelFacts(
-        most=most if is_integer(most) and most > 0 else None,
+        max_tokens=most if is_integer(most) and most > 0 else None,
         thinking=_supported(thinking.get("types") if is_object(thinking) else None),
         efforts=_supported(can.get("effort")),
-        structured=_holds(structured) if is_object(structured) else None,
+        has_structured_outputs=_is_supported(structured) if is_object(structured) else None,
     )
 
 
-def card_of(model: JsonObject) -> ModelCard | None:
-    """One entry of the model list as ours; None where it has no id."""
+def decode_card(model: JsonObject) -> ModelCard | None:
+    """Return the card of one entry of the model list; None if it has no id."""
     identity, window = model.get("id"), model.get("max_input_tokens")
     if not isinstance(identity, str):
         return None
@@ -50,8 +50,8 @@ def card_of(model: JsonObject) -> ModelCard | None:
 def _supported(capabilities: Json) -> frozenset[str]:
     if not is_object(capabilities):
         return frozenset()
-    return frozenset(name for name, said in capabilities.items() if _holds(said))
+    return frozenset(name for name, value in capabilities.items() if _is_supported(value))
 
 
-def _holds(capability: Json) -> bool:
+def _is_supported(capability: Json) -> bool:
     return isinstance(capability, Mapping) and capability.get("supported") is True

@@ -1,4 +1,4 @@
-"""What an error in Anthropic's dialect means: its type to the status it has, or would have had outside of a stream."""
+"""Maps Anthropic's error types to HTTP statuses, for errors inside a stream."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _STATUSES = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""As the service documents them, and as the SDK's `types/shared/error_type.py` lists the types."""
+"""From the API documentation; the SDK lists the types in `types/shared/error_type.py`."""
 
 
-def status_of(body: Json) -> int:
-    """The status of an error that came under another one; 502 for a type that is not known."""
+def find_status(body: Json) -> int:
+    """Return the status of an error object; 502 for an unknown type."""
     error = body.get("error") if is_object(body) else None
     kind = error.get("type") if is_object(error) else None
     return _STATUSES.get(kind, 502) if isinstance(kind, str) else 502

@@ -1,7 +1,7 @@
-"""A `ModelCall` to the body of a Messages request.
+"""Encodes a `ModelCall` as the body of a Messages request.
 
-Fields that only OpenAI's dialect has (seed, penalties, log probabilities, …) are left out: the server refuses what it
-does not know. What would change the answer's shape is refused here, by name.
+Fields without an equivalent (seed, penalties, log probabilities, …) are omitted because the server rejects unknown
+fields. Those that would change the format of the response raise `InvalidRequest`.
 """
 
 from __future__ import annotations
@@ -11,85 +11,82 @@ from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.wire.backends.anthropic.blocks import CACHE, Block, text_block
 from forge_proxy.wire.backends.anthropic.capabilities import ModelFacts
-from forge_proxy.wire.backends.anthropic.messages import write_history
-from forge_proxy.wire.backends.anthropic.reasoning import write_thinking
-from forge_proxy.wire.backends.anthropic.tools import ToolNames, choice_of, names_of, tools_of
+from forge_proxy.wire.backends.anthropic.messages import encode_history
+from forge_proxy.wire.backends.anthropic.reasoning import encode_thinking
+from forge_proxy.wire.backends.anthropic.tools import ToolNames, collect_tool_names, encode_tool_choice, encode_tools
 from forge_proxy.wire.backends.openai.request import conversation
 
 DEFAULT_LIMIT = 4096
-"""`max_tokens` of a caller who gives no limit, where the server does not tell the model's own (seed 003)."""
+"""`max_tokens` if neither the client nor the server gives a limit (seed 003)."""
 _JSON_ONLY = "Answer with one JSON object and nothing else."
 
 
 def encode_call(call: ModelCall, facts: ModelFacts) -> tuple[dict[str, Json], ToolNames]:
-    """The request body, and the names under which it offers the tools.
-
-    Raises `InvalidRequest` for what cannot be said in this dialect.
-    """
-    request, said = call.request, call.request.body
+    """Return the request body and the tool names used in it. Raises `InvalidRequest` for unsupported fields."""
+    request, fields = call.request, call.request.body
     if request.choices > 1:
         raise InvalidRequest("n", "the anthropic backend makes one choice; leave it out")
-    names = names_of(call)
-    history = write_history(conversation(call), names, call.dialect.reasoning)
+    names = collect_tool_names(call)
+    history = encode_history(conversation(call), names, call.dialect.reasoning)
     limit = _limit(call, facts)
     body: dict[str, Json] = {
         "model": call.model.served or "",
         "max_tokens": limit,
         "messages": history.messages,
-        **_passed_on(said),
+        **_forward_fields(fields),
     }
-    system: list[Json] = [*history.system, *_answer_form(body, said, facts)]
+    system: list[Json] = [*history.system, *_encode_format(body, fields, facts)]
     if system:
         body["system"] = system
-    if tools := tools_of(call, names, history.called):
+    if tools := encode_tools(call, names, history.called):
         body["tools"] = tools
-        if choice := choice_of(call, names):
+        if choice := encode_tool_choice(call, names):
             body["tool_choice"] = choice
-    _add_thinking(body, said, facts, limit, loose=history.loose_thoughts)
+    _add_thinking(body, fields, facts, limit, loose=history.lacks_reasoning)
     if call.dialect.sampling and "thinking" not in body:
-        body |= _sampling(said)
+        body |= _sampling(fields)
     return body, names
 
 
 def _limit(call: ModelCall, facts: ModelFacts) -> int:
-    """`max_tokens`, which the server insists on: the caller's, no more than the model and its window have room for."""
-    bounds = [bound for bound in (call.request.limit, call.room, facts.most) if bound]
+    """Return `max_tokens`, which is required: the client's limit, bounded by the model's and the window's."""
+    bounds = [bound for bound in (call.request.limit, call.room, facts.max_tokens) if bound]
     return min(bounds) if bounds else DEFAULT_LIMIT
 
 
-def _passed_on(said: JsonObject) -> dict[str, Json]:
+def _forward_fields(fields: JsonObject) -> dict[str, Json]:
     out: dict[str, Json] = {}
-    stops = said.get("stop")
+    stops = fields.get("stop")
     listed = stops if is_list(stops) else [stops]
     if kept := [stop for stop in listed if isinstance(stop, str) and stop.strip()]:
         out["stop_sequences"] = [*kept]
-    user = said.get("safety_identifier") or said.get("user")
+    user = fields.get("safety_identifier") or fields.get("user")
     if isinstance(user, str) and user:
         out["metadata"] = {"user_id": user}
     for key in (CACHE, "container", "inference_geo", "speed"):  # Anthropic's own
-        if said.get(key) is not None:
-            out[key] = said[key]
+        if fields.get(key) is not None:
+            out[key] = fields[key]
     return out
 
 
-def _answer_form(body: dict[str, Json], said: JsonObject, facts: ModelFacts) -> list[Block]:
-    """Hold the answer to `response_format`; what is to be added to the system message for that."""
-    match said.get("response_format"):
+def _encode_format(body: dict[str, Json], fields: JsonObject, facts: ModelFacts) -> list[Block]:
+    """Encode `response_format`. Returns blocks to add to the system message."""
+    match fields.get("response_format"):
         case {"type": "json_schema", "json_schema": {"schema": schema}} if is_object(schema):
-            if facts.structured is False:
-                raise InvalidRequest("response_format", f"the model {body['model']!r} cannot be held to a JSON Schema")
+            if facts.has_structured_outputs is False:
+                raise InvalidRequest("response_format", f"the model {body['model']!r} does not support a JSON Schema")
             body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
-        case {"type": "json_object"}:  # there is no such mode; OpenAI asks that the prompt says it as well
+        case {"type": "json_object"}:  # Anthropic has no such mode
             return [text_block(_JSON_ONLY)]
         case _:
             pass
     return []
 
 
-def _add_thinking(body: dict[str, Json], said: JsonObject, facts: ModelFacts, limit: int, *, loose: bool) -> None:
+def _add_thinking(body: dict[str, Json], fields: JsonObject, facts: ModelFacts, limit: int, *, loose: bool) -> None:
     choice = body.get("tool_choice")
     forced = is_object(choice) and choice.get("type") in ("any", "tool")
-    thinking = write_thinking(said, facts, limit, may_budget=not loose)
+    thinking = encode_thinking(fields, facts, limit, may_budget=not loose)
     if forced:  # the server: "Thinking may not be enabled when tool_choice forces tool use"
         thinking.pop("thinking", None)
     given, form = thinking.pop("output_config", None), body.get("output_config")
@@ -98,14 +95,14 @@ def _add_thinking(body: dict[str, Json], said: JsonObject, facts: ModelFacts, li
     body |= thinking
 
 
-def _sampling(said: JsonObject) -> dict[str, Json]:
-    """Temperature, else `top_p`: models of late take only one of them, or none (`Need.NO_SAMPLING`)."""
+def _sampling(fields: JsonObject) -> dict[str, Json]:
+    """Return the temperature, or else `top_p`: recent models accept one of them or none (`NO_SAMPLING`)."""
     out: dict[str, Json] = {}
-    temperature = said.get("temperature")
+    temperature = fields.get("temperature")
     if isinstance(temperature, int | float):
         out["temperature"] = min(temperature, 1.0)  # OpenAI's goes up to 2
-    elif isinstance(said.get("top_p"), int | float):
-        out["top_p"] = said["top_p"]
-    if isinstance(said.get("top_k"), int):
-        out["top_k"] = said["top_k"]
+    elif isinstance(fields.get("top_p"), int | float):
+        out["top_p"] = fields["top_p"]
+    if isinstance(fields.get("top_k"), int):
+        out["top_k"] = fields["top_k"]
     return out

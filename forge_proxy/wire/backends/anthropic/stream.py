@@ -1,4 +1,4 @@
-"""What a Messages server answers to chunks: the events of a stream, or a whole message as one chunk."""
+"""Decodes the response of a Messages server: the events of a stream, or a whole message as one chunk."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import orjson
 from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_list, is_object
 from forge_proxy.core.stream import SIGNED_REASONING, CallDelta, Chunk, Delta
 from forge_proxy.wire.backends.anthropic.tools import ToolNames
-from forge_proxy.wire.backends.responses import EventReader, UnreadableAnswer, joined, read_answer
+from forge_proxy.wire.backends.responses import EventReader, UnreadableResponse, join_chunks, parse_response
 from forge_proxy.wire.sse import BOM, MAX_RESPONSE
 
 _FINISHES = {
     "end_turn": "stop",
     "stop_sequence": "stop",
-    "pause_turn": "stop",  # of a server tool's long turn: what there is of it is the answer
+    "pause_turn": "stop",  # a server tool runs for long: the content so far is the response
     "tool_use": "tool_calls",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
@@ -24,9 +24,9 @@ _FINISHES = {
 
 
 class MessageReader(EventReader):
-    """Fed the bytes of a stream, or a whole message, gives out its chunks.
+    """Takes the bytes of a stream or of a whole message and returns its chunks.
 
-    `model` is put in place of the server's name for its model, `names` are those under which tools were offered.
+    `model` replaces the server's model name; `names` are the tool names of the request.
     """
 
     def __init__(
@@ -46,38 +46,38 @@ class MessageReader(EventReader):
         self._usage: dict[str, Json] = {}
 
     def _read_whole(self, body: bytes) -> list[Chunk]:
-        """A whole message, as the same chunk that its stream would have been."""
-        message = read_answer(body.removeprefix(BOM))
+        """Decode a whole message as if it had been streamed."""
+        message = parse_response(body.removeprefix(BOM))
         blocks = message.get("content")
         if message.get("type") != "message" or not is_list(blocks):
-            raise UnreadableAnswer("not a message")
+            raise UnreadableResponse("not a message")
         events: list[JsonObject] = [{"type": "message_start", "message": message}]
         for index, block in enumerate(blocks):
             events.append({"type": "content_block_start", "index": index, "content_block": block})
             events.append({"type": "content_block_stop", "index": index})
         events.append({"type": "message_delta", "delta": message, "usage": message.get("usage")})
         events.append({"type": "message_stop"})
-        return [joined([chunk for event in events if (chunk := self._take(event)) is not None])]
+        return [join_chunks([chunk for event in events if (chunk := self._take(event)) is not None])]
 
     def _read(self, events: list[bytes]) -> list[Chunk]:
         chunks: list[Chunk] = []
         for event in events:
             try:
-                chunk = self._take(read_answer(event))
-            except UnreadableAnswer as exc:
+                chunk = self._take(parse_response(event))
+            except UnreadableResponse as exc:
                 self.fault = exc
                 break
             if chunk is not None:
                 chunks.append(chunk)
-            if self.done:
+            if self.is_done:
                 break
-        return [joined(chunks)] if len(chunks) > 1 else chunks
+        return [join_chunks(chunks)] if len(chunks) > 1 else chunks
 
     def _take(self, event: JsonObject) -> Chunk | None:
-        """What one event adds; None for one that says nothing of the answer, such as `ping`."""
+        """Return the chunk of an event; None for one without content, such as `ping`."""
         match event:
             case {"type": "message_start", "message": {**message}}:
-                self.begun = True
+                self.has_begun = True
                 self._count(message.get("usage"))
                 head = {key: message[key] for key in ("id", "model") if isinstance(message.get(key), str)}
                 if self._model is not None:
@@ -94,60 +94,60 @@ class MessageReader(EventReader):
             case {"type": "message_delta", "delta": {**delta}}:
                 return self._finish(delta, event.get("usage"))
             case {"type": "message_stop"}:
-                self.done = True
+                self.is_done = True
             case _:
                 pass
         return None
 
-    def _begin(self, index: int, said: JsonObject) -> Chunk | None:
-        block = self._blocks[index] = _Block(said)
-        if said.get("type") == "tool_use":
-            name, identity = said.get("name"), said.get("id")
+    def _begin(self, index: int, fields: JsonObject) -> Chunk | None:
+        block = self._blocks[index] = _Block(fields)
+        if fields.get("type") == "tool_use":
+            name, identity = fields.get("name"), fields.get("id")
             begun = CallDelta(
                 self._calls,
                 identity if isinstance(identity, str) else "",
-                self._names.back(name) if isinstance(name, str) else "",
+                self._names.decode(name) if isinstance(name, str) else "",
             )
             block.call, self._calls = self._calls, self._calls + 1
             return _chunk(Delta(calls=(begun,)))
-        return _chunk(block.add({**said, "type": "whole"}))
+        return _chunk(block.add({**fields, "type": "whole"}))
 
     def _finish(self, delta: JsonObject, usage: Json) -> Chunk | None:
         self._count(usage)
         reason = delta.get("stop_reason")
         if not isinstance(reason, str):
             return None
-        self.finished = True
+        self.has_finish_reason = True
         details = delta.get("stop_details")
         why = details.get("explanation") if is_object(details) else None
         refusal: JsonObject = {"refusal": why} if reason == "refusal" and isinstance(why, str) else {}
         return Chunk((Delta(finish=_FINISHES.get(reason, "stop"), extra=refusal),), usage=_openai_usage(self._usage))
 
     def _count(self, usage: Json) -> None:
-        if is_object(usage):  # each tells the sum so far, and leaves out what it does not know
+        if is_object(usage):  # each event reports the sums so far and omits unknown ones
             self._usage |= {key: value for key, value in usage.items() if value is not None}
 
 
 class _Block:
-    """One block of content while it comes. `call` is its place among the calls, where it is one."""
+    """A content block in progress. `call` is the index of the call if it is one."""
 
-    def __init__(self, said: JsonObject) -> None:
-        self._said = said
-        self._thought = StringIO()
+    def __init__(self, fields: JsonObject) -> None:
+        self._start = fields
+        self._reasoning = StringIO()
         self._has_arguments = False
         self._signature = ""
         self.call: int | None = None
 
     def add(self, delta: JsonObject) -> Delta | None:
-        """What a delta adds to the answer. What the block began with comes as a delta of type `whole`."""
+        """Return the content of a delta. The content of the start event comes as a delta of type `whole`."""
         match delta:
             case {"type": "text_delta" | "whole", "text": str(text)} if text:
                 return Delta(text=text)
-            case {"type": "thinking_delta" | "whole", "thinking": str(thought)}:
+            case {"type": "thinking_delta" | "whole", "thinking": str(reasoning)}:
                 signature = delta.get("signature")
                 self._signature = signature if isinstance(signature, str) else self._signature
-                self._thought.write(thought)
-                return Delta(reasoning=thought) if thought else None
+                self._reasoning.write(reasoning)
+                return Delta(reasoning=reasoning) if reasoning else None
             case {"type": "signature_delta", "signature": str(signature)}:
                 self._signature += signature
             case {"type": "input_json_delta", "partial_json": str(piece)} if self.call is not None and piece:
@@ -158,40 +158,40 @@ class _Block:
         return None
 
     def end(self, index: int) -> Delta | None:
-        """What its end adds: arguments that came whole, a thought with the signature that lets it be sent back."""
+        """Return the content added by the end: complete arguments, or a signed thinking block to send back."""
         if self.call is not None:
-            given = self._said.get("input")
+            given = self._start.get("input")
             whole = orjson.dumps(given if is_object(given) else {}).decode()
             return None if self._has_arguments else Delta(calls=(CallDelta(self.call, arguments=whole),))
-        kind = self._said.get("type")
+        kind = self._start.get("type")
         if kind == "redacted_thinking":
-            return Delta(extra={SIGNED_REASONING: [{"index": index, "type": kind, "data": self._said.get("data")}]})
+            return Delta(extra={SIGNED_REASONING: [{"index": index, "type": kind, "data": self._start.get("data")}]})
         if kind == "thinking" and self._signature:
             block: Json = {
                 "index": index,
                 "type": kind,
-                "thinking": self._thought.getvalue(),
+                "thinking": self._reasoning.getvalue(),
                 "signature": self._signature,
             }
             return Delta(extra={SIGNED_REASONING: [block]})
         return None
 
 
-def _openai_usage(said: JsonObject) -> JsonObject | None:
-    """Token counts as OpenAI tells them: its prompt tokens include those of the cache, Anthropic's input tokens not."""
-    fresh, written = _number(said, "input_tokens"), _number(said, "output_tokens")
+def _openai_usage(fields: JsonObject) -> JsonObject | None:
+    """Return the usage in OpenAI's format: its prompt tokens include cached ones, Anthropic's input tokens do not."""
+    fresh, written = _number(fields, "input_tokens"), _number(fields, "output_tokens")
     if fresh is None or written is None:
         return None
-    read, stored = _number(said, "cache_read_input_tokens"), _number(said, "cache_creation_input_tokens")
+    read, stored = _number(fields, "cache_read_input_tokens"), _number(fields, "cache_creation_input_tokens")
     prompt = fresh + (read or 0) + (stored or 0)
     usage: dict[str, Json] = {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
     cached = {key: n for key, n in (("cached_tokens", read), ("cache_write_tokens", stored)) if n is not None}
     if cached:
         usage["prompt_tokens_details"] = cached
-    details = said.get("output_tokens_details")
-    thought = _number(details, "thinking_tokens") if is_object(details) else None
-    if thought is not None:
-        usage["completion_tokens_details"] = {"reasoning_tokens": thought}
+    details = fields.get("output_tokens_details")
+    reasoning = _number(details, "thinking_tokens") if is_object(details) else None
+    if reasoning is not None:
+        usage["completion_tokens_details"] = {"reasoning_tokens": reasoning}
     return usage
 
 

@@ -1,1 +1,1 @@
-"""Ollama's own API: `/api/chat`, and the routes that list and describe models."""
+"""Ollama's native API: `/api/chat`, and the routes that list and describe models."""

@@ -1,5 +1,5 @@
-"""Messages as Ollama wants them: content that is text, images beside it, arguments that are objects, results that name
-their tool.
+"""Encodes messages in Ollama's format: content is text, images are a separate field, arguments are objects, and results
+name their tool.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
-from forge_proxy.wire.message_repair import readable_arguments
+from forge_proxy.wire.message_repair import to_arguments_object
 
 _DATA_URL = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)
 
 
 def encode_messages(messages: Sequence[Json]) -> list[Json]:
-    """The messages of a healed history, in their order. Raises `InvalidRequest` for content that it cannot take."""
+    """Encode repaired messages. Raises `InvalidRequest` for unsupported content."""
     names: dict[str, str] = {}
     out: list[Json] = []
     for place, message in enumerate(messages):
@@ -25,14 +25,14 @@ def encode_messages(messages: Sequence[Json]) -> list[Json]:
 
 
 def _message(message: JsonObject, at: str, names: dict[str, str]) -> Json:
-    """`names` are the tools of the calls so far, by id; those of this message are put there too."""
+    """Encode a message. `names` maps the ids of earlier calls to tools; the calls of this message are added."""
     text, images = _content(message.get("content"), at)
     out: dict[str, Json] = {"role": message.get("role"), "content": text}
     if images:
         out["images"] = images
-    thought = message.get("reasoning_content") or message.get("reasoning")
-    if isinstance(thought, str) and thought:
-        out["thinking"] = thought
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    if isinstance(reasoning, str) and reasoning:
+        out["thinking"] = reasoning
     calls = message.get("tool_calls")
     if is_list(calls) and calls:
         out["tool_calls"] = [_call(call, names) for call in calls if is_object(call)]
@@ -47,16 +47,16 @@ def _message(message: JsonObject, at: str, names: dict[str, str]) -> Json:
 
 def _call(call: JsonObject, names: dict[str, str]) -> Json:
     function, identity = call.get("function"), call.get("id")
-    said: JsonObject = function if is_object(function) else {}
-    name, arguments = said.get("name"), said.get("arguments")
+    fields: JsonObject = function if is_object(function) else {}
+    name, arguments = fields.get("name"), fields.get("arguments")
     if isinstance(identity, str) and isinstance(name, str):
         names[identity] = name
-    read = readable_arguments(arguments) if isinstance(arguments, str) else arguments
-    return {"id": identity, "function": {"name": name, "arguments": read if is_object(read) else {}}}
+    parsed = to_arguments_object(arguments) if isinstance(arguments, str) else arguments
+    return {"id": identity, "function": {"name": name, "arguments": parsed if is_object(parsed) else {}}}
 
 
 def _content(content: Json, at: str) -> tuple[str, list[Json]]:
-    """The text and the images of a message's content."""
+    """Return the text and the images of a message's content."""
     if not is_list(content):
         return content if isinstance(content, str) else "", []
     texts: list[str] = []
@@ -77,7 +77,7 @@ def _content(content: Json, at: str) -> tuple[str, list[Json]]:
 
 
 def _image(url: str, at: str) -> str:
-    """The base64 of an image. Ollama fetches nothing."""
+    """Return the base64 data of an image. Ollama does not fetch URLs."""
     if head := _DATA_URL.match(url):
         return url[head.end() :]
     raise InvalidRequest(at, "Ollama fetches no images: send the image itself, as data:image/png;base64,…")

@@ -1,4 +1,4 @@
-"""What Ollama says of its models: those it has (`/api/tags`), what one is (`/api/show`), those loaded (`/api/ps`)."""
+"""Decodes Ollama's model routes: installed models (`/api/tags`), a model (`/api/show`), loaded models (`/api/ps`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from forge_proxy.core.chat import ModelCard
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object
-from forge_proxy.wire.backends.ollama.response import seconds_of
+from forge_proxy.wire.backends.ollama.response import parse_time
 
 _TRUNCATE_SINCE = (0, 12, 6)
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
@@ -15,7 +15,7 @@ _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class InstalledModel:
-    """A model that it has. `digest` tells one state of it from another."""
+    """An installed model: size in bytes, creation time in seconds since 1970. `digest` identifies its version."""
 
     name: str
     digest: str = ""
@@ -25,17 +25,17 @@ class InstalledModel:
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """What a model is: the tokens it was trained with, those its Modelfile asks for, and what it can do."""
+    """A model's properties: trained context window and `num_ctx` of its Modelfile in tokens, and its capabilities."""
 
-    trained: int | None = None
+    trained_window: int | None = None
     num_ctx: int | None = None
     capabilities: frozenset[str] = frozenset()
-    """`tools`, `thinking`, `vision` and others; empty where the version does not tell."""
+    """`tools`, `thinking`, `vision` and others; empty if this version of Ollama does not report them."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model in memory: its window in tokens, its size and the part of that on the GPU, both in bytes."""
+    """A loaded model: window in tokens, size and its part on the GPU in bytes."""
 
     name: str
     window: int | None = None
@@ -44,10 +44,10 @@ class LoadedModel:
 
 
 def decode_tags(body: Json) -> list[InstalledModel]:
-    """The models it has; an empty list for anything that is no such list."""
+    """Return the installed models; an empty list if the body is not a model list."""
     return [
         InstalledModel(
-            name, _text(entry.get("digest")), _count(entry.get("size")), seconds_of(entry.get("modified_at"))
+            name, _text(entry.get("digest")), _count(entry.get("size")), parse_time(entry.get("modified_at"))
         )
         for entry in _entries(body)
         if (name := _text(entry.get("model")) or _text(entry.get("name")))
@@ -55,7 +55,7 @@ def decode_tags(body: Json) -> list[InstalledModel]:
 
 
 def decode_loaded(body: Json) -> list[LoadedModel]:
-    """The models in memory."""
+    """Return the loaded models."""
     return [
         LoadedModel(
             name, _count(entry.get("context_length")), _count(entry.get("size")), _count(entry.get("size_vram"))
@@ -66,56 +66,58 @@ def decode_loaded(body: Json) -> list[LoadedModel]:
 
 
 def decode_show(body: Json) -> ModelDescription:
-    """What one model is."""
+    """Return the properties of a model."""
     fields: JsonObject = body if is_object(body) else {}
-    said = fields.get("model_info")
-    info: JsonObject = said if is_object(said) else {}
-    asked = _NUM_CTX.search(_text(fields.get("parameters")))
+    listed = fields.get("model_info")
+    info: JsonObject = listed if is_object(listed) else {}
+    num_ctx = _NUM_CTX.search(_text(fields.get("parameters")))
     capabilities = fields.get("capabilities")
     return ModelDescription(
-        trained=_count(info.get(f"{_text(info.get('general.architecture'))}.context_length")),
-        num_ctx=int(asked[1]) if asked else None,
+        trained_window=_count(info.get(f"{_text(info.get('general.architecture'))}.context_length")),
+        num_ctx=int(num_ctx[1]) if num_ctx else None,
         capabilities=frozenset(_text(one) for one in capabilities) if is_list(capabilities) else frozenset(),
     )
 
 
-def with_tag(name: str) -> str:
-    """The whole name of a model: a tag that is left out is `latest`."""
+def add_tag(name: str) -> str:
+    """Return the full name of a model: the default tag is `latest`."""
     return name if ":" in name.rpartition("/")[2] or not name else f"{name}:latest"
 
 
-def knows_truncate(version: Json) -> bool:
-    """Whether this version refuses a prompt that is too long when it is asked to, by what `/api/version` says.
+def supports_truncate(version: Json) -> bool:
+    """Return whether the version in the `/api/version` response supports `truncate`: since 0.12.6.
 
-    0.12.6 was the first to. One built from source says 0.0.0.
+    A build from source reports 0.0.0 and is assumed to support it.
     """
-    said = version.get("version") if is_object(version) else None
-    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", said) if isinstance(said, str) else None
+    text = version.get("version") if is_object(version) else None
+    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", text) if isinstance(text, str) else None
     if numbers is None:
         return True
     parts = tuple(map(int, numbers.groups()))
     return parts == (0, 0, 0) or parts >= _TRUNCATE_SINCE
 
 
-def card_of(
-    model: InstalledModel, shown: ModelDescription, loaded: LoadedModel | None, num_ctx: int | None
+def to_card(
+    model: InstalledModel, description: ModelDescription, loaded: LoadedModel | None, num_ctx: int | None
 ) -> ModelCard:
-    """The model as we list it. `num_ctx` is what we ask for: the model is loaded anew where it has another window.
+    """Return the card of a model. `num_ctx` is the configured window in tokens: Ollama reloads a model to change it.
 
-    Without that it is what the model is loaded with, else what its Modelfile asks for. Else nobody can know before it
-    is loaded: the window of the training is none that anybody promised, and stands beside it as `n_ctx_train`.
+    Without it, the window is that of the loaded model, else the Modelfile's `num_ctx`, else unknown until the model is
+    loaded. The trained window is no guarantee; it is listed as `n_ctx_train`.
     """
-    window = num_ctx or (loaded.window if loaded else None) or shown.num_ctx
-    if window is not None and shown.trained is not None:
-        window = min(window, shown.trained)
-    meta: dict[str, Json] = {"n_ctx_train": shown.trained} if shown.trained is not None else {}
+    window = num_ctx or (loaded.window if loaded else None) or description.num_ctx
+    if window is not None and description.trained_window is not None:
+        window = min(window, description.trained_window)
+    meta: dict[str, Json] = (
+        {"n_ctx_train": description.trained_window} if description.trained_window is not None else {}
+    )
     if model.size is not None:
         meta["size"] = model.size
     details: dict[str, Json] = {"owned_by": "ollama", "meta": meta}
     if model.created is not None:
         details["created"] = model.created
-    if shown.capabilities:
-        details["capabilities"] = list[Json](sorted(shown.capabilities))
+    if description.capabilities:
+        details["capabilities"] = list[Json](sorted(description.capabilities))
     return ModelCard(model.name, window, details)
 
 

@@ -1,9 +1,9 @@
-"""Fields of an OpenAI request in Ollama's words: its `options`, `format` and `think`, and which it has no place for."""
+"""Converts fields of an OpenAI request to Ollama's `options` and `format`, and finds those without an equivalent."""
 
 from __future__ import annotations
 
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
-from forge_proxy.wire.backends.openai.reasoning import think_of
+from forge_proxy.wire.backends.openai.reasoning import read_think
 
 _OPTIONS = {
     "temperature": "temperature",
@@ -21,19 +21,19 @@ _OPTIONS = {
     "max_tokens": "num_predict",
     "max_completion_tokens": "num_predict",
 }
-_OWN = ("keep_alive", "logprobs", "top_logprobs")
-"""Fields that both have under the same name."""
-_PLACED = frozenset({*_OPTIONS, *_OWN, "model", "messages", "stream", "stop", "tools", "options", "format"})
-_SEEN_TO_HERE = frozenset({"stream_options", "tool_choice", "parallel_tool_calls"})
+_NATIVE = ("keep_alive", "logprobs", "top_logprobs")
+"""Fields with the same name in both APIs."""
+_ENCODED = frozenset({*_OPTIONS, *_NATIVE, "model", "messages", "stream", "stop", "tools", "options", "format"})
+_HANDLED_HERE = frozenset({"stream_options", "tool_choice", "parallel_tool_calls"})
 
 
 def encode_options(body: JsonObject, room: int | None) -> dict[str, Json]:
-    """The `options` that a request means: what it says in Ollama's words, and over that what it says in OpenAI's.
+    """Return the `options` for a request: its own `options`, overridden by the equivalent OpenAI fields.
 
-    `room` bounds the completion tokens; 0 leaves the bound to the server.
+    `room` is the maximum of completion tokens; 0 removes the limit.
     """
-    said = body.get("options")
-    options: dict[str, Json] = dict(said) if is_object(said) else {}
+    own = body.get("options")
+    options: dict[str, Json] = dict(own) if is_object(own) else {}
     limits: list[int | float] = []
     for key, name in _OPTIONS.items():
         value = body.get(key)
@@ -54,13 +54,13 @@ def encode_options(body: JsonObject, room: int | None) -> dict[str, Json]:
     return options
 
 
-def own_fields(body: JsonObject) -> dict[str, Json]:
-    """The fields that go over as they are."""
-    return {key: value for key in _OWN if (value := body.get(key)) is not None}
+def select_native_fields(body: JsonObject) -> dict[str, Json]:
+    """Return the fields that are forwarded unchanged."""
+    return {key: value for key in _NATIVE if (value := body.get(key)) is not None}
 
 
 def encode_format(body: JsonObject) -> Json:
-    """What the answer is held to: `"json"`, a schema, or None."""
+    """Return Ollama's `format`: `"json"`, a JSON Schema, or None."""
     match body.get("response_format"):
         case {"type": "json_object"}:
             return "json"
@@ -70,9 +70,9 @@ def encode_format(body: JsonObject) -> Json:
             return body.get("format")
 
 
-def left_out(body: JsonObject) -> tuple[str, ...]:
-    """Names of the fields of a request that Ollama has no place for."""
-    fields = [key for key, value in body.items() if value is not None and not _has_place(key, value)]
+def find_omitted_fields(body: JsonObject) -> tuple[str, ...]:
+    """Return the names of the request's fields that have no equivalent in Ollama's API."""
+    fields = [key for key, value in body.items() if value is not None and not _is_supported(key, value)]
     messages = body.get("messages")
     named = is_list(messages) and any(
         is_object(message) and message.get("name") and message.get("role") != "tool" for message in messages
@@ -80,13 +80,13 @@ def left_out(body: JsonObject) -> tuple[str, ...]:
     return (*fields, "messages[].name") if named else tuple(fields)
 
 
-def _has_place(key: str, value: Json) -> bool:
+def _is_supported(key: str, value: Json) -> bool:
     match key:
         case "n":
             return value == 1
         case "response_format":
             return encode_format({key: value}) is not None or value == {"type": "text"}
         case "think" | "reasoning_effort" | "reasoning" | "chat_template_kwargs":
-            return think_of({key: value}) is not None
+            return read_think({key: value}) is not None
         case _:
-            return key in _PLACED or key in _SEEN_TO_HERE
+            return key in _ENCODED or key in _HANDLED_HERE

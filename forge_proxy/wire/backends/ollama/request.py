@@ -1,4 +1,4 @@
-"""A `ModelCall` to the body of a request to `/api/chat`."""
+"""Encodes a `ModelCall` as the body of a request to `/api/chat`."""
 
 from __future__ import annotations
 
@@ -7,68 +7,73 @@ from dataclasses import dataclass, replace
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object
 from forge_proxy.wire.backends.ollama.messages import encode_messages
-from forge_proxy.wire.backends.ollama.options import encode_format, encode_options, own_fields
+from forge_proxy.wire.backends.ollama.options import encode_format, encode_options, select_native_fields
 from forge_proxy.wire.backends.ollama.tools import encode_spec, encode_tools
 from forge_proxy.wire.backends.openai.reasoning import Think
-from forge_proxy.wire.backends.openai.request import call_schema, messages_of
+from forge_proxy.wire.backends.openai.request import call_schema, prepare_messages
 
 
 @dataclass(frozen=True, slots=True)
 class OllamaRequestOptions:
-    """What our settings say of each request. None leaves it to the server."""
+    """The configured options of each request. None means the server's default."""
 
     num_ctx: int | None = None
-    """The window, in tokens. A model that is loaded with another one is loaded again."""
+    """The window in tokens. Ollama reloads a model to change it."""
     keep_alive: str | int | None = None
-    """How long the model stays loaded after an answer, where the caller does not say."""
+    """How long the model stays loaded after a response, if the client does not set it."""
 
 
-def encode_call(call: ModelCall, terms: OllamaRequestOptions, think: Think | None) -> dict[str, Json]:
-    """The request body, always for a stream. Raises `InvalidRequest` for content that Ollama cannot take."""
+def encode_call(call: ModelCall, settings: OllamaRequestOptions, think: Think | None) -> dict[str, Json]:
+    """Return the request body, always for a stream. Raises `InvalidRequest` for unsupported content."""
     request = call.request
-    # What does not fit is refused and never cut: without these two, Ollama drops the beginning of what was said.
+    # Without `truncate` and `shift`, Ollama silently drops the beginning of a prompt that exceeds the window.
     body: dict[str, Json] = {"model": call.model.served, "stream": True, "truncate": False, "shift": False}
-    if terms.keep_alive is not None:
-        body["keep_alive"] = terms.keep_alive
-    body |= own_fields(request.body)
-    # No role `developer` in any of its templates: they pass such messages over.
-    body["messages"] = encode_messages(messages_of(call, replace(call.dialect, developer=False)))
+    if settings.keep_alive is not None:
+        body["keep_alive"] = settings.keep_alive
+    body |= select_native_fields(request.body)
+    # Ollama's templates ignore messages with the role `developer`.
+    body["messages"] = encode_messages(prepare_messages(call, replace(call.dialect, developer=False)))
     if tools := _tools(call):
         body["tools"] = tools
-    held = call_schema(call.required_tools) if call.required_tools else encode_format(request.body)
-    if held is not None:
-        body["format"] = held
+    form = call_schema(call.required_tools) if call.required_tools else encode_format(request.body)
+    if form is not None:
+        body["format"] = form
     if think is not None:
         body["think"] = think
     options = encode_options(request.body, call.room)
-    if terms.num_ctx is not None:
-        options["num_ctx"] = terms.num_ctx
+    if settings.num_ctx is not None:
+        options["num_ctx"] = settings.num_ctx
     if options:
         body["options"] = options
     return body
 
 
 def _tools(call: ModelCall) -> list[Json]:
-    # Ollama knows no tool_choice: to offer them all the same would be to ask for calls that nobody wants.
-    if call.dialect.tools == "prompt":  # they are told in the messages
+    # Ollama has no tool_choice: with `none`, omitting the tools is the only way to prevent calls.
+    if call.dialect.tools == "prompt":  # they are described in the messages
         return []
     offered = None if call.request.tool_choice.mode == "none" else call.request.body.get("tools")
-    tools = encode_tools(offered, plainly=call.dialect.plain_schemas)
+    tools = encode_tools(offered, simple=call.dialect.plain_schemas)
     return tools if call.respond is None else [*tools, encode_spec(call.respond)]
 
 
-def encode_loading(model: str, terms: OllamaRequestOptions) -> dict[str, Json]:
-    """The request that loads a model, under the terms that later requests have: with others it is loaded again."""
+def encode_loading(model: str, settings: OllamaRequestOptions) -> dict[str, Json]:
+    """Return the request that loads a model, with the options of later requests: others would reload it."""
     body: dict[str, Json] = {"model": model, "messages": [], "shift": False}
-    if terms.keep_alive is not None:
-        body["keep_alive"] = terms.keep_alive
-    if terms.num_ctx is not None:
-        body["options"] = {"num_ctx": terms.num_ctx}
+    if settings.keep_alive is not None:
+        body["keep_alive"] = settings.keep_alive
+    if settings.num_ctx is not None:
+        body["options"] = {"num_ctx": settings.num_ctx}
     return body
 
 
-def prompt_bytes(body: JsonObject) -> int:
-    """Bytes of text that the prompt of an encoded call holds at least: what was said, without images."""
+def encode_unloading(model: str) -> dict[str, Json]:
+    """Return the request that unloads a model."""
+    return {"model": model, "messages": [], "keep_alive": 0}
+
+
+def count_prompt_bytes(body: JsonObject) -> int:
+    """Return the number of text bytes in the messages of an encoded call, a lower bound of the prompt."""
     messages = body.get("messages")
-    said = [message.get("content") for message in messages if is_object(message)] if is_list(messages) else []
-    return sum(len(text.encode("utf-8", "replace")) for text in said if isinstance(text, str))
+    contents = [message.get("content") for message in messages if is_object(message)] if is_list(messages) else []
+    return sum(len(text.encode("utf-8", "replace")) for text in contents if isinstance(text, str))

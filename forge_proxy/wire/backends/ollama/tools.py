@@ -1,5 +1,6 @@
-"""Tools as Ollama reads them. It knows a part of JSON Schema, refuses what does not fit that part, and drops references
-without a word: a schema with such things is sent as its projection, so that the model gets to see all of it.
+"""Encodes tools for Ollama, which supports a subset of JSON Schema, rejects other types and silently drops references.
+
+A schema outside the subset is sent in simplified form (`core/simplify_schema.py`), so that the model sees all of it.
 """
 
 from __future__ import annotations
@@ -11,32 +12,32 @@ from forge_proxy.core.jsontypes import Json, is_list, is_object
 from forge_proxy.core.simplify_schema import simplify_schema
 
 _DROPPED = frozenset({"$ref", "allOf", "oneOf", "const"})
-"""Words that say what a value is, and that Ollama passes over. Bounds and patterns it passes over too, and so does the
-projection; calls are checked against the caller's own schema in any case.
+"""Keywords for the type of a value that Ollama ignores. It ignores bounds and patterns too, and so does the simplified
+form; calls are validated against the client's own schema in any case.
 """
-_DEEPEST = 40
+_MAX_DEPTH = 40
 
 
-def encode_tools(tools: Json, *, plainly: bool = False) -> list[Json]:
-    """The tools of a request; `plainly` sends every schema as its projection."""
-    return [_tool(tool, plainly) for tool in tools] if is_list(tools) else []
+def encode_tools(tools: Json, *, simple: bool = False) -> list[Json]:
+    """Encode the tools of a request. `simple` simplifies every schema."""
+    return [_tool(tool, simple) for tool in tools] if is_list(tools) else []
 
 
 def encode_spec(tool: ToolSpec) -> Json:
-    """A tool of our own."""
+    """Encode a tool of the daemon."""
     return _function({"name": tool.name, "description": tool.description, "parameters": tool.parameters}, False)
 
 
-def _tool(tool: Json, plainly: bool) -> Json:
+def _tool(tool: Json, simple: bool) -> Json:
     function = tool.get("function") if is_object(tool) else None
-    return _function(function, plainly) if is_object(function) else tool
+    return _function(function, simple) if is_object(function) else tool
 
 
-def _function(function: Mapping[str, Json], plainly: bool) -> Json:
+def _function(function: Mapping[str, Json], simple: bool) -> Json:
     schema = function.get("parameters")
-    if not is_object(schema) or plainly or schema.get("type") != "object" or not _is_read(schema, 0):
+    if not is_object(schema) or simple or schema.get("type") != "object" or not _is_supported(schema, 0):
         schema = simplify_schema(schema if is_object(schema) else True)
-    # Without properties the model's template would be given null, and some fail on that.
+    # Without `properties`, the model's template gets null, and some templates fail on it.
     parameters: Json = schema if is_object(schema.get("properties")) else {**schema, "properties": {}}
     out: dict[str, Json] = {"name": function.get("name"), "parameters": parameters}
     if isinstance(description := function.get("description"), str):
@@ -44,9 +45,9 @@ def _function(function: Mapping[str, Json], plainly: bool) -> Json:
     return {"type": "function", "function": out}
 
 
-def _is_read(schema: Json, depth: int) -> bool:
-    """Whether Ollama reads a part of a schema, and all of it that says what a value is."""
-    if not is_object(schema) or depth > _DEEPEST or not _DROPPED.isdisjoint(schema):
+def _is_supported(schema: Json, depth: int) -> bool:
+    """Return whether Ollama accepts a subschema and every keyword in it that affects types."""
+    if not is_object(schema) or depth > _MAX_DEPTH or not _DROPPED.isdisjoint(schema):
         return False
     if not isinstance(schema.get("description", ""), str) or not _are_names(schema.get("required")):
         return False
@@ -64,7 +65,7 @@ def _is_read(schema: Json, depth: int) -> bool:
         inner += options
     if "items" in schema:
         inner.append(schema["items"])
-    return all(_is_read(part, depth + 1) for part in inner)
+    return all(_is_supported(part, depth + 1) for part in inner)
 
 
 def _are_names(value: Json) -> bool:

@@ -1,1 +1,1 @@
-"""OpenAI's chat completions API, as model servers speak it."""
+"""OpenAI's chat completions API, with the variations of llama-server, vLLM, LM Studio and other model servers."""

@@ -1,5 +1,6 @@
-"""Which call a delta continues, where a server does not tell or tells the same of all: its calls have no index (LM
-Studio), or index 0 throughout (Ollama, Gemini), and differ by their ids.
+"""Assigns an index to each call of a stream for servers that send none (LM Studio) or 0 for all (Ollama, Gemini).
+
+The calls of these servers differ only by their ids.
 """
 
 from __future__ import annotations
@@ -10,37 +11,37 @@ from forge_proxy.core.stream import CallDelta, Chunk, Delta
 
 
 class CallIndexes:
-    """Gives each call of an answer an index of its own. One for each answer; nearly always it changes nothing."""
+    """Gives each call of a response its own index. One instance per response; most chunks remain unchanged."""
 
     def __init__(self) -> None:
         self._begun: dict[tuple[int, int], CallDelta] = {}
-        """By choice and told index: the latest call begun there, as it was placed."""
+        """The latest call by choice and index in the response, with its assigned index."""
         self._used: dict[int, int] = {}
-        """By choice: the highest index there is."""
+        """The highest assigned index by choice."""
 
-    def place(self, chunk: Chunk) -> Chunk:
-        """The chunk with its calls at their places; the same one where they stand there already, as they mostly do."""
-        if len(chunk.deltas) == 1 and self._stands(chunk.deltas[0]):
+    def assign(self, chunk: Chunk) -> Chunk:
+        """Return the chunk with the assigned indexes; the same chunk if they are correct already."""
+        if len(chunk.deltas) == 1 and self._is_correct(chunk.deltas[0]):
             return chunk
         moved: dict[int, Delta] = {}
         for at, delta in enumerate(chunk.deltas):
             if delta.calls:
-                calls = [self._moved(delta.choice, piece) for piece in delta.calls]
+                calls = [self._with_index(delta.choice, piece) for piece in delta.calls]
                 if any(call is not piece for call, piece in zip(calls, delta.calls, strict=True)):
                     moved[at] = replace(delta, calls=tuple(calls))
         if not moved:
             return chunk
         return replace(chunk, deltas=tuple(moved.get(at, delta) for at, delta in enumerate(chunk.deltas)))
 
-    def _stands(self, delta: Delta) -> bool:
-        """Whether it says no more than how calls go on that stand at their places: nearly all deltas do."""
+    def _is_correct(self, delta: Delta) -> bool:
+        """Return whether the delta only continues calls whose indexes are correct, which is the usual case."""
         for piece in delta.calls:
             begun = self._begun.get((delta.choice, piece.index))
             if piece.id or piece.name or begun is None or begun.index != piece.index:
                 return False
         return True
 
-    def _moved(self, choice: int, piece: CallDelta) -> CallDelta:
+    def _with_index(self, choice: int, piece: CallDelta) -> CallDelta:
         key = choice, piece.index
         begun = self._begun.get(key)
         if begun is None or _is_another(begun, piece):
@@ -53,5 +54,5 @@ class CallIndexes:
 
 
 def _is_another(begun: CallDelta, piece: CallDelta) -> bool:
-    # some servers make up a new id for each delta, but none of them repeats the name with it
+    # some servers send a new id with each delta, but none of them repeats the name
     return bool(begun.id and begun.name and piece.id and piece.name) and begun.id != piece.id

@@ -7,7 +7,7 @@ from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is
 
 
 def decode_models(body: Json) -> list[ModelCard]:
-    """The models that a backend lists; an empty list for anything that is no model list."""
+    """Return the models in a response to `/models`; an empty list if it is not a model list."""
     data = body.get("data") if is_object(body) else None
     cards: list[ModelCard] = []
     for entry in data if is_list(data) else []:

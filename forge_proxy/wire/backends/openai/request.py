@@ -1,4 +1,4 @@
-"""A `ModelCall` to the JSON that an OpenAI-compatible backend is sent: the caller's own, with what we add to it."""
+"""Encodes a `ModelCall` as the request body for an OpenAI-compatible backend: the client's JSON with our additions."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from forge_proxy.core.chat import ModelCall, ToolSpec
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.jsontypes import Json, is_list, is_object
 from forge_proxy.core.simplify_schema import simplify_schema
-from forge_proxy.wire.backends.openai.reasoning import think_of
-from forge_proxy.wire.backends.openai.roles import in_dialect, with_thoughts
-from forge_proxy.wire.backends.openai.tools_in_prompt import tools_text, with_tools
-from forge_proxy.wire.message_repair import healed
+from forge_proxy.wire.backends.openai.reasoning import read_think
+from forge_proxy.wire.backends.openai.roles import adapt_roles, filter_reasoning
+from forge_proxy.wire.backends.openai.tools_in_prompt import embed_tools, render_tools
+from forge_proxy.wire.message_repair import repair_messages
 
-_GO_ON = "Go on."
+_CONTINUE = "Go on."
 SAMPLING = ("temperature", "top_p", "top_k")
 _TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls")
 LIMITS = ("max_tokens", "max_completion_tokens", "n_predict")
-"""Fields with a limit of completion tokens."""
+"""Fields that limit the completion tokens."""
 _NAMES_ELSEWHERE = {"repeat_penalty": "repetition_penalty"}
 
 
 def encode_call(call: ModelCall) -> dict[str, Json]:
-    """The request body. What the caller sent stays the same objects, but for a history that needs healing and for what
-    the backend's dialect asks for.
+    """Return the request body. The client's values remain the same objects, except repaired messages and fields that
+    the backend's dialect requires to change.
     """
     request, dialect = call.request, call.dialect
     body = dict(request.body)
@@ -30,7 +30,7 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
     if call.stream != request.stream:
         body["stream"] = call.stream
         body.pop("stream_options", None)
-    if call.usage and call.stream:  # a guarded answer accounts for each attempt
+    if call.usage and call.stream:  # guarded responses report the usage of all attempts
         options = body.get("stream_options")
         body["stream_options"] = {**(options if is_object(options) else {}), "include_usage": True}
     prompted = dialect.tools == "prompt"
@@ -40,20 +40,20 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
     elif call.respond is not None:
         body["tools"] = [*_as_list(body.get("tools")), _encode_tool(call.respond)]
     if dialect.plain_schemas and is_list(tools := body.get("tools")):
-        body["tools"] = [_plain(tool) for tool in tools]
+        body["tools"] = [_simplify_tool(tool) for tool in tools]
     _add_defaults(body, call)
     if dialect.llama_cpp and request.stream and call.stream:
         body.setdefault("return_progress", True)
-    if dialect.choice_in_words and is_object(said := body.get("tool_choice")) and said.get("type") != "custom":
+    if dialect.choice_in_words and is_object(choice := body.get("tool_choice")) and choice.get("type") != "custom":
         body["tool_choice"] = request.tool_choice.mode
     if call.required_tools:
-        body |= _held_to_a_call(call.required_tools, dialect)
-        if prompted:  # without tools some servers refuse any choice of them
+        body |= _require_call(call.required_tools, dialect)
+        if prompted:  # without tools, some servers reject any tool_choice
             del body["tool_choice"]
     if "messages" in body:
-        body["messages"] = messages_of(call, dialect)
+        body["messages"] = prepare_messages(call, dialect)
     if call.room is not None:
-        _keep_within(body, call.room)
+        _limit_completion(body, call.room)
     if not dialect.sampling:
         for key in SAMPLING:
             body.pop(key, None)
@@ -63,59 +63,59 @@ def encode_call(call: ModelCall) -> dict[str, Json]:
 
 
 def _add_defaults(body: dict[str, Json], call: ModelCall) -> None:
-    """What our settings say of a request, field by field where the caller says nothing."""
+    """Set the configured defaults for fields that the client did not set."""
     dialect = call.dialect
     for name, value in (*call.model.sampling.items(), *dialect.defaults.items()):
         known = name if dialect.llama_cpp else _NAMES_ELSEWHERE.get(name, name)
         if body.get(known) is None:
             body[known] = value
-    if dialect.thinks is not None and think_of(body) is None:
-        said = body.get("chat_template_kwargs")
-        body["chat_template_kwargs"] = {**(said if is_object(said) else {}), "enable_thinking": dialect.thinks}
+    if dialect.thinks is not None and read_think(body) is None:
+        kwargs = body.get("chat_template_kwargs")
+        body["chat_template_kwargs"] = {**(kwargs if is_object(kwargs) else {}), "enable_thinking": dialect.thinks}
 
 
-def messages_of(call: ModelCall, dialect: Dialect) -> list[Json]:
-    """The messages of `conversation`, in the roles that `dialect` knows."""
+def prepare_messages(call: ModelCall, dialect: Dialect) -> list[Json]:
+    """Return the messages of `conversation`, with roles that `dialect` accepts."""
     messages = conversation(call)
     natural = dialect.developer and dialect.system == "anywhere" and not dialect.alternating
-    return messages if natural else in_dialect(messages, dialect)
+    return messages if natural else adapt_roles(messages, dialect)
 
 
 def conversation(call: ModelCall) -> list[Json]:
-    """The messages of a call, ours included: healed, with the thoughts that shall be passed on, with the tools where
-    these are told in the prompt, and ending with a user where that is wanted.
+    """Return the messages of a call and its added ones: repaired, with reasoning by the dialect's policy, with the tool
+    descriptions if tools are in the prompt, and with a last user message if the server does not support prefill.
     """
     request, dialect = call.request, call.dialect
-    messages = healed(_as_list(request.body.get("messages")))
-    messages = [*with_thoughts(messages, dialect.reasoning), *(message.to_api_dict() for message in call.added)]
+    messages = repair_messages(_as_list(request.body.get("messages")))
+    messages = [*filter_reasoning(messages, dialect.reasoning), *(message.to_api_dict() for message in call.added)]
     last = messages[-1] if messages else None
     if not dialect.prefill and is_object(last) and last.get("role") == "assistant" and not last.get("tool_calls"):
-        messages.append({"role": "user", "content": _GO_ON})
+        messages.append({"role": "user", "content": _CONTINUE})
     if dialect.tools != "prompt":
         return messages
-    # With `none` no call shall come, and there is no other way to forbid it.
+    # With `none`, omitting the tools is the only way to prevent a call.
     tools = _as_list(request.body.get("tools")) if request.body.get("tool_choice") != "none" else []
-    return with_tools(messages, tools_text(tools, call.respond, simple=dialect.plain_schemas))
+    return embed_tools(messages, render_tools(tools, call.respond, simple=dialect.plain_schemas))
 
 
-def _held_to_a_call(tools: tuple[ToolSpec, ...], dialect: Dialect) -> dict[str, Json]:
-    """What makes a server write a call of one of these tools as the text of its answer.
+def _require_call(tools: tuple[ToolSpec, ...], dialect: Dialect) -> dict[str, Json]:
+    """Return the fields that make a server write a call of one of these tools as the text of its response.
 
-    The tools stay offered, so the prompt up to here is the one it has read before; `none` keeps the server's own
-    grammar for calls out of the way.
+    The tools stay in the request, so that the prompt prefix stays cached; `none` disables the server's own grammar for
+    calls.
     """
     schema: Json = {"name": "tool_call", "strict": True, "schema": call_schema(tools)}
     fields: dict[str, Json] = {
         "tool_choice": "none",
         "response_format": {"type": "json_schema", "json_schema": schema},
     }
-    if dialect.llama_cpp:  # else a thought may come before the JSON, and be what holds the call
+    if dialect.llama_cpp:  # otherwise the call may be in the reasoning before the JSON
         fields["reasoning_format"] = "none"
     return fields
 
 
 def call_schema(tools: tuple[ToolSpec, ...]) -> Json:
-    """The JSON Schema of a call of one of these tools, written as text."""
+    """Return the JSON Schema of a call of one of these tools."""
     calls: list[Json] = [
         {
             "type": "object",
@@ -128,11 +128,11 @@ def call_schema(tools: tuple[ToolSpec, ...]) -> Json:
     return {"anyOf": calls}
 
 
-def _keep_within(body: dict[str, Json], room: int) -> None:
-    """Lower the limits that are larger than the room; 0 takes them out, and the backend fills what there is."""
+def _limit_completion(body: dict[str, Json], room: int) -> None:
+    """Reduce limits that exceed `room` (tokens). 0 removes them: the backend generates until the window is full."""
     for key in LIMITS:
-        said = body.get(key)
-        if not isinstance(said, int | float) or said <= room:
+        limit = body.get(key)
+        if not isinstance(limit, int | float) or limit <= room:
             continue
         if room:
             body[key] = room
@@ -140,12 +140,12 @@ def _keep_within(body: dict[str, Json], room: int) -> None:
             del body[key]
 
 
-def _plain(tool: Json) -> Json:
+def _simplify_tool(tool: Json) -> Json:
     function = tool.get("function") if is_object(tool) else None
     if not is_object(tool) or not is_object(function):
         return tool
     schema = function.get("parameters")
-    # `strict` asks for the very grammar that failed, and an empty description is refused where text is expected.
+    # `strict` requests the grammar that failed; a null description is rejected if text is expected.
     kept = {key: value for key, value in function.items() if key != "strict" and value is not None}
     return {**tool, "function": {**kept, "parameters": simplify_schema(schema if is_object(schema) else True)}}
 

@@ -1,4 +1,4 @@
-"""Reading what an OpenAI-compatible backend answers: a stream's chunks, or a whole completion as one chunk."""
+"""Decodes the responses of an OpenAI-compatible backend: the chunks of a stream, or a whole completion as one chunk."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import orjson
 
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object
 from forge_proxy.core.stream import CallDelta, Chunk, Delta, PromptProgress
-from forge_proxy.wire.backends.responses import UnreadableAnswer, read_answer, written
+from forge_proxy.wire.backends.responses import UnreadableResponse, dump_json, parse_response
 from forge_proxy.wire.sse import BOM
 
 
-def decode_answer(raw: bytes, *, model: str | None = None, whole: bool = False, verbatim: bool = False) -> Chunk:
-    """A chunk of a stream, or a whole completion. Raises `UnreadableAnswer`.
+def decode_response(raw: bytes, *, model: str | None = None, whole: bool = False, verbatim: bool = False) -> Chunk:
+    """A chunk of a stream, or a whole completion. Raises `UnreadableResponse`.
 
     `model` is put in place of the name that the backend gives its model. A `whole` answer is no chunk: a chunk without
     the ones after it is a part of an answer. What is passed on `verbatim` may be nested as deeply as can be read.
     """
     raw = raw.removeprefix(BOM)
-    value = read_answer(raw, verbatim=verbatim)
+    value = parse_response(raw, verbatim=verbatim)
     if model is not None and "model" in value:
         value["model"] = model
         raw = orjson.dumps(value)
@@ -27,13 +27,13 @@ def decode_answer(raw: bytes, *, model: str | None = None, whole: bool = False, 
     deltas: tuple[Delta, ...] = ()
     if is_list(choices):
         if whole and any(is_object(choice) and "delta" in choice and "message" not in choice for choice in choices):
-            raise UnreadableAnswer("a chunk of a stream in place of a whole answer")
+            raise UnreadableResponse("a chunk of a stream in place of a whole answer")
         deltas = tuple([_delta(choice, i) for i, choice in enumerate(choices) if is_object(choice)])
     return Chunk(deltas, usage if is_object(usage) else None, head=value, as_sent=raw)
 
 
-def progress_of(chunk: Chunk) -> PromptProgress | None:
-    """How far the prompt has been read, where the chunk is about that (llama-server's `return_progress`)."""
+def read_progress(chunk: Chunk) -> PromptProgress | None:
+    """Return the prompt progress that the chunk reports, if any (llama-server's `return_progress`)."""
     match chunk.head.get("prompt_progress"):
         case {"processed": int(processed), "total": int(total)}:
             return PromptProgress(processed, total)
@@ -42,10 +42,10 @@ def progress_of(chunk: Chunk) -> PromptProgress | None:
 
 
 def _delta(choice: dict[str, Json], place: int) -> Delta:
-    """Takes out what it knows; what is left is what else was said."""
+    """Remove the known fields from the choice; the others become `extra` and `beside`."""
     index, finish = choice.pop("index", None), choice.pop("finish_reason", None)
-    said, message = choice.pop("delta", None), choice.pop("message", None)
-    fields = said or message
+    delta, message = choice.pop("delta", None), choice.pop("message", None)
+    fields = delta or message
     if not is_object(fields):
         fields = {}
     text, calls = fields.pop("content", None), fields.pop("tool_calls", None)
@@ -64,12 +64,12 @@ def _delta(choice: dict[str, Json], place: int) -> Delta:
 
 
 def _call(call: JsonObject, place: int) -> CallDelta:
-    said = call.get("function")
-    function: JsonObject = said if is_object(said) else {}
+    value = call.get("function")
+    function: JsonObject = value if is_object(value) else {}
     index, identity, name = call.get("index"), call.get("id"), function.get("name")
     arguments = function.get("arguments")
-    if is_object(arguments):  # servers that send the object itself in place of its text
-        arguments = written(arguments)
+    if is_object(arguments):  # some servers send the object instead of its text
+        arguments = dump_json(arguments)
     return CallDelta(
         index=index if is_integer(index) else place,
         id=identity if isinstance(identity, str) else "",
@@ -79,7 +79,7 @@ def _call(call: JsonObject, place: int) -> CallDelta:
 
 
 def _joined(content: Json) -> str | None:
-    """The text of content that came as a list of parts, as Mistral's servers send it; None where there is none."""
+    """Return the text of content that is a list of parts (Mistral's servers); None if there is no text."""
     parts = [part.get("text") for part in content if is_object(part)] if is_list(content) else []
     texts = [text for text in parts if isinstance(text, str)]
     return "".join(texts) if texts else None

@@ -1,6 +1,6 @@
-"""Messages written the way a model server wants them: who may speak when, and what becomes of thoughts.
+"""Adapts messages to a model server: the roles it accepts, and whether past reasoning is forwarded.
 
-Only for a server that needs it. The order is never changed, and no content is lost: parts, images and calls included.
+Applied only if the server requires it. The order never changes, and no part, image or call is lost.
 """
 
 from __future__ import annotations
@@ -9,34 +9,34 @@ from collections.abc import Sequence
 
 from forge_proxy.core.dialect import Dialect, Reasoning
 from forge_proxy.core.jsontypes import Json, JsonObject, is_object
-from forge_proxy.wire.backends.openai.tools_in_prompt import joined
+from forge_proxy.wire.backends.openai.tools_in_prompt import join_contents
 
-_THOUGHTS = ("reasoning_content", "reasoning")
+_REASONING_FIELDS = ("reasoning_content", "reasoning")
 _SYSTEM = ("system", "developer")
 
 
-def with_thoughts(messages: Sequence[Json], policy: Reasoning) -> list[Json]:
-    """The messages with the thoughts that `policy` lets through."""
+def filter_reasoning(messages: Sequence[Json], policy: Reasoning) -> list[Json]:
+    """Return the messages with the reasoning that `policy` forwards."""
     if policy == "as-sent":
         return list(messages)
-    asked = max((i for i, message in enumerate(messages) if _role(message) == "user"), default=-1)
+    last_user = max((i for i, message in enumerate(messages) if _role(message) == "user"), default=-1)
     return [
-        _thinking(message, keep=policy == "all" or (policy == "keep-last" and place > asked))
+        _set_reasoning(message, keep=policy == "all" or (policy == "keep-last" and place > last_user))
         for place, message in enumerate(messages)
     ]
 
 
-def _thinking(message: Json, *, keep: bool) -> Json:
-    if not is_object(message) or not any(key in message for key in _THOUGHTS):
+def _set_reasoning(message: Json, *, keep: bool) -> Json:
+    if not is_object(message) or not any(key in message for key in _REASONING_FIELDS):
         return message
-    thought = next((said for key in _THOUGHTS if isinstance(said := message.get(key), str)), None)
-    rest = {key: value for key, value in message.items() if key not in _THOUGHTS}
-    # Servers read one name or the other.
-    return {**rest, **dict.fromkeys(_THOUGHTS, thought)} if keep and thought is not None else rest
+    reasoning = next((text for key in _REASONING_FIELDS if isinstance(text := message.get(key), str)), None)
+    rest = {key: value for key, value in message.items() if key not in _REASONING_FIELDS}
+    # Each server reads one of the two names.
+    return {**rest, **dict.fromkeys(_REASONING_FIELDS, reasoning)} if keep and reasoning is not None else rest
 
 
-def in_dialect(messages: Sequence[Json], dialect: Dialect) -> list[Json]:
-    """The messages with the roles that `dialect` knows, in the places where it allows them."""
+def adapt_roles(messages: Sequence[Json], dialect: Dialect) -> list[Json]:
+    """Return the messages with roles that `dialect` accepts at their positions."""
     out: list[Json] = []
     head = True
     for message in messages:
@@ -50,15 +50,15 @@ def in_dialect(messages: Sequence[Json], dialect: Dialect) -> list[Json]:
         else:
             head = False
         last = out[-1] if out else None
-        if is_object(written) and is_object(last) and _are_one(last, written, dialect):
-            out[-1] = _merged(last, written)
+        if is_object(written) and is_object(last) and _must_merge(last, written, dialect):
+            out[-1] = _merge(last, written)
         else:
             out.append(written)
     return out
 
 
-def _are_one(first: JsonObject, second: JsonObject, dialect: Dialect) -> bool:
-    """Whether two neighbours have to be one message. A call is never moved away from its result."""
+def _must_merge(first: JsonObject, second: JsonObject, dialect: Dialect) -> bool:
+    """Return whether two adjacent messages must be merged. Calls and results are never separated."""
     role = first.get("role")
     if role != second.get("role") or first.get("tool_calls"):
         return False
@@ -67,8 +67,8 @@ def _are_one(first: JsonObject, second: JsonObject, dialect: Dialect) -> bool:
     return dialect.alternating and role in ("user", "assistant")
 
 
-def _merged(first: JsonObject, second: JsonObject) -> JsonObject:
-    return {**first, **second, "content": joined(first.get("content"), second.get("content"))}
+def _merge(first: JsonObject, second: JsonObject) -> JsonObject:
+    return {**first, **second, "content": join_contents(first.get("content"), second.get("content"))}
 
 
 def _role(message: Json) -> Json:

@@ -1,4 +1,4 @@
-"""The bytes of a streamed answer to chunks: what came together leaves together."""
+"""Decodes a streamed response to chunks. Events that arrive together become one chunk."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 
 from forge_proxy.core.stream import Chunk
 from forge_proxy.wire.backends.openai.call_indexes import CallIndexes
-from forge_proxy.wire.backends.openai.response import decode_answer, progress_of
-from forge_proxy.wire.backends.responses import EventReader, UnreadableAnswer, joined
+from forge_proxy.wire.backends.openai.response import decode_response, read_progress
+from forge_proxy.wire.backends.responses import EventReader, UnreadableResponse, join_chunks
 from forge_proxy.wire.sse import MAX_RESPONSE
 
 _DONE = b"[DONE]"
@@ -15,12 +15,11 @@ _FINISHED = re.compile(rb'"finish_reason"\s*:\s*"')
 
 
 class ChatStreamReader(EventReader):
-    """Fed the bytes of a stream, gives out its chunks.
+    """Takes the bytes of a response and returns its chunks.
 
-    `verbatim` is for what is passed on as it is, if it comes as it is wanted (`stream`): then only the first event of a
-    stream is read, for the answer's head, and those that may hold an error. `model` is put in place of the backend's
-    name for its model. `progress` says that the stream may begin with events about the reading of the prompt, which
-    become chunks of their own.
+    `verbatim` is for a response that is forwarded unchanged if the server streams as requested (`stream`): only the
+    first event, for the head of the response, and events that may be errors are parsed. `model` replaces the backend's
+    model name. `progress` is whether the stream may begin with prompt progress events; each becomes its own chunk.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class ChatStreamReader(EventReader):
         self._verbatim = verbatim and stream
         self._whole_verbatim = verbatim and not stream
         self._model = model
-        self._places = CallIndexes()
+        self._indexes = CallIndexes()
         self._progress = progress
 
     def _read(self, events: list[bytes]) -> list[Chunk]:
@@ -46,36 +45,38 @@ class ChatStreamReader(EventReader):
         chunks: list[Chunk] = []
         for event in events:
             if event == _DONE:
-                self.done = True
+                self.is_done = True
                 break
-            if self._verbatim and self.begun and _looks_right(event):
-                self.finished = self.finished or _FINISHED.search(event) is not None
+            if self._verbatim and self.has_begun and _can_forward(event):
+                self.has_finish_reason = self.has_finish_reason or _FINISHED.search(event) is not None
                 chunks.append(Chunk(as_sent=event))
                 continue
             try:
-                chunk = decode_answer(event, model=self._model, verbatim=self._verbatim)
-            except UnreadableAnswer as exc:
+                chunk = decode_response(event, model=self._model, verbatim=self._verbatim)
+            except UnreadableResponse as exc:
                 self.fault = exc
                 break
-            if self._progress and not self.begun and (read := progress_of(chunk)):
+            if self._progress and not self.has_begun and (read := read_progress(chunk)):
                 progress.append(Chunk(progress=read, as_sent=chunk.as_sent))
                 continue
-            self.begun = True
+            self.has_begun = True
             for delta in chunk.deltas:
-                self.finished = self.finished or delta.finish is not None
-            chunks.append(self._places.place(chunk))
+                self.has_finish_reason = self.has_finish_reason or delta.finish is not None
+            chunks.append(self._indexes.assign(chunk))
         if len(chunks) > 1:
-            chunks = [joined(chunks)]
+            chunks = [join_chunks(chunks)]
         return progress + chunks if progress else chunks
 
     def _read_whole(self, body: bytes) -> list[Chunk]:
-        chunk = self._places.place(decode_answer(body, model=self._model, whole=True, verbatim=self._whole_verbatim))
+        chunk = self._indexes.assign(
+            decode_response(body, model=self._model, whole=True, verbatim=self._whole_verbatim)
+        )
         if not chunk.deltas:
-            raise UnreadableAnswer("there is no choice in it")
-        self.begun = self.finished = self.done = True
+            raise UnreadableResponse("there is no choice in it")
+        self.has_begun = self.has_finish_reason = self.is_done = True
         return [chunk]
 
 
-def _looks_right(event: bytes) -> bool:
-    """Whether an event may be passed on unread: it is an object, as far as its ends tell, and holds no error."""
+def _can_forward(event: bytes) -> bool:
+    """Return whether an event may be forwarded without parsing: it looks like an object and has no error field."""
     return event[:1] == b"{" and event[-1:] == b"}" and b'"error"' not in event

@@ -1,7 +1,7 @@
-"""Tools in the prompt, for a model whose server or chat template knows none: told as text, called as JSON text.
+"""Tools in the prompt, for servers or chat templates without tool support: described as text, called as JSON text.
 
-Everything stands where it stood and is written the same in each turn. The tools come first, so that the prefix cache
-matches from the start; earlier calls stand in the history as the model is asked to write them, and show it how.
+Messages keep their order and are encoded the same in each turn. The tools come first, so that the prefix cache matches.
+Earlier calls appear in the history in the format that the model is description_text to use, as examples.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ What it returns comes in the next message, behind [Result of name of the tool]."
 _SYSTEM = ("system", "developer")
 
 
-def tools_text(tools: Sequence[Json], respond: ToolSpec | None, *, simple: bool) -> str:
-    """What the model is told of the tools, ours last; empty where there are none. `simple` is for plain schemas."""
+def render_tools(tools: Sequence[Json], respond: ToolSpec | None, *, simple: bool) -> str:
+    """Return the description of the tools, the respond tool last; empty without tools. `simple` simplifies schemas."""
     functions = [function for tool in tools if is_object(tool) and is_object(function := tool.get("function"))]
     lines = [_line(function.get("name"), function.get("description"), function.get("parameters"), simple=simple)
              for function in functions]  # fmt: skip
@@ -31,10 +31,10 @@ def tools_text(tools: Sequence[Json], respond: ToolSpec | None, *, simple: bool)
     return "\n\n".join((_HEAD, "\n".join(lines), _FORM)) if lines else ""
 
 
-def with_tools(messages: Sequence[Json], told: str) -> list[Json]:
-    """The conversation with the text of the tools before it, its calls and their results as text.
+def embed_tools(messages: Sequence[Json], description_text: str) -> list[Json]:
+    """Return the messages with the tool description first, and calls and results as text.
 
-    The results of one answer become one message.
+    The results of one response become one message.
     """
     out: list[Json] = []
     names: dict[str, str] = {}
@@ -44,17 +44,17 @@ def with_tools(messages: Sequence[Json], told: str) -> list[Json]:
             out.append(message)
             continue
         is_result = message.get("role") == "tool"
-        written = _result(message, names) if is_result else _said(message, names)
+        written = _result(message, names) if is_result else _encode_calls(message, names)
         if is_result and after_result and is_object(last := out[-1]):
-            out[-1] = {**last, "content": joined(last.get("content"), written.get("content"))}
+            out[-1] = {**last, "content": join_contents(last.get("content"), written.get("content"))}
         else:
             out.append(written)
         after_result = is_result
-    return _beginning_with(told, out) if told else out
+    return _prepend(description_text, out) if description_text else out
 
 
-def joined(first: Json, second: Json) -> Json:
-    """Two contents as one, texts parted by an empty line."""
+def join_contents(first: Json, second: Json) -> Json:
+    """Join two contents. Texts are separated by an empty line."""
     if not first or not second:
         return first or second or ""
     if isinstance(first, str) and isinstance(second, str):
@@ -68,15 +68,15 @@ def _line(name: Json, description: Json, schema: Json, *, simple: bool) -> str:
     return orjson.dumps({key: value for key, value in about.items() if value not in (None, "", True)}).decode()
 
 
-def _beginning_with(told: str, messages: list[Json]) -> list[Json]:
+def _prepend(description_text: str, messages: list[Json]) -> list[Json]:
     first = messages[0] if messages else None
     if is_object(first) and first.get("role") in _SYSTEM:
-        return [{**first, "content": joined(told, first.get("content"))}, *messages[1:]]
-    return [{"role": "system", "content": told}, *messages]
+        return [{**first, "content": join_contents(description_text, first.get("content"))}, *messages[1:]]
+    return [{"role": "system", "content": description_text}, *messages]
 
 
-def _said(message: JsonObject, names: dict[str, str]) -> JsonObject:
-    """A message with its calls as text behind what it says."""
+def _encode_calls(message: JsonObject, names: dict[str, str]) -> JsonObject:
+    """Return the message with its calls as text after its content."""
     calls = message.get("tool_calls")
     if not is_list(calls) or not calls:
         return message
@@ -88,10 +88,10 @@ def _said(message: JsonObject, names: dict[str, str]) -> JsonObject:
         name, arguments, identity = function.get("name"), function.get("arguments"), call.get("id")
         if isinstance(identity, str) and isinstance(name, str):
             names[identity] = name
-        # The arguments as the model wrote them: what it said is then what it reads, and may still be in the cache.
+        # The model's own text of the arguments: it may still be in the prefix cache.
         lines.append(f'{{"name": {orjson.dumps(name).decode()}, "arguments": {arguments}}}')
     rest = {key: value for key, value in message.items() if key != "tool_calls"}
-    return {**rest, "content": joined(message.get("content"), "\n".join(lines))}
+    return {**rest, "content": join_contents(message.get("content"), "\n".join(lines))}
 
 
 def _result(message: JsonObject, names: dict[str, str]) -> JsonObject:
@@ -99,8 +99,8 @@ def _result(message: JsonObject, names: dict[str, str]) -> JsonObject:
     name = names.get(identity) if isinstance(identity, str) else None
     head = f"[Result of {name}]" if name else "[Result]"
     content = message.get("content")
-    said: Json = f"{head}\n{content}" if isinstance(content, str) else [*_parts(head), *_parts(content)]
-    return {"role": "user", "content": said}
+    text: Json = f"{head}\n{content}" if isinstance(content, str) else [*_parts(head), *_parts(content)]
+    return {"role": "user", "content": text}
 
 
 def _parts(content: Json) -> list[Json]:

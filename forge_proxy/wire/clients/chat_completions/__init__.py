@@ -1,1 +1,1 @@
-"""OpenAI's chat completions API, as clients speak it."""
+"""OpenAI's chat completions API (`/v1/chat/completions`, `/v1/models`) for clients."""

@@ -6,5 +6,5 @@ from forge_proxy.core.jsontypes import JsonObject
 
 
 def encode_error(message: str, kind: str, code: str | None, param: str | None = None) -> JsonObject:
-    """`{"error": {message, type, param, code}}`."""
+    """Return `{"error": {message, type, param, code}}`."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}

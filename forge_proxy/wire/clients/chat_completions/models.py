@@ -1,4 +1,4 @@
-"""Encodes the model list for clients, with the context window in each of the fields that they read."""
+"""Encodes the model list, with the context window in each field that clients read."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from forge_proxy.core.chat import WINDOW_FIELDS, ModelCard
 from forge_proxy.core.jsontypes import Json, JsonObject, is_object
 
 _ADDED_FIELDS = ("max_model_len", "context_length", "max_context")
-"""Fields that are always set: vLLM's, LM Studio's, and one of neither. llama.cpp's clients read `meta.n_ctx`."""
+"""Fields that are always set: vLLM's, OpenRouter's and a third. llama.cpp's clients read `meta.n_ctx`."""
 
 
 def encode_model(card: ModelCard) -> JsonObject:
-    """One entry of our list: the backend's own fields, the required ones, and the window."""
+    """Return one entry: the backend's own fields, the required fields, and the window in tokens."""
     entry: dict[str, Json] = {
         "created": 0,
         "owned_by": "forge-proxy",
@@ -28,5 +28,5 @@ def encode_model(card: ModelCard) -> JsonObject:
 
 
 def encode_models(cards: Sequence[ModelCard]) -> JsonObject:
-    """The whole list."""
+    """Return the whole list."""
     return {"object": "list", "data": [encode_model(card) for card in cards]}

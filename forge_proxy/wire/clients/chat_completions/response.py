@@ -1,4 +1,4 @@
-"""Writing an answer for a caller of the OpenAI dialect: as server-sent chunks, or whole."""
+"""Encodes a chat completion for the client: as server-sent events, or as one JSON object."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ DONE = b"data: [DONE]\n\n"
 
 
 def event(data: bytes) -> bytes:
-    """One server-sent event."""
+    """Return one server-sent event."""
     return b"data: " + data + b"\n\n"
 
 
 def comment(words: str) -> bytes:
-    """A line that clients pass over."""
+    """Return a comment line, which clients ignore."""
     return b": " + words.replace("\n", " ").encode() + b"\n\n"
 
 
 class ChunkWriter:
-    """Writes chunks such that all have the same id, time and model, and each choice begins with its role.
+    """Encodes chunks. All have the same id, time and model, and each choice begins with its role.
 
-    `head` gives those three; what the backend says of them later is not used.
+    `head` has these three fields; later values from the backend are ignored.
     """
 
     def __init__(self, head: JsonObject) -> None:
@@ -31,7 +31,7 @@ class ChunkWriter:
         self._begun: set[int] = set()
 
     def write(self, chunk: Chunk, *, usage: bool) -> bytes:
-        """The events of a chunk; `usage` says whether the caller asked for a usage chunk."""
+        """Return the events of a chunk. `usage` is whether the client requested a usage chunk."""
         later = {key: value for key, value in chunk.head.items() if key not in self._head}
         out = b"".join(self._event(part, later) for delta in chunk.deltas for part in self._parts(delta))
         if chunk.usage is not None and usage:
@@ -39,23 +39,23 @@ class ChunkWriter:
         return out
 
     def keepalive(self) -> bytes:
-        """A chunk that adds nothing: clients that time out on silence do not count comments."""
+        """Return an empty chunk: for clients with a read timeout, comments do not count as data."""
         return self._event({"index": 0, "delta": {}, "finish_reason": None}, {})
 
     def _event(self, choice: Json, later: JsonObject) -> bytes:
         return event(orjson.dumps({**self._head, **later, "choices": [choice]}))
 
     def _parts(self, delta: Delta) -> list[Json]:
-        """The choices of the events that one delta becomes: text, then two for each call, then the finish reason."""
+        """Return one choice per event: the text, then two for each call, then the finish reason."""
         fields: list[dict[str, Json]] = []
-        said = dict(delta.extra)
+        content = dict(delta.extra)
         if delta.reasoning is not None:
-            said["reasoning_content"] = delta.reasoning
+            content["reasoning_content"] = delta.reasoning
         if delta.text is not None:
-            said["content"] = delta.text
-        said = self._with_role(delta.choice, said)
-        if said or delta.choice_fields:
-            fields.append(said)
+            content["content"] = delta.text
+        content = self._with_role(delta.choice, content)
+        if content or delta.choice_fields:
+            fields.append(content)
         for call in delta.calls:
             fields.extend({"tool_calls": [part]} for part in _call_parts(call))
         parts: list[Json] = [{"index": delta.choice, "delta": field, "finish_reason": None} for field in fields]
@@ -65,16 +65,16 @@ class ChunkWriter:
             parts.append({"index": delta.choice, "delta": {}, "finish_reason": delta.finish})
         return parts
 
-    def _with_role(self, choice: int, said: dict[str, Json]) -> dict[str, Json]:
+    def _with_role(self, choice: int, content: dict[str, Json]) -> dict[str, Json]:
         if choice in self._begun:
-            said.pop("role", None)
-            return said
+            content.pop("role", None)
+            return content
         self._begun.add(choice)
-        return {"role": "assistant", "content": None, **said}
+        return {"role": "assistant", "content": None, **content}
 
 
 def encode_completion(completion: Completion, head: JsonObject) -> bytes:
-    """A whole answer; `head` gives its id, time and model."""
+    """Return a whole completion as JSON. `head` has its id, time and model."""
     body: dict[str, Json] = {**completion.head, **head, "object": "chat.completion"}
     body["choices"] = [_choice(reply) for reply in completion.replies]
     if completion.usage is not None:
@@ -83,7 +83,7 @@ def encode_completion(completion: Completion, head: JsonObject) -> bytes:
 
 
 def _call_parts(call: CallDelta) -> list[Json]:
-    """The two deltas of a call that every client understands: id, type and name first, then the arguments."""
+    """Return the two deltas of a call that every client accepts: id, type and name, then the arguments."""
     first: Json = {
         "index": call.index,
         "id": call.id,
