@@ -98,8 +98,8 @@ class RateLimitedLog:
             return
         self._logged_at[kind] = now
         omitted = self._omitted.pop(kind, 0)
-        said = {"event": event, **fields, **({"omitted": omitted} if omitted else {})}
-        _LOG.warning("%s: %s", event, fields.get("error", ""), extra={"said": said})
+        line = {"event": event, **fields, **({"omitted": omitted} if omitted else {})}
+        _LOG.warning("%s: %s", event, fields.get("error", ""), extra={"log_fields": line})
 
 
 class ConnectionSupervisor:

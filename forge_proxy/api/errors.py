@@ -1,10 +1,13 @@
-"""Map errors to HTTP responses. This is the only module that knows which status an error has."""
+"""Classify errors and respond with them. This is the only module that knows which status an error has.
+
+A client API (`api/surface.py`) decides the format of an error response, the classification decides everything else.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -28,6 +31,7 @@ from forge_proxy.api.access_denied import (
     WrongKey,
 )
 from forge_proxy.api.admin.ports import NotManaged, WrongSettings
+from forge_proxy.api.backend_errors import classify_backend_error
 from forge_proxy.api.disconnect import ShuttingDown
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.core.errors import (
@@ -41,7 +45,6 @@ from forge_proxy.core.errors import (
     BackendUnreachable,
     BudgetUnchanged,
     ContextBudgetExceeded,
-    ContextOverflow,
     EmptyAnswer,
     ForgeError,
     InvalidRequest,
@@ -51,27 +54,21 @@ from forge_proxy.core.errors import (
     ResponseTooLarge,
     ToolCallInvalid,
     ToolChoiceUnsatisfied,
-    ToolsRejected,
     UnknownModel,
 )
-from forge_proxy.core.jsontypes import JsonObject, is_object
+from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.sampling import UnsupportedModelError
 from forge_proxy.engine.memory import MemoryFull, TooLargeForMemory
-from forge_proxy.wire.clients.chat_completions.errors import encode_error
+from forge_proxy.wire.clients.errors import ClassifiedError
 from forge_proxy.workflows.runs.errors import NotReadable, RunConflict, RunNotFound, StoreUnavailable, ToolUnusable
 
 _LOG = logging.getLogger("forge_proxy.api")
+_SCOPE_KEY = "forge_proxy.error"
 
+Envelope: TypeAlias = Callable[[ClassifiedError], JsonObject]
+"""Encodes an error in the format of a client API."""
 
-class ErrorResponse(NamedTuple):
-    """An error as it is sent to the client."""
-
-    status: int
-    body: JsonObject
-    headers: Mapping[str, str]
-
-
-_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
+ERROR_TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     InvalidRequest: (400, "invalid_request_error", None),
     ContextBudgetExceeded: (400, "invalid_request_error", "context_length_exceeded"),
     BudgetUnchanged: (502, "server_error", "budget_unchanged"),
@@ -118,16 +115,17 @@ _TABLE: dict[type[ForgeError], tuple[int, str, str | None]] = {
     ShuttingDown: (503, "server_error", "stopping"),
     ForgeError: (500, "server_error", "internal_error"),
 }
+"""Status, kind and code of each error; a subclass without an entry has those of its base class."""
 
 
-def render(error: ForgeError) -> ErrorResponse:
-    """Return the status, body and headers of an error, in OpenAI's format."""
+def classify(error: ForgeError) -> ClassifiedError:
+    """Return the status, kind, code, message and headers of an error."""
     if isinstance(error, BackendError):
-        return _backend_error(error)
-    status, kind, code = next(_TABLE[cls] for cls in type(error).__mro__ if cls in _TABLE)
+        return classify_backend_error(error)
+    status, kind, code = next(ERROR_TABLE[cls] for cls in type(error).__mro__ if cls in ERROR_TABLE)
     param = error.at if isinstance(error, InvalidRequest) else None
     param = "messages" if isinstance(error, ContextBudgetExceeded) else param
-    return ErrorResponse(status, encode_error(str(error), kind, code, param), _headers_for(error))
+    return ClassifiedError(status, kind, code, str(error), param, _headers_for(error))
 
 
 def _headers_for(error: ForgeError) -> Mapping[str, str]:
@@ -141,102 +139,60 @@ def _headers_for(error: ForgeError) -> Mapping[str, str]:
     return {}
 
 
-_PASSED_ON = frozenset({400, 413, 422, 429})
-"""Statuses below 500 that concern the request or that the client can act on. The others concern the daemon or
-the model server.
-"""
-_AUTH = frozenset({401, 402, 403, 407})
-"""The server rejects the daemon's key. A client would read a 401 as a rejection of its own key and prompt its user."""
-_INSTEAD = {408: 504, 409: 503, 425: 503}
-"""Statuses for errors that a client should retry later; they do not blame its request. 502 if not listed."""
+class ErrorEnvelopes:
+    """The envelope of each path: that of the client API whose prefix the path has, else `default`.
+
+    By this rule errors before a route is reached (unknown path, wrong key, large body) have the right format, too.
+    """
+
+    def __init__(self, by_prefix: Mapping[str, Envelope], default: Envelope) -> None:
+        self._by_prefix = sorted(by_prefix.items(), key=lambda entry: len(entry[0]), reverse=True)
+        self._default = default
+
+    def envelope_for(self, path: str) -> Envelope:
+        """Return the envelope of the longest prefix. Prefixes end at a slash: `/v1/chat` is none of `/v1/chatty`."""
+        for prefix, envelope in self._by_prefix:
+            if path == prefix or path.startswith(f"{prefix}/"):
+                return envelope
+        return self._default
 
 
-def _backend_error(error: BackendError) -> ErrorResponse:
-    """Render the model server's message in OpenAI's format; keep its status if that concerns the request."""
-    if isinstance(error, ContextOverflow):
-        return _overflow(error)
-    if isinstance(error, ToolsRejected):
-        return _tools_rejected(error)
-    inner = error.body.get("error") if is_object(error.body) else None
-    details = inner if is_object(inner) else {}
-    kind, code, param = details.get("type"), details.get("code"), details.get("param")
-    status = _status_of(error)
-    if status != error.status:
-        return _blamed_on_server(error, status)
-    fallback = "invalid_request_error" if status < 500 else "server_error"
-    if status == 404:
-        code = code if isinstance(code, str) else "model_not_found"
-    body = encode_error(
-        _model_missing(error) if status == 404 else error.words,
-        kind if isinstance(kind, str) else fallback,
-        code if isinstance(code, str) else None,
-        param if isinstance(param, str) else None,
-    )
-    return ErrorResponse(status, body, error.headers)
+class ErrorResponse(JSONResponse):
+    """The response to a request that ended in an error, in the envelope of its path."""
+
+    def __init__(self, error: ClassifiedError, scope: Scope, headers: Mapping[str, str]) -> None:
+        envelopes: ErrorEnvelopes = scope["app"].state.error_envelopes
+        encode = envelopes.envelope_for(scope["path"])
+        super().__init__(encode(error), error.status, {**error.headers, **headers})
+        self._error = error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response, and leave the error in the scope for the log."""
+        scope[_SCOPE_KEY] = self._error
+        await super().__call__(scope, receive, send)
 
 
-def _status_of(error: BackendError) -> int:
-    """Return the status that the client receives if the model server responded with an error."""
-    if error.status >= 500 or error.status in _PASSED_ON or (error.status == 404 and error.is_about_model):
-        return error.status
-    return _INSTEAD.get(error.status, 502)
-
-
-def _blamed_on_server(error: BackendError, status: int) -> ErrorResponse:
-    hint, headers = "", error.headers
-    if error.status in _AUTH:
-        headers = {**headers, "x-should-retry": "false"}
-    elif error.status == 404:
-        hint, headers = "; check the path of backend.url", {**headers, "x-should-retry": "false"}
-    code = "backend_refused_key" if error.status in _AUTH else "backend_error"
-    return ErrorResponse(status, encode_error(f"{error}{hint}", "server_error", code), headers)
-
-
-def _model_missing(error: BackendError) -> str:
-    remedy = "GET /v1/models lists what there is, and backend.model names what stands in for other names"
-    return error.words if "ollama pull" in error.words else f"{error.words} ({remedy})"
-
-
-def _overflow(error: ContextOverflow) -> ErrorResponse:
-    """Render the status, code and sentence that make clients compact, followed by the model server's message."""
-    sentence = error.words
-    if error.tokens is not None and error.window is not None and "maximum context length is" not in sentence:
-        sentence = (
-            f"This model's maximum context length is {error.window} tokens. However, your messages resulted in "
-            f"{error.tokens} tokens. Please reduce the length of the messages. The model server says: {sentence}"
-        )
-    return ErrorResponse(
-        400, encode_error(sentence, "invalid_request_error", "context_length_exceeded", "messages"), {}
-    )
-
-
-def _tools_rejected(error: ToolsRejected) -> ErrorResponse:
-    if error.place is None:
-        subject, remedy, param = f"the {error.offered} tools together", "offer fewer or simpler ones", "tools"
-    else:
-        subject, remedy = f"the tool {error.tool!r}", "simplify its parameters or leave it out"
-        param = f"tools[{error.place}].function.parameters"
-    sentence = f"{subject} cannot be used with this model server, not even with simplified schemas; {remedy}. It says: "
-    kind, code = "invalid_request_error", "invalid_function_parameters"
-    return ErrorResponse(400, encode_error(sentence + error.words, kind, code, param), {})
-
-
-def error_response(error: ForgeError, headers: Mapping[str, str]) -> JSONResponse:
+def error_response(error: ForgeError, scope: Scope, headers: Mapping[str, str]) -> ErrorResponse:
     """Return the response to a request that ended in `error`."""
-    rendered = render(error)
-    return JSONResponse(rendered.body, rendered.status, {**rendered.headers, **headers})
+    return ErrorResponse(classify(error), scope, headers)
+
+
+def sent_error(scope: Scope) -> ClassifiedError | None:
+    """Return the error that was sent in response to a request."""
+    return scope.get(_SCOPE_KEY)
 
 
 async def refuse(
     error: ForgeError, scope: Scope, receive: Receive, send: Send, headers: Mapping[str, str] | None = None
 ) -> None:
-    """Reject a request before it reaches the application, and log it."""
+    """Respond with an error before the request reaches the application, and log it as `refused`."""
     request_id = request_id_of(Request(scope))
     log_refused(error, request_id, scope)
-    await error_response(error, {**(headers or {}), "x-request-id": request_id})(scope, receive, send)
+    response = error_response(error, scope, {**(headers or {}), "x-request-id": request_id})
+    await response(scope, receive, send)
 
 
 def log_refused(error: ForgeError, request_id: str, scope: Scope) -> None:
-    """Log one line about a rejected request."""
+    """Log the rejection of a request."""
     fields = {"event": "refused", "request_id": request_id, "path": scope["path"], "error": error.summary}
-    _LOG.warning("refused %s: %s", fields["path"], fields["error"], extra={"said": fields})
+    _LOG.warning("refused %s: %s", fields["path"], fields["error"], extra={"log_fields": fields})

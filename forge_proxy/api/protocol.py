@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from forge_proxy.api.access_denied import AccessDenied, HeadTooLarge, NotHttp, TooManyConnections, TooManyHeaders
 from forge_proxy.api.connections import Connection, ConnectionSupervisor, WaitingFor
-from forge_proxy.api.errors import render
+from forge_proxy.api.errors import ErrorEnvelopes, classify
 from forge_proxy.api.identity import new_request_id
 from forge_proxy.api.write_buffer import CoalescingTransport
 
@@ -29,13 +29,14 @@ _MAX_PIPELINED = 1000
 """Requests that may wait for the answers to those before them on the same connection."""
 
 
-def http_protocol(supervisor: ConnectionSupervisor) -> type[HttpToolsProtocol]:
+def http_protocol(supervisor: ConnectionSupervisor, envelopes: ErrorEnvelopes) -> type[HttpToolsProtocol]:
     """Create the connection class of a server; uvicorn instantiates it."""
 
     class Limited(HttpConnection):
         pass
 
     Limited.supervisor = supervisor
+    Limited.envelopes = envelopes
     return Limited
 
 
@@ -43,6 +44,9 @@ class HttpConnection(HttpToolsProtocol):
     """One connection, whose requests are read one after the other."""
 
     supervisor: ConnectionSupervisor
+    envelopes: ErrorEnvelopes
+    url = b""
+    """The request's target as received so far. The base class sets it when a head begins."""
     _head = 0
     """Bytes of names and values of the head that is being read; what separates them is not counted."""
     _unparsed = 0
@@ -209,8 +213,9 @@ class HttpConnection(HttpToolsProtocol):
         if answers_another or (self._reads is WaitingFor.BODY and self.cycle.response_started):
             self.transport.close()  # the error would be read as a part of another response
             return
-        rendered = render(error)
-        body = orjson.dumps(rendered.body)
+        classified = classify(error)
+        encode = self.envelopes.envelope_for(self.url.partition(b"?")[0].decode("latin-1"))
+        body = orjson.dumps(encode(classified))
         head = b"content-type: application/json\r\ncontent-length: %d\r\nx-request-id: %b\r\nconnection: close\r\n\r\n"
-        self.transport.write(STATUS_LINE[rendered.status] + head % (len(body), new_request_id().encode()) + body)
+        self.transport.write(STATUS_LINE[classified.status] + head % (len(body), new_request_id().encode()) + body)
         self.loop.call_later(_LINGER_SECONDS, self.transport.close)

@@ -51,7 +51,7 @@ class HttpServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=http_protocol(self._supervisor),
+                http=http_protocol(self._supervisor, app.state.error_envelopes),
                 ws="none",
                 log_config=None,
                 access_log=False,

@@ -1,4 +1,4 @@
-"""pydantic's words for a wrong field, as our own error."""
+"""Converts pydantic's validation errors to `InvalidRequest`."""
 
 from __future__ import annotations
 
@@ -9,61 +9,62 @@ from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import is_list, is_object
 from forge_proxy.core.validation import describe_fault
 
-_ELSEWHERE = ("query", "path", "header")
-Steps: TypeAlias = tuple[str, ...]
+_OUTSIDE_BODY = ("query", "path", "header")
+FieldPath: TypeAlias = tuple[str, ...]
 
 
-def wrong_field(faults: Sequence[Mapping[str, Any]], said: object = None) -> InvalidRequest:
-    """The first of pydantic's faults, with the field's name. What was sent is not shown: it may be a secret.
+def to_invalid_request(errors: Sequence[Mapping[str, Any]], value: object = None) -> InvalidRequest:
+    """Return the first of pydantic's errors with the path of its field. The message never quotes what was sent.
 
-    `said` is what was checked. By it the names of types are told from those of fields: pydantic puts both into its
-    paths where a field may hold one of several types, and has a fault for each of them then.
+    `value` is the validated value. If a field may have one of several types, pydantic reports an error for each and
+    puts the type's name into the path; `value` tells those names from the names of fields.
     """
-    places = [(_steps(fault, said), fault) for fault in faults]
-    begin = places[0][0]
-    steps = max((steps for steps, _ in places if steps[: len(begin)] == begin), key=len)
-    whys = dict.fromkeys(_why(fault) for place, fault in places if place == steps)
-    first = next(fault for place, fault in places if place == steps)
-    at = "" if first["type"] == "json_invalid" else ".".join(steps)
-    return InvalidRequest(at or "body", ", or: ".join(whys))
+    paths = [(_path(error, value), error) for error in errors]
+    start = paths[0][0]
+    longest = max((path for path, _ in paths if path[: len(start)] == start), key=len)
+    reasons = dict.fromkeys(_reason(error) for path, error in paths if path == longest)
+    first = next(error for path, error in paths if path == longest)
+    at = "" if first["type"] == "json_invalid" else ".".join(longest)
+    return InvalidRequest(at or "body", ", or: ".join(reasons))
 
 
-def _why(fault: Mapping[str, Any]) -> str:
-    match fault["type"]:
+def _reason(error: Mapping[str, Any]) -> str:
+    match error["type"]:
         case "extra_forbidden":
             return "no such field"
         case "json_invalid":
-            return f"not JSON: {fault['ctx']['error']}"
+            return f"not JSON: {error['ctx']['error']}"
         case "bool_parsing" | "bool_type":
             return "expected true or false (on or off)"
         case _:
-            return describe_fault(fault)
+            return describe_fault(error)
 
 
-def _steps(fault: Mapping[str, Any], said: object) -> Steps:
-    """The path of a fault, without the names of types."""
-    parts: list[str | int] = [*fault["loc"]]
-    if parts and parts[0] in _ELSEWHERE:
+def _path(error: Mapping[str, Any], value: object) -> FieldPath:
+    """Return the path of the field, without the names of types."""
+    parts: list[str | int] = [*error["loc"]]
+    if parts and parts[0] in _OUTSIDE_BODY:
         return tuple(map(str, parts[1:]))
     if parts[:1] == ["body"]:
         del parts[0]
-    if fault["type"] == "missing" and parts:  # else it is the whole body
+    if error["type"] == "missing" and parts:  # otherwise the whole body is missing
         *parts, last = parts
-        return (*_there(parts, said), str(last))
-    return _there(parts, said)
+        return (*_existing(parts, value), str(last))
+    return _existing(parts, value)
 
 
-def _there(parts: Sequence[str | int], said: object) -> Steps:
-    if not (is_object(said) or is_list(said)):
+def _existing(parts: Sequence[str | int], value: object) -> FieldPath:
+    """Return the parts that lead through `value`."""
+    if not (is_object(value) or is_list(value)):
         return tuple(map(str, parts))
-    steps: list[str] = []
-    now: object = said
+    path: list[str] = []
+    current: object = value
     for part in parts:
-        if is_object(now) and part in now:
-            now = now[str(part)]
-        elif is_list(now) and isinstance(part, int) and part < len(now):
-            now = now[part]
+        if is_object(current) and part in current:
+            current = current[str(part)]
+        elif is_list(current) and isinstance(part, int) and part < len(current):
+            current = current[part]
         else:
-            continue  # a type
-        steps.append(str(part))
-    return tuple(steps)
+            continue  # the name of a type
+        path.append(str(part))
+    return tuple(path)

@@ -13,7 +13,7 @@ from itertools import chain, repeat
 from pydantic import TypeAdapter, ValidationError
 from structlog.typing import FilteringBoundLogger
 
-from forge_proxy.api.validation_errors import wrong_field
+from forge_proxy.api.validation_errors import to_invalid_request
 from forge_proxy.backends.capability_cache import state_folder
 from forge_proxy.backends.http import AioHttp
 from forge_proxy.core.chat import ToolSpec
@@ -120,7 +120,7 @@ class ToolServers:
         try:
             how = _EXECUTION.validate_python(dict(tool.execute))
         except ValidationError as exc:
-            wrong = wrong_field(exc.errors(), dict(tool.execute))
+            wrong = to_invalid_request(exc.errors(), dict(tool.execute))
             raise InvalidRequest(f"{at}.execute.{wrong.at}", wrong.why) from exc
         parameters = parameters_of(tool, at) if isinstance(how, ByHttp) else tool.parameters
         try:

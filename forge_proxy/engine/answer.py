@@ -223,7 +223,7 @@ class Engine:
         model = await self.models.name_for(request.model)
         sampling = self.sampling.values_for(self.models.served_as(request.model))
         suppressor = CallsForbidden() if forbids_calls else None
-        verbatim = suppressor is None and not read
+        verbatim = suppressor is None and not read and not request.is_converted
         buffered = read or not request.stream
         call = ModelCall(
             request, request.stream, model=model, sampling=sampling, usage=read, verbatim=verbatim, buffered=buffered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from forge_proxy.api.validation_errors import wrong_field
+from forge_proxy.api.validation_errors import to_invalid_request
 from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Overflow
 from forge_proxy.engine.budgets import Budgets
 
@@ -60,5 +60,5 @@ class BudgetEndpoints:
         try:
             wish = BudgetPolicy(mode=change.mode, tokens=change.tokens, overflow=overflow)
         except ValidationError as exc:
-            raise wrong_field(exc.errors()) from exc
+            raise to_invalid_request(exc.errors()) from exc
         return shown(await self._budgets.switch(wish), wish)

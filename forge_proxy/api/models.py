@@ -28,7 +28,7 @@ class ModelList:
                 encode_models(await self._budgets.advertised(await self._models.list())), headers=headers
             )
         except ForgeError as error:
-            return error_response(error, headers)
+            return error_response(error, request.scope, headers)
 
     async def one(self, request: Request) -> Response:
         """One of them."""
@@ -37,4 +37,4 @@ class ModelList:
             (card,) = await self._budgets.advertised([await self._models.get(request.path_params["name"])])
             return JSONResponse(encode_model(card), headers=headers)
         except ForgeError as error:
-            return error_response(error, headers)
+            return error_response(error, request.scope, headers)
