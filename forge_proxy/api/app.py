@@ -9,20 +9,21 @@ from starlette.middleware.cors import CORSMiddleware
 
 from forge_proxy.api.admin.routes import add_admin_routes
 from forge_proxy.api.admin.services import AdminServices
-from forge_proxy.api.auth import KeyRing, RequireKey
+from forge_proxy.api.auth import ApiKeyMiddleware, KeyRing
+from forge_proxy.api.bodies import LargeBodies
 from forge_proxy.api.chat_completions import CHAT_COMPLETIONS
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.docs import ApiDescription
 from forge_proxy.api.endpoint import SurfaceEndpoint
 from forge_proxy.api.errors import ErrorEnvelopes
 from forge_proxy.api.exception_handlers import add_exception_handlers
-from forge_proxy.api.fast_path import Endpoint, FastPath
+from forge_proxy.api.fast_path import Endpoint, FastPathMiddleware
 from forge_proxy.api.health import HealthChecks
 from forge_proxy.api.home import HomePage
-from forge_proxy.api.limits import LimitBody
+from forge_proxy.api.limits import BodyLimitMiddleware
 from forge_proxy.api.models import ModelList
-from forge_proxy.api.origins import CheckOrigin, HostNames
-from forge_proxy.api.rejected import LogRejections
+from forge_proxy.api.origins import HostNames, OriginMiddleware
+from forge_proxy.api.rejection_log import RejectionLogMiddleware
 from forge_proxy.api.surface import Surface
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
@@ -50,7 +51,7 @@ def create_app(
     policy: GuardPolicy | LiveValue[GuardPolicy],
     config: ServerConfig,
     admin: AdminServices | None = None,
-    door: KeyRing | None = None,
+    keys: KeyRing | None = None,
     memory: MemoryBudget | None = None,
     surfaces: Sequence[Surface] = SURFACES,
 ) -> FastAPI:
@@ -67,8 +68,9 @@ def create_app(
     )
     # Plain routes: `wire` decodes the bodies, so FastAPI's parameter parsing would only cost time.
     hot: dict[str, Endpoint] = {}
+    large_bodies = LargeBodies()
     for surface in surfaces:
-        endpoint = SurfaceEndpoint(surface, engine, policies, config, memory)
+        endpoint = SurfaceEndpoint(surface, engine, policies, config, memory, large_bodies)
         hot |= dict.fromkeys(surface.routes, endpoint.create)
     for path, endpoint in hot.items():
         app.add_route(path, endpoint, methods=["POST"])
@@ -80,9 +82,9 @@ def create_app(
     app.add_route("/healthz", health.alive, methods=["GET"])
     app.add_route("/readyz", health.ready, methods=["GET"])
     add_exception_handlers(app)
-    app.add_middleware(FastPath, endpoints=hot)
-    app.add_middleware(LogRejections)
-    _add_request_checks(app, config, door or KeyRing(config), memory)
+    app.add_middleware(FastPathMiddleware, endpoints=hot)
+    app.add_middleware(RejectionLogMiddleware)
+    _add_request_checks(app, config, keys or KeyRing(config), memory)
     return app
 
 
@@ -97,10 +99,10 @@ def _add_read_routes(app: FastAPI, engine: Engine, backend: Backend, surfaces: S
     app.add_route("/docs", descriptions.as_page, methods=["GET"])
 
 
-def _add_request_checks(app: FastAPI, config: ServerConfig, door: KeyRing, memory: MemoryBudget) -> None:
+def _add_request_checks(app: FastAPI, config: ServerConfig, keys: KeyRing, memory: MemoryBudget) -> None:
     """Add the checks that every request passes. The middleware that is added last runs first."""
-    app.add_middleware(LimitBody, limit=int(config.max_body_mb * 1024 * 1024), memory=memory)
-    app.add_middleware(RequireKey, door=door)
+    app.add_middleware(BodyLimitMiddleware, limit=int(config.max_body_mb * 1024 * 1024), memory=memory)
+    app.add_middleware(ApiKeyMiddleware, keys=keys)
     if config.allowed_origins:  # before the key check: CORS preflight requests carry no key
         app.add_middleware(
             CORSMiddleware,
@@ -110,4 +112,4 @@ def _add_request_checks(app: FastAPI, config: ServerConfig, door: KeyRing, memor
             allow_private_network=True,
             expose_headers=_EXPOSED_HEADERS,
         )
-    app.add_middleware(CheckOrigin, names=HostNames(config))
+    app.add_middleware(OriginMiddleware, names=HostNames(config))

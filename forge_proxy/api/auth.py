@@ -30,9 +30,9 @@ class KeySet:
     def __len__(self) -> int:
         return len(self._hashes)
 
-    def open_for(self, given: bytes) -> bool:
+    def accepts(self, key: bytes) -> bool:
         """Return whether the key is accepted. The time taken does not reveal which key matches or how closely."""
-        hashed = _hash(given)
+        hashed = _hash(key)
         return sum(compare_digest(hashed, one) for one in self._hashes) > 0  # no early exit: constant time
 
 
@@ -53,11 +53,11 @@ def _read(setting: str, configured: Iterable[SecretStr], file: Path | None) -> K
     try:
         lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as exc:
-        why = (exc.strerror or str(exc)) if isinstance(exc, OSError) else "not UTF-8 text"
-        raise ServerConfigError(f"{setting} {file}: {why}") from exc
+        reason = (exc.strerror or str(exc)) if isinstance(exc, OSError) else "not UTF-8 text"
+        raise ServerConfigError(f"{setting} {file}: {reason}") from exc
     found = [(number, line) for number, line in enumerate(lines, 1) if line and not line.startswith("#")]
     if not found:
-        raise ServerConfigError(f"{setting} {file}: there is no key in it")
+        raise ServerConfigError(f"{setting} {file}: the file contains no key")
     for number, line in found:
         try:
             keys.append(check_key(line))
@@ -88,22 +88,22 @@ class KeyRing:
                 keys, wanted = self._admin, "server.admin_keys"
             elif not self._admin_open:
                 return AdminDisabled()
-        if not keys or any(keys.open_for(key) for key in sent):  # clients of Anthropic's API may send both headers
+        if not keys or any(keys.accepts(key) for key in sent):  # clients of Anthropic's API may send both headers
             return None
         return WrongKey(sent=bool(sent), wanted=wanted)
 
 
-class RequireKey:
+class ApiKeyMiddleware:
     """Pure ASGI middleware that responds with 401 if no accepted key was sent, or 403 if the admin API is disabled."""
 
-    def __init__(self, app: ASGIApp, door: KeyRing) -> None:
+    def __init__(self, app: ASGIApp, keys: KeyRing) -> None:
         self._app = app
-        self._door = door
+        self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or reject it before its body is read."""
         sent = [key for name, value in scope["headers"] if name in _HEADERS and (key := _key_in(name, value))]
-        refusal = self._door.refusal(scope["path"], sent)
+        refusal = self._keys.refusal(scope["path"], sent)
         if refusal is None:
             return await self._app(scope, receive, send)
         headers = {"www-authenticate": "Bearer"} if isinstance(refusal, WrongKey) else {}

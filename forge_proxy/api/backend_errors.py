@@ -59,7 +59,8 @@ def _server_fault(error: BackendError, status: int) -> ClassifiedError:
 
 
 def _unknown_model_message(error: BackendError) -> str:
-    remedy = "GET /v1/models lists what there is, and backend.model names what stands in for other names"
+    """Return the model server's message with a remedy, unless it has one."""
+    remedy = "GET /v1/models lists the models; backend.model sets the one for unknown names"
     return error.words if "ollama pull" in error.words else f"{error.words} ({remedy})"
 
 
@@ -78,7 +79,7 @@ def _tools_rejected(error: ToolsRejected) -> ClassifiedError:
     if error.place is None:
         subject, remedy, param = f"the {error.offered} tools together", "offer fewer or simpler ones", "tools"
     else:
-        subject, remedy = f"the tool {error.tool!r}", "simplify its parameters or leave it out"
+        subject, remedy = f"the tool {error.tool!r}", "simplify its parameters or omit it"
         param = f"tools[{error.place}].function.parameters"
     message = f"{subject} cannot be used with this model server, not even with simplified schemas; {remedy}. It says: "
     kind, code = "invalid_request_error", "invalid_function_parameters"

@@ -45,11 +45,12 @@ class SurfaceEndpoint:
         policy: LiveValue[GuardPolicy],
         config: ServerConfig,
         memory: MemoryBudget,
+        large_bodies: LargeBodies,
     ) -> None:
         self._surface = surface
         self._engine = engine
         self._memory = memory
-        self._large_bodies = LargeBodies()
+        self._large_bodies = large_bodies
         self._policy = policy
         self._config = config
 

@@ -14,14 +14,14 @@ from forge_proxy.wire.clients.chat_completions.models import encode_model, encod
 
 
 class ModelList:
-    """The two endpoints."""
+    """The endpoints for the models of the backend."""
 
     def __init__(self, models: Models, budgets: Budgets) -> None:
         self._models = models
         self._budgets = budgets
 
     async def all(self, request: Request) -> Response:
-        """The models of the backend, each with its budget for a window where that is known."""
+        """List the models, each with its context budget as its window if known."""
         headers = {"x-request-id": request_id_of(request)}
         try:
             return JSONResponse(
@@ -31,7 +31,7 @@ class ModelList:
             return error_response(error, request.scope, headers)
 
     async def one(self, request: Request) -> Response:
-        """One of them."""
+        """Show one model."""
         headers = {"x-request-id": request_id_of(request)}
         try:
             (card,) = await self._budgets.advertised([await self._models.get(request.path_params["name"])])

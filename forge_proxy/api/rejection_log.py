@@ -17,7 +17,7 @@ _MAX_CHARS = 100
 """Characters of a path, code or field that are logged."""
 
 
-class LogRejections:
+class RejectionLogMiddleware:
     """Pure ASGI middleware that logs each response with which the application rejects a request."""
 
     def __init__(self, app: ASGIApp) -> None:
