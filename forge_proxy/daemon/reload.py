@@ -59,7 +59,7 @@ class LiveSettings:
         }
         return self._started_with.model_copy(update=live)
 
-    def shown(self) -> JsonObject:
+    def to_json(self) -> JsonObject:
         """See `api.admin.ports.Configuration`."""
         return masked(self.now)
 

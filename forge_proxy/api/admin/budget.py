@@ -1,4 +1,4 @@
-"""`/admin/v1/budget`: how much context requests have, and why; switched while agents are working."""
+"""`/admin/v1/budget`: the context budget of requests, which can be switched while requests run."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class BudgetInfo(BaseModel):
     overflow: Overflow = Field(description="What happens to a prompt over the budget.")
 
 
-def shown(budget: Budget, wish: BudgetPolicy) -> BudgetInfo:
-    """A budget as the API tells it."""
+def to_budget_info(budget: Budget, wish: BudgetPolicy) -> BudgetInfo:
+    """Return the API's representation of a budget."""
     return BudgetInfo(
         mode=budget.mode,
         tokens=budget.tokens,
@@ -45,14 +45,14 @@ def shown(budget: Budget, wish: BudgetPolicy) -> BudgetInfo:
 
 
 class BudgetEndpoints:
-    """The endpoints."""
+    """The endpoints of `/budget`."""
 
     def __init__(self, budgets: Budgets) -> None:
         self._budgets = budgets
 
     async def read(self) -> BudgetInfo:
         """Show the current budget. With several models, each has its own: see /admin/v1/models."""
-        return shown(await self._budgets.of(), self._budgets.wish)
+        return to_budget_info(await self._budgets.of(), self._budgets.wish)
 
     async def switch(self, change: BudgetChange) -> BudgetInfo:
         """Switch to another budget. Running responses end with the old one. If the switch fails, the old one stays."""
@@ -61,4 +61,4 @@ class BudgetEndpoints:
             wish = BudgetPolicy(mode=change.mode, tokens=change.tokens, overflow=overflow)
         except ValidationError as exc:
             raise to_invalid_request(exc.errors()) from exc
-        return shown(await self._budgets.switch(wish), wish)
+        return to_budget_info(await self._budgets.switch(wish), wish)

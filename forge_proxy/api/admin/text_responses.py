@@ -1,4 +1,6 @@
-"""`/admin/v1/text-answers`: what was learned of each model's bare text (DESIGN §4), and how to have it forgotten."""
+"""`/admin/v1/text-answers`: statistics of the plain-text responses of each model, by which `text_answers: auto` decides
+whether to nudge.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,18 @@ from forge_proxy.engine.text_responses import TextResponseHistory
 
 
 class TextResponseStats(BaseModel):
-    """What was learned of one model."""
+    """The statistics of one model."""
 
     model: str
     texts: int = Field(description="Plain-text responses where a tool call was possible.")
     nudges: int = Field(description="The number of them that were retried.")
-    calls: int = Field(description="The number of these retries that brought a call.")
+    calls: int = Field(description="The number of these retries that led to a call.")
     share: float | None = Field(description="calls / nudges.")
     now: Literal["nudge", "accept"] = Field(description="What happens to such text now.")
 
 
 class TextResponseStatsList(BaseModel):
-    """What was learned of every model."""
+    """The statistics of all models."""
 
     object: Literal["list"] = "list"
     text_answers: Literal["auto", "nudge", "accept"]
@@ -31,14 +33,14 @@ class TextResponseStatsList(BaseModel):
 
 
 class TextResponseEndpoints:
-    """The endpoints. `policy` is the daemon's; one request can narrow it for itself."""
+    """The endpoints of `/text-answers`. They show the policy of the daemon, which one request can narrow for itself."""
 
     def __init__(self, learned: TextResponseHistory, policy: LiveValue[GuardPolicy]) -> None:
         self._learned = learned
         self._policy = policy
 
     async def read(self) -> TextResponseStatsList:
-        """What was learned of each model since the start."""
+        """Show the statistics of each model since the start of the daemon."""
         policy = self._policy.now
         data = [
             TextResponseStats(
@@ -54,11 +56,11 @@ class TextResponseEndpoints:
         return TextResponseStatsList(text_answers=policy.text_answers, data=data)
 
     async def forget_all(self) -> TextResponseStatsList:
-        """Begin anew with all models."""
+        """Reset the statistics of all models."""
         self._learned.forget()
         return await self.read()
 
     async def forget(self, name: str) -> TextResponseStatsList:
-        """Begin anew with one model."""
+        """Reset the statistics of one model."""
         self._learned.forget(name)
         return await self.read()
