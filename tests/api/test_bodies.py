@@ -1,4 +1,4 @@
-"""Large request bodies: what is in them is found out before they are parsed, and what they hold is bounded."""
+"""Large request bodies: they are measured before they are parsed, and their memory is bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histories over the budget, through the whole application: shortened, answered, and the caller is told."""
+"""Contexts over the budget, through the whole application: compacted, answered, and reported to the client."""
 
 from __future__ import annotations
 

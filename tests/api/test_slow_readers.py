@@ -1,4 +1,4 @@
-"""What a connection waits for while its client reads nothing, and what is counted meanwhile."""
+"""Connections whose client reads nothing: how long they last, and the memory they are charged."""
 
 from __future__ import annotations
 

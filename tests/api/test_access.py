@@ -1,4 +1,4 @@
-"""Who is let in: keys, Host and Origin, and what a page of an allowed origin is told."""
+"""API keys, Host and Origin: which requests are accepted, and what a page of an allowed origin receives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller and the log are told of each rescue and repair, streamed and whole."""
+"""How each rescue and repair is reported to the client and in the log, streamed and whole."""
 
 from __future__ import annotations
 
