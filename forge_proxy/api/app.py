@@ -15,7 +15,7 @@ from forge_proxy.api.chat_completions import CHAT_COMPLETIONS
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.docs import ApiDescription
 from forge_proxy.api.endpoint import SurfaceEndpoint
-from forge_proxy.api.errors import ErrorEnvelopes
+from forge_proxy.api.error_responses import ErrorEnvelopes
 from forge_proxy.api.exception_handlers import add_exception_handlers
 from forge_proxy.api.fast_path import Endpoint, FastPathMiddleware
 from forge_proxy.api.health import HealthChecks

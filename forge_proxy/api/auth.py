@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from forge_proxy.api.access_denied import AccessDenied, AdminDisabled, WrongKey
 from forge_proxy.api.config import ServerConfig, ServerConfigError, check_key
-from forge_proxy.api.errors import refuse
+from forge_proxy.api.error_responses import refuse
 from forge_proxy.api.origins import is_private
 
 OPEN_PATHS = frozenset({"/", "/health", "/healthz", "/readyz", "/docs", "/openapi.json"})

@@ -14,7 +14,7 @@ from forge_proxy.api.access_denied import NotJson
 from forge_proxy.api.bodies import LARGE, SLICED, LargeBodies, LargeResponse, read_whole
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.disconnect import cancel_on_disconnect
-from forge_proxy.api.errors import error_response
+from forge_proxy.api.error_responses import error_response
 from forge_proxy.api.identity import client_of, request_id_of
 from forge_proxy.api.outcome_headers import compaction_headers, outcome_headers
 from forge_proxy.api.streaming import StreamingAnswer

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from forge_proxy.api.errors import ErrorResponse, error_response, log_refused
+from forge_proxy.api.error_responses import ErrorResponse, error_response, log_refused
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.api.validation_errors import to_invalid_request
 from forge_proxy.core.errors import ForgeError, InvalidRequest, OutOfMemory

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forge_proxy.api.access_denied import BodyTooLarge, CompressedBody, TooManyValues
 from forge_proxy.api.bodies import LARGE, MAX_VALUES, measure_body
-from forge_proxy.api.errors import refuse
+from forge_proxy.api.error_responses import refuse
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.memory import MemoryBudget, MemoryFull
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from forge_proxy.api.errors import error_response
+from forge_proxy.api.error_responses import error_response
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.budgets import Budgets

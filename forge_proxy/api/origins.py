@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from forge_proxy.api.access_denied import AccessDenied, AmbiguousHeaders, ForeignHost, ForeignOrigin
 from forge_proxy.api.config import ServerConfig
-from forge_proxy.api.errors import refuse
+from forge_proxy.api.error_responses import refuse
 
 # No public name server resolves these names, so no foreign page can be served under one of them.
 _PRIVATE_NAMES = frozenset({"localhost", "host.docker.internal", "host.containers.internal"})

@@ -17,7 +17,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from forge_proxy.api.access_denied import AccessDenied, HeadTooLarge, NotHttp, TooManyConnections, TooManyHeaders
 from forge_proxy.api.connections import Connection, ConnectionSupervisor, WaitingFor
-from forge_proxy.api.errors import ErrorEnvelopes, classify
+from forge_proxy.api.error_responses import ErrorEnvelopes
+from forge_proxy.api.errors import classify
 from forge_proxy.api.identity import new_request_id
 from forge_proxy.api.write_buffer import CoalescingTransport
 

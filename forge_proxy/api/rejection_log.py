@@ -1,7 +1,7 @@
 """Logs responses with a status of 4xx: which request, which status, and the code and field of the error.
 
 Neither the message nor any content of the request is logged: both may contain what a client sent. Requests that are
-refused before they reach this middleware (keys, origins, sizes) are logged as `refused` by `errors.refuse`.
+refused before they reach this middleware (keys, origins, sizes) are logged as `refused` by `error_responses.refuse`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from forge_proxy.api.errors import sent_error
+from forge_proxy.api.error_responses import sent_error
 
 _LOG = logging.getLogger("forge_proxy.api")
 _MAX_CHARS = 100

@@ -17,7 +17,8 @@ from starlette.types import Receive, Scope, Send
 
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.disconnect import cancel_on_disconnect
-from forge_proxy.api.errors import classify, error_response
+from forge_proxy.api.error_responses import error_response
+from forge_proxy.api.errors import classify
 from forge_proxy.api.outcome_headers import compaction_headers, headers_as_text, outcome_headers
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import Outcome

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from forge_proxy.api.errors import Envelope
+from forge_proxy.api.error_responses import Envelope
 from forge_proxy.api.streaming import StreamEncoder
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.jsontypes import JsonObject

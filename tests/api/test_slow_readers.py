@@ -10,7 +10,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from forge_proxy.api.connections import ConnectionLimits, ConnectionSupervisor, WaitingFor
-from forge_proxy.api.errors import ErrorEnvelopes
+from forge_proxy.api.error_responses import ErrorEnvelopes
 from forge_proxy.api.protocol import HttpConnection, http_protocol
 from forge_proxy.engine.memory import MEGABYTE, MemoryBudget
 from forge_proxy.wire.clients.chat_completions.errors import encode_error

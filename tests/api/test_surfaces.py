@@ -18,7 +18,7 @@ from forge_proxy.api.app import create_app
 from forge_proxy.api.chat_completions import CHAT_COMPLETIONS
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.connections import ConnectionLimits, ConnectionSupervisor
-from forge_proxy.api.errors import ErrorEnvelopes
+from forge_proxy.api.error_responses import ErrorEnvelopes
 from forge_proxy.api.protocol import http_protocol
 from forge_proxy.api.streaming import StreamingAnswer
 from forge_proxy.api.surface import Surface
