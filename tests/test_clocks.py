@@ -9,7 +9,7 @@ import forge_proxy
 
 _WALL_CLOCK = re.compile(r"\btime\.(?:time|time_ns|localtime|gmtime)\b|\bdatetime\.(?:now|utcnow|today)\b")
 _READ_BY_PEOPLE = {
-    "api/streaming.py",  # `created` of an answer
+    "api/endpoint.py",  # `created` of a response
     "backends/llama_server/server_state.py",  # since when a state lasts
     "cli/run_rows.py",  # times in a table
     "daemon/runs.py",  # when a run was made and changed

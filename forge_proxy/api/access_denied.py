@@ -30,7 +30,7 @@ class AdminDisabled(AccessDenied):
 
     def __init__(self) -> None:
         super().__init__(
-            "the admin API is closed: the daemon listens where other machines reach it and has no admin keys; set "
+            "the admin API is disabled: other machines can reach the daemon and it has no admin keys; set "
             "server.admin_keys or server.admin_keys_file"
         )
 
@@ -109,7 +109,7 @@ class CompressedBody(AccessDenied):
     """The request's body is compressed."""
 
     def __init__(self, encoding: str) -> None:
-        super().__init__(f"the request's body is encoded as {encoding[:40]!r}; send it as it is, without compression")
+        super().__init__(f"the request body is encoded as {encoding[:40]!r}; send it without compression")
 
 
 class TooManyValues(AccessDenied):

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from forge_proxy.api.access_denied import AccessDenied, AdminDisabled, WrongKey
 from forge_proxy.api.config import ServerConfig, ServerConfigError, check_key
-from forge_proxy.api.errors import refuse
+from forge_proxy.api.error_responses import refuse
 from forge_proxy.api.origins import is_private
 
 OPEN_PATHS = frozenset({"/", "/health", "/healthz", "/readyz", "/docs", "/openapi.json"})
@@ -31,9 +31,9 @@ class KeySet:
     def __len__(self) -> int:
         return len(self._hashes)
 
-    def open_for(self, given: bytes) -> bool:
+    def accepts(self, key: bytes) -> bool:
         """Return whether the key is accepted. The time taken does not reveal which key matches or how closely."""
-        hashed = _hash(given)
+        hashed = _hash(key)
         return sum(compare_digest(hashed, one) for one in self._hashes) > 0  # no early exit: constant time
 
 
@@ -54,11 +54,11 @@ def _read(setting: str, configured: Iterable[SecretStr], file: Path | None) -> K
     try:
         lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as exc:
-        why = (exc.strerror or str(exc)) if isinstance(exc, OSError) else "not UTF-8 text"
-        raise ServerConfigError(f"{setting} {file}: {why}") from exc
+        reason = (exc.strerror or str(exc)) if isinstance(exc, OSError) else "not UTF-8 text"
+        raise ServerConfigError(f"{setting} {file}: {reason}") from exc
     found = [(number, line) for number, line in enumerate(lines, 1) if line and not line.startswith("#")]
     if not found:
-        raise ServerConfigError(f"{setting} {file}: there is no key in it")
+        raise ServerConfigError(f"{setting} {file}: the file contains no key")
     for number, line in found:
         try:
             keys.append(check_key(line))
@@ -104,22 +104,22 @@ class KeyRing:
                 keys, wanted = self._keys.admin, "server.admin_keys"
             elif not self._keys.is_admin_open:
                 return AdminDisabled()
-        if not keys or any(keys.open_for(key) for key in sent):  # clients of Anthropic's API may send both headers
+        if not keys or any(keys.accepts(key) for key in sent):  # clients of Anthropic's API may send both headers
             return None
         return WrongKey(sent=bool(sent), wanted=wanted)
 
 
-class RequireKey:
+class ApiKeyMiddleware:
     """Pure ASGI middleware that responds with 401 if no accepted key was sent, or 403 if the admin API is disabled."""
 
-    def __init__(self, app: ASGIApp, door: KeyRing) -> None:
+    def __init__(self, app: ASGIApp, keys: KeyRing) -> None:
         self._app = app
-        self._door = door
+        self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or reject it before its body is read."""
         sent = [key for name, value in scope["headers"] if name in _HEADERS and (key := _key_in(name, value))]
-        refusal = self._door.refusal(scope["path"], sent)
+        refusal = self._keys.refusal(scope["path"], sent)
         if refusal is None:
             return await self._app(scope, receive, send)
         headers = {"www-authenticate": "Bearer"} if isinstance(refusal, WrongKey) else {}

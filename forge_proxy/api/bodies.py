@@ -1,7 +1,7 @@
-"""Reading large request bodies: how much there is in one is found out before it is parsed, and in slices.
+"""Reads large request bodies without blocking the event loop: measures them before they are parsed, in slices.
 
-A parser makes some sixty bytes and a stop of the event loop out of each empty list, so a body is refused by the number
-of its values; the number of its bytes says little.
+For each value, even an empty list, parsing takes some sixty bytes of memory and blocks the event loop for some time,
+so bodies are limited by the number of their values; their size says little.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from forge_proxy.engine.memory import MemoryBudget
 from forge_proxy.wire.clients.chat_completions.request import read_body, read_large_body
 
 LARGE = 256 * 1024
-"""Bytes of a body from which on it is counted, waits for memory, and is parsed in turn."""
+"""Bytes above which a body is measured, waits for memory, and is parsed one at a time."""
 SLICED = 1024 * 1024
-"""Bytes of a body from which on it is parsed, and written for the model server, in slices."""
+"""Bytes above which a body is parsed, and serialized for the model server, in slices."""
 MAX_VALUES = 250_000
-"""JSON values in one large body. A conversation that fills a window of a million tokens has a tenth of that."""
+"""Maximum JSON values of a large body. A conversation that fills a window of a million tokens has a tenth of them."""
 _SLICE = 128 * 1024
 _STRINGS_SLICE = 16 * 1024
-"""As above, where strings are told from the rest, which takes a hundred times as long."""
+"""Smaller if strings are skipped, which takes a hundred times as long."""
 _SENT_SLICE = 256 * 1024
 _STRING_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*("|\Z)', re.DOTALL)
-"""Strings with their end, which may lie beyond what is looked at."""
+"""Strings with their closing quote, which may lie beyond the slice."""
 
 
 class BodyMeasure(NamedTuple):
-    """What a body holds, as far as matters for the memory that its parsed form needs."""
+    """The properties of a body that determine the memory of its parsed form."""
 
     values: int
-    """At least so many; exact up to `MAX_VALUES`, and a little too large for short bodies."""
+    """An upper bound of the number of JSON values; the count stops beyond `MAX_VALUES`."""
     is_wide: bool
-    """Whether a string in it may need four bytes for each character."""
+    """Whether a string may need four bytes for each character."""
 
 
 async def read_whole(receive: Receive) -> bytes | bytearray:
-    """The whole body of a request. Raises `ClientDisconnect`."""
+    """Read the whole body of a request. Raises `ClientDisconnect`."""
     pieces: list[bytes] = []
     while True:
         message = await receive()
@@ -55,26 +55,26 @@ async def read_whole(receive: Receive) -> bytes | bytearray:
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-async def find_contents(body: bytes | bytearray) -> BodyMeasure:
-    """Look through a body in slices, between which others have the event loop."""
+async def measure_body(body: bytes | bytearray) -> BodyMeasure:
+    """Measure a body in slices; the event loop runs other tasks between them."""
     separators, is_wide = 0, False
     for at in range(0, len(body), _SLICE):
         piece = body[at : at + _SLICE]
         separators += _count_separators(piece)
         is_wide = is_wide or not piece.isascii() or b"\\u" in piece
         await asyncio.sleep(0)
-    if separators > MAX_VALUES:  # those in strings are counted too, and a long text has many
+    if separators > MAX_VALUES:  # separators in strings are counted too, and a long text has many
         separators = await count_outside_strings(body, MAX_VALUES)
     return BodyMeasure(separators, is_wide)
 
 
 def _count_separators(piece: bytes | bytearray) -> int:
-    """The commas and opening brackets: as many or more than there are values."""
+    """Count commas and opening brackets, which are at least as many as there are values."""
     return piece.count(b",") + piece.count(b"[") + piece.count(b"{")
 
 
 async def count_outside_strings(body: bytes | bytearray, most: int) -> int:
-    """The same, strings left out, in slices. Stops beyond `most`."""
+    """Count the separators that are not in strings, in slices. Stops beyond `most`."""
     count, at, in_string = 0, 0, False
     while at < len(body) and count <= most:
         piece = body[at : at + _STRINGS_SLICE]
@@ -94,15 +94,13 @@ async def count_outside_strings(body: bytes | bytearray, most: int) -> int:
 
 
 class LargeBodies:
-    """Parses large bodies one after the other; those of more than a megabyte in slices, between which others have the
-    event loop.
-    """
+    """Parses large bodies one at a time; those above `SLICED` in slices, between which other tasks run."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
     async def parse(self, pieces: list[bytes | bytearray]) -> JsonObject:
-        """The JSON object of the one piece, which is taken out and not kept. Raises `InvalidRequest`."""
+        """Parse the only piece, and remove it from the list so that it is freed. Raises `InvalidRequest`."""
         async with self._turn:
             if len(pieces[0]) <= SLICED:
                 return read_body(pieces.pop())
@@ -116,25 +114,25 @@ class LargeBodies:
 
 
 class LargeResponse(Response):
-    """A whole response that is sent in slices, and counted until the last of them has been taken by a slow client.
+    """A whole response, sent in slices and charged to the memory budget until a slow client has received the last one.
 
-    It counts from the beginning: if it is not sent after all, `discard` it.
+    It is charged from its creation: call `discard` if it is not sent.
     """
 
     def __init__(self, body: bytes, headers: Mapping[str, str], memory: MemoryBudget) -> None:
         super().__init__(None, headers={**headers, "content-length": str(len(body))}, media_type="application/json")
         self._content = body
         self._memory = memory
-        self._counted = len(body)
-        memory.add(self._counted)
+        self._charged = len(body)
+        memory.add(self._charged)
 
     def discard(self) -> None:
-        """Count it no longer."""
-        self._memory.release(self._counted)
-        self._counted = 0
+        """Release the memory of the response."""
+        self._memory.release(self._charged)
+        self._charged = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See `Response`. The server waits before each slice until the client has taken most of those before it."""
+        """Send the response. The server waits before each slice until the client has received most of the others."""
         content, size = self._content, len(self._content)
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

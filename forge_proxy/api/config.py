@@ -34,7 +34,7 @@ def _check_secret(key: SecretStr) -> SecretStr:
 
 def _check_host(name: str) -> str:
     if not _HOST.fullmatch(name.lower()):
-        raise ValueError("expected a host's name without scheme and port, such as forge-proxy; there is no wildcard")
+        raise ValueError("expected a host name without scheme and port, such as forge-proxy; there is no wildcard")
     return name.lower()
 
 

@@ -23,7 +23,7 @@ _RESERVED_DESCRIPTORS = 48
 """For the log, the store, the model server's pipes, MCP servers and the event loop itself."""
 _LOG_SECONDS = 10.0
 _CLOSED_AT_ONCE = 16
-"""One in so many connections is closed when there are too many: looking through all of them costs time."""
+"""The fraction of connections that are closed at a time if there are too many: checking all of them takes time."""
 
 
 class WaitingFor(IntEnum):
@@ -36,16 +36,16 @@ class WaitingFor(IntEnum):
     HEAD = 3
     BODY = 4
     READER = 5
-    """For the client to read: bytes of a response are buffered, and none were delivered since then."""
+    """For the client to read: bytes of a response are buffered, and none have been delivered since."""
     RESPONSE = 6
-    """Not for the client. Never closed."""
+    """For the daemon. Never closed."""
 
 
 class Connection(Protocol):
     """A client connection, as this module sees it."""
 
     def waiting(self, now: float) -> tuple[WaitingFor, float]:
-        """What it waits for, and since when."""
+        """Return what the connection waits for, and since when (time of the event loop)."""
         ...
 
     def refuse(self, error: AccessDenied) -> None:
@@ -83,7 +83,7 @@ def connection_limit() -> int:
 
 
 class RateLimitedLog:
-    """Logs the first message of each kind, then at most one in ten seconds with the number of those left out."""
+    """Logs the first message of each kind, then at most one in ten seconds with the number of omitted ones."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -91,7 +91,7 @@ class RateLimitedLog:
         self._omitted: dict[str, int] = {}
 
     def warn(self, kind: str, event: str, **fields: object) -> None:
-        """Log a warning about something of that kind."""
+        """Log a warning of that kind."""
         now = self._clock()
         if now - self._logged_at.get(kind, float("-inf")) < _LOG_SECONDS:
             self._omitted[kind] = self._omitted.get(kind, 0) + 1
@@ -99,7 +99,7 @@ class RateLimitedLog:
         self._logged_at[kind] = now
         omitted = self._omitted.pop(kind, 0)
         line = {"event": event, **fields, **({"omitted": omitted} if omitted else {})}
-        _LOG.warning("%s: %s", event, fields.get("error", ""), extra={"fields": line})
+        _LOG.warning("%s: %s", event, fields.get("error", ""), extra={"log_fields": line})
 
 
 class ConnectionSupervisor:
@@ -111,11 +111,11 @@ class ConnectionSupervisor:
         self.limits = limits
         self.log = log or RateLimitedLog()
         self.memory = memory
-        """Where the connections count what they buffer."""
+        """The budget that buffered responses are charged to."""
         self.aborted_readers = 0
 
     def close_overdue(self, connections: Collection[Connection], now: float) -> None:
-        """Close those whose client is overdue. To be called about once a second."""
+        """Close the connections whose client is overdue. Called about once a second."""
         for connection in tuple(connections):
             waiting, since = connection.waiting(now)
             if waiting is WaitingFor.BODY and now - since > self.limits.body_seconds:
@@ -125,10 +125,10 @@ class ConnectionSupervisor:
             elif waiting is WaitingFor.READER and now - since > self.limits.send_seconds:
                 self._abort_reader(connection)
             elif waiting < WaitingFor.HEAD and now - since > self.limits.head_seconds:
-                connection.abort()  # nothing was asked: there is nothing to answer
+                connection.abort()  # there is no request to respond to
 
     def has_room(self, connections: Collection[Connection], now: float) -> bool:
-        """Whether one more connection, which is among them already, can be served.
+        """Return whether another connection can be served, which is already among `connections`.
 
         If there are too many, the oldest of those that wait for their clients are closed.
         """
@@ -141,12 +141,12 @@ class ConnectionSupervisor:
             connection.abort()
         self.log.warn(
             "connections", "too many connections", connections=len(connections), limit=self.limits.connections,
-            closed=len(closed), error="the limit of open files leaves room for no more; raise it (ulimit -n)",
+            closed=len(closed), error="the limit of open files is reached; raise it (ulimit -n)",
         )  # fmt: skip
         return bool(closed)
 
     def _is_idle(self, waiting: WaitingFor, since: float, now: float) -> bool:
-        """Whether a connection may be closed for a new one. A reader may pause for a while."""
+        """Return whether a connection may be closed for a new one. A reader may pause for a while."""
         patience = self.limits.head_seconds if waiting is WaitingFor.READER else 0
         return waiting < WaitingFor.RESPONSE and now - since > patience
 

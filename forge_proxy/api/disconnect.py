@@ -1,4 +1,4 @@
-"""A caller who leaves ends the work that is done for them, in every phase; so does a daemon that has to stop."""
+"""Cancels the work for a client that disconnects, in every phase, and reports an interruption by a shutdown."""
 
 from __future__ import annotations
 
@@ -9,38 +9,39 @@ from starlette.types import Receive
 
 from forge_proxy.core.errors import ForgeError
 
-_WATCHED_AFTER = 0.02
-"""Seconds. One who left before that is noticed then."""
+_WATCH_DELAY = 0.02
+"""Seconds before the watch begins: most responses of fast servers end before it costs them a task. A client that
+disconnects earlier is noticed then.
+"""
 
 
 class ShuttingDown(ForgeError):
-    """The daemon was told to stop, and the answer was not complete when the time for that was over."""
+    """The daemon is shutting down, and the response was not complete within `server.drain_seconds`."""
 
     def __init__(self) -> None:
-        super().__init__("forge-proxy is being stopped; ask again when it is back")
+        super().__init__("forge-proxy is shutting down; retry when it is back")
 
 
-def leaving_cancels(receive: Receive) -> AbstractAsyncContextManager[None]:
-    """Cancel the block when the client disconnects, and swallow only that cancellation. Shutdown raises `ShuttingDown`.
+def cancel_on_disconnect(receive: Receive) -> AbstractAsyncContextManager[None]:
+    """Cancel the block when the client disconnects, and suppress only that cancellation.
 
-    The request's body must have been read: from then on `receive` only tells of the disconnect.
+    Any other cancellation is a shutdown and raises `ShuttingDown`. The request's body must have been read: from then
+    on `receive` only reports the disconnect.
     """
-    return _Watched(receive)
+    return _DisconnectWatch(receive)
 
 
-class _Watched(AbstractAsyncContextManager[None]):
-    """The block. Most answers of fast servers are over before it costs them a task."""
-
+class _DisconnectWatch(AbstractAsyncContextManager[None]):
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self._left = False
+        self._disconnected = False
         self._watcher: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  # a coroutine runs in a task
         self._task = task
-        self._timer = asyncio.get_running_loop().call_later(_WATCHED_AFTER, self._begin)
+        self._timer = asyncio.get_running_loop().call_later(_WATCH_DELAY, self._begin)
 
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> bool:
         self._timer.cancel()
@@ -48,7 +49,7 @@ class _Watched(AbstractAsyncContextManager[None]):
             self._watcher.cancel()
         if not isinstance(error, asyncio.CancelledError):
             return False
-        if not self._left:
+        if not self._disconnected:
             raise ShuttingDown from error
         self._task.uncancel()
         return True
@@ -59,5 +60,5 @@ class _Watched(AbstractAsyncContextManager[None]):
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._left = True
+        self._disconnected = True
         self._task.cancel()

@@ -1,12 +1,13 @@
-"""`/openapi.json` and `/docs`: the API described, for tools and for people.
+"""`/openapi.json` and `/docs`: the description of the API, for programs and for people.
 
-The page holds no script and nothing from elsewhere: it has the daemon's own origin, and a script in it could do what
-the admin API can (docs/decisions/0018).
+The page contains no script and loads nothing: it has the daemon's own origin, so a script in it could use the admin
+API (docs/decisions/0018).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -16,7 +17,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from forge_proxy._version import __version__
-from forge_proxy.api.openai.openapi import PATHS, SCHEMAS, TOO_LARGE
+from forge_proxy.api.openapi import PATHS, SCHEMAS, TOO_LARGE
+from forge_proxy.api.surface import Surface
 
 _STYLE = (
     ":root{color-scheme:light dark}"
@@ -32,7 +34,7 @@ HEAD = (
     f"<style>{_STYLE}</style>"
 )
 _ADDRESS = "http://127.0.0.1:8081"
-"""In the examples, in place of the address that the page was requested from."""
+"""In the examples; the page replaces it with the address that it was requested from."""
 _EXAMPLES = {
     "A chat completion": """curl http://127.0.0.1:8081/v1/chat/completions -H 'Content-Type: application/json' -d '{
   "messages": [{"role": "user", "content": "What is the weather in Paris?"}]
@@ -50,77 +52,70 @@ _EXAMPLES = {
 }
 CONTENT_SECURITY = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:"}
 _CODE = re.compile(r"`([^`]+)`")
-_FRAMEWORKS = ("HTTPValidationError", "ValidationError")
+_FRAMEWORK_SCHEMAS = ("HTTPValidationError", "ValidationError")
+_SECURITY_SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+}
 
 
 class ApiDescription:
-    """The two endpoints, made once when they are first asked for."""
+    """The two endpoints. The description is built on the first request."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: FastAPI, surfaces: Sequence[Surface]) -> None:
         self._app = app
-        self._made: dict[str, Any] | None = None
+        self._surfaces = surfaces
+        self._document: dict[str, Any] | None = None
 
     async def as_json(self, _: Request) -> Response:
-        """OpenAPI 3.1."""
-        return JSONResponse(self.described())
+        """Return the OpenAPI 3.1 document."""
+        return JSONResponse(self._describe())
 
     async def as_page(self, request: Request) -> Response:
-        """The same to read. Its examples have the address that it was requested from."""
+        """Return the document as a page. Its examples use the address that the page was requested from."""
         address = f"{request.url.scheme}://{request.url.netloc}"
-        return HTMLResponse(page(self.described(), address), headers=CONTENT_SECURITY)
+        return HTMLResponse(render_page(self._describe(), address), headers=CONTENT_SECURITY)
 
-    def described(self) -> dict[str, Any]:
-        """The whole description: the admin API's by its types, that of the other routes as it is written."""
-        if self._made is None:
-            made = get_openapi(title="forge-proxy", version=__version__, routes=self._app.routes)
-            for path in made.setdefault("paths", {}).values():
+    def _describe(self) -> dict[str, Any]:
+        """Return the whole description: generated from types for the admin API, hand-written for the other routes."""
+        if self._document is None:
+            document = get_openapi(title="forge-proxy", version=__version__, routes=self._app.routes)
+            for path in document.setdefault("paths", {}).values():
                 for operation in path.values():
-                    operation["responses"].pop("422", None)  # a wrong field is a 400 here
+                    operation["responses"].pop("422", None)  # an invalid field is a 400 here
                     if "requestBody" in operation:
                         operation["responses"] |= TOO_LARGE
-            schemas = made.setdefault("components", {}).setdefault("schemas", {})
-            made["components"]["schemas"] = {
-                name: schema for name, schema in {**SCHEMAS, **schemas}.items() if name not in _FRAMEWORKS
+            schemas, paths = document.setdefault("components", {}).setdefault("schemas", {}), document["paths"]
+            for written_schemas, written_paths in (
+                (SCHEMAS, PATHS),
+                *((surface.openapi_schemas, surface.openapi_paths) for surface in reversed(self._surfaces)),
+            ):
+                schemas, paths = {**written_schemas, **schemas}, {**written_paths, **paths}
+            document["paths"] = paths
+            document["components"] = {
+                "schemas": {name: schema for name, schema in schemas.items() if name not in _FRAMEWORK_SCHEMAS},
+                "securitySchemes": _SECURITY_SCHEMES,
             }
-            made["paths"] = {**PATHS, **made["paths"]}
-            made["components"]["securitySchemes"] = {
-                "bearer": {"type": "http", "scheme": "bearer"},
-                "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
-            }
-            made["security"] = [{}, {"bearer": []}, {"key": []}]
-            self._made = made
-        return self._made
+            document["security"] = [{}, {"bearer": []}, {"key": []}]
+            self._document = document
+        return self._document
 
 
-def page(described: dict[str, Any], address: str = _ADDRESS) -> str:
-    """The description as a page, with examples for the daemon at `address`."""
-    parts = [f"<h1>forge-proxy {escape(described['info']['version'])}</h1>"]
+def render_page(document: dict[str, Any], address: str = _ADDRESS) -> str:
+    """Render an OpenAPI document as HTML, with examples for the daemon at `address`."""
+    parts = [f"<h1>forge-proxy {escape(document['info']['version'])}</h1>"]
     parts.append('<p>For tools: <a href="/openapi.json">openapi.json</a>.</p>')
-    parts.append(_contents(described))
+    parts.append(_contents(document))
     parts.append('<h1 id="examples">Examples</h1>')
     parts += [
         f"<h2>{escape(title)}</h2><pre>{escape(example.replace(_ADDRESS, address))}</pre>"
         for title, example in _EXAMPLES.items()
     ]
     parts.append('<h1 id="routes">Routes</h1>')
-    for path, operations in described["paths"].items():
-        for method, operation in operations.items():
-            parts.append(
-                f'<h2 id="{escape(operation["operationId"])}"><code>{method.upper()} {escape(path)}</code></h2>'
-            )
-            parts += [f"<p>{_text(operation[key])}</p>" for key in ("summary", "description") if operation.get(key)]
-            rows = [
-                (f"{one['in']}: {one['name']}", one.get("description", "")) for one in operation.get("parameters", ())
-            ]
-            if "requestBody" in operation:
-                rows.append(("body", _schema_of(operation["requestBody"])))
-            rows += [
-                (status, f"{answer.get('description', '')} {_schema_of(answer)}".strip())
-                for status, answer in operation["responses"].items()
-            ]
-            parts.append(_table(rows))
+    for path, operations in document["paths"].items():
+        parts += [_route(method, path, operation) for method, operation in operations.items()]
     parts.append('<h1 id="objects">Objects</h1>')
-    for name, schema in described["components"]["schemas"].items():
+    for name, schema in document["components"]["schemas"].items():
         parts.append(f'<h2 id="{escape(name)}">{escape(name)}</h2><p>{_text(schema.get("description", ""))}</p>')
         required = schema.get("required", ())
         parts.append(_table([(_field(key, field, key in required), field.get("description", ""))
@@ -128,15 +123,28 @@ def page(described: dict[str, Any], address: str = _ADDRESS) -> str:
     return HEAD + "".join(parts)
 
 
-def _contents(described: dict[str, Any]) -> str:
-    """Links to the sections, the routes and the objects of the page."""
+def _route(method: str, path: str, operation: dict[str, Any]) -> str:
+    title = f'<h2 id="{escape(operation["operationId"])}"><code>{method.upper()} {escape(path)}</code></h2>'
+    texts = [f"<p>{_text(operation[key])}</p>" for key in ("summary", "description") if operation.get(key)]
+    rows = [(f"{one['in']}: {one['name']}", one.get("description", "")) for one in operation.get("parameters", ())]
+    if "requestBody" in operation:
+        rows.append(("body", _schema_of(operation["requestBody"])))
+    rows += [
+        (status, f"{response.get('description', '')} {_schema_of(response)}".strip())
+        for status, response in operation["responses"].items()
+    ]
+    return "".join([title, *texts, _table(rows)])
+
+
+def _contents(document: dict[str, Any]) -> str:
+    """Render links to the sections, routes and objects of the page."""
     routes = "".join(
         f'<li><a href="#{escape(operation["operationId"])}">{method.upper()} {escape(path)}</a>'
         f" {escape(operation.get('summary', ''))}"
-        for path, operations in described["paths"].items()
+        for path, operations in document["paths"].items()
         for method, operation in operations.items()
     )
-    objects = ", ".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in described["components"]["schemas"])
+    objects = ", ".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in document["components"]["schemas"])
     return (
         '<h1>Contents</h1><ul><li><a href="#examples">Examples</a>'
         f'<li><a href="#routes">Routes</a><ul>{routes}</ul><li><a href="#objects">Objects</a>: {objects}</ul>'
@@ -144,7 +152,7 @@ def _contents(described: dict[str, Any]) -> str:
 
 
 def _text(description: str) -> str:
-    """A description as HTML: what stands in backticks is code."""
+    """Render a description as HTML, with text in backticks as code."""
     return _CODE.sub(r"<code>\1</code>", escape(description))
 
 

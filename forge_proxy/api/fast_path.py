@@ -1,5 +1,5 @@
-"""The way past FastAPI for requests that come by the thousand: its router and the layers around it cost a small answer
-more than we do, and they have nothing to do where an endpoint reads its own body and answers for its own errors.
+"""Bypasses FastAPI for the most frequent requests. Its router and middleware would cost more than all other work of
+the daemon for a short response, and an endpoint that reads its own body and handles its own errors does not need them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 Endpoint: TypeAlias = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class FastPath:
-    """Pure ASGI middleware, the innermost one: `POST`s to these paths go to their endpoints, all else goes on.
+class FastPathMiddleware:
+    """Pure ASGI middleware, the innermost one: passes `POST`s to these paths to their endpoints.
 
-    The routes have to be there as well, for other methods and for the documentation.
+    The routes must exist as well, for other methods and for error messages.
     """
 
     def __init__(self, app: ASGIApp, endpoints: Mapping[str, Endpoint]) -> None:
@@ -25,7 +25,7 @@ class FastPath:
         self._endpoints = endpoints
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or let the application do it."""
+        """Answer the request, or pass it on to the application."""
         endpoint = self._endpoints.get(scope["path"]) if scope["method"] == "POST" else None
         if endpoint is None:
             return await self._app(scope, receive, send)

@@ -27,13 +27,13 @@ _POSTED = ("/v1/chat/completions",)
 
 
 class HomePage:
-    """The endpoint."""
+    """The endpoint of the home page."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     async def show(self, request: Request) -> Response:
-        """The page, or the same as JSON."""
+        """Return the page, or its content as JSON."""
         health = await self._backend.health()
         headers = {"vary": "Accept", "x-forge-proxy": __version__}
         if "text/html" in request.headers.get("accept", ""):
@@ -45,7 +45,7 @@ class HomePage:
 
 
 def _page(status: str) -> str:
-    rows = "".join(f"<tr><td>{_link(path)}<td>{escape(words)}" for path, words in _LINKS.items())
+    rows = "".join(f"<tr><td>{_link(path)}<td>{escape(text)}" for path, text in _LINKS.items())
     return (
         f"{HEAD}<h1>forge-proxy {escape(__version__)}</h1><p>Model server: <code>{escape(status)}</code></p>"
         f"<table>{rows}</table>"
@@ -53,5 +53,5 @@ def _page(status: str) -> str:
 
 
 def _link(path: str) -> str:
-    """What a browser can open is a link."""
+    """Return a link if a browser can open the path."""
     return f"<code>{escape(path)}</code>" if path in _POSTED else f'<a href="{escape(path)}">{escape(path)}</a>'

@@ -1,4 +1,4 @@
-"""Who asks, and the id of a request: the caller's own where usable, so that both logs can be read side by side."""
+"""Identifies clients and requests. A client's own request id is used if valid, so that both logs can be compared."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _USABLE = re.compile(r"[\x21-\x7e]{1,128}")
 
 
 def request_id_of(request: Request) -> str:
-    """The id under which this request is answered, logged and recorded."""
+    """Return the id of a request, for its response, the log and the records."""
     given = _header(request, b"x-request-id")
     return given if given and _USABLE.fullmatch(given) else new_request_id()
 
 
 def new_request_id() -> str:
-    """An id of our own: nothing is kept safe by its being hard to guess."""
+    """Return a new id. It is not a secret: it need not be hard to guess."""
     return f"req_{random.getrandbits(128):032x}"
 
 
 def client_of(request: Request) -> str:
-    """A label of the client who asks, by which it takes its turns: nothing can be learned from it.
+    """Return a label of the client, by which slots are shared fairly. It reveals nothing about the client.
 
-    That is its key, at the address it comes from. Where no keys are checked many clients give the same made-up one; and
-    one client has a connection for each request that is under way, so its port says nothing.
+    It is made of the key and the address: without key checks many clients send the same placeholder key. The port is
+    not part of it, since a client has a connection for each running request.
     """
     key = _header(request, b"authorization") or _header(request, b"x-api-key") or ""
     host = request.client.host if request.client else ""

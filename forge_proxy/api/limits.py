@@ -6,8 +6,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forge_proxy.api.access_denied import BodyTooLarge, CompressedBody, TooManyValues
-from forge_proxy.api.bodies import LARGE, MAX_VALUES, find_contents
-from forge_proxy.api.errors import refuse
+from forge_proxy.api.bodies import LARGE, MAX_VALUES, measure_body
+from forge_proxy.api.error_responses import refuse
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.memory import MemoryBudget, MemoryFull
 
@@ -17,7 +17,7 @@ _WIDE_COPIES = 6
 """The same for bodies with non-ASCII characters: one of them may make each character of a string take four bytes."""
 
 
-class LimitBody:
+class BodyLimitMiddleware:
     """Pure ASGI middleware that responds with 413 to bodies over `limit` bytes, by Content-Length or while reading.
 
     It keeps at most `limit` bytes. The HTTP server reads and drops what the client still sends, so that the client
@@ -116,15 +116,15 @@ class _LargeBody:
         self._reserved = 0
 
     async def _check(self, body: bytearray) -> None:
-        contents = await find_contents(body)
-        if contents.values > MAX_VALUES:
+        measure = await measure_body(body)
+        if measure.values > MAX_VALUES:
             raise TooManyValues(MAX_VALUES)
         more = _WIDE_COPIES * len(body) - self._reserved
-        if contents.is_wide and more > 0:
+        if measure.is_wide and more > 0:
             if not self._memory.extend(more):
                 raise MemoryFull(self._memory.limit)
             self._reserved += more
-        self._shrink((_WIDE_COPIES if contents.is_wide else _COPIES) * len(body))
+        self._shrink((_WIDE_COPIES if measure.is_wide else _COPIES) * len(body))
 
     async def _reserve(self, size: int) -> None:
         await self._memory.reserve(size)

@@ -51,7 +51,7 @@ class HttpServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=http_protocol(self._supervisor),
+                http=http_protocol(self._supervisor, app.state.error_envelopes),
                 ws="none",
                 log_config=None,
                 access_log=False,
@@ -80,11 +80,11 @@ def listen(config: ServerConfig) -> socket.socket:
     Raises `CannotListen`, or `ServerConfigError` if other machines could reach a daemon that requires no keys.
     """
     host, port = config.host, config.port
-    family, kind, place = resolve_address(config)
+    family, kind, socket_address = resolve_address(config)
     listener = socket.socket(family, kind)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind(place)
+        listener.bind(socket_address)
         listener.listen(2048)
     except OSError as exc:
         listener.close()
@@ -104,14 +104,14 @@ def resolve_address(config: ServerConfig) -> tuple[socket.AddressFamily, socket.
     except OSError as exc:
         raise CannotListen(f"cannot listen on {host}:{port}: {exc.strerror or exc}") from exc
     # A name may resolve to IPv6 and IPv4: prefer IPv4, since clients are configured with 127.0.0.1.
-    family, kind, _, _, place = min(found, key=lambda one: one[0] != socket.AF_INET)
-    if not (keys or config.allow_public_without_keys or is_loopback(str(place[0]))):
+    family, kind, _, _, socket_address = min(found, key=lambda one: one[0] != socket.AF_INET)
+    if not (keys or config.allow_public_without_keys or is_loopback(str(socket_address[0]))):
         raise ServerConfigError(
             f"server.host {host} is reached by other machines, and clients need no key: set server.api_keys "
             "(FORGE_PROXY_SERVER__API_KEYS) or server.api_keys_file, or server.allow_public_without_keys: true "
-            "(FORGE_PROXY_SERVER__ALLOW_PUBLIC_WITHOUT_KEYS=true) if something else keeps strangers out"
+            "(FORGE_PROXY_SERVER__ALLOW_PUBLIC_WITHOUT_KEYS=true) if something else restricts access"
         )
-    return family, kind, place
+    return family, kind, socket_address
 
 
 def is_open_to_all(config: ServerConfig, listener: socket.socket) -> bool:
@@ -134,5 +134,5 @@ async def leads_to(url: str, listener: socket.socket) -> bool:
         found = await asyncio.get_running_loop().getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
     except OSError:
         return False
-    own, meant = ip_address(host), [ip_address(to[0]) for *_, to in found]
-    return own in meant or (own.is_unspecified and any(one.is_loopback for one in meant))
+    own, targets = ip_address(host), [ip_address(target[0]) for *_, target in found]
+    return own in targets or (own.is_unspecified and any(target.is_loopback for target in targets))

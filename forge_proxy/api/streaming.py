@@ -1,5 +1,7 @@
-"""Send a streamed response over ASGI. The headers leave with the first event, or after `server.first_event_seconds`;
-an error before that has its own status. Keep-alives fill silences; after an error, the stream has no clean end.
+"""Send a streamed response over ASGI, for every client API. Its `StreamEncoder` writes the bytes.
+
+The headers leave with the first event, or after `server.first_event_seconds`; an error before that has its own status.
+Keep-alives fill silences; after an error, the stream has no clean end.
 """
 
 from __future__ import annotations
@@ -8,122 +10,125 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Protocol
 
-import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from forge_proxy.api.config import ServerConfig
-from forge_proxy.api.disconnect import leaving_cancels
-from forge_proxy.api.errors import error_response, render
-from forge_proxy.api.openai.outcome import compacted_header, outcome_comment, outcome_headers
-from forge_proxy.core.chat import ChatRequest
+from forge_proxy.api.disconnect import cancel_on_disconnect
+from forge_proxy.api.error_responses import error_response
+from forge_proxy.api.errors import classify
+from forge_proxy.api.outcome_headers import compaction_headers, headers_as_text, outcome_headers
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.guardrails import Outcome
 from forge_proxy.core.guardrails.report import Report
-from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.answer import AnswerEvent
 from forge_proxy.engine.events import ContextCompacted
-from forge_proxy.wire.clients.chat_completions.response import DONE, ChunkWriter, comment, event
+from forge_proxy.wire.clients.errors import ClassifiedError
 
 
-def head_of(chunk: Chunk | None, request: ChatRequest, request_id: str) -> JsonObject:
-    """Return the id, time and model of a response: the backend's, or the daemon's for those that are missing."""
-    from_backend: JsonObject = chunk.head if chunk else {}
-    head: JsonObject = {
-        "id": from_backend.get("id") or f"chatcmpl-{request_id}",
-        "created": from_backend.get("created") or int(time.time()),
-        "model": from_backend.get("model") or request.model or "",
-    }
-    if "system_fingerprint" in from_backend:
-        head = {**head, "system_fingerprint": from_backend["system_fingerprint"]}
-    return head
+class StreamEncoder(Protocol):
+    """Encodes one streamed response in the format of a client API. Pure; `wire/clients` has one for each API.
+
+    Each method returns the bytes to send next; an empty result sends nothing.
+    """
+
+    @property
+    def media_type(self) -> str:
+        """The content type of the stream."""
+        ...
+
+    def write(self, chunk: Chunk) -> bytes:
+        """Encode a chunk. Prompt progress (`chunk.progress`) is encoded only if the client requested it."""
+        ...
+
+    def comment(self, text: str) -> bytes:
+        """Encode a line that clients ignore; empty if the format has no comments."""
+        ...
+
+    def keepalive(self) -> bytes:
+        """Encode an event that adds nothing to the response and that clients count as progress."""
+        ...
+
+    def finish(self, report: Report) -> bytes:
+        """Encode the end of a complete response."""
+        ...
+
+    def error(self, error: ClassifiedError) -> bytes:
+        """Encode an error that ends the stream, with `server.stream_errors: event`."""
+        ...
 
 
 class StreamingAnswer(Response):
-    """An engine's response, sent as server-sent events."""
+    """An engine's response, sent as a stream."""
 
     def __init__(
         self,
         answer: AsyncGenerator[AnswerEvent],
-        request: ChatRequest,
-        request_id: str,
+        encoder: StreamEncoder,
         config: ServerConfig,
         headers: Mapping[str, str],
     ) -> None:
-        super().__init__(media_type="text/event-stream", headers={"cache-control": "no-cache", **headers})
+        super().__init__(media_type=encoder.media_type, headers={"cache-control": "no-cache", **headers})
         del self.headers["content-length"]
         self._answer = answer
-        self._request = request
-        self._request_id = request_id
+        self._encoder = encoder
         self._config = config
         self._extra_headers = headers
-        self._writer: ChunkWriter | None = None
         self._started = False
         self._sent_at = 0.0
-        self._compacted: list[ContextCompacted] = []
+        self._compactions: list[ContextCompacted] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Stream the response until it ends or the client disconnects."""
         try:
-            async with leaving_cancels(receive), self._kept_alive(send):
+            async with cancel_on_disconnect(receive), self._kept_alive(send):
                 await self._run(send)
         except ForgeError as error:
             if not self._started:
                 self._started = True
-                await error_response(error, self._extra_headers)(scope, receive, send)
+                await error_response(error, scope, self._extra_headers)(scope, receive, send)
             elif self._config.stream_errors == "event":
-                await self._send(send, event(orjson.dumps(render(error).body)), more=False)
+                await self._send(send, self._encoder.error(classify(error)), more=False)
             # Otherwise the response stays incomplete: the server closes the connection, so the client sees an error.
 
     async def _run(self, send: Send) -> None:
         async with aclosing(self._answer) as events:
             async for item in events:
                 if isinstance(item, Report):
-                    await self._end(send, item)
+                    await self._finish(send, item)
                 elif isinstance(item, ContextCompacted):
                     await self._report_compaction(send, item)
-                elif item.progress is not None:
-                    await self._report_progress(send, item)
-                elif data := self._write(item):
+                elif data := self._encoder.write(item):
+                    if not self._started and item.as_sent is not None and item.progress is None:
+                        # Forwarded unchanged: the outcome is known in advance.
+                        self.headers.update(outcome_headers(Report(Outcome.PASSTHROUGH)))
                     await self._send(send, data)
+                elif item.progress is not None:
+                    await self._send_comment(send, f"prefill {item.progress.processed}/{item.progress.total}")
 
-    def _write(self, chunk: Chunk) -> bytes:
-        if self._writer is None:
-            self._writer = ChunkWriter(head_of(chunk, self._request, self._request_id))
-        if chunk.as_sent is not None:  # forwarded unchanged; its headers are known in advance
-            if not self._started:
-                self.headers.update(outcome_headers(Report(Outcome.PASSTHROUGH)))
-            return event(chunk.as_sent)
-        return self._writer.write(chunk, usage=self._request.include_usage)
-
-    async def _report_progress(self, send: Send, chunk: Chunk) -> None:
-        """Report prompt progress: unchanged if the client requested it, else as a comment once the headers are sent.
-
-        A comment does not replace a keep-alive: some clients time out on comments alone.
-        """
-        if self._request.body.get("return_progress") and chunk.as_sent is not None:
-            await self._send(send, event(chunk.as_sent))
-        elif self._started and chunk.progress is not None:
-            data = comment(f"prefill {chunk.progress.processed}/{chunk.progress.total}")
-            await send({"type": "http.response.body", "body": data, "more_body": True})
-
-    async def _report_compaction(self, send: Send, compacted: ContextCompacted) -> None:
+    async def _report_compaction(self, send: Send, compaction: ContextCompacted) -> None:
         """Report a compaction in a header, or in a comment if a long wait for a slot has already sent the headers."""
-        self._compacted.append(compacted)
-        header = compacted_header(self._compacted)
+        self._compactions.append(compaction)
+        headers = compaction_headers(self._compactions)
         if not self._started:
-            self.headers.update(header)
-        else:
-            data = comment(" ".join(f"{name}={value}" for name, value in header.items()))
-            await send({"type": "http.response.body", "body": data, "more_body": True})
+            self.headers.update(headers)
+        await self._send_comment(send, headers_as_text(headers))
 
-    async def _end(self, send: Send, report: Report) -> None:
-        data = DONE
+    async def _finish(self, send: Send, report: Report) -> None:
+        data = self._encoder.finish(report)
         if report.outcome is not Outcome.PASSTHROUGH:
-            data = comment(outcome_comment(report)) + data
+            data = self._encoder.comment(headers_as_text(outcome_headers(report))) + data
         await self._send(send, data, more=False)
+
+    async def _send_comment(self, send: Send, text: str) -> None:
+        """Send a comment once the headers are sent. It does not replace a keep-alive: some clients time out on
+        comments alone.
+        """
+        if self._started and (data := self._encoder.comment(text)):
+            await send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def _send(self, send: Send, data: bytes, *, more: bool = True) -> None:
         if not self._started:
@@ -153,7 +158,7 @@ class StreamingAnswer(Response):
                     await task
 
     async def _keep_alive(self, send: Send) -> None:
-        """Send the headers, then an empty chunk after each `keepalive_seconds` of silence."""
+        """Send the headers, then a keep-alive after each `keepalive_seconds` of silence."""
         if not self._started:
             await self._start(send)
         while True:
@@ -161,6 +166,4 @@ class StreamingAnswer(Response):
             if silent < self._config.keepalive_seconds:
                 await asyncio.sleep(self._config.keepalive_seconds - silent)
                 continue
-            if self._writer is None:
-                self._writer = ChunkWriter(head_of(None, self._request, self._request_id))
-            await self._send(send, self._writer.keepalive())
+            await self._send(send, self._encoder.keepalive())

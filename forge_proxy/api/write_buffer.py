@@ -60,7 +60,7 @@ class CoalescingTransport(asyncio.Transport):
         self._transport.close()
 
     def abort(self) -> None:
-        """Close at once; what was written before leaves as far as the socket takes it."""
+        """Close at once. Buffered data is sent only as far as the socket accepts it."""
         self._send()
         self._transport.abort()
 
@@ -81,13 +81,14 @@ class CoalescingTransport(asyncio.Transport):
         return self._transport.get_extra_info(name, default)
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that were written and that the operating system has not accepted."""
+        """Return the number of bytes that the operating system has not accepted yet."""
         return self._transport.get_write_buffer_size() + self._pending_size
 
     def count_delivered(self) -> int:
-        """Bytes that the client's system has acknowledged; if this system does not report those, that it has accepted.
+        """Return the number of bytes that the client's system has acknowledged, or that this system has accepted if it
+        does not report acknowledgements.
 
-        A client that reads slowly frees megabytes of the system's buffer before that accepts more.
+        The two differ by megabytes for a slow client: the system's buffer accepts more only when much of it is free.
         """
         return self._written - self.get_write_buffer_size() - _count_unacknowledged(self.get_extra_info("socket"))
 
@@ -98,11 +99,11 @@ class CoalescingTransport(asyncio.Transport):
 
 
 def _count_unacknowledged(connection: object) -> int:
-    """Bytes in the operating system's buffer of a socket. Linux reports them (`SIOCOUTQ`)."""
+    """Return the number of bytes in the operating system's send buffer of a socket. Linux reports it (`SIOCOUTQ`)."""
     fileno = getattr(connection, "fileno", None)
     if fileno is None or sys.platform != "linux":
         return 0
     try:
         return struct.unpack("i", fcntl.ioctl(fileno(), termios.TIOCOUTQ, bytes(4)))[0]
-    except OSError:  # it is closed
+    except OSError:  # the socket is closed
         return 0

@@ -74,6 +74,8 @@ class ChatRequest:
     """The client's limit on completion tokens; the smaller one if two fields set it."""
     is_large: bool = False
     """Whether the body is large enough to be serialized in slices."""
+    is_converted: bool = False
+    """Whether `body` was converted from another client API: the response is then encoded anew, never forwarded."""
 
 
 @fast_dataclass

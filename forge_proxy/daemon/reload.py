@@ -55,7 +55,7 @@ class LiveSettings:
             }
         )
 
-    def shown(self) -> JsonObject:
+    def to_json(self) -> JsonObject:
         """See `api.admin.ports.LiveConfiguration`."""
         return masked(self.now)
 

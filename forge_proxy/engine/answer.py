@@ -227,7 +227,7 @@ class Engine:
         if turn is not None:
             return self._guard(AttemptRunner(session, request, turn, model), session.slot)
         suppressor = CallSuppressor() if request.tools and policy.enabled.any else None
-        verbatim, buffered = suppressor is None, not request.stream
+        verbatim, buffered = suppressor is None and not request.is_converted, not request.stream
         call = ModelCall(request, request.stream, resolved=model, verbatim=verbatim, buffered=buffered)
         return _relay(session, call, suppressor)
 

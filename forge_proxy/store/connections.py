@@ -79,7 +79,7 @@ class DatabaseConnections:
                 why = f"{path} {what} while it was in use; move it back, or restart the daemon"
                 if not self._is_reported:
                     self._is_reported = True
-                    _LOG.error("%s", why, extra={"fields": {"event": "store lost", "error": why}})
+                    _LOG.error("%s", why, extra={"log_fields": {"event": "store lost", "error": why}})
                 raise StoreLost(why)
         self._is_reported = False
 

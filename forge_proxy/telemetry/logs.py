@@ -125,7 +125,7 @@ class _ToStructlog(logging.Handler):
         if message == self._EXPECTED or _is_memory_error(record):
             return
         log: FilteringBoundLogger = structlog.get_logger()
-        if fields := getattr(record, "fields", None):  # from a forge-proxy module that does not import structlog
+        if fields := getattr(record, "log_fields", None):  # from a forge-proxy module that does not import structlog
             log.log(record.levelno, **fields)
         else:
             log.log(record.levelno, message, logger=record.name, exc_info=record.exc_info)

@@ -1,4 +1,4 @@
-"""Whose fault an error of the model server is: a 4xx only for what is wrong with the client's own request."""
+"""Statuses of the model server: the client gets a 4xx only if its own request is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large request bodies: what is in them is found out before they are parsed, and what they hold is bounded."""
+"""Large request bodies: they are measured before they are parsed, and their memory is bounded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from forge_proxy.api import bodies
 from forge_proxy.api.app import create_app
-from forge_proxy.api.bodies import MAX_VALUES, LargeBodies, LargeResponse, find_contents
+from forge_proxy.api.bodies import MAX_VALUES, LargeBodies, LargeResponse, measure_body
 from forge_proxy.api.config import ServerConfig
 from forge_proxy.backends.exchange import write_call
 from forge_proxy.backends.http import AioHttp
@@ -100,7 +100,7 @@ def test_separators_outside_strings_are_counted_however_the_slices_fall(values: 
 async def test_text_beyond_ascii_is_noticed_in_either_form(text: str, ascii_only: bool) -> None:
     body = json.dumps([text], ensure_ascii=ascii_only).encode()
 
-    assert (await find_contents(body)).is_wide is (text != "plain")
+    assert (await measure_body(body)).is_wide is (text != "plain")
 
 
 async def test_a_body_that_does_not_fit_the_memory_is_a_413_that_names_the_setting() -> None:

@@ -1,4 +1,4 @@
-"""A response that breaks off before anything of it was sent: the daemon retries it, up to twice."""
+"""A response that is interrupted before anything of it was sent is retried, up to twice."""
 
 from __future__ import annotations
 

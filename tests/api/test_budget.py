@@ -1,4 +1,4 @@
-"""A budget at the door: what is over it is refused in the words on which clients compact; clients are told of it."""
+"""Requests over the budget are rejected with the message on which clients compact; models advertise the budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histories over the budget, through the whole application: shortened, answered, and the caller is told."""
+"""Contexts over the budget, through the whole application: compacted, answered, and reported to the client."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from forge_proxy.engine.answer import AnswerEvent, Engine
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.config import EngineConfig
 from forge_proxy.engine.events import ContextCompacted, Event
+from forge_proxy.wire.clients.chat_completions.encoder import ChatStreamEncoder
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.fakes.says import Said
 from tests.fakes.scripted import ScriptedHttp, StillClock
@@ -167,7 +168,9 @@ async def test_after_the_headers_have_left_it_is_told_in_a_comment() -> None:
         return await asyncio.get_running_loop().create_future()
 
     request = decode_request({"messages": [*history()], "stream": True})
-    await StreamingAnswer(answer(), request, "r", ServerConfig(first_event_seconds=0.01), {})({}, receive, send)
+    await StreamingAnswer(answer(), ChatStreamEncoder(request, "r", 0), ServerConfig(first_event_seconds=0.01), {})(
+        {}, receive, send
+    )
 
     told = b": x-forge-compacted=phase=2; messages=3; tokens=900->400\n\n"
     assert [part for part in sent if part.startswith(b": x-forge-compacted")] == [told]

@@ -1,4 +1,4 @@
-"""However the backend's bytes are cut, the client gets the same reply, and it equals the whole one."""
+"""However the bytes of the backend are cut, the client gets the same response, and the same as without streaming."""
 
 from __future__ import annotations
 

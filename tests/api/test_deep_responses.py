@@ -1,4 +1,4 @@
-"""An answer that is nested too deeply to be passed on: a fault of the model, and retried like one."""
+"""A response that is nested too deeply to be forwarded is a fault of the model and is retried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The description of the API: whole, true, readable without a key, and a page that runs nothing."""
+"""The description of the API: complete, correct, readable without a key, and a page without scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer that only repeats itself is stopped, asked again once where nothing of it has left, and told of."""
+"""A response that repeats itself is stopped, reported, and retried once if nothing of it was sent."""
 
 from __future__ import annotations
 

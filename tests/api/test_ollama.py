@@ -1,4 +1,4 @@
-"""Requests through the whole application to an Ollama, which knows no tool_choice and loses calls in its own ways."""
+"""Requests through the whole application to Ollama, which has no tool_choice and loses calls in its own ways."""
 
 from __future__ import annotations
 

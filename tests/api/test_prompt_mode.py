@@ -1,4 +1,4 @@
-"""A model without tools of its own: they are told in the prompt, and its calls are read from its text."""
+"""A model without native tool calls: the prompt describes the tools, and its calls are parsed from its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers as real servers send them, through the whole application: however they are cut, a client gets one reply."""
+"""Recorded responses of real servers, through the whole application: however they are cut, the result is the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A retry of the final text that only repeats calls which were already answered: the text is delivered."""
+"""A retry that only repeats calls which already have results: the text of the first attempt is delivered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection waits for while its client reads nothing, and what is counted meanwhile."""
+"""Connections whose client reads nothing: how long they last, and the memory they are charged."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from forge_proxy.api.connections import ConnectionLimits, ConnectionSupervisor, WaitingFor
+from forge_proxy.api.error_responses import ErrorEnvelopes
 from forge_proxy.api.protocol import HttpConnection, http_protocol
 from forge_proxy.engine.memory import MEGABYTE, MemoryBudget
+from forge_proxy.wire.clients.chat_completions.errors import encode_error
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 SEND_SECONDS = 60.0
+ENVELOPES = ErrorEnvelopes({}, encode_error)
 
 
 class Client(asyncio.Transport):
@@ -53,7 +56,7 @@ class Connected:
         self.more = asyncio.Event()
         self._size = size
         config = uvicorn.Config(self._answer, interface="asgi3", log_config=None, access_log=False, lifespan="off")
-        made = http_protocol(self.supervisor)(config, ServerState(), {})
+        made = http_protocol(self.supervisor, ENVELOPES)(config, ServerState(), {})
         assert isinstance(made, HttpConnection)
         self.protocol: HttpConnection = made
         self.client = Client()

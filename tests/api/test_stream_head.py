@@ -13,6 +13,7 @@ from forge_proxy.api.streaming import StreamingAnswer
 from forge_proxy.core.errors import EmptyAnswer
 from forge_proxy.core.stream import Chunk, Delta
 from forge_proxy.engine.answer import AnswerEvent
+from forge_proxy.wire.clients.chat_completions.encoder import ChatStreamEncoder
 from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.api.test_mistakes import ASK
 from tests.fakes.says import Said
@@ -97,7 +98,9 @@ async def sends(
     async def receive() -> Message:
         return await asyncio.get_running_loop().create_future()
 
-    live = StreamingAnswer(answer, REQUEST, "r", ServerConfig(first_event_seconds=first_event_seconds), {})
+    live = StreamingAnswer(
+        answer, ChatStreamEncoder(REQUEST, "r", 0), ServerConfig(first_event_seconds=first_event_seconds), {}
+    )
     async with asyncio.timeout(30):
         await live({}, receive, send)
     return sent

@@ -1,4 +1,4 @@
-"""What a guarded answer says of tokens and timings."""
+"""Token counts and timings of a guarded response."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ import pytest
 import typer.main
 import yaml
 
-from forge_proxy.api.errors import _TABLE  # pyright: ignore[reportPrivateUsage]  # the one table of errors
+from forge_proxy.api.errors import ERROR_TABLE
 from forge_proxy.cli.app import app
 from forge_proxy.cli.connect.minimum import MINIMUM_WINDOW
 from forge_proxy.settings import Settings, load, names
@@ -194,7 +194,7 @@ def test_the_errors_are_those_that_there_are() -> None:
     rows = re.findall(r"^\| (\d{3}) \| (.*?) \|", PAGES["http-api.md"], re.MULTILINE)
     documented = {(int(status), code) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)}
 
-    raised = {(status, code) for status, _, code in _TABLE.values() if code is not None}
+    raised = {(status, code) for status, _, code in ERROR_TABLE.values() if code is not None}
     assert raised <= documented
     assert documented - raised == {(400, "invalid_function_parameters"), (502, "backend_refused_key")}
 

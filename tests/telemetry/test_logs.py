@@ -137,7 +137,7 @@ async def test_a_rejected_request_is_logged_on_one_line_without_its_content(
             response = await client.request(method, path, content=content, headers={"x-request-id": "mine"})
 
     (record,) = [record for record in caplog.records if record.name == "forge_proxy.api"]
-    line: dict[str, Any] = record.__dict__["fields"]
+    line: dict[str, Any] = record.__dict__["log_fields"]
     assert response.status_code == status
     assert {"event": "rejected", "request_id": "mine", "method": method, "status": status}.items() <= line.items()
     assert fields.items() <= line.items()

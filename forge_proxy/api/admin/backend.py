@@ -1,4 +1,4 @@
-"""`/admin/v1/backend`: the model server, and what can be done with one that is ours."""
+"""`/admin/v1/backend`: the state of the model server, and the control of a managed one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forge_proxy.api.admin.services import AdminServices
 
 
 class HealthInfo(BaseModel):
-    """Whether the model server can be asked now."""
+    """Whether the model server can answer requests now."""
 
     status: Literal["ok", "loading", "down"]
     detail: str
@@ -56,7 +56,7 @@ class ServerLog(BaseModel):
 
 
 class BackendEndpoints:
-    """The endpoints."""
+    """The endpoints of `/backend`."""
 
     def __init__(self, parts: AdminServices) -> None:
         self._parts = parts

@@ -1,4 +1,4 @@
-"""`/admin/v1/budget`: how much context requests have, and why; switched while agents are working."""
+"""`/admin/v1/budget`: the context budget of requests, which can be switched while requests run."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class BudgetInfo(BaseModel):
     overflow: Overflow = Field(description="What happens to a prompt over the budget.")
 
 
-def shown(budget: Budget, policy: BudgetPolicy) -> BudgetInfo:
-    """A budget as the API tells it."""
+def to_budget_info(budget: Budget, policy: BudgetPolicy) -> BudgetInfo:
+    """Return the API's representation of a budget."""
     return BudgetInfo(
         mode=budget.mode,
         tokens=budget.tokens,
@@ -45,14 +45,14 @@ def shown(budget: Budget, policy: BudgetPolicy) -> BudgetInfo:
 
 
 class BudgetEndpoints:
-    """The endpoints."""
+    """The endpoints of `/budget`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def read(self) -> BudgetInfo:
         """Show the current budget. With several models, each has its own: see /admin/v1/models."""
-        return shown(await self._engine.budgets.of(), self._engine.policies.budget)
+        return to_budget_info(await self._engine.budgets.of(), self._engine.policies.budget)
 
     async def switch(self, change: BudgetChange) -> BudgetInfo:
         """Switch to another budget. Running responses end with the old one. If the switch fails, the old one stays."""

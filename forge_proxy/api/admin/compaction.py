@@ -1,4 +1,4 @@
-"""`/admin/v1/compaction`: how histories are shortened that are over the budget, and what that would do to one."""
+"""`/admin/v1/compaction`: how contexts over the budget are compacted, and a preview for one."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from forge_proxy.wire.clients.chat_completions.request import decode_request
 
 
 class Compaction(BaseModel):
-    """The policy, and whether it does anything."""
+    """The policy, and whether it is used."""
 
     policy: CompactionPolicy
     acts: bool = Field(description="Whether contexts are compacted, which they are if budget.overflow is compact.")
     note: str
 
 
-_OF_NO_MATTER = frozenset({
+_IGNORED_FIELDS = frozenset({
     "audio", "chat_template_kwargs", "frequency_penalty", "function_call", "functions", "guided_json",
     "keep_alive", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens", "metadata", "min_p",
     "modalities", "n", "options", "parallel_tool_calls", "prediction", "presence_penalty", "prompt_cache_key",
@@ -36,7 +36,7 @@ _OF_NO_MATTER = frozenset({
     "temperature", "think", "thinking", "tool_choice", "top_k", "top_logprobs", "top_p", "user", "verbosity",
     "web_search_options",
 })  # fmt: skip
-"""Fields of chat completion requests, OpenAI's and of usual model servers, that cut nothing of a history."""
+"""Fields of chat completion requests, of OpenAI and of common model servers, that do not affect a compaction."""
 
 
 class PreviewRequest(BaseModel):
@@ -58,11 +58,11 @@ class PreviewRequest(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _pass_over(cls, said: object) -> object:
-        """Fields that are neither a request's nor ours stay, and are refused: they are mistyped."""
-        if not is_object(said):
-            return said
-        return {name: value for name, value in said.items() if name not in _OF_NO_MATTER and value is not None}
+    def _drop_ignored(cls, body: object) -> object:
+        """Drop the other fields of a request. Unknown fields stay and are rejected: they are mistyped."""
+        if not is_object(body):
+            return body
+        return {name: value for name, value in body.items() if name not in _IGNORED_FIELDS and value is not None}
 
 
 class CutPreview(BaseModel):
@@ -100,7 +100,7 @@ class Preview(BaseModel):
 
 
 class CompactionEndpoints:
-    """The endpoints. Tools are counted as with the guardrails that hold."""
+    """The endpoints of `/compaction`. Tools are counted with the current guardrails."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -119,13 +119,15 @@ class CompactionEndpoints:
         await self._engine.apply(compaction=policy)
         return await self.read()
 
-    async def preview(self, asked: PreviewRequest) -> Preview:
+    async def preview(self, body: PreviewRequest) -> Preview:
         """Show what each phase would cut of a history, and why. Nothing is generated or changed."""
-        policy = asked.policy or self._engine.policies.compaction
-        call = await self._call(asked)
-        limit = asked.budget_tokens or (await self._engine.budgets.of(call.model.served)).tokens
+        policy = body.policy or self._engine.policies.compaction
+        call = await self._call(body)
+        limit = body.budget_tokens or (await self._engine.budgets.of(call.model.served)).tokens
         if limit is None:
-            raise InvalidRequest("budget_tokens", "the model server does not tell its window: say how many tokens")
+            raise InvalidRequest(
+                "budget_tokens", "the model server does not report its window; set the number of tokens"
+            )
         prompt = await self._engine.fitting.measure(call)
         phases = [phase async for phase in self._engine.fitting.compact_in_phases(call, prompt, policy)]
         aim = policy.target_tokens(limit)
@@ -137,22 +139,22 @@ class CompactionEndpoints:
             aim_tokens=aim,
             tokens=prompt.tokens,
             exact=prompt.exact,
-            phases=[_shown(phase, limit) for phase in phases],
+            phases=[_to_phase_preview(phase, limit) for phase in phases],
             used=best.plan.phase if best else None,
             fits=left.tokens <= limit,
             messages=[dict(message) for message in after.messages],
         )
 
-    async def _call(self, asked: PreviewRequest) -> ModelCall:
-        """The call that the model server would be asked first."""
-        body: dict[str, Json] = {"messages": [*asked.messages], "tools": [*asked.tools], "model": asked.model}
+    async def _call(self, preview: PreviewRequest) -> ModelCall:
+        """Return the first call that the model server would receive."""
+        body: dict[str, Json] = {"messages": [*preview.messages], "tools": [*preview.tools], "model": preview.model}
         request = decode_request({name: value for name, value in body.items() if value})
         turn = open_turn(request, self._engine.policies.guardrails, request_id="preview", nudge_text=False)
         model = await self._engine.models.resolve(request.model)
         return ModelCall(request, stream=False, respond=turn.respond if turn else None, resolved=model)
 
 
-def _shown(phase: CompactedCall, limit: int) -> PhasePreview:
+def _to_phase_preview(phase: CompactedCall, limit: int) -> PhasePreview:
     cuts = [
         CutPreview(
             message=place,

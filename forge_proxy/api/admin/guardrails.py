@@ -1,4 +1,4 @@
-"""`/admin/v1/guardrails`: which guardrails are on and how far they go, changed from the next request on."""
+"""`/admin/v1/guardrails`: the guardrails and their limits. A change applies from the next request on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class GuardrailsChange(BaseModel):
 
 
 class GuardrailEndpoints:
-    """The endpoints."""
+    """The endpoints of `/guardrails`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -47,8 +47,8 @@ class GuardrailEndpoints:
 
     async def change(self, change: GuardrailsChange) -> GuardPolicy:
         """Change some of them for all later requests."""
-        said = change.model_dump(exclude_unset=True)
+        changes = change.model_dump(exclude_unset=True)
         now = self._engine.policies.guardrails.model_dump()
-        merged = {**now, **said, "enabled": {**now["enabled"], **said.get("enabled", {})}}
+        merged = {**now, **changes, "enabled": {**now["enabled"], **changes.get("enabled", {})}}
         await self._engine.apply(guardrails=GuardPolicy.model_validate(merged))
         return await self.read()

@@ -1,4 +1,4 @@
-"""What the admin API needs from outside, said by it. `daemon` fills it in."""
+"""What the admin API needs from other packages. `daemon` provides it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ ServerState = Literal["starting", "loading", "ready", "draining", "stopped", "as
 
 
 class NotManaged(ForgeError):
-    """The model server is not ours to start, stop or restart, and its log is not ours to show."""
+    """The model server is not managed: the daemon cannot start, stop or restart it and has no log of it."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(f"this backend is not managed by forge-proxy: {why}")
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"this backend is not managed by forge-proxy: {reason}")
 
     @property
     def summary(self) -> str:
@@ -24,7 +24,7 @@ class NotManaged(ForgeError):
 
 
 class WrongSettings(ForgeError):
-    """The settings as they are written now cannot be used; what was before holds on."""
+    """The reloaded settings are invalid. The previous ones stay in force."""
 
     def __init__(self, faults: str) -> None:
         super().__init__(f"nothing was changed: {faults}")
@@ -36,7 +36,7 @@ class WrongSettings(ForgeError):
 
 @dataclass(frozen=True, slots=True)
 class ServerStatusReport:
-    """A model server of ours. `detail` says why it is in this state, where there is more to say."""
+    """The state of a managed model server. `detail` is the reason for it, if there is one."""
 
     state: ServerState
     model: str | None = None
@@ -46,12 +46,12 @@ class ServerStatusReport:
 
 
 class BackendControl(Protocol):
-    """A model server of ours. What is under way ends before it is stopped; what comes meanwhile waits."""
+    """A managed model server. Running responses end before it is stopped; new requests wait meanwhile."""
 
     def status(self) -> ServerStatusReport: ...
 
     async def start(self) -> None:
-        """Nothing where it runs already. Raises `BackendFault`, as the others do."""
+        """Start it if it does not run yet. Raises `BackendFault`, like the other methods."""
         ...
 
     async def stop(self) -> None: ...
@@ -59,29 +59,29 @@ class BackendControl(Protocol):
     async def restart(self) -> None: ...
 
     async def use(self, model: str) -> None:
-        """Serve this model from now on. Raises `UnknownModel`, or `BackendFault` with the one before served on."""
+        """Load another model. Raises `UnknownModel`, or `BackendFault`; the previous model then stays loaded."""
         ...
 
     def logs(self, lines: int) -> Sequence[str]:
-        """The last lines that it wrote, oldest first."""
+        """Return the last lines of its log, oldest first."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ReloadResult:
-    """What reading the settings again came to, as dotted names."""
+    """The settings that a reload has changed, as dotted names."""
 
     applied: tuple[str, ...]
     needs_restart: tuple[str, ...]
 
 
 class LiveConfiguration(Protocol):
-    """The settings that hold."""
+    """The settings in force."""
 
-    def shown(self) -> JsonObject:
-        """All of them as they hold now, secrets masked."""
+    def to_json(self) -> JsonObject:
+        """Return all current values, with secrets masked."""
         ...
 
     async def reload(self) -> ReloadResult:
-        """Read them again and change what can be changed. Raises `WrongSettings`: then nothing was changed."""
+        """Reload and apply the settings that can change while running. Raises `WrongSettings` without any change."""
         ...

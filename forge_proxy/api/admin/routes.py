@@ -1,4 +1,4 @@
-"""Which path of the admin API leads where, and how its answers are described."""
+"""The routes of the admin API and the descriptions of their error responses."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from forge_proxy.api.admin.services import AdminServices
 from forge_proxy.api.admin.settings import SettingsEndpoints
 from forge_proxy.api.admin.status import StatusEndpoints
 from forge_proxy.api.admin.strict import StrictRoute
-from forge_proxy.api.admin.text_answers import TextResponseEndpoints
+from forge_proxy.api.admin.text_responses import TextResponseEndpoints
 from forge_proxy.api.identity import request_id_of
 
 PREFIX = "/admin/v1"
 
 
 class ErrorDetail(BaseModel):
-    """What went wrong."""
+    """The error."""
 
     message: str
     type: str
@@ -34,7 +34,7 @@ class ErrorDetail(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """An error in the form of OpenAI's API."""
+    """An error in OpenAI's format."""
 
     error: ErrorDetail
 
@@ -44,7 +44,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     401: {"model": ErrorBody, "description": "The key is missing or wrong: one of server.admin_keys is needed."},
     403: {"model": ErrorBody, "description": "The web page or host name is not allowed, or no admin keys are set."},
 }
-_NOT_OURS: dict[int | str, dict[str, Any]] = {
+_NOT_MANAGED: dict[int | str, dict[str, Any]] = {
     409: {"model": ErrorBody, "description": "The model server is not managed by forge-proxy."},
     502: {"model": ErrorBody, "description": "The model server failed."},
     503: {
@@ -52,7 +52,7 @@ _NOT_OURS: dict[int | str, dict[str, Any]] = {
         "description": "The model server was stopped, cannot be started, or was not ready in time.",
     },
 }
-_UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody, "description": "No such model."}}
+_NO_MODEL: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody, "description": "No such model."}}
 _NOT_SWITCHED: dict[int | str, dict[str, Any]] = {
     502: {"model": ErrorBody, "description": "The budget could not be switched; nothing was changed."}
 }
@@ -60,7 +60,7 @@ _NOT_SWITCHED: dict[int | str, dict[str, Any]] = {
 _NO_STORE: dict[int | str, dict[str, Any]] = {
     503: {"model": ErrorBody, "description": "The store of runs is unavailable."}
 }
-_NOT_NOW: dict[int | str, dict[str, Any]] = {
+_CONFLICT: dict[int | str, dict[str, Any]] = {
     409: {
         "model": ErrorBody,
         "description": "The state of the run does not allow it, or another version wrote the run; nothing was changed.",
@@ -70,7 +70,7 @@ _NOT_READABLE: dict[int | str, dict[str, Any]] = {
     409: {"model": ErrorBody, "description": "Another version wrote the run, and this one cannot read it."}
 }
 _NOT_SUBMITTED: dict[int | str, dict[str, Any]] = {
-    404: _UNKNOWN[404],
+    404: _NO_MODEL[404],
     409: {"model": ErrorBody, "description": "The Idempotency-Key was used for another submission."},
     502: {"model": ErrorBody, "description": "The MCP server of a tool is unavailable."},
 }
@@ -81,7 +81,7 @@ def _with_request_id(request: Request, response: Response) -> None:
 
 
 def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: float) -> None:
-    """Add all routes of the admin API: to the application itself, which knows no methods of routes further down."""
+    """Add all routes to the application itself: it does not know the methods of routes in a nested router."""
 
     def add(
         method: str, path: str, endpoint: Callable[..., Any], summary: str, errors: dict[int | str, Any] | None = None
@@ -99,51 +99,51 @@ def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: floa
             route_class_override=StrictRoute,
         )
 
-    board, desk, settings = StatusEndpoints(parts), BackendEndpoints(parts), SettingsEndpoints(parts.configuration)
-    add("GET", "/status", board.status, "Show the state of the daemon")
-    add("GET", "/models", board.models, "List the models with their budgets", {502: _NOT_OURS[502]})
+    status, backend, settings = StatusEndpoints(parts), BackendEndpoints(parts), SettingsEndpoints(parts.configuration)
+    add("GET", "/status", status.status, "Show the state of the daemon")
+    add("GET", "/models", status.models, "List the models with their budgets", {502: _NOT_MANAGED[502]})
     budget = BudgetEndpoints(parts.engine)
     add("GET", "/budget", budget.read, "Show the context budget")
     add("PUT", "/budget", budget.switch, "Switch the context budget", _NOT_SWITCHED)
-    add("GET", "/backend", desk.read, "Show the model server")
-    add("POST", "/backend/start", desk.start, "Start the model server", _NOT_OURS)
-    add("POST", "/backend/stop", desk.stop, "Stop the model server", _NOT_OURS)
-    add("POST", "/backend/restart", desk.restart, "Restart the model server", _NOT_OURS)
-    add("POST", "/backend/model", desk.use, "Load another model", {**_NOT_OURS, **_UNKNOWN})
-    add("GET", "/backend/logs", desk.logs, "Show the log of the model server", _NOT_OURS)
+    add("GET", "/backend", backend.read, "Show the model server")
+    add("POST", "/backend/start", backend.start, "Start the model server", _NOT_MANAGED)
+    add("POST", "/backend/stop", backend.stop, "Stop the model server", _NOT_MANAGED)
+    add("POST", "/backend/restart", backend.restart, "Restart the model server", _NOT_MANAGED)
+    add("POST", "/backend/model", backend.use, "Load another model", {**_NOT_MANAGED, **_NO_MODEL})
+    add("GET", "/backend/logs", backend.logs, "Show the log of the model server", _NOT_MANAGED)
     guardrails = GuardrailEndpoints(parts.engine)
     add("GET", "/guardrails", guardrails.read, "Show the guardrails")
     add("PATCH", "/guardrails", guardrails.change, "Change guardrails")
     compaction = CompactionEndpoints(parts.engine)
     add("GET", "/compaction", compaction.read, "Show the compaction policy")
     add("PUT", "/compaction", compaction.choose, "Change the compaction policy")
-    add("POST", "/compaction/preview", compaction.preview, "Preview a compaction", _UNKNOWN)
+    add("POST", "/compaction/preview", compaction.preview, "Preview a compaction", _NO_MODEL)
     sampling = SamplingEndpoints(parts.engine)
     add("GET", "/sampling", sampling.read, "Show the recommended sampling values")
     add("PUT", "/sampling", sampling.choose, "Switch the recommended sampling values on or off")
-    learned = TextResponseEndpoints(parts.engine)
-    add("GET", "/text-answers", learned.read, "Show the statistics of plain-text responses")
-    add("DELETE", "/text-answers", learned.forget_all, "Reset the statistics")
-    add("DELETE", "/text-answers/{name:path}", learned.forget, "Reset the statistics of one model", _UNKNOWN)
+    text_responses = TextResponseEndpoints(parts.engine)
+    add("GET", "/text-answers", text_responses.read, "Show the statistics of plain-text responses")
+    add("DELETE", "/text-answers", text_responses.forget_all, "Reset the statistics")
+    add("DELETE", "/text-answers/{name:path}", text_responses.forget, "Reset the statistics of one model", _NO_MODEL)
     add("GET", "/config", settings.read, "Show the settings")
     add("POST", "/reload", settings.reload, "Reload the settings", _NOT_SWITCHED)
     if parts.runs is not None:
         _add_runs(add, RunEndpoints(parts.runs, keepalive_seconds))
 
 
-def _add_runs(add: Callable[..., None], desk: RunEndpoints) -> None:
+def _add_runs(add: Callable[..., None], runs: RunEndpoints) -> None:
     known = {**_NO_STORE, 404: {"model": ErrorBody, "description": "No such run."}}
     stream = {200: {"description": "The events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}}
-    add("POST", "/runs", desk.submit, "Submit a run", {**_NO_STORE, **_NOT_SUBMITTED})
-    add("GET", "/runs", desk.list, "List the runs", _NO_STORE)
-    add("GET", "/runs/{run_id}", desk.read, "Show a run", {**known, **_NOT_READABLE})
-    add("GET", "/runs/{run_id}/events", desk.events, "Stream the events of a run", {**known, **stream})
+    add("POST", "/runs", runs.submit, "Submit a run", {**_NO_STORE, **_NOT_SUBMITTED})
+    add("GET", "/runs", runs.list, "List the runs", _NO_STORE)
+    add("GET", "/runs/{run_id}", runs.read, "Show a run", {**known, **_NOT_READABLE})
+    add("GET", "/runs/{run_id}/events", runs.events, "Stream the events of a run", {**known, **stream})
     add(
         "POST",
         "/runs/{run_id}/tool_outputs",
-        desk.put_outputs,
+        runs.put_outputs,
         "Submit the outputs of tool calls",
-        {**known, **_NOT_NOW},
+        {**known, **_CONFLICT},
     )
-    add("POST", "/runs/{run_id}/cancel", desk.cancel, "Cancel a run", {**known, **_NOT_NOW})
-    add("DELETE", "/runs/{run_id}", desk.delete, "Delete a run", {**known, **_NOT_NOW})
+    add("POST", "/runs/{run_id}/cancel", runs.cancel, "Cancel a run", {**known, **_CONFLICT})
+    add("DELETE", "/runs/{run_id}", runs.delete, "Delete a run", {**known, **_CONFLICT})

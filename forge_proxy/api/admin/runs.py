@@ -1,4 +1,4 @@
-"""`/admin/v1/runs`: whole workflows, submitted as JSON and driven here."""
+"""`/admin/v1/runs`: workflows that are submitted as JSON and run by the daemon."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class RunInfo(RunSummary):
     """The current state of a run."""
 
     iteration: int = Field(
-        description="How many answers of the model are done with, of all kinds; one whose calls are being executed does"
-        " not count yet."
+        description="The number of processed model responses, of all kinds. A response counts once its calls have"
+        " been executed."
     )
     completed_steps: list[str] = Field(description="The tools that have succeeded.")
     steps: list[CompletedStep] = Field(
-        description="Each call that has succeeded, as a submission takes it that goes on with the messages."
+        description="The calls that have succeeded, in the form of a submission that continues with the messages."
     )
     pending_steps: list[str] = Field(description="The required tools that have not succeeded yet.")
     required_action: list[CallJson] = Field(description="The calls whose outputs the run waits for.")
     result: RunResult | None = Field(description="The result, once it is completed.")
     error: RunError | None = Field(description="The reason, if it failed.")
     messages: list[dict[str, Any]] = Field(
-        description="What the model is told now: every call has its result, or is among those waited for. Good for"
+        description="The current conversation: each call has its result or is in required_action. Usable as"
         " initial_messages."
     )
     metadata: dict[str, Any] = Field(description="The metadata of the submission.")
@@ -78,7 +78,7 @@ class RunDeleted(BaseModel):
 
 
 class RunEndpoints:
-    """The endpoints."""
+    """The endpoints of `/runs`."""
 
     def __init__(self, runs: Runs, keepalive_seconds: float) -> None:
         self._runs = runs
@@ -100,7 +100,7 @@ class RunEndpoints:
         """Submit a run. It is stored before the response, and continues even if the client disconnects or the daemon
         restarts.
         """
-        return shown(await self._runs.submit(submission, idempotency_key))
+        return to_run_info(await self._runs.submit(submission, idempotency_key))
 
     async def list(
         self,
@@ -115,11 +115,11 @@ class RunEndpoints:
             raise InvalidRequest("before", "expected the id of a run, such as `next` of the page before")
         found = await self._runs.list(before=before, limit=limit + 1, status=status)
         more = found[limit - 1].id if found[limit:] else None
-        return RunPage(data=[_listed(head) for head in found[:limit]], next=more)
+        return RunPage(data=[_to_summary(head) for head in found[:limit]], next=more)
 
     async def read(self, run_id: str) -> RunInfo:
         """Show a run, with the messages that the model receives."""
-        return shown(await self._runs.get(run_id))
+        return to_run_info(await self._runs.get(run_id))
 
     async def events(
         self,
@@ -142,13 +142,13 @@ class RunEndpoints:
         await self._runs.head(run_id)
         return event_stream(request, self._runs.follow_events(run_id, after), self._keepalive_seconds)
 
-    async def put_outputs(self, run_id: str, said: ToolOutputs) -> RunInfo:
+    async def put_outputs(self, run_id: str, submitted: ToolOutputs) -> RunInfo:
         """Submit the outputs of calls. After the last one the run continues. The same output may be submitted twice."""
-        return shown(await self._runs.post_outputs(run_id, said.outputs))
+        return to_run_info(await self._runs.post_outputs(run_id, submitted.outputs))
 
     async def cancel(self, run_id: str) -> RunInfo:
         """Cancel a run: stop the model at once, and wait for a running tool."""
-        return shown(await self._runs.cancel(run_id))
+        return to_run_info(await self._runs.cancel(run_id))
 
     async def delete(self, run_id: str) -> RunDeleted:
         """Delete a run that has ended, and its events."""
@@ -156,13 +156,13 @@ class RunEndpoints:
         return RunDeleted(id=run_id)
 
 
-def shown(run: StoredRun) -> RunInfo:
-    """A run as the API tells it."""
+def to_run_info(run: StoredRun) -> RunInfo:
+    """Return the API's representation of a run."""
     state, submission = read_state(run.state), read_submission(run.submission)
     outcome = read_outcome(run.outcome) if run.outcome is not None else None
     waits = run.status == "requires_action"
     return RunInfo(
-        **_listed(run).model_dump(),
+        **_to_summary(run).model_dump(),
         iteration=state.iteration,
         completed_steps=list(state.steps.completed),
         steps=[CompletedStep(tool=done.tool, arguments=dict(done.args)) for done in state.steps.done],
@@ -175,7 +175,7 @@ def shown(run: StoredRun) -> RunInfo:
     )
 
 
-def _listed(run: RunHead) -> RunSummary:
+def _to_summary(run: RunHead) -> RunSummary:
     return RunSummary(
         id=run.id,
         status=run.status,

@@ -1,4 +1,4 @@
-"""`/admin/v1/sampling`: what the makers of models recommend, and whether it is used."""
+"""`/admin/v1/sampling`: the sampling values that model publishers recommend, and whether they are used."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from forge_proxy.engine.answer import Engine
 
 
 class SamplingInfo(BaseModel):
-    """The policy and all that is known."""
+    """The policy and all known recommendations."""
 
     policy: SamplingPolicy
     known: list[Recommendation] = Field(description="The first one that matches the name of a model applies.")
 
 
 class SamplingEndpoints:
-    """The endpoints."""
+    """The endpoints of `/sampling`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -1,4 +1,4 @@
-"""What the admin API shows and changes, in one place."""
+"""The parts of the daemon that the admin API shows and changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forge_proxy.workflows.runs.service import Runs
 
 @dataclass(frozen=True, slots=True)
 class BackendSelection:
-    """Which backend was chosen, and why; `unmanaged` says why it cannot be controlled, where it cannot."""
+    """The backend that is used and the reason for its choice. `unmanaged` is the reason why it cannot be controlled."""
 
     kind: str
     reason: str
@@ -22,7 +22,7 @@ class BackendSelection:
 
 @dataclass(frozen=True, slots=True)
 class AdminServices:
-    """The parts. Without a `control` the model server is not ours; without `runs` there are no routes for them."""
+    """The parts. Without a `control` the model server is not managed; without `runs` their routes do not exist."""
 
     engine: Engine
     backend: Backend
@@ -36,7 +36,7 @@ class AdminServices:
 
     @property
     def managed(self) -> BackendControl:
-        """The control of a model server that is ours. Raises `NotManaged`."""
+        """The control of a managed model server. Raises `NotManaged`."""
         if self.control is None:
             raise NotManaged(self.about.unmanaged)
         return self.control

@@ -1,4 +1,4 @@
-"""`/admin/v1/config` and `/admin/v1/reload`: the settings that hold, and reading them again."""
+"""`/admin/v1/config` and `/admin/v1/reload`: the settings in force, and reloading them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class ReloadInfo(BaseModel):
 
 
 class SettingsEndpoints:
-    """The endpoints."""
+    """The endpoints of `/config` and `/reload`."""
 
     def __init__(self, configuration: LiveConfiguration) -> None:
         self._configuration = configuration
 
     async def read(self) -> dict[str, Any]:
         """Show all current settings, including changes since the start. Secrets are masked."""
-        return dict(self._configuration.shown())
+        return dict(self._configuration.to_json())
 
     async def reload(self) -> ReloadInfo:
         """Reload file and environment, and apply what can change without a restart. Changes by this API are undone.
 
         If the settings are wrong, the response is a 400 and nothing is changed. SIGHUP does the same.
         """
-        done = await self._configuration.reload()
-        return ReloadInfo(applied=list(done.applied), needs_restart=list(done.needs_restart))
+        result = await self._configuration.reload()
+        return ReloadInfo(applied=list(result.applied), needs_restart=list(result.needs_restart))

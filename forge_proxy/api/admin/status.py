@@ -1,4 +1,4 @@
-"""`/admin/v1/status` and `/admin/v1/models`: everything at a glance, and what is known of each model."""
+"""`/admin/v1/status` and `/admin/v1/models`: the state of the daemon, and what is known about each model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from forge_proxy._version import __version__
 from forge_proxy.api.admin.backend import BackendEndpoints, BackendInfo
-from forge_proxy.api.admin.budget import BudgetInfo, shown
+from forge_proxy.api.admin.budget import BudgetInfo, to_budget_info
 from forge_proxy.api.admin.services import AdminServices
 from forge_proxy.core.capability import CapabilityCard
 from forge_proxy.core.guardrails import GuardPolicy
@@ -28,7 +28,7 @@ class QueueInfo(BaseModel):
 
 
 class MemoryNow(BaseModel):
-    """What request bodies, buffered responses and slow readers hold."""
+    """Memory of request bodies, buffered responses and unread output."""
 
     used_mb: float
     limit_mb: float = Field(description="`server.memory_mb`.")
@@ -81,12 +81,12 @@ class ModelInfoList(BaseModel):
 
 
 class StatusEndpoints:
-    """The endpoints."""
+    """The endpoints of `/status` and `/models`."""
 
     def __init__(self, parts: AdminServices) -> None:
         self._parts = parts
-        self._began = parts.clock.now()
-        self._desk = BackendEndpoints(parts)
+        self._started_at = parts.clock.now()
+        self._backend = BackendEndpoints(parts)
 
     async def status(self) -> StatusInfo:
         """Show the daemon, its model server, budget, queue and the machine."""
@@ -94,9 +94,9 @@ class StatusEndpoints:
         queue = parts.engine.queue
         return StatusInfo(
             version=__version__,
-            uptime_seconds=round(parts.clock.now() - self._began, 3),
-            backend=await self._desk.read(),
-            budget=shown(await budgets.of(), budgets.policy),
+            uptime_seconds=round(parts.clock.now() - self._started_at, 3),
+            backend=await self._backend.read(),
+            budget=to_budget_info(await budgets.of(), budgets.policy),
             queue=QueueInfo(
                 slots=queue.slots,
                 running=queue.running,
@@ -120,7 +120,7 @@ class StatusEndpoints:
         cards = engine.capabilities.cards
         return ModelInfoList(
             data=[
-                ModelInfo(id=name, budget=shown(budget, policy_of(name)), capabilities=cards.get(name))
+                ModelInfo(id=name, budget=to_budget_info(budget, policy_of(name)), capabilities=cards.get(name))
                 for name, budget in budgets
             ]
         )

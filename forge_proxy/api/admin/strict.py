@@ -1,4 +1,4 @@
-"""Routes that take nothing they do not know: no query parameter that the endpoint has not, and no JSON that is none."""
+"""Routes that reject unknown query parameters and invalid JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from forge_proxy.core.jsontypes import DECODER
 
 
 class StrictRoute(APIRoute):
-    """A mistyped parameter is refused rather than passed over: the answer would be one to another question."""
+    """A route that rejects a mistyped query parameter; ignoring it would answer a different request."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """See `APIRoute`."""
@@ -33,10 +33,10 @@ class StrictRoute(APIRoute):
 
 
 class _StrictRequest(Request):
-    """Its JSON is strict: Python's own reading takes NaN and Infinity, which cannot be written again."""
+    """A request with strict JSON: Python's parser accepts NaN and Infinity, which cannot be serialized again."""
 
     async def json(self) -> Any:
-        """The body. Raises `JSONDecodeError`, or `RecursionError` where it is too deep."""
+        """Parse the body. Raises `JSONDecodeError`, or `RecursionError` if it is nested too deeply."""
         body = await self.body()
         try:
             return DECODER.decode(body.decode("utf-8-sig"))

@@ -1,4 +1,4 @@
-"""The admin API: what it shows, what it changes while requests are answered, and what it refuses, in clear words."""
+"""The admin API: what it shows, what it changes while requests run, and its error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How histories are shortened, chosen and previewed by the admin API: what is shown is what is done."""
+"""The compaction policy and its preview in the admin API: a preview shows exactly what a request does."""
 
 from __future__ import annotations
 

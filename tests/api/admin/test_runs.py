@@ -1,4 +1,4 @@
-"""Runs over HTTP: what is submitted is checked at the door, what is posted counts once, what is asked is answered."""
+"""Runs over HTTP: validation of submissions, idempotent requests, and the state that the API shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recommended sampling values through the application: off, on, and for a model that is not known."""
+"""Recommended sampling values through the application: off, on, and for an unknown model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application with its admin API, before a model that says what a test wants and a model server of a test's own."""
+"""An application with its admin API, a scripted model and a managed model server that only tests use."""
 
 from __future__ import annotations
 

@@ -7,13 +7,14 @@ import pytest
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.wire.backends.openai.errors import is_unparsed_call
 from forge_proxy.wire.clients.chat_completions.errors import encode_error
+from forge_proxy.wire.clients.errors import ClassifiedError
 
 
 def test_an_error_has_all_four_fields() -> None:
-    assert encode_error("no", "invalid_request_error", None) == {
+    assert encode_error(ClassifiedError(400, "invalid_request_error", None, "no")) == {
         "error": {"message": "no", "type": "invalid_request_error", "param": None, "code": None}
     }
-    assert encode_error("no", "t", "c", "messages[0]") == {
+    assert encode_error(ClassifiedError(400, "t", "c", "no", "messages[0]")) == {
         "error": {"message": "no", "type": "t", "param": "messages[0]", "code": "c"}
     }
 

@@ -1,4 +1,4 @@
-"""A model server that ends while it answers: retried if nothing was sent, else an error worth trying again."""
+"""A model server that exits during a response: retried if nothing was sent, otherwise a retriable error."""
 
 from __future__ import annotations
 

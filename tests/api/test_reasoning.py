@@ -1,4 +1,4 @@
-"""The reasoning of several attempts: that of each stands apart, streamed and whole."""
+"""The reasoning of several attempts is separated, streamed and whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is let in: keys, Host and Origin, and what a page of an allowed origin is told."""
+"""API keys, Host and Origin: which requests are accepted, and what a page of an allowed origin receives."""
 
 from __future__ import annotations
 
@@ -236,15 +236,15 @@ def test_keys_come_from_the_file_too(tmp_path: Path) -> None:
     keys = read_keys(ServerConfig(api_keys=[KEY], api_keys_file=file))  # pyright: ignore[reportArgumentType]
 
     assert len(keys) == 2
-    assert all(keys.open_for(key.encode()) for key in (KEY, OTHER))
-    assert not keys.open_for(b"# people")
+    assert all(keys.accepts(key.encode()) for key in (KEY, OTHER))
+    assert not keys.accepts(b"# people")
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         (None, "No such file"),
-        ("# none yet\n", "there is no key in it"),
+        ("# none yet\n", "the file contains no key"),
         (f"{KEY}\nmy secret\n", "line 2: a key is made"),
     ],
 )

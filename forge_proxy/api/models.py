@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from forge_proxy.api.errors import error_response
+from forge_proxy.api.error_responses import error_response
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.engine.budgets import Budgets
@@ -14,27 +14,27 @@ from forge_proxy.wire.clients.chat_completions.models import encode_model, encod
 
 
 class ModelList:
-    """The two endpoints."""
+    """The endpoints for the models of the backend."""
 
     def __init__(self, models: Models, budgets: Budgets) -> None:
         self._models = models
         self._budgets = budgets
 
     async def all(self, request: Request) -> Response:
-        """The models of the backend, each with its budget for a window where that is known."""
+        """List the models, each with its context budget as its window if known."""
         headers = {"x-request-id": request_id_of(request)}
         try:
             return JSONResponse(
                 encode_models(await self._budgets.advertised(await self._models.list())), headers=headers
             )
         except ForgeError as error:
-            return error_response(error, headers)
+            return error_response(error, request.scope, headers)
 
     async def one(self, request: Request) -> Response:
-        """One of them."""
+        """Show one model."""
         headers = {"x-request-id": request_id_of(request)}
         try:
             (card,) = await self._budgets.advertised([await self._models.get(request.path_params["name"])])
             return JSONResponse(encode_model(card), headers=headers)
         except ForgeError as error:
-            return error_response(error, headers)
+            return error_response(error, request.scope, headers)

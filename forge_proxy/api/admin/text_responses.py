@@ -1,4 +1,6 @@
-"""`/admin/v1/text-answers`: what was learned of each model's bare text (DESIGN §4), and how to have it forgotten."""
+"""`/admin/v1/text-answers`: statistics of the plain-text responses of each model, by which `text_answers: auto` decides
+whether to nudge.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +12,18 @@ from forge_proxy.engine.answer import Engine
 
 
 class TextResponseStats(BaseModel):
-    """What was learned of one model."""
+    """The statistics of one model."""
 
     model: str
     texts: int = Field(description="Plain-text responses where a tool call was possible.")
     nudges: int = Field(description="The number of them that were retried.")
-    calls: int = Field(description="The number of these retries that brought a call.")
+    calls: int = Field(description="The number of these retries that led to a call.")
     share: float | None = Field(description="calls / nudges.")
     now: Literal["nudge", "accept"] = Field(description="What happens to such text now.")
 
 
 class TextResponseStatsList(BaseModel):
-    """What was learned of every model."""
+    """The statistics of all models."""
 
     object: Literal["list"] = "list"
     text_answers: Literal["auto", "nudge", "accept"]
@@ -29,14 +31,14 @@ class TextResponseStatsList(BaseModel):
 
 
 class TextResponseEndpoints:
-    """The endpoints. They show the policy of the daemon, which one request can narrow for itself."""
+    """The endpoints of `/text-answers`. They show the policy of the daemon, which one request can narrow for itself."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._learned = engine.text_history
 
     async def read(self) -> TextResponseStatsList:
-        """What was learned of each model since the start."""
+        """Show the statistics of each model since the start of the daemon."""
         policy = self._engine.policies.guardrails
         data = [
             TextResponseStats(
@@ -52,11 +54,11 @@ class TextResponseEndpoints:
         return TextResponseStatsList(text_answers=policy.text_answers, data=data)
 
     async def forget_all(self) -> TextResponseStatsList:
-        """Begin anew with all models."""
+        """Reset the statistics of all models."""
         self._learned.forget()
         return await self.read()
 
     async def forget(self, name: str) -> TextResponseStatsList:
-        """Begin anew with one model."""
+        """Reset the statistics of one model."""
         self._learned.forget(name)
         return await self.read()

@@ -1,4 +1,4 @@
-"""A backend that refuses a request for its form is asked again in the form that it takes, and the next time at once."""
+"""A request that the backend rejects for its format is rewritten and retried, and later ones are rewritten at once."""
 
 from __future__ import annotations
 

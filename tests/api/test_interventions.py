@@ -1,4 +1,4 @@
-"""What a caller and the log are told of each rescue and repair, streamed and whole."""
+"""How each rescue and repair is reported to the client and in the log, streamed and whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pytest
 from structlog.testing import capture_logs
 
-from forge_proxy.api.openai.outcome import outcome_comment, outcome_headers
+from forge_proxy.api.outcome_headers import headers_as_text, outcome_headers
 from forge_proxy.core.guardrails import Intervention, Outcome
 from forge_proxy.core.guardrails.report import Report
 from forge_proxy.engine.events import Event, RequestAnswered
@@ -115,7 +115,7 @@ def test_whatever_a_name_holds_a_header_can_hold_what_is_told(name: str) -> None
 def test_the_comment_of_a_stream_says_the_same_as_the_headers() -> None:
     report = Report(Outcome.RESCUED, 2, interventions=(rescued("get_weather"),), tokens=7)
 
-    assert outcome_comment(report) == (
+    assert headers_as_text(outcome_headers(report)) == (
         "x-forge-outcome=rescued x-forge-attempts=2 x-forge-tokens-spent=7 x-forge-marks=rescued get_weather: json at 0"
     )
 

@@ -1,4 +1,4 @@
-"""Guardrails switched off, for the daemon or for one request; and what passes through."""
+"""Guardrails that are switched off, for the daemon or for one request, and responses that pass through."""
 
 from __future__ import annotations
 

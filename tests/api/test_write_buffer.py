@@ -1,4 +1,4 @@
-"""What is written at one time leaves together, in order and without loss."""
+"""Writes of the same moment leave together, in order and without loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of the learned text policy: shown, reset, and behind the same door as everything else."""
+"""The statistics of plain-text responses: shown, reset, and protected like every other route."""
 
 from __future__ import annotations
 

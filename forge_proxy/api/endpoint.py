@@ -1,0 +1,129 @@
+"""The endpoint of a client API: reads a request, has the engine answer it, and sends the response streamed or whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from forge_proxy.api.access_denied import NotJson
+from forge_proxy.api.bodies import LARGE, SLICED, LargeBodies, LargeResponse, read_whole
+from forge_proxy.api.config import ServerConfig
+from forge_proxy.api.disconnect import cancel_on_disconnect
+from forge_proxy.api.error_responses import error_response
+from forge_proxy.api.identity import client_of, request_id_of
+from forge_proxy.api.outcome_headers import compaction_headers, outcome_headers
+from forge_proxy.api.streaming import StreamingAnswer
+from forge_proxy.api.surface import Surface
+from forge_proxy.core.chat import ChatRequest
+from forge_proxy.core.errors import ForgeError, InvalidRequest
+from forge_proxy.core.guardrails import GuardPolicy, read_switches
+from forge_proxy.core.guardrails.report import Report
+from forge_proxy.engine.answer import AnswerEvent, Engine
+from forge_proxy.engine.events import ContextCompacted
+from forge_proxy.engine.memory import MemoryBudget
+from forge_proxy.wire.clients.chat_completions.request import read_body
+from forge_proxy.wire.clients.collector import ResponseCollector
+
+_FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
+_CLIENT_CLOSED_REQUEST = 499
+"""nginx's status for a client that has disconnected; nobody receives it."""
+
+
+class SurfaceEndpoint:
+    """Answers the `POST` requests of one client API."""
+
+    def __init__(
+        self,
+        surface: Surface,
+        engine: Engine,
+        config: ServerConfig,
+        memory: MemoryBudget,
+        large_bodies: LargeBodies,
+    ) -> None:
+        self._surface = surface
+        self._engine = engine
+        self._memory = memory
+        self._large_bodies = large_bodies
+        self._config = config
+
+    async def create(self, request: Request) -> Response:
+        """Answer one request."""
+        request_id = request_id_of(request)
+        headers = {"x-request-id": request_id}
+        try:
+            await self._engine.turns.take()  # hundreds may come at one time
+            chat = await self._read(request)
+            policy = narrow(self._engine.policies.guardrails, request.headers.get("x-forge-guardrails"))
+            answer = self._engine.answer(chat, policy, request_id=request_id, client=client_of(request))
+            if chat.stream:
+                encoder = self._surface.stream_encoder(chat, request_id, int(time.time()))
+                return StreamingAnswer(answer, encoder, self._config, headers)
+            async with cancel_on_disconnect(request.receive):
+                return await self._answer_whole(answer, chat, request_id, headers)
+        except ForgeError as error:
+            return error_response(error, request.scope, headers)
+        except ClientDisconnect:  # while the request was read
+            pass
+        return Response(status_code=_CLIENT_CLOSED_REQUEST)
+
+    async def _answer_whole(
+        self, answer: AsyncGenerator[AnswerEvent], chat: ChatRequest, request_id: str, headers: Mapping[str, str]
+    ) -> Response:
+        """Return the whole response, made of the same chunks as a streamed one.
+
+        The engine accounts for the chunks until the item after its report is requested; by then the response is
+        accounted for.
+        """
+        chunks = ResponseCollector()
+        compactions: list[ContextCompacted] = []
+        response: Response | None = None
+        try:
+            async with aclosing(answer) as events:
+                async for item in events:
+                    if isinstance(item, Report):
+                        headers = {**headers, **compaction_headers(compactions), **outcome_headers(item)}
+                        body = self._surface.encode_response(chunks, chat, request_id, int(time.time()))
+                        response = self._whole_response(body, headers)
+                        del body
+                        chunks = ResponseCollector()  # releases the chunks
+                    elif isinstance(item, ContextCompacted):
+                        compactions.append(item)
+                    else:
+                        chunks.add(item)
+        except BaseException:
+            if isinstance(response, LargeResponse):
+                response.discard()
+            raise
+        assert response is not None  # noqa: S101  # an answer ends with a report, or raises
+        return response
+
+    def _whole_response(self, body: bytes, headers: Mapping[str, str]) -> Response:
+        if len(body) > LARGE:
+            return LargeResponse(body, headers, self._memory)
+        return Response(body, media_type="application/json", headers=headers)
+
+    async def _read(self, request: Request) -> ChatRequest:
+        """Read and decode the request. Its body as it was received is not kept."""
+        pieces = [await read_whole(request.receive)]
+        size = len(pieces[0])
+        if size > LARGE:
+            chat = self._surface.decode_request(await self._large_bodies.parse(pieces))
+            return replace(chat, is_large=size > SLICED)
+        try:
+            return self._surface.decode_request(read_body(pieces[0]))
+        except InvalidRequest as error:
+            if request.headers.get("content-type", "").startswith(_FORMS):
+                raise NotJson from error
+            raise
+
+
+def narrow(policy: GuardPolicy, switches: str | None) -> GuardPolicy:
+    """Return the policy of a request with this `x-forge-guardrails` header. Raises `InvalidRequest`."""
+    if switches is None:
+        return policy
+    return policy.model_copy(update={"enabled": read_switches(switches, policy.enabled)})
