@@ -1,11 +1,12 @@
 """Each test belongs to a tier, by its folder.
 
 `unit`: pure functions. `app`: parts of the daemon in the process of the test. `process`: real daemons, commands and
-servers. `live`: a real llama.cpp. `make quick` runs the first two.
+servers. `live`: a real llama.cpp. `--tiers unit,app` collects the first two only, as `make quick` does.
 """
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,18 @@ _ORDER = ["live", "process", "app", "unit"]
 """What takes long comes first, so that no worker is left alone with it in the end."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tiers", default=",".join(TIERS), help="collect the test files of these tiers only")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Ignore the test files of other tiers: to import them only to deselect their tests takes seconds."""
+    tiers = str(config.getoption("--tiers")).split(",")
+    if unknown := set(tiers) - set(TIERS):
+        raise pytest.UsageError(f"--tiers: {', '.join(sorted(unknown))}: choose from {', '.join(TIERS)}")
+    return True if collection_path.match("test_*.py") and tier_of(collection_path) not in tiers else None
+
+
 def tier_of(path: Path) -> str:
     """The tier of a test file. Raises `pytest.UsageError` for a folder that has none."""
     inside = path.relative_to(TESTS)
@@ -65,3 +78,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(tier_of(item.path))
     items.sort(key=lambda item: _ORDER.index(tier_of(item.path)))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: no garbage collection needs to look at it again."""
+    gc.collect()
+    gc.freeze()

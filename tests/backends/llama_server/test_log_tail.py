@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from forge_proxy.backends.llama_server.log_tail import LogTail
+from tests.folding import folded
 
 
+@folded
 @pytest.mark.parametrize("cut", [1, 2, 3, 1000])
 @pytest.mark.parametrize(
     ("said", "lines"),
