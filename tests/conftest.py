@@ -29,7 +29,9 @@ TIERS = {
 }  # fmt: skip
 STARTS_PROCESSES = {
     "backends/llama_server/test_manager.py",
+    "backends/test_anthropic.py",
     "backends/test_scheme.py",
+    "cli/test_completion.py",
     "cli/test_minimum.py",
     "cli/test_remote.py",
     "contracts/test_store.py",
@@ -38,10 +40,13 @@ STARTS_PROCESSES = {
     "engine/test_self_test.py",
     "engine/test_workshop.py",
     "evals/test_results.py",
+    "settings/test_schema.py",
+    "store/test_faults.py",
     "store/test_opening.py",
     "test_public_names.py",
     "tools/test_mcp.py",
     "tools/test_mcp_faults.py",
+    "tools/test_toolbox.py",
 }
 """Files of the tier `process` in folders of another."""
 _TIER_OF = {folder: tier for tier, folders in TIERS.items() for folder in folders}

@@ -229,7 +229,7 @@ def test_a_full_disk_under_the_log_harms_no_request(fake: Fake, tmp_path: Path, 
     with log.open("w") as full:
         proxy = Process(
             "forge_proxy", "serve", "--port", str(port := claim(0)), "--gguf", str(fake.model),
-            "--llama-server", str(fake.path), stderr=full,
+            "--llama-server", str(fake.path), stderr=full, forked=True,
         )  # fmt: skip
         if limit is not None:
             resource.prlimit(proxy.pid, resource.RLIMIT_FSIZE, (limit, limit))

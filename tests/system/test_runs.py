@@ -262,7 +262,7 @@ class TestCommands:
         file = tmp_path / "run.json"
         file.write_text(json.dumps(submission(side, "ask", "finish", by_caller=("ask",))))
         words = ("runs", "submit", str(file), "--watch")
-        watching = Process("forge_proxy", *words, env={"FORGE_PROXY_URL": proxy.url})
+        watching = Process("forge_proxy", *words, env={"FORGE_PROXY_URL": proxy.url}, forked=True)
         until(lambda: "the run waits" in watching.printed, "it is told")
         run = look(proxy, next(line for line in watching.printed.splitlines() if line.startswith("run_")))
         posted = post_output(proxy, run, "out")
@@ -324,7 +324,8 @@ class TestCommands:
         with place.daemon() as proxy:
             run = submit(proxy, submission(side, "look", "finish"))
             side.wait_for_called("look")
-            watching = Process("forge_proxy", "runs", "watch", run["id"], env={"FORGE_PROXY_URL": proxy.url})
+            words = ("runs", "watch", run["id"])
+            watching = Process("forge_proxy", *words, env={"FORGE_PROXY_URL": proxy.url}, forked=True)
             until(lambda: "tool_started" in watching.printed, "it watches")
             kill(proxy)
         side.let_go("look")
