@@ -53,7 +53,7 @@ def is_valid(message: ChatCompletionMessage, tools: Iterable[Any]) -> bool:
     )
 
 
-def test_more_calls_are_valid_than_without_and_none_is_invalid_in_silence(client: openai.OpenAI) -> None:
+def test_more_calls_are_valid_with_guardrails_and_invalid_ones_are_reported(client: openai.OpenAI) -> None:
     cases = list(heldout_requests(REQUESTS, seed=0))
 
     def try_all(headers: Mapping[str, str]) -> list[Tried]:

@@ -39,7 +39,7 @@ def found(folder: Path, said: str, *options: str) -> Any:
     return json.loads(rescue(folder, said, "--json", *options).out)
 
 
-def test_a_call_is_told_with_its_form_its_place_and_what_was_mended(folder: Path) -> None:
+def test_a_call_is_printed_with_its_format_position_and_repairs(folder: Path) -> None:
     ended = rescue(folder, f"Sure, I look.\n<tool_call>{PARIS[:-1]}</tool_call> Done.")
 
     assert ended.code == 0, ended.err
@@ -71,7 +71,7 @@ def test_a_file_is_read_like_stdin(folder: Path) -> None:
     assert (ended.code, ended.out) == (0, rescue(folder, PARIS).out)
 
 
-def test_an_invalid_call_is_told_as_the_model_would_be(folder: Path) -> None:
+def test_an_invalid_call_is_printed_as_the_correction_to_the_model(folder: Path) -> None:
     ended = rescue(folder, '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>')
 
     assert ended.code == 1
@@ -89,14 +89,14 @@ def test_a_call_that_cannot_be_read_is_an_exit_code(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("said", ["", "It is sunny.", "\ufeff"])
-def test_plain_text_is_no_fault(folder: Path, said: str) -> None:
+def test_plain_text_is_not_an_error(folder: Path, said: str) -> None:
     ended = rescue(folder, said)
 
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("no calls found\n")
 
 
-def test_what_only_a_thorough_reading_reads_is_read_and_said_so(folder: Path) -> None:
+def test_a_call_that_needs_the_thorough_parser_is_read_and_reported(folder: Path) -> None:
     said = found(
         folder, f'<tool_call>{{"name": "get_weather", "arguments": {{"city": "{LONG}", "days": 1}}}}</tool_call>'
     )
@@ -117,7 +117,7 @@ def test_json_holds_everything(folder: Path) -> None:
     assert said["verdict"]["does"] == "hand out"
 
 
-def test_arguments_by_position_and_by_schema_are_told(folder: Path) -> None:
+def test_arguments_mapped_by_position_and_by_schema_are_reported(folder: Path) -> None:
     by_position = found(folder, 'get_weather("Paris", 3)')["calls"][0]
     tags = "<function=get_weather><parameter=city>3</parameter><parameter=days>3</parameter></function>"
     by_schema = found(folder, tags)["calls"][0]
@@ -126,7 +126,7 @@ def test_arguments_by_position_and_by_schema_are_told(folder: Path) -> None:
     assert (by_schema["typed_by_schema"], by_schema["arguments"]) == (["city", "days"], {"city": "3", "days": 3})
 
 
-def test_a_cut_answer_is_judged_as_one(folder: Path) -> None:
+def test_a_cut_response_is_judged_as_cut(folder: Path) -> None:
     said = found(folder, f"<tool_call>{PARIS[:-20]}", "--finish", "length")
 
     assert (said["calls"], said["broken"]) == ([], True)
@@ -141,13 +141,13 @@ def test_a_recorded_request_counts_with_its_tool_choice(folder: Path) -> None:
     assert found(folder, "It is sunny.")["verdict"]["fault"] == "no_call"
 
 
-def test_a_terminal_is_told_nothing_but_letters(folder: Path) -> None:
+def test_control_characters_do_not_reach_the_terminal(folder: Path) -> None:
     ended = rescue(folder, "\x1b[31mred\x07\u202e")
 
     assert r"text        \x1b[31mred\x07\u202e" in ended.out
 
 
-def test_a_terminal_of_few_letters_is_no_fault(folder: Path) -> None:
+def test_a_terminal_with_a_small_character_set_is_not_an_error(folder: Path) -> None:
     env = {"PYTHONIOENCODING": "ascii"}
 
     ended = command("rescue", "--tools", "tools.json", cwd=folder, stdin="Grüße 😀".encode(), env=env)
@@ -187,7 +187,7 @@ def test_a_missing_option_is_named_with_an_example() -> None:
         ('[{"type": "custom", "custom": {}}]', "tools.json: tool 0 is of a type other than 'function'"),
     ],
 )
-def test_tools_that_cannot_be_used_are_a_line_that_names_the_place(folder: Path, tools: str, said: str) -> None:
+def test_the_error_for_unusable_tools_names_the_position(folder: Path, tools: str, said: str) -> None:
     (folder / "tools.json").write_text(tools)
 
     ended = rescue(folder, "")

@@ -63,7 +63,7 @@ def turn() -> Turn:
         ),
     ],
 )
-def test_what_was_not_taken_for_a_call_is_told_with_its_reason(text: str, what: str, why: str) -> None:
+def test_text_that_is_not_treated_as_a_call_is_reported_with_the_reason(text: str, what: str, why: str) -> None:
     findings = find(turn(), text, "stop")
 
     assert findings.calls == ()
@@ -72,7 +72,7 @@ def test_what_was_not_taken_for_a_call_is_told_with_its_reason(text: str, what: 
     assert one.why.startswith(why)
 
 
-def test_a_cut_call_is_said_to_be_cut() -> None:
+def test_a_cut_call_is_reported_as_cut() -> None:
     findings = find(turn(), MARKED[:-14], "length")
 
     (one,) = findings.left_out
@@ -80,19 +80,19 @@ def test_a_cut_call_is_said_to_be_cut() -> None:
 
 
 @pytest.mark.parametrize("text", ["It is sunny.", "{}", "[1, 2]", '{"name": "Bob", "age": 3}', "", "`code`", "ready"])
-def test_nothing_is_made_up_where_nothing_looks_like_a_call(text: str) -> None:
+def test_no_reason_is_given_if_nothing_looks_like_a_call(text: str) -> None:
     assert find(turn(), text, "stop").left_out == ()
 
 
 @pytest.mark.parametrize("text", [CALL, MARKED, f"Sure:\n{CALL}", f"```json\n{CALL}\n```", f"<think>Hm.\n{CALL}"])
-def test_where_a_call_is_read_no_reasons_are_given(text: str) -> None:
+def test_no_reason_is_given_for_a_call_that_is_read(text: str) -> None:
     findings = find(turn(), text, "stop")
 
     assert len(findings.calls) == 1
     assert findings.left_out == ()
 
 
-def test_a_call_in_the_thoughts_is_placed_in_the_text() -> None:
+def test_a_call_in_the_reasoning_is_located_in_the_text() -> None:
     (call,) = find(turn(), f"<think>\nHm.\n{CALL}</think>", "stop").calls
 
     assert call.in_thoughts
@@ -100,7 +100,7 @@ def test_a_call_in_the_thoughts_is_placed_in_the_text() -> None:
     assert str(call.place) == "3:1"
 
 
-def test_two_calls_of_one_tool_each_have_their_place() -> None:
+def test_two_calls_of_one_tool_are_located_separately() -> None:
     calls = find(turn(), f"{MARKED}\n{MARKED}", "stop").calls
 
     assert [str(call.place) for call in calls] == ["1:1", "2:1"]
@@ -127,7 +127,7 @@ PIECES = (
     st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=8).map("".join),
     st.sampled_from(["stop", "length"]),
 )
-def test_whatever_the_text_is_something_is_said(text: str, finish: str) -> None:
+def test_any_text_gets_a_report(text: str, finish: str) -> None:
     findings = find(turn(), text, finish)
 
     assert show(findings)
