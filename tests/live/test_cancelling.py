@@ -1,4 +1,4 @@
-"""Who leaves stops a real llama.cpp: while it reads the prompt, and while it is asked again."""
+"""A client that disconnects stops a real llama.cpp: while it reads the prompt, and during a retry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A history that is too long for a real llama.cpp: refused, or shortened by exact counts and answered."""
+"""A history that is too long for a real llama.cpp: rejected, or compacted by exact counts and answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small eval of the test model on real llama.cpp, as it is typed: both surfaces, gone on with, reported."""
+"""A small eval of the test model on a real llama.cpp by command: both surfaces, resumed, reported."""
 
 from __future__ import annotations
 

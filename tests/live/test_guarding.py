@@ -1,4 +1,4 @@
-"""What the guardrails are for: more valid calls from a model that errs, and no invalid one without saying so."""
+"""The guardrails deliver more valid calls of a model that errs, and report each invalid one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histories and schemas at which a bare llama.cpp answers with an error, through the daemon to a real one."""
+"""Histories and schemas that a bare llama.cpp rejects, through the daemon."""
 
 from __future__ import annotations
 

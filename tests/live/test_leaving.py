@@ -1,4 +1,4 @@
-"""A client that leaves in the middle of a stream frees the model at once."""
+"""A client that disconnects in mid-stream frees the model at once."""
 
 from __future__ import annotations
 

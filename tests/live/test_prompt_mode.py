@@ -1,4 +1,4 @@
-"""Tools in the prompt, with a real llama.cpp. The tiny model was trained on other words for that, and copes."""
+"""Tools in the prompt, with a real llama.cpp. The tiny model was trained on another wording."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Change one expression of forge_proxy/core at a time, and run the tests that should fail.
 
-python -m tests.mutants [--seed N] [--count N] [--minutes M] [--only TEXT]
+python -m tests.mutants [--seed N] [--count N] [--minutes M] [--only PATTERN]
 
 Prints a table in Markdown, row by row. A mutant is killed if a test fails, or if the tests use more than 120 s of CPU
 time. The mutants of a seed stay the same as long as forge_proxy/core does. The tests are collected once; each mutant is
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import resource
 import shutil
 import sys
@@ -139,9 +140,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=15)
     parser.add_argument("--count", type=int, default=54)
     parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--only", default="", help="only mutants whose row contains this text")
+    parser.add_argument("--only", default="", help="only mutants whose row matches this pattern")
     options = parser.parse_args()
-    mutants = [one for one in choose_mutants(options.seed, options.count) if options.only in str(one)]
+    mutants = [one for one in choose_mutants(options.seed, options.count) if re.search(options.only, str(one))]
     with tempfile.TemporaryDirectory(prefix="forge-mutants-") as folder:
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder
         os.environ.setdefault("FORGE_TEST_EXAMPLES", "0.2")

@@ -1,4 +1,4 @@
-"""The commands that look at a running daemon and change it, against a real one."""
+"""The commands that inspect and change a running daemon, against a real one."""
 
 from __future__ import annotations
 

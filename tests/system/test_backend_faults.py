@@ -1,4 +1,4 @@
-"""A model server that is down, refuses, breaks off or talks nonsense."""
+"""A model server that is down, rejects requests, breaks off or sends garbage."""
 
 from __future__ import annotations
 

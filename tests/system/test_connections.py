@@ -1,4 +1,4 @@
-"""Connections of a real daemon that keep it waiting, come by the hundred, or send more than one request at a time."""
+"""Slow, idle, pipelined and numerous connections to a real daemon."""
 
 from __future__ import annotations
 

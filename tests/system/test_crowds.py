@@ -1,4 +1,4 @@
-"""Much at once: many streams side by side, and a request as large as those of agents with all their tools."""
+"""Many concurrent streams, and a request as large as that of an agent with all its tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The front door of a real daemon, asked over real sockets: keys, limits, and what HTTP clients do."""
+"""Authentication and request limits of a real daemon over real sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that no client should send: each gets a clear answer, never a 500, and honest clients go on."""
+"""Hostile requests: each gets a clear error, never a 500, and other clients are not affected."""
 
 from __future__ import annotations
 

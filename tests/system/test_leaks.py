@@ -1,4 +1,4 @@
-"""What many clients that leave, or never read, cost the daemon: nothing that stays."""
+"""Many clients that disconnect or never read cost the daemon no lasting memory, task or descriptor."""
 
 from __future__ import annotations
 

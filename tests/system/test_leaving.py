@@ -1,4 +1,4 @@
-"""A caller who leaves ends the generation, in every phase."""
+"""A client that disconnects ends the generation, in every phase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon whose log goes nowhere answers all the same: a pipe that nobody reads, a closed one, a full disk."""
+"""A daemon serves requests although its log cannot be written: a full pipe, a closed one, a full disk."""
 
 from __future__ import annotations
 

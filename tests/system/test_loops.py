@@ -1,4 +1,4 @@
-"""A model that never stops repeating itself, seen by the openai SDK through a real daemon."""
+"""A model that repeats itself without end, through a real daemon, as the openai SDK sees it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model server of ours in all the ways it can fail, behind the daemon and before real requests."""
+"""Failures of a managed model server under real requests."""
 
 from __future__ import annotations
 

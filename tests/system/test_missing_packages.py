@@ -1,4 +1,4 @@
-"""An optional package that is not installed: one line that says what to install, and an exit code."""
+"""An optional package that is not installed: an exit code, and one line that names what to install."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several models of which one at a time is loaded: the fake server for what goes wrong, real llama.cpp for a crowd."""
+"""Several models of which one at a time is loaded: faults with the fake server, load with a real llama.cpp."""
 
 from __future__ import annotations
 

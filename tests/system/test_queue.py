@@ -1,4 +1,4 @@
-"""A model server with one slot and more who ask: they wait here, take turns, and leave without it ever knowing."""
+"""More clients than the one slot of a model server: requests are queued fairly and leave no trace if cancelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller gets for a request that cannot be answered: the OpenAI shape, the field, a request id."""
+"""The error for a malformed request: OpenAI format, the field, a request id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`forge-proxy rescue` as a command: what it prints, its exit codes, and what it says of inputs it cannot use."""
+"""`forge-proxy rescue`: output, exit codes, and errors for unusable input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why `forge-proxy rescue` says that something is no call: each reason where it holds, none where a call is read."""
+"""The reasons that `forge-proxy rescue` gives for text that is not a call."""
 
 from __future__ import annotations
 

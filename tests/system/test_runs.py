@@ -1,4 +1,4 @@
-"""Runs of a real daemon: by the embedded model, watched, answered, cancelled; stored in PostgreSQL; by commands."""
+"""Runs in a real daemon: with the embedded model, over HTTP and by commands, stored in SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 of the daemon in every phase of a run: the run goes on, and nothing is done twice that is known as done."""
+"""kill -9 of the daemon in every phase of a run: the run continues, and no completed step is repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong settings: a clear line for each fault, an exit code, no traceback. Right ones: which of them counts."""
+"""Invalid settings: one line for each error, an exit code, no traceback. Valid settings: their precedence."""
 
 from __future__ import annotations
 

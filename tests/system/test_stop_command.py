@@ -1,4 +1,4 @@
-"""`forge-proxy stop`, and what a second daemon on the same port is told."""
+"""`forge-proxy stop`, and the error of a second daemon on the same port."""
 
 from __future__ import annotations
 

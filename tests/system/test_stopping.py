@@ -1,4 +1,4 @@
-"""How the daemon ends: told to, killed, or because its model server is gone."""
+"""How the daemon ends: by a signal, killed, or without its model server."""
 
 from __future__ import annotations
 

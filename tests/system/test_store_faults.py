@@ -1,4 +1,4 @@
-"""Faults of the store under a running daemon: requests are answered, runs wait, and nothing is lost or doubled."""
+"""Faults of the store under a running daemon: requests are served, runs wait, nothing is lost or repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hundreds of signals, and a broken settings file under load: the daemon answers on, or ends cleanly."""
+"""Hundreds of signals, and an invalid settings file under load: the daemon keeps serving, or ends cleanly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model server that fails before, at and after the first byte of its answer: what exactly its callers get."""
+"""A model server that fails before, at and after the first byte of its response: what exactly clients receive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets and the model server switched over HTTP: what clients see of it that ask meanwhile, and what an operator."""
+"""Budgets and the model server switched over HTTP: what concurrent clients and the operator see."""
 
 from __future__ import annotations
 

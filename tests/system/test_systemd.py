@@ -1,4 +1,4 @@
-"""What systemd hears of a real daemon, over a socket as it would make it."""
+"""The messages that systemd receives from a real daemon over its notify socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workshop in the daemon: a call that only it can read, and its processes, which end with the daemon."""
+"""The process pool of the daemon: a call that only it can parse, and its processes, which end with the daemon."""
 
 from __future__ import annotations
 

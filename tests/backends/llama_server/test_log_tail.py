@@ -1,4 +1,4 @@
-"""The last lines of a model server, however it says them."""
+"""The last log lines of a model server, however its output is cut."""
 
 from __future__ import annotations
 
