@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from forge_proxy.core.guardrails.argument_mapping import meant_arguments
+from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.rescue import RecoveredCall
 
-PROPERTIES = {"unit": {}, "city": {}, "days": {}}
+PROPERTIES: JsonObject = {"unit": {}, "city": {}, "days": {}}
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,8 @@ def test_positional_arguments_get_the_names_of_the_parameters_in_order(
 ) -> None:
     positional = sum(name.isdigit() for name in given)
     found = RecoveredCall(ToolCall("get_weather", json.dumps(given)), "python", 0, 1, positional=positional)
+    schema: JsonObject = {"properties": PROPERTIES, "required": [*required]}
 
-    arguments = meant_arguments({"properties": PROPERTIES, "required": required}, found)
+    arguments = meant_arguments(schema, found)
 
     assert json.loads(arguments) == named
