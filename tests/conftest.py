@@ -1,11 +1,12 @@
 """Each test belongs to a tier, by its folder.
 
 `unit`: pure functions. `app`: parts of the daemon in the process of the test. `process`: real daemons, commands and
-servers. `live`: a real llama.cpp. `make quick` runs the first two.
+servers. `live`: a real llama.cpp. `--tiers unit,app` collects the first two only, as `make quick` does.
 """
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -28,24 +29,43 @@ TIERS = {
 }  # fmt: skip
 STARTS_PROCESSES = {
     "backends/llama_server/test_manager.py",
+    "backends/test_anthropic.py",
     "backends/test_scheme.py",
+    "cli/test_completion.py",
     "cli/test_minimum.py",
     "cli/test_remote.py",
     "contracts/test_store.py",
     "daemon/test_proxy_server.py",
     "daemon/test_setup.py",
     "engine/test_self_test.py",
-    "engine/test_workshop.py",
+    "engine/test_process_pool.py",
     "evals/test_results.py",
+    "settings/test_schema.py",
+    "store/test_faults.py",
     "store/test_opening.py",
     "test_public_names.py",
     "tools/test_mcp.py",
     "tools/test_mcp_faults.py",
+    "tools/test_executors.py",
 }
 """Files of the tier `process` in folders of another."""
+if stale := [file for file in STARTS_PROCESSES if not (TESTS / file).exists()]:
+    raise pytest.UsageError(f"tests/conftest.py: STARTS_PROCESSES names files that do not exist: {', '.join(stale)}")
 _TIER_OF = {folder: tier for tier, folders in TIERS.items() for folder in folders}
 _ORDER = ["live", "process", "app", "unit"]
 """What takes long comes first, so that no worker is left alone with it in the end."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tiers", default=",".join(TIERS), help="collect the test files of these tiers only")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Ignore the test files of other tiers: to import them only to deselect their tests takes seconds."""
+    tiers = str(config.getoption("--tiers")).split(",")
+    if unknown := set(tiers) - set(TIERS):
+        raise pytest.UsageError(f"--tiers: {', '.join(sorted(unknown))}: choose from {', '.join(TIERS)}")
+    return True if collection_path.match("test_*.py") and tier_of(collection_path) not in tiers else None
 
 
 def tier_of(path: Path) -> str:
@@ -65,3 +85,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(tier_of(item.path))
     items.sort(key=lambda item: _ORDER.index(tier_of(item.path)))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: no garbage collection needs to look at it again."""
+    gc.collect()
+    gc.freeze()

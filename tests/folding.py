@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from inspect import Signature
+from inspect import Signature, iscoroutinefunction, signature
 from itertools import product
 from typing import Any, cast
 
@@ -22,34 +22,60 @@ class _Case:
     arguments: dict[str, object]
 
 
-def folded(test: Callable[..., None]) -> Callable[[], None]:
-    """Decorate a test above its `pytest.mark.parametrize`. It takes no fixtures."""
+def folded(test: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a test, which may be a coroutine function, above its `pytest.mark.parametrize`.
+
+    All cases share the fixtures of one test.
+    """
     marks: list[pytest.Mark] = getattr(test, "pytestmark", [])
     matrix = [list(_cases(mark)) for mark in marks if mark.name == "parametrize"]
     assert matrix, "nothing to fold"
     assert all(matrix), "a test without cases proves nothing"
+    combinations = [_Combination(cases) for cases in product(*matrix)]
 
-    @wraps(test)
-    def run_all() -> None:
-        combinations = list(product(*matrix))
-        failures = [failure for cases in combinations if (failure := _run(test, cases))]
-        if failures:
-            raise ExceptionGroup(f"{len(failures)} of {len(combinations)} cases failed", failures)
+    def run_all(**fixtures: object) -> None:
+        for combination in combinations:
+            with combination:
+                test(**combination.arguments, **fixtures)
+        _raise_failures(combinations)
 
-    changed = cast("Any", run_all)
-    changed.pytestmark = [mark for mark in marks if mark.name != "parametrize"]
-    changed.__signature__ = Signature()
-    return run_all
+    async def run_all_async(**fixtures: object) -> None:
+        for combination in combinations:
+            with combination:
+                await test(**combination.arguments, **fixtures)
+        _raise_failures(combinations)
+
+    decorated = cast("Any", wraps(test)(run_all_async if iscoroutinefunction(test) else run_all))
+    decorated.pytestmark = [mark for mark in marks if mark.name != "parametrize"]
+    parameters = signature(test).parameters
+    decorated.__signature__ = Signature(
+        [parameter for name, parameter in parameters.items() if name not in combinations[0].arguments]
+    )
+    return decorated
 
 
-def _run(test: Callable[..., None], cases: Sequence[_Case]) -> Exception | None:
-    arguments = {name: value for case in cases for name, value in case.arguments.items()}
-    try:
-        test(**arguments)
-    except Exception as failure:  # noqa: BLE001  each failure is reported, with its case
-        failure.add_note(f"in the case: {', '.join(case.name for case in cases)}")
-        return failure
-    return None
+class _Combination:
+    """One case of each matrix. As a context manager it keeps the failure of its test, and the next one runs."""
+
+    def __init__(self, cases: Sequence[_Case]) -> None:
+        self._name = ", ".join(case.name for case in cases)
+        self.arguments = {name: value for case in cases for name, value in case.arguments.items()}
+        self.failure: Exception | None = None
+
+    def __enter__(self) -> None:
+        self.failure = None
+
+    def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> bool:
+        if not isinstance(failure, Exception):
+            return False
+        failure.add_note(f"in the case: {self._name}")
+        self.failure = failure
+        return True
+
+
+def _raise_failures(combinations: Sequence[_Combination]) -> None:
+    if failures := [one.failure for one in combinations if one.failure]:
+        raise ExceptionGroup(f"{len(failures)} of {len(combinations)} cases failed", failures)
 
 
 def _cases(mark: pytest.Mark) -> Iterator[_Case]:

@@ -17,6 +17,7 @@ from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.config import EngineConfig
 from tests.fakes.scripted import ScriptedHttp, StillClock
+from tests.folding import folded
 
 KEY, OTHER = "sk-alice", "sk-bob"
 PAGE = "https://chat.example.org"
@@ -92,6 +93,7 @@ async def test_without_keys_nobody_needs_one() -> None:
     assert (await ask({"Authorization": "Bearer none"})).status_code == 200
 
 
+@folded
 @pytest.mark.parametrize(
     ("host", "ours"),
     [
@@ -131,6 +133,7 @@ async def test_a_host_that_is_not_ours_is_refused_on_every_route(host: str, ours
         assert "server.allowed_hosts" in error["message"]
 
 
+@folded
 @pytest.mark.parametrize(
     ("origin", "may_ask"),
     [

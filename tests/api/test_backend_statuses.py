@@ -6,6 +6,7 @@ import pytest
 
 from tests.fakes.says import Said
 from tests.fakes.scripted import JsonDict, chat
+from tests.folding import folded
 
 BODY: JsonDict = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 TOOL: JsonDict = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
@@ -49,6 +50,7 @@ TABLE: list[tuple[int, str, int, str]] = [
 ]
 
 
+@folded
 @both
 @guarded_too
 @pytest.mark.parametrize(("status", "message", "expected", "reason"), TABLE, ids=lambda value: str(value)[:20])
@@ -82,6 +84,7 @@ async def test_a_missing_route_names_the_setting() -> None:
     assert "check the path of backend.url" in answer.error["message"]
 
 
+@folded
 @pytest.mark.parametrize("status", [204, 201, 301, 302, 307, 308, 101, 600, 700, 999])
 @both
 async def test_a_status_that_is_neither_an_answer_nor_an_error_is_named(status: int, stream: bool) -> None:

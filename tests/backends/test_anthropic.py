@@ -1,4 +1,4 @@
-"""What the adapter for Anthropic asks of the service, and what it does not."""
+"""The requests of the Anthropic adapter to the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of a body at one time is handed out in small slices, unpacked if it is compressed."""
+"""A received part of a body is yielded in small slices, decompressed if needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `backend` section of the settings: what contradicts itself is refused."""
+"""The `backend` section of the settings: contradictions are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A `backend.url` with http in place of https, or the other way round: one line says so."""
+"""A `backend.url` with http in place of https, or the reverse, is reported in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server tells of its slots, and what means that it tells nothing."""
+"""How the number of slots of a server is read."""
 
 from __future__ import annotations
 

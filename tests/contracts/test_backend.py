@@ -13,6 +13,7 @@ from forge_proxy.core.health import Health
 from tests.contracts.adapters import ADAPTERS, Adapter, Dialect, put_together
 from tests.contracts.recordings import Recording
 from tests.fakes.literal import EVENTS, JSON
+from tests.folding import folded
 from tests.properties import sample
 
 both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -78,6 +79,7 @@ def test_a_whole_answer_says_what_its_stream_says(adapter: Adapter, said: Record
     assert whole.head.get("id") == streamed.head.get("id")
 
 
+@folded
 @both
 @pytest.mark.parametrize("body", ["an answer in one piece", "a stream"])
 @pytest.mark.parametrize("kind", ["", "text/plain", "application/octet-stream", JSON, EVENTS])
@@ -94,6 +96,7 @@ def test_what_an_answer_is_its_first_bytes_say_and_not_its_content_type(
         assert (got.text or "") == (said.reply.text or "")
 
 
+@folded
 @both
 @pytest.mark.parametrize("kind", ["", "text/plain", JSON, EVENTS])
 def test_what_is_passed_on_has_the_form_that_was_asked_for(
@@ -117,6 +120,7 @@ def test_what_is_only_passed_on_is_passed_on_byte_for_byte(adapter: Adapter, sai
     assert whole.as_sent == said.whole.removeprefix(b"\xef\xbb\xbf")
 
 
+@folded
 @pytest.mark.parametrize("verbatim", [False, True], ids=["read", "verbatim"])
 def test_a_stream_that_ends_early_is_never_taken_for_a_whole_one(
     adapter: Adapter, said: Recording, verbatim: bool
@@ -137,6 +141,7 @@ def test_an_answer_whose_end_got_lost_behind_its_finish_reason_is_whole(adapter:
         assert (got.replies[0].calls, got.replies[0].finish) == (said.reply.calls, said.reply.finish)
 
 
+@folded
 @both
 @pytest.mark.parametrize(
     ("status", "body", "words"),
@@ -163,6 +168,7 @@ def test_a_refusal_keeps_its_status_its_words_and_when_to_come_again(
     assert caught.value.headers == {"retry-after": "7"}
 
 
+@folded
 @both
 @pytest.mark.parametrize("kind", [JSON, EVENTS], ids=["JSON", "events"])
 def test_an_error_under_a_200_is_what_it_would_have_been_under_its_own_status(
@@ -176,6 +182,7 @@ def test_an_error_under_a_200_is_what_it_would_have_been_under_its_own_status(
     assert (caught.value.status, caught.value.tokens, caught.value.window) == (400, 9, 4)
 
 
+@folded
 @both
 @pytest.mark.parametrize("kind", [JSON, EVENTS], ids=["JSON", "events"])
 @pytest.mark.parametrize(
@@ -198,6 +205,7 @@ def test_an_error_under_a_200_is_never_an_answer(
     assert caught.value.server_message == "out of memory"
 
 
+@folded
 @both
 @pytest.mark.parametrize(
     ("kind", "body"),
@@ -216,6 +224,7 @@ def test_an_error_event_is_never_an_answer(adapter: Adapter, stream: bool, kind:
     assert caught.value.server_message == "out of memory"
 
 
+@folded
 @both
 @pytest.mark.parametrize("verbatim", [False, True], ids=["read", "verbatim"])
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""compose.yaml without a Docker engine: what its profiles are, by reading it. `make system-docker` brings it up."""
+"""The profiles of compose.yaml, without a Docker engine. `make system-docker` starts them."""
 
 from __future__ import annotations
 

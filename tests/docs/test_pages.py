@@ -30,6 +30,7 @@ from scripts.generated import GENERATED
 from tests.docs.guides import GUIDES, ROOT, blocks, printed_by
 from tests.fakes.llama_cpp import llama_cpp
 from tests.fakes.processes import Process, daemon, environment, free_port
+from tests.folding import folded
 
 ADDRESS = "http://127.0.0.1:8081"
 PAGES = {str(path.relative_to(GUIDES)): path.read_text() for path in sorted(GUIDES.rglob("*.md"))}
@@ -67,6 +68,7 @@ def assert_printed(said: str, done: subprocess.CompletedProcess[str]) -> None:
     assert re.fullmatch(wanted, done.stdout.rstrip("\n"), re.DOTALL), done.stdout + done.stderr
 
 
+@folded
 @pytest.mark.parametrize("path", GENERATED)
 def test_a_generated_file_is_up_to_date(path: str) -> None:
     assert (ROOT / path).read_text() == GENERATED[path](), "run `make generate`"
@@ -89,12 +91,14 @@ def test_the_list_of_decisions_is_complete() -> None:
     assert listed == [name.removeprefix("decisions/") for name in PAGES if name.startswith("decisions/0")]
 
 
+@folded
 @pytest.mark.parametrize("name", WRITTEN)
 def test_what_is_linked_to_is_there(name: str) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)", WRITTEN[name]):
         assert ((GUIDES / name).parent / target).exists(), target
 
 
+@folded
 @pytest.mark.parametrize("name", WRITTEN)
 def test_the_commands_are_ones_that_there_are(name: str) -> None:
     group = typer.main.get_command(app)
@@ -121,6 +125,7 @@ def test_the_settings_of_examples_can_be_used(name: str, tmp_path: Path, monkeyp
         load(file, {})
 
 
+@folded
 @pytest.mark.parametrize("name", [name for name in WRITTEN if name not in ("changelog.md", "user-guide.md")])
 def test_the_settings_that_are_named_are_ones_that_there_are(name: str) -> None:
     spans: list[str] = re.findall(rf"`((?:{SECTIONS})\.[a-z_.]+)`", WRITTEN[name])

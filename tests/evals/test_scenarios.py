@@ -43,6 +43,7 @@ def judged(world: ScenarioState, **changed: Json) -> str | None:
     return world.validate(last.tool, {**(last.args() or {}), **changed})
 
 
+@folded
 @pytest.mark.parametrize(
     ("scenario", "run"),
     [(one, run) for one in ALL for run in (RUNS if one.quick else RUNS[:1])],
@@ -63,6 +64,7 @@ def test_each_scenario_has_wrong_answers() -> None:
     assert set(WRONG) == {scenario.name for scenario in ALL}
 
 
+@folded
 @pytest.mark.parametrize(
     ("scenario", "changed"),
     [(one, changed) for one in ALL for changed in WRONG.get(one.name, ())],
@@ -116,6 +118,7 @@ def test_a_terminal_call_without_its_arguments_is_refused(scenario: Scenario) ->
     assert world.validate("no_such_tool", world.ideal[-1].args() or {})
 
 
+@folded
 @pytest.mark.parametrize(
     "scenario", [one for one in ALL if one.build(0).workflow.required_steps], ids=lambda scenario: scenario.name
 )
@@ -130,6 +133,7 @@ async def test_ending_too_early_or_with_an_unknown_tool_is_refused_and_can_be_me
     assert "no_such_tool" in "".join(message.content for message in nudges)
 
 
+@folded
 @every_scenario
 async def test_a_run_leaves_nothing_behind_for_the_next(scenario: Scenario) -> None:
     first, second = scenario.build(0), scenario.build(0)

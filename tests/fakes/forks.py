@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-_START_SECONDS = 60.0
+_START_SECONDS = 300.0
 
 
 class Fork:

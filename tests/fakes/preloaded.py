@@ -23,7 +23,7 @@ from typing import cast
 import forge_proxy
 
 _LARGEST_REQUEST = 1 << 20
-_OTHER_IMPORTS = ("aiohttp.web", "uvicorn", "tests.fakes.model_server")
+_OTHER_IMPORTS = ("aiohttp.web", "mcp.server.mcpserver", "uvicorn", "tests.fakes.model_server")
 
 
 def main() -> None:

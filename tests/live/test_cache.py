@@ -1,4 +1,4 @@
-"""The model server's prefix cache keeps hitting: what it has read of a conversation it does not read again."""
+"""The prefix cache of the model server keeps hitting from turn to turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who leaves stops a real llama.cpp: while it reads the prompt, and while it is asked again."""
+"""A client that disconnects stops a real llama.cpp: while it reads the prompt, and during a retry."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def parts(heard: list[Event]) -> AsyncGenerator[EngineAssembly]:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("body", "attempts"), [(OFFERING, 1), (DEMANDING, 2)], ids=["prefill", "retrying"])
-async def test_who_leaves_ends_what_llama_cpp_does(
+async def test_a_disconnect_stops_llama_cpp(
     parts: EngineAssembly, heard: list[Event], body: dict[str, Any], attempts: int, stream: bool
 ) -> None:
     assert parts.manager

@@ -1,4 +1,4 @@
-"""A history that is too long for a real llama.cpp: refused, or shortened by exact counts and answered."""
+"""A history that is too long for a real llama.cpp: rejected, or compacted by exact counts and answered."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def history() -> list[Any]:
     return [*messages, *ASK_PARIS]
 
 
-def test_it_is_refused_unless_it_shall_be_compacted(client: openai.OpenAI) -> None:
+def test_a_long_history_is_rejected_unless_compaction_is_on(client: openai.OpenAI) -> None:
     admin(client, "PUT", "budget", {"mode": "backend", "overflow": "reject"})
 
     with pytest.raises(openai.BadRequestError) as caught:
@@ -59,7 +59,7 @@ def test_it_is_refused_unless_it_shall_be_compacted(client: openai.OpenAI) -> No
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_it_is_compacted_and_answered_with_a_call(client: openai.OpenAI, stream: bool) -> None:
+def test_a_long_history_is_compacted_and_answered_with_a_call(client: openai.OpenAI, stream: bool) -> None:
     admin(client, "PUT", "budget", {"mode": "backend", "overflow": "compact"})
     preview = admin(client, "POST", "compaction/preview", {"messages": history(), "tools": TOOLS, "model": MODEL})
 

@@ -1,4 +1,4 @@
-"""A small eval of the test model on real llama.cpp, as it is typed: both surfaces, gone on with, reported."""
+"""A small eval of the test model on a real llama.cpp by command: both surfaces, resumed, reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORDS = (
 )  # fmt: skip
 
 
-def test_a_model_is_measured_both_ways_and_gone_on_with(tmp_path: Path) -> None:
+def test_a_model_is_measured_on_both_surfaces_and_the_series_is_resumed(tmp_path: Path) -> None:
     file = str(tmp_path / "evals.jsonl")
 
     first = command(*WORDS, "--runs", "2", "--out", file)

@@ -1,4 +1,4 @@
-"""What the guardrails are for: more valid calls from a model that errs, and no invalid one without saying so."""
+"""The guardrails deliver more valid calls of a model that errs, and report each invalid one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def is_valid(message: ChatCompletionMessage, tools: Iterable[Any]) -> bool:
     )
 
 
-def test_more_calls_are_valid_than_without_and_none_is_invalid_in_silence(client: openai.OpenAI) -> None:
+def test_more_calls_are_valid_with_guardrails_and_invalid_ones_are_reported(client: openai.OpenAI) -> None:
     cases = list(heldout_requests(REQUESTS, seed=0))
 
     def try_all(headers: Mapping[str, str]) -> list[Tried]:

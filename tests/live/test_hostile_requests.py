@@ -1,4 +1,4 @@
-"""Histories and schemas at which a bare llama.cpp answers with an error, through the daemon to a real one."""
+"""Histories and schemas that a bare llama.cpp rejects, through the daemon."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_tool_without_a_description_can_be_offered(client: openai.OpenAI) -> N
     assert answer.choices
 
 
-def test_an_overflow_tells_how_much_is_too_much(client: openai.OpenAI) -> None:
+def test_an_overflow_error_has_the_numbers(client: openai.OpenAI) -> None:
     long: Any = [{"role": "user", "content": "hi " * 3000}]
 
     with pytest.raises(openai.BadRequestError) as refused:
@@ -90,7 +90,7 @@ def test_an_overflow_tells_how_much_is_too_much(client: openai.OpenAI) -> None:
 
 
 @pytest.mark.parametrize("limit", [100_000, 2**40])
-def test_a_limit_larger_than_the_window_is_no_error(client: openai.OpenAI, limit: int) -> None:
+def test_a_token_limit_larger_than_the_window_is_accepted(client: openai.OpenAI, limit: int) -> None:
     answer = client.chat.completions.create(
         model="tiny-tools",
         messages=[{"role": "user", "content": "hi"}],

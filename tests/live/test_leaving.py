@@ -1,4 +1,4 @@
-"""A client that leaves in the middle of a stream frees the model at once."""
+"""A client that disconnects in mid-stream frees the model at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.live.weather import ASK_PARIS, MODEL, TOOLS, says
 SLOTS = 2
 
 
-def test_clients_that_leave_free_the_model_for_the_next(client: openai.OpenAI, proxy: Process) -> None:
+def test_a_disconnected_client_frees_the_model_for_the_next(client: openai.OpenAI, proxy: Process) -> None:
     for number in range(2 * SLOTS):
         with client.chat.completions.create(
             model=MODEL, messages=says("hi"), stream=True, max_tokens=1900,

@@ -158,7 +158,7 @@ def test_two_things_asked_for_are_two_calls_one_after_the_other(client: openai.O
     assert last.choices[0].message.content == "The weather is rainy."
 
 
-def test_a_greeting_is_answered_in_text_although_tools_are_offered(client: openai.OpenAI) -> None:
+def test_a_greeting_gets_a_plain_text_response_although_tools_are_offered(client: openai.OpenAI) -> None:
     answer = client.chat.completions.create(model=MODEL, messages=says("hi"), tools=TOOLS, temperature=0)
 
     (choice,) = answer.choices
@@ -167,7 +167,7 @@ def test_a_greeting_is_answered_in_text_although_tools_are_offered(client: opena
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
-def test_a_demanded_call_is_made(client: openai.OpenAI, choice: Any) -> None:
+def test_a_required_call_is_made(client: openai.OpenAI, choice: Any) -> None:
     answer = client.chat.completions.create(
         model=MODEL, messages=ASK_PARIS, tools=TOOLS, tool_choice=choice, temperature=0
     )
@@ -176,7 +176,7 @@ def test_a_demanded_call_is_made(client: openai.OpenAI, choice: Any) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_named_tool_is_called_although_another_was_meant(client: openai.OpenAI, stream: bool) -> None:
+def test_a_named_tool_is_called_although_the_prompt_suggests_another(client: openai.OpenAI, stream: bool) -> None:
     choice: Any = {"type": "function", "function": {"name": "find_invoice"}}
     asked: Any = {"messages": ASK_PARIS, "tools": TOOLS, "tool_choice": choice, "temperature": 0, "max_tokens": 100}
 
@@ -207,7 +207,7 @@ def test_plain_chat_streams_as_the_model_writes(client: openai.OpenAI) -> None:
     assert len(chunks) > 5
 
 
-def test_the_headers_say_what_it_took(client: openai.OpenAI) -> None:
+def test_the_headers_report_the_attempts(client: openai.OpenAI) -> None:
     raw = client.chat.completions.with_raw_response.create(
         model=MODEL, messages=ASK_PARIS, tools=TOOLS, temperature=0, extra_headers={"x-request-id": "mine"}
     )
@@ -217,7 +217,7 @@ def test_the_headers_say_what_it_took(client: openai.OpenAI) -> None:
     assert raw.request_id == "mine"
 
 
-def test_the_end_of_a_stream_says_what_it_took(client: openai.OpenAI) -> None:
+def test_the_end_of_a_stream_reports_the_attempts(client: openai.OpenAI) -> None:
     raw = client.chat.completions.with_raw_response.create(
         model=MODEL, messages=ASK_PARIS, tools=TOOLS, temperature=0, stream=True
     )
@@ -228,7 +228,7 @@ def test_the_end_of_a_stream_says_what_it_took(client: openai.OpenAI) -> None:
     assert lines[-1] == "data: [DONE]"
 
 
-async def test_many_at_once_get_each_their_own_answer(async_client: openai.AsyncOpenAI) -> None:
+async def test_concurrent_requests_each_get_their_own_response(async_client: openai.AsyncOpenAI) -> None:
     cities = ["Paris", "Berlin", "London", "Madrid", "Rome", "Oslo", "Vienna", "Lisbon", "Tokyo", "Cairo"]
 
     async def ask(city: str) -> str:
@@ -252,7 +252,7 @@ def test_the_model_is_listed_with_its_window(client: openai.OpenAI) -> None:
     assert (found.model_extra or {})["context_length"] == 2048
 
 
-def test_a_model_nobody_knows_is_not_found(client: openai.OpenAI) -> None:
+def test_an_unknown_model_is_not_found(client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError, match=MODEL):
         client.models.retrieve("gpt-9")
 

@@ -1,4 +1,4 @@
-"""How far a real llama.cpp has read the prompt is told while it reads."""
+"""The progress of a real llama.cpp in reading the prompt is reported."""
 
 from __future__ import annotations
 

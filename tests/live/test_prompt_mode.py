@@ -1,4 +1,4 @@
-"""Tools in the prompt, with a real llama.cpp. The tiny model was trained on other words for that, and copes."""
+"""Tools in the prompt, with a real llama.cpp. The tiny model was trained on another wording."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def test_the_model_calls_and_the_prompt_is_read_once(client: openai.OpenAI, choi
 
     result = {"role": "tool", "tool_call_id": call.id, "content": "sunny"}
     said = {"role": "assistant", "content": None, "tool_calls": [call.model_dump(exclude_none=True)]}
-    _, after = asked(client, [*ASK_PARIS, said, result], tool_choice="auto")
+    # The same choice: one that demands a call adds a sentence to the system prompt, before the conversation.
+    _, after = asked(client, [*ASK_PARIS, said, result], tool_choice=choice)
 
     assert after["cache_n"] >= before["cache_n"] + before["prompt_n"]

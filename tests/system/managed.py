@@ -1,4 +1,4 @@
-"""A daemon whose model server is a fake llama-server program of its own."""
+"""A daemon that manages a fake llama-server program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that look at a running daemon and change it, against a real one."""
+"""The commands that inspect and change a running daemon, against a real one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ask(running: Process, *words: str) -> Ended:
     return command(*words, env={"FORGE_PROXY_URL": running.url, "FORGE_PROXY_KEY": ADMIN})
 
 
-def test_the_status_is_told_in_words(running: Process) -> None:
+def test_the_status_is_printed_as_text(running: Process) -> None:
     ended = ask(running, "status")
 
     told = dict(line.split(maxsplit=1) for line in ended.out.splitlines())
@@ -61,13 +61,13 @@ def test_scripts_get_json(running: Process, words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("group", ["budget", "backend", "guardrails", "compaction"])
-def test_what_is_shown_is_shown_by_name_too(running: Process, group: str) -> None:
+def test_the_show_subcommands_print_the_same_as_the_bare_commands(running: Process, group: str) -> None:
     named, bare = ask(running, group, "show", "--json"), ask(running, group, "--json")
 
     assert (named.code, json.loads(named.out).keys()) == (0, json.loads(bare.out).keys())
 
 
-def test_a_budget_is_switched_for_clients_too_and_taken_back_by_a_reload(running: Process) -> None:
+def test_a_budget_switch_reaches_clients_and_a_reload_reverts_it(running: Process) -> None:
     switched = ask(running, "budget", "set", "forge-fast")
     models = ask(running, "models")
     connected = command("connect", "opencode", "--url", running.url, "--key", USER)
@@ -92,7 +92,7 @@ def test_guardrails_are_switched_by_name(running: Process) -> None:
     assert (misspelt.code, misspelt.err) == (1, "forge-proxy: enabled.rescue: expected true or false (on or off)\n")
 
 
-def test_how_histories_are_shortened_is_changed_and_previewed(running: Process, tmp_path: Path) -> None:
+def test_compaction_is_changed_and_previewed(running: Process, tmp_path: Path) -> None:
     call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     turn = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "a", "content": "x" * 2000}]
     recorded = tmp_path / "request.json"
@@ -131,7 +131,7 @@ def test_numbers_are_shown_as_numbers_and_switches_as_switches(running: Process)
     assert (shown["enabled.rescue"], shown["max_text_nudges"]) == ("on", "1")
 
 
-def test_a_server_of_ours_is_stopped_started_restarted_and_its_log_shown(running: Process) -> None:
+def test_a_managed_server_is_stopped_started_restarted_and_its_log_shown(running: Process) -> None:
     states = [json.loads(ask(running, "backend", verb, "--json").out) for verb in ("stop", "start", "restart")]
     log = ask(running, "backend", "logs", "-n", "3")
     same, other = ask(running, "backend", "model", "tiny-tools"), ask(running, "backend", "model", "other")
@@ -143,14 +143,14 @@ def test_a_server_of_ours_is_stopped_started_restarted_and_its_log_shown(running
 
 
 @pytest.mark.parametrize("words", [("start",), ("stop",), ("restart",), ("model", "x"), ("logs",)])
-def test_a_server_that_is_not_managed_is_said(proxy: Process, words: tuple[str, ...]) -> None:
+def test_a_server_that_is_not_managed_is_reported(proxy: Process, words: tuple[str, ...]) -> None:
     ended = ask(proxy, "backend", *words)
 
     assert ended.code == 1
     assert ended.err.startswith("forge-proxy: this backend is not managed by forge-proxy: ")
 
 
-def test_a_missing_key_is_said_with_where_to_put_it(running: Process) -> None:
+def test_the_error_for_a_missing_key_names_where_to_set_it(running: Process) -> None:
     ended = command("status", "--url", running.url)
 
     assert ended.code == 1
@@ -158,7 +158,7 @@ def test_a_missing_key_is_said_with_where_to_put_it(running: Process) -> None:
     assert "--key or FORGE_PROXY_KEY" in ended.err
 
 
-def test_no_daemon_is_said_with_what_to_do() -> None:
+def test_the_error_without_a_daemon_names_what_to_do() -> None:
     with closed_port() as port:
         ended = command("status", "--url", f"http://127.0.0.1:{port}/v1")
 
@@ -184,7 +184,7 @@ def test_settings_are_read_again_on_sighup_and_a_mistake_changes_nothing(running
     assert now["max_retries"] == 1
 
 
-def test_a_sighup_before_the_daemon_listens_is_no_end_but_a_reload(server: Process) -> None:
+def test_a_sighup_before_the_daemon_listens_reloads_and_does_not_end_it(server: Process) -> None:
     starting = Process("forge_proxy", "serve", "--port", "0", "--backend-url", server.url)
     try:
         until(lambda: holds_back_sighup(starting.pid), "it has begun")
@@ -226,7 +226,7 @@ def test_settings_are_checked_and_described(tmp_path: Path) -> None:
     assert "budget" in json.loads(schema.out)["properties"]
 
 
-def test_a_client_is_written_its_file(running: Process, tmp_path: Path) -> None:
+def test_connect_writes_the_file_of_a_client(running: Process, tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
     refused = command("connect", "codex", "--write", "--url", running.url, "--key", USER, env=home)
     before = list(tmp_path.iterdir())

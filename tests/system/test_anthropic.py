@@ -63,7 +63,7 @@ def test_text_passes_through_with_its_usage(client: openai.OpenAI, stream: bool)
 
 
 @both
-def test_a_wrong_call_is_corrected_and_its_second_try_handed_out(
+def test_an_invalid_call_is_corrected_and_the_second_attempt_delivered(
     client: openai.OpenAI, server: Process, stream: bool
 ) -> None:
     answer = final(client, stream=stream, model="calls", messages=[USER], tools=[WEATHER])
@@ -79,7 +79,7 @@ def test_a_wrong_call_is_corrected_and_its_second_try_handed_out(
 
 
 @both
-def test_what_a_client_sends_back_is_taken(client: openai.OpenAI, stream: bool) -> None:
+def test_the_history_that_a_client_sends_back_is_accepted(client: openai.OpenAI, stream: bool) -> None:
     first = final(client, stream=stream, model="calls", messages=[USER], tools=[WEATHER])
     said = first.choices[0].message.model_dump(exclude_none=True)
     result = {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "5 °C"}
@@ -91,7 +91,7 @@ def test_what_a_client_sends_back_is_taken(client: openai.OpenAI, stream: bool) 
     assert second.choices[0].message.content == "one two"
 
 
-def test_a_temperature_that_a_model_refuses_is_left_out(proxy: Process, client: openai.OpenAI) -> None:
+def test_a_temperature_that_a_model_rejects_is_omitted(proxy: Process, client: openai.OpenAI) -> None:
     answer = final(client, stream=False, model="has-no-temperature", messages=[USER], temperature=0.2)
 
     assert answer.choices[0].message.content == "one two"
@@ -99,9 +99,7 @@ def test_a_temperature_that_a_model_refuses_is_left_out(proxy: Process, client: 
     assert proxy.wait_for(event, model="has-no-temperature")["changes"] == ["no temperature"]
 
 
-def test_a_limit_that_the_window_has_no_room_for_is_lowered_to_what_there_is(
-    server: Process, client: openai.OpenAI
-) -> None:
+def test_a_token_limit_over_the_window_is_lowered_to_the_room_left(server: Process, client: openai.OpenAI) -> None:
     answer = final(client, stream=False, model="has-little-room", messages=[USER])
 
     assert answer.choices[0].message.content == "one two"
@@ -127,7 +125,7 @@ def test_errors_are_what_clients_act_on(
         assert (response.headers["retry-after"], response.headers["request-id"]) == ("7", "req_1")
 
 
-def test_an_error_in_the_middle_of_a_stream_is_no_clean_end(proxy: Process) -> None:
+def test_an_error_in_mid_stream_is_not_a_clean_end(proxy: Process) -> None:
     body = {"model": "is-overloaded-midway", "messages": [USER], "stream": True}
 
     with pytest.raises(httpx.RemoteProtocolError), httpx.stream("POST", proxy.url + PATH, json=body) as response:
@@ -136,7 +134,7 @@ def test_an_error_in_the_middle_of_a_stream_is_no_clean_end(proxy: Process) -> N
 
 @pytest.mark.parametrize("tools", [{}, {"tools": [WEATHER]}], ids=["passed-through", "guarded"])
 @pytest.mark.parametrize("model", ["stalls", "hangs"])
-def test_whoever_leaves_ends_the_generation(
+def test_a_client_that_disconnects_ends_the_generation(
     proxy: Process, server: Process, model: str, tools: dict[str, object]
 ) -> None:
     body = {"model": model, "messages": [USER], "stream": model == "stalls", **tools}
@@ -168,13 +166,13 @@ def test_a_server_that_is_down_is_a_502_with_its_url() -> None:
     assert f"http://127.0.0.1:{port}" in error(response)["message"]
 
 
-def test_the_models_and_their_windows_are_told(proxy: Process) -> None:
+def test_models_are_listed_with_their_windows(proxy: Process) -> None:
     listed = httpx.get(proxy.url + "/v1/models").json()["data"]
 
     assert {(model["id"], model["context_length"]) for model in listed} >= {("says", 200000), ("calls", 200000)}
 
 
-def test_check_says_what_a_key_is_good_for(server: Process) -> None:
+def test_check_reports_whether_the_key_is_accepted(server: Process) -> None:
     options = ("check", "--backend", "anthropic", "--backend-url", server.url, "--port", "0")
     good, bad = command(*options, env=KEY), command(*options, env={"FORGE_PROXY_BACKEND__API_KEY": "wrong"})
 

@@ -1,4 +1,4 @@
-"""A model server that is down, refuses, breaks off or talks nonsense."""
+"""A model server that is down, rejects requests, breaks off or sends garbage."""
 
 from __future__ import annotations
 
@@ -51,9 +51,7 @@ def test_an_overflow_of_the_context_is_a_400_with_the_code_clients_act_on(
 
 @both
 @guarded_too
-def test_a_busy_server_is_a_429_that_says_when_to_come_again(
-    client: httpx.Client, stream: bool, tools: dict[str, object]
-) -> None:
+def test_a_busy_server_is_a_429_with_retry_after(client: httpx.Client, stream: bool, tools: dict[str, object]) -> None:
     response = client.post(PATH, json=ask("is-busy", stream=stream, **tools))
 
     assert (response.status_code, response.headers["retry-after"]) == (429, "7")
@@ -65,7 +63,7 @@ def test_a_busy_server_is_a_429_that_says_when_to_come_again(
 @pytest.mark.parametrize(
     ("model", "status", "word"), [("fails", 500, "no memory left"), ("fails-in-html", 502, "Bad Gateway")]
 )
-def test_a_servers_own_error_keeps_its_status_and_words(
+def test_an_error_of_the_server_keeps_its_status_and_message(
     client: httpx.Client, stream: bool, model: str, status: int, word: str
 ) -> None:
     response = client.post(PATH, json=ask(model, stream=stream))
@@ -77,7 +75,7 @@ def test_a_servers_own_error_keeps_its_status_and_words(
 @both
 @guarded_too
 @pytest.mark.parametrize("model", ["babbles", "closes"])
-def test_garbage_or_no_answer_at_all_is_a_502_that_names_the_server(
+def test_garbage_or_no_response_is_a_502_that_names_the_server(
     client: httpx.Client, server: Process, stream: bool, model: str, tools: dict[str, object]
 ) -> None:
     response = client.post(PATH, json=ask(model, stream=stream, **tools))
@@ -100,7 +98,7 @@ def test_a_stream_that_broke_off_is_cut_without_an_end(client: httpx.Client, mod
     assert "data: [DONE]" not in got
 
 
-def test_a_stream_that_broke_off_ends_with_an_error_event_where_that_is_asked_for(server: Process) -> None:
+def test_a_stream_that_broke_off_ends_with_an_error_event_if_configured(server: Process) -> None:
     with daemon("--backend-url", server.url, env={"FORGE_PROXY_SERVER__STREAM_ERRORS": "event"}) as proxy:
         answers = [
             httpx.post(proxy.url + PATH, json=ask(model, stream=True))
@@ -114,7 +112,7 @@ def test_a_stream_that_broke_off_ends_with_an_error_event_where_that_is_asked_fo
 
 
 @pytest.mark.parametrize("model", ["dies", "stops-short", "errs-midway"])
-def test_a_whole_answer_that_broke_off_is_an_error(client: httpx.Client, model: str) -> None:
+def test_a_whole_response_that_broke_off_is_an_error(client: httpx.Client, model: str) -> None:
     response = client.post(PATH, json=ask(model))
 
     assert response.status_code in (500, 502)
@@ -131,7 +129,7 @@ def test_a_stream_that_broke_off_leaves_no_traceback_in_the_log(proxy: Process, 
 
 @guarded_too
 @pytest.mark.parametrize("model", ["always-streams", "streams-one-chunk"])
-def test_a_stream_where_a_whole_answer_was_asked_for_is_made_whole(
+def test_a_stream_in_place_of_a_whole_response_is_assembled(
     client: httpx.Client, model: str, tools: dict[str, object]
 ) -> None:
     response = client.post(PATH, json=ask(model, **tools))
@@ -144,9 +142,7 @@ def test_a_stream_where_a_whole_answer_was_asked_for_is_made_whole(
 
 
 @guarded_too
-def test_a_whole_answer_where_a_stream_was_asked_for_is_streamed(
-    client: httpx.Client, tools: dict[str, object]
-) -> None:
+def test_a_whole_response_in_place_of_a_stream_is_streamed(client: httpx.Client, tools: dict[str, object]) -> None:
     with client.stream("POST", PATH, json=ask("always-whole", stream=True, **tools)) as response:
         *data, last = events(response.iter_lines())
 
@@ -157,7 +153,7 @@ def test_a_whole_answer_where_a_stream_was_asked_for_is_streamed(
 
 
 @both
-def test_the_model_that_is_named_stands_in_for_names_the_server_does_not_know(server: Process, stream: bool) -> None:
+def test_the_named_model_replaces_names_unknown_to_the_server(server: Process, stream: bool) -> None:
     with daemon("--backend-url", server.url, "--model", "says") as proxy:
         answer = httpx.post(proxy.url + PATH, json=ask("gpt-9", stream=stream))
 
@@ -203,7 +199,7 @@ def test_a_daemon_is_never_its_own_backend(kind: list[str]) -> None:
     assert len(ended.err.splitlines()) == 1
 
 
-async def test_what_answers_is_found_out(proxy: Process, server: Process) -> None:
+async def test_the_kind_of_the_server_is_detected(proxy: Process, server: Process) -> None:
     http = AioHttp(connect_seconds=1, silence_seconds=1)
     try:
         with closed_port() as port:
@@ -214,7 +210,7 @@ async def test_what_answers_is_found_out(proxy: Process, server: Process) -> Non
     assert found == ["forge-proxy", "openai", None]
 
 
-def test_check_prints_a_servers_words_as_they_are(server: Process, tmp_path: Path) -> None:
+def test_check_prints_the_message_of_a_server_unchanged(server: Process, tmp_path: Path) -> None:
     # square brackets are markup to the library that prints the table
     ended = command("check", "--port", "0", "--backend-url", f"{server.url}/[/INST]")
 

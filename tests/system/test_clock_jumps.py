@@ -83,7 +83,7 @@ def test_streams_that_wait_are_kept_alive_and_answered(clock: WallClock, seconds
 
 
 @jumps
-def test_a_run_that_waits_for_a_tool_output_takes_it_and_ends(clock: WallClock, tmp_path: Path, seconds: int) -> None:
+def test_a_run_that_waits_for_a_tool_output_accepts_it_and_ends(clock: WallClock, tmp_path: Path, seconds: int) -> None:
     with far_side() as side, Place(side, tmp_path).daemon(env={**SETTINGS, **clock.settings}) as proxy:
         run = submit(proxy, submission(side, "look", "finish", by_caller=("look",)))
         waiting = wait_until(proxy, run["id"], "requires_action")

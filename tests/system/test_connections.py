@@ -1,4 +1,4 @@
-"""Connections of a real daemon that keep it waiting, come by the hundred, or send more than one request at a time."""
+"""Slow, idle, pipelined and numerous connections to a real daemon."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_request_that_does_not_arrive_is_a_408(impatient: Process, sent: bytes
     assert setting in json.loads(said)["error"]["message"]
 
 
-def test_a_connection_on_which_nothing_is_sent_is_closed_without_a_word(impatient: Process) -> None:
+def test_an_idle_new_connection_is_closed_without_a_response(impatient: Process) -> None:
     with connected(impatient) as connection:
         assert connection.recv(10) == b""
 
@@ -100,7 +100,7 @@ def test_line_breaks_do_not_keep_a_connection_open(impatient: Process) -> None:
         assert _received(connection) == b""
 
 
-def test_a_body_that_comes_slowly_is_read_to_its_end(impatient: Process) -> None:
+def test_a_slow_body_is_read_to_its_end(impatient: Process) -> None:
     step = len(BODY) // 4 + 1
     with connected(impatient) as connection:
         connection.sendall(post(f"Content-Length: {len(BODY)}"))
@@ -111,7 +111,7 @@ def test_a_body_that_comes_slowly_is_read_to_its_end(impatient: Process) -> None
         assert answer(connection)[0] == 200
 
 
-def test_an_answer_that_takes_longer_than_the_limits_is_not_cut(impatient: Process) -> None:
+def test_a_response_slower_than_the_limits_is_not_cut(impatient: Process) -> None:
     body = json.dumps(ask("stalls", stream=True)).encode()
     with connected(impatient) as connection:
         connection.sendall(post(f"Content-Length: {len(body)}") + body)
@@ -139,7 +139,7 @@ def test_hundreds_of_slow_heads_do_not_lock_honest_clients_out(server: Process) 
         process.stop()
 
 
-def test_connections_that_are_all_being_answered_leave_new_ones_a_503(server: Process) -> None:
+def test_a_new_connection_gets_a_503_while_all_others_are_being_served(server: Process) -> None:
     process = Process("tests.fakes.few_descriptors", "64", "serve", "--port", "0", "--backend-url", server.url)
     body = json.dumps(ask("stalls", stream=True)).encode()
     try:

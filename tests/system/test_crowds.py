@@ -1,4 +1,4 @@
-"""Much at once: many streams side by side, and a request as large as those of agents with all their tools."""
+"""Many concurrent streams, and a request as large as that of an agent with all its tools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ guarded_too = pytest.mark.parametrize("tools", [{}, {"tools": [TOOL]}], ids=["pa
 
 
 @guarded_too
-async def test_two_hundred_streams_at_once_each_get_their_own_answer(tools: JsonDict) -> None:
+async def test_two_hundred_concurrent_streams_each_get_their_own_response(tools: JsonDict) -> None:
     users = [f"user {number} says hello" for number in range(STREAMS)]
     # text is let through live, so that all of them have begun before one has ended
     env = {"FORGE_PROXY_GUARDRAILS__TEXT_ANSWERS": "accept"}
@@ -52,7 +52,7 @@ async def test_two_hundred_streams_at_once_each_get_their_own_answer(tools: Json
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_megabyte_with_all_the_tools_of_an_agent_is_guarded_like_any_other(
+def test_a_megabyte_with_all_the_tools_of_an_agent_is_guarded(
     server: Process, client: httpx.Client, stream: bool
 ) -> None:
     described = {"type": "string", "description": "é words about it " * 230}

@@ -1,4 +1,4 @@
-"""The front door of a real daemon, asked over real sockets: keys, limits, and what HTTP clients do."""
+"""Authentication and request limits of a real daemon over real sockets."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def chunked(pieces: Sequence[bytes]) -> bytes:
     return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
 
-def test_an_sdk_with_a_key_is_answered_and_one_without_is_not(server: Process, tmp_path: Path) -> None:
+def test_an_sdk_is_served_with_a_key_and_rejected_without(server: Process, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text(f"{KEYS[1]}\n")
     env = {"FORGE_PROXY_SERVER__API_KEYS": KEYS[0], "FORGE_PROXY_SERVER__API_KEYS_FILE": str(file)}
@@ -80,7 +80,7 @@ def test_an_sdk_with_a_key_is_answered_and_one_without_is_not(server: Process, t
 
 
 @pytest.mark.parametrize(("word", "host", "code"), [("serve", "0.0.0.0", 2), ("serve", "::", 2), ("check", "::", 1)])
-def test_a_public_address_without_keys_is_refused_and_the_settings_are_named(word: str, host: str, code: int) -> None:
+def test_a_public_address_without_keys_is_rejected_naming_the_settings(word: str, host: str, code: int) -> None:
     with closed_port() as closed:
         ended = command(word, "--backend-url", f"http://127.0.0.1:{closed}", "--host", host, "--port", "0")
 
@@ -94,7 +94,7 @@ def test_a_public_address_without_keys_is_refused_and_the_settings_are_named(wor
 @pytest.mark.parametrize(
     "env", [{"FORGE_PROXY_SERVER__API_KEYS": "sk-1,sk-2"}, {"FORGE_PROXY_SERVER__ALLOW_PUBLIC_WITHOUT_KEYS": "true"}]
 )
-def test_a_public_address_is_listened_on_with_keys_or_when_that_is_said(server: Process, env: dict[str, str]) -> None:
+def test_a_public_address_needs_keys_or_an_explicit_setting(server: Process, env: dict[str, str]) -> None:
     with daemon("--backend-url", server.url, "--host", "0.0.0.0", env=env) as proxy:
         port = urlsplit(proxy.url).port
         answered = httpx.get(f"http://127.0.0.1:{port}/v1/models", headers={"x-api-key": "sk-2"})
@@ -112,7 +112,7 @@ def test_a_public_address_is_listened_on_with_keys_or_when_that_is_said(server: 
         ({"FORGE_PROXY_SERVER__ALLOWED_ORIGINS": "*"}, "server.allowed_origins.0: expected an origin such as"),
     ],
 )
-def test_a_wrong_setting_of_the_door_is_named_and_no_key_is_shown(env: dict[str, str], said: str) -> None:
+def test_an_invalid_server_setting_is_named_and_no_key_is_shown(env: dict[str, str], said: str) -> None:
     ended = command("serve", "--backend", "embedded", "--port", "0", env=env)
 
     assert ended.code == 2
@@ -134,7 +134,7 @@ def test_a_web_page_of_another_origin_is_refused(client: httpx.Client) -> None:
         assert "access-control-allow-origin" not in response.headers
 
 
-def test_a_client_that_waits_for_100_continue_is_told_to_go_on(limited: Process) -> None:
+def test_a_client_that_waits_for_100_continue_gets_it(limited: Process) -> None:
     with connected(limited) as connection:
         connection.sendall(post(f"Content-Length: {len(BODY)}", "Expect: 100-continue"))
         assert connection.recv(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -143,7 +143,7 @@ def test_a_client_that_waits_for_100_continue_is_told_to_go_on(limited: Process)
         assert answer(connection)[0] == 200
 
 
-def test_a_client_that_waits_to_send_too_much_is_told_so_instead(limited: Process) -> None:
+def test_a_client_that_waits_to_send_too_much_gets_the_error_instead(limited: Process) -> None:
     with connected(limited) as connection:
         connection.sendall(post(f"Content-Length: {2 * MEGABYTE}", "Expect: 100-continue"))
 
@@ -176,7 +176,7 @@ def test_a_body_that_is_too_large_is_a_413_and_the_connection_lives_on(limited: 
     assert after[0] == 200
 
 
-def test_a_body_just_within_the_limit_is_taken(limited: Process) -> None:
+def test_a_body_at_the_limit_is_accepted(limited: Process) -> None:
     body = BODY + b" " * (MEGABYTE - len(BODY))
     with connected(limited) as connection:
         connection.sendall(post("Transfer-Encoding: chunked") + chunked([body]))
@@ -185,7 +185,7 @@ def test_a_body_just_within_the_limit_is_taken(limited: Process) -> None:
         assert answer(connection)[0] == 200
 
 
-def test_70_kilobytes_of_headers_are_taken(limited: Process) -> None:
+def test_70_kilobytes_of_headers_are_accepted(limited: Process) -> None:
     many = [f"X-Header-{number}: {'x' * 700}" for number in range(50)]
     with connected(limited) as connection:
         connection.sendall(post(*many, f"X-Long: {'y' * 35_000}", f"Content-Length: {len(BODY)}") + BODY)
@@ -212,7 +212,7 @@ def test_headers_that_are_too_large_are_a_431(limited: Process, head: bytes) -> 
     assert "server.max_header_kb" in json.loads(said)["error"]["message"]
 
 
-def test_what_is_not_http_is_a_400_in_our_shape(limited: Process) -> None:
+def test_a_request_that_is_not_http_is_a_400_in_openai_format(limited: Process) -> None:
     with connected(limited) as connection:
         connection.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")  # a browser that was told https
         status, said = answer(connection)
@@ -221,7 +221,7 @@ def test_what_is_not_http_is_a_400_in_our_shape(limited: Process) -> None:
     assert "not https" in json.loads(said)["error"]["message"]
 
 
-def test_what_is_not_http_cuts_an_answer_that_is_under_way(server: Process, limited: Process) -> None:
+def test_bytes_that_are_not_http_cut_the_response_in_progress(server: Process, limited: Process) -> None:
     body = json.dumps(ask("stalls", stream=True, user="garbled")).encode()
     with connected(limited) as connection:
         connection.sendall(post(f"Content-Length: {len(body)}") + body)
@@ -234,7 +234,7 @@ def test_what_is_not_http_cuts_an_answer_that_is_under_way(server: Process, limi
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/health"])
-def test_head_is_answered_with_the_head_alone(limited: Process, path: str) -> None:
+def test_a_head_request_gets_headers_only(limited: Process, path: str) -> None:
     parts = urlsplit(limited.url)
     connection = HTTPConnection(parts.hostname or "", parts.port, timeout=20)
     for _ in range(2):  # and the connection can be used again
@@ -247,7 +247,7 @@ def test_head_is_answered_with_the_head_alone(limited: Process, path: str) -> No
 
 @pytest.mark.parametrize("split", [False, True], ids=["at once", "body later"])
 @pytest.mark.parametrize("upgrade", ["h2c", "websocket"])
-def test_the_offer_of_an_upgrade_is_ignored_and_the_body_is_read(limited: Process, upgrade: str, split: bool) -> None:
+def test_an_upgrade_header_is_ignored_and_the_body_is_read(limited: Process, upgrade: str, split: bool) -> None:
     head = post(
         "Connection: Upgrade, HTTP2-Settings",
         f"Upgrade: {upgrade}",

@@ -1,4 +1,4 @@
-"""Requests that no client should send: each gets a clear answer, never a 500, and honest clients go on."""
+"""Hostile requests: each gets a clear error, never a 500, and other clients are not affected."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def with_length(body: bytes, *headers: str) -> bytes:
         (with_length(BODY, "x-forge-guardrails: \xe9,rescue=of"), 400, "guardrail"),
     ],
 )  # fmt: skip
-def test_a_hostile_request_is_refused_in_our_shape(attacked: Process, data: bytes, status: int, word: str) -> None:
+def test_a_hostile_request_is_rejected_in_openai_format(attacked: Process, data: bytes, status: int, word: str) -> None:
     got, body = sent(attacked, data)
 
     assert got == status, body
@@ -111,13 +111,13 @@ def test_a_hostile_request_is_refused_in_our_shape(attacked: Process, data: byte
         b"\r\n\r\n" + with_length(BODY),
     ],
 )
-def test_what_is_odd_but_right_is_answered(attacked: Process, data: bytes) -> None:
+def test_unusual_but_valid_requests_are_answered(attacked: Process, data: bytes) -> None:
     assert sent(attacked, data)[0] == 200
 
 
 @pytest.mark.parametrize("name", ["a\r\nSet-Cookie: b", "\u00fc\U0001f600", "x" * 100_000, "\u0000", "a\nb"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_no_name_that_a_client_sends_gets_into_the_headers(attacked: Process, name: str, stream: bool) -> None:
+def test_no_name_from_a_client_reaches_the_headers(attacked: Process, name: str, stream: bool) -> None:
     names = {"tools": [{"type": "function", "function": {"name": name[:256]}}], "user": name, "stream": stream}
     answered = httpx.post(f"{attacked.url}{PATH}", json={**ask("says"), **names})
 
@@ -126,14 +126,14 @@ def test_no_name_that_a_client_sends_gets_into_the_headers(attacked: Process, na
     assert all(len(value) < 2000 for value in answered.headers.values())
 
 
-def test_after_a_refused_request_the_connection_is_used_for_the_next(attacked: Process) -> None:
+def test_the_connection_is_reused_after_a_rejected_request(attacked: Process) -> None:
     with connected(attacked) as connection:
         for body, status in ((b"{", 400), (b'{"a":1}', 400), (BODY, 200), (b"[]", 400), (BODY, 200)):
             connection.sendall(with_length(body))
             assert answer(connection)[0] == status
 
 
-def test_a_refusal_is_never_read_as_the_answer_to_an_earlier_request(attacked: Process) -> None:
+def test_a_rejection_is_never_read_as_the_response_to_an_earlier_request(attacked: Process) -> None:
     body = json.dumps(ask("hangs")).encode()
     with connected(attacked) as connection:
         connection.sendall(with_length(body) + b"\x00\x00")
@@ -142,7 +142,7 @@ def test_a_refusal_is_never_read_as_the_answer_to_an_earlier_request(attacked: P
             HTTPResponse(connection).begin()
 
 
-def test_a_client_that_is_gone_before_its_body_leaves_nothing_behind(attacked: Process) -> None:
+def test_a_client_that_disconnects_before_its_body_leaves_nothing_behind(attacked: Process) -> None:
     for _ in range(20):
         with connected(attacked) as connection:
             connection.sendall(post("Content-Length: 1000000") + b"{")
@@ -151,7 +151,7 @@ def test_a_client_that_is_gone_before_its_body_leaves_nothing_behind(attacked: P
     assert sent(attacked, with_length(BODY))[0] == 200
 
 
-def test_a_log_is_not_filled_by_what_is_not_http(attacked: Process) -> None:
+def test_bytes_that_are_not_http_do_not_fill_the_log(attacked: Process) -> None:
     before = attacked.printed.count("cannot be read as HTTP")
     for _ in range(100):
         sent(attacked, b"\x16\x03\x01\x02\x00")

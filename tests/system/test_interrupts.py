@@ -1,4 +1,4 @@
-"""Ctrl-C while a command starts: it ends without a traceback, whatever is being imported then."""
+"""Ctrl-C while a command starts: it ends without a traceback, whatever is being imported."""
 
 from __future__ import annotations
 

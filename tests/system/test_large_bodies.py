@@ -1,4 +1,4 @@
-"""Many large bodies at once before a real daemon: they wait for their share of its memory, small requests do not."""
+"""Many concurrent large bodies: they wait for the memory budget of a real daemon, small requests do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What many clients that leave, or never read, cost the daemon: nothing that stays."""
+"""Many clients that disconnect or never read cost the daemon no lasting memory, task or descriptor."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_two_thousand_aborted_requests_leave_nothing_behind() -> None:
         assert "Traceback" not in proxy.printed
 
 
-def test_a_thousand_watchers_who_never_read_hold_up_nobody_and_cost_little(side: FarSide, tmp_path: Path) -> None:
+def test_a_thousand_watchers_that_never_read_delay_nobody_and_cost_little(side: FarSide, tmp_path: Path) -> None:
     place = Place(side, tmp_path)
     side.hold("look")
     with place.daemon() as proxy, ExitStack() as watching:
@@ -117,7 +117,7 @@ def test_a_thousand_watchers_who_never_read_hold_up_nobody_and_cost_little(side:
         until(lambda: descriptors(proxy.pid) <= before[0] + 16, "their connections are closed")
 
 
-def test_with_few_descriptors_left_clients_wait_and_the_daemon_lives(side: FarSide, tmp_path: Path) -> None:
+def test_with_few_descriptors_left_clients_wait_and_the_daemon_survives(side: FarSide, tmp_path: Path) -> None:
     place = Place(side, tmp_path)
     with place.daemon() as proxy, ExitStack() as idle:
         submit(proxy, submission(side, "look", "finish"))

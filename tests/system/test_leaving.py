@@ -1,4 +1,4 @@
-"""A caller who leaves ends the generation, in every phase."""
+"""A client that disconnects ends the generation, in every phase."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sent(proxy: Process, body: bytes, length: int | None = None, headers: str = 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("tools", [{}, {"tools": [TOOL]}], ids=["passed-through", "guarded"])
 @pytest.mark.parametrize("model", ["hangs", "stalls"])
-def test_a_caller_who_leaves_ends_the_generation(
+def test_a_client_that_disconnects_ends_its_generation(
     server: Process, proxy: Process, model: str, stream: bool, tools: dict[str, object]
 ) -> None:
     user = f"{model} {stream} {tools}"
@@ -43,9 +43,7 @@ def test_a_caller_who_leaves_ends_the_generation(
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_caller_who_leaves_while_the_model_is_asked_again_ends_that(
-    server: Process, proxy: Process, stream: bool
-) -> None:
+def test_a_client_that_disconnects_during_a_retry_ends_it(server: Process, proxy: Process, stream: bool) -> None:
     user = f"asked again {stream}"
     body = json.dumps(ask("talks-then-hangs", stream=stream, user=user, tools=[TOOL])).encode()
     with sent(proxy, body, headers=f"X-Request-Id: again-{stream}\r\n"):
@@ -59,7 +57,7 @@ def test_a_caller_who_leaves_while_the_model_is_asked_again_ends_that(
     assert proxy.wait_for("abandoned", request_id=f"again-{stream}")
 
 
-def test_a_caller_who_leaves_after_the_first_words_ends_the_generation(server: Process, proxy: Process) -> None:
+def test_a_client_that_disconnects_after_the_first_text_ends_the_generation(server: Process, proxy: Process) -> None:
     with sent(proxy, json.dumps(ask("stalls", stream=True, user="listener")).encode()) as connection:
         got = b""
         while b'"one "' not in got:
@@ -71,7 +69,7 @@ def test_a_caller_who_leaves_after_the_first_words_ends_the_generation(server: P
     assert time.monotonic() - left_at < AT_ONCE
 
 
-def test_a_caller_who_leaves_is_an_event_and_no_traceback(server: Process, proxy: Process) -> None:
+def test_a_disconnect_is_logged_as_an_event_without_a_traceback(server: Process, proxy: Process) -> None:
     before = proxy.printed.count('"abandoned"')
     with sent(proxy, json.dumps(ask("hangs", user="quiet")).encode()):
         server.wait_for("asked", user="quiet")

@@ -1,4 +1,4 @@
-"""A daemon whose log goes nowhere answers all the same: a pipe that nobody reads, a closed one, a full disk."""
+"""A daemon serves requests although its log cannot be written: a full pipe, a closed one, a full disk."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def answers(url: str) -> int:
         return sum(client.post(PATH, json=ask("says")).status_code == 200 for _ in range(_REQUESTS))
 
 
-def test_a_pipe_that_nobody_reads_does_not_hold_requests(server: Process) -> None:
+def test_a_log_pipe_that_nobody_reads_does_not_block_requests(server: Process) -> None:
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     try:
@@ -64,7 +64,7 @@ def test_a_pipe_that_nobody_reads_does_not_hold_requests(server: Process) -> Non
         os.close(reading)
 
 
-def test_a_pipe_whose_reader_has_gone_does_not_fail_requests(server: Process) -> None:
+def test_a_closed_log_pipe_does_not_fail_requests(server: Process) -> None:
     reading, writing = os.pipe()
     with logging_to(writing, server) as url:
         os.close(writing)

@@ -1,4 +1,4 @@
-"""A model that never stops repeating itself, seen by the openai SDK through a real daemon."""
+"""A model that repeats itself without end, through a real daemon, as the openai SDK sees it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUND = "round "
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("model", "text"), [("loops", ROUND * 2), ("loops-in-thought", LOOP_NOTICE)])
-def test_a_generation_that_loops_is_stopped_twice_and_then_told_as_cut(
+def test_a_looping_generation_is_stopped_twice_and_then_reported_as_cut(
     server: Process, proxy: Process, model: str, text: str | None, stream: bool
 ) -> None:
     user = f"{model} {stream}"
@@ -38,7 +38,7 @@ def test_a_generation_that_loops_is_stopped_twice_and_then_told_as_cut(
     until(lambda: server.printed.count(json.dumps(told)) == 2, "both generations are stopped")
 
 
-def test_the_log_tells_of_it_without_the_words(proxy: Process, client: httpx.Client) -> None:
+def test_the_log_reports_the_loop_without_its_text(proxy: Process, client: httpx.Client) -> None:
     answer = client.post(PATH, content=json.dumps(ask("loops", tools=[TOOL])))
 
     assert answer.headers["x-forge-outcome"] == "exhausted"

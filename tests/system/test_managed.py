@@ -1,4 +1,4 @@
-"""A model server of ours in all the ways it can fail, behind the daemon and before real requests."""
+"""Failures of a managed model server under real requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ends(server: int) -> Callable[[], bool]:
     return lambda: has_ended(server)
 
 
-def test_what_is_started_and_why_is_said(fake: Fake) -> None:
+def test_the_log_names_the_started_program_and_the_reason(fake: Fake) -> None:
     with over(fake, "--ctx", "1024", env={"FORGE_PROXY_BACKEND__LLAMA_SERVER__SLOTS": "2"}) as proxy:
         said = proxy.wait_for("backend")
         answer = httpx.post(proxy.url + PATH, json=ask("says"))
@@ -50,7 +50,7 @@ def test_what_is_started_and_why_is_said(fake: Fake) -> None:
     assert fake.starts[0]["key"] not in proxy.printed
 
 
-def test_the_one_on_path_is_taken_and_embedded_forces_the_wheel(fake: Fake, tmp_path: Path) -> None:
+def test_the_program_on_path_is_used_and_embedded_selects_the_wheel(fake: Fake, tmp_path: Path) -> None:
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
 
     found = command("check", "--gguf", str(fake.model), "--port", "0", env=env)
@@ -63,7 +63,7 @@ def test_the_one_on_path_is_taken_and_embedded_forces_the_wheel(fake: Fake, tmp_
     assert "embedded with" in forced.out
 
 
-def test_a_llamafile_beside_the_model_is_taken_and_started_its_own_way(tmp_path: Path) -> None:
+def test_a_llamafile_beside_the_model_is_used_with_its_own_options(tmp_path: Path) -> None:
     fake = Fake(tmp_path, "tool.llamafile", version="llamafile v0.9.3")
     fake.behind('exec "$REAL" "$@"')
 
@@ -96,7 +96,7 @@ def test_a_stream_whose_server_is_killed_is_cut_and_the_next_request_waits_for_t
 
 @both
 @guarded_too
-def test_a_request_of_which_nothing_was_answered_is_asked_anew_of_the_next_server(
+def test_a_request_without_a_response_so_far_is_retried_on_the_next_server(
     fake: Fake, stream: bool, tools: dict[str, object]
 ) -> None:
     with over(fake) as proxy, ThreadPoolExecutor(1) as pool:
@@ -112,7 +112,7 @@ def test_a_request_of_which_nothing_was_answered_is_asked_anew_of_the_next_serve
     assert "three" in answer.text
 
 
-def test_a_request_that_kills_each_server_ends_with_an_error_worth_trying_again(fake: Fake) -> None:
+def test_a_request_that_kills_each_server_ends_with_a_retryable_error(fake: Fake) -> None:
     with over(fake) as proxy:
         answer = httpx.post(proxy.url + PATH, json=ask("kills"), timeout=60)
 
@@ -120,7 +120,7 @@ def test_a_request_that_kills_each_server_ends_with_an_error_worth_trying_again(
     assert error(answer)["code"] in ("backend_restarting", "backend_down")
 
 
-def test_a_crash_loop_ends_with_the_reason_in_health_and_to_requests(fake: Fake) -> None:
+def test_a_crash_loop_is_reported_by_health_and_to_requests(fake: Fake) -> None:
     with over(fake) as proxy:
         server = fake.pid
         fake.behaves("crashes")
@@ -137,7 +137,7 @@ def test_a_crash_loop_ends_with_the_reason_in_health_and_to_requests(fake: Fake)
     assert answer.headers["x-should-retry"] == "false"
 
 
-def test_a_server_that_hangs_while_it_loads_ends_the_daemon_with_its_last_words(fake: Fake) -> None:
+def test_a_server_that_hangs_while_loading_ends_the_daemon_which_quotes_its_log(fake: Fake) -> None:
     fake.behaves("hangs")
 
     ended = command(
@@ -151,7 +151,7 @@ def test_a_server_that_hangs_while_it_loads_ends_the_daemon_with_its_last_words(
     assert has_ended(fake.pid)
 
 
-def test_while_a_model_loads_health_says_how_far_it_is_and_requests_wait_kept_alive(fake: Fake) -> None:
+def test_while_a_model_loads_health_reports_progress_and_requests_are_kept_alive(fake: Fake) -> None:
     fake.behaves("loads when told")
     env = {"FORGE_PROXY_SERVER__FIRST_EVENT_SECONDS": "0.1", "FORGE_PROXY_SERVER__KEEPALIVE_SECONDS": "0.1"}
     with over(fake, env=env, ready=False) as proxy:
@@ -168,7 +168,7 @@ def test_while_a_model_loads_health_says_how_far_it_is_and_requests_wait_kept_al
     assert text(rest) == "one two three"
 
 
-def test_a_daemon_that_is_told_to_stop_while_a_model_loads_ends_at_once(fake: Fake) -> None:
+def test_a_daemon_stopped_while_a_model_loads_ends_at_once(fake: Fake) -> None:
     fake.behaves("loads when told")
     with over(fake, ready=False) as proxy:
         until(lambda: len(fake.starts) == 1, "the server is started")
@@ -179,7 +179,7 @@ def test_a_daemon_that_is_told_to_stop_while_a_model_loads_ends_at_once(fake: Fa
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_nothing_outlives_the_daemon_not_even_what_a_wrapper_script_has_started(fake: Fake, number: int) -> None:
+def test_no_process_outlives_the_daemon_not_even_behind_a_wrapper_script(fake: Fake, number: int) -> None:
     fake.behind('"$REAL" "$@"; true')
     fake.behaves("has a child")
     with over(fake) as proxy:
@@ -193,7 +193,7 @@ def test_nothing_outlives_the_daemon_not_even_what_a_wrapper_script_has_started(
         until(ends(child), "what it has started ends")
 
 
-def test_twenty_open_streams_end_well_when_the_daemon_is_told_to_stop(fake: Fake) -> None:
+def test_twenty_open_streams_complete_when_the_daemon_stops(fake: Fake) -> None:
     env = {"FORGE_PROXY_BACKEND__LLAMA_SERVER__SLOTS": "20"}
     with over(fake, env=env) as proxy, ThreadPoolExecutor(20) as pool:
         server = fake.pid
@@ -210,7 +210,7 @@ def test_twenty_open_streams_end_well_when_the_daemon_is_told_to_stop(fake: Fake
     assert (code, has_ended(server)) == (0, True)
 
 
-def test_an_idle_server_is_unloaded_and_only_a_request_wakes_it(fake: Fake) -> None:
+def test_an_idle_server_is_unloaded_and_only_a_request_loads_it_again(fake: Fake) -> None:
     with over(fake, env={"FORGE_PROXY_BACKEND__LLAMA_SERVER__IDLE_UNLOAD_SECONDS": "0.3"}) as proxy:
         proxy.wait_for("model server", state="asleep")
         looked = [httpx.get(proxy.url + path) for path in ("/health", "/readyz", "/v1/models", "/healthz")]
@@ -229,7 +229,7 @@ def test_a_full_disk_under_the_log_harms_no_request(fake: Fake, tmp_path: Path, 
     with log.open("w") as full:
         proxy = Process(
             "forge_proxy", "serve", "--port", str(port := claim_port(0)), "--gguf", str(fake.model),
-            "--llama-server", str(fake.path), stderr=full,
+            "--llama-server", str(fake.path), stderr=full, forked=True,
         )  # fmt: skip
         if limit is not None:
             resource.prlimit(proxy.pid, resource.RLIMIT_FSIZE, (limit, limit))
@@ -247,7 +247,7 @@ def test_a_full_disk_under_the_log_harms_no_request(fake: Fake, tmp_path: Path, 
     assert has_ended(fake.pid)
 
 
-def test_a_taken_port_a_missing_model_and_a_missing_program_are_named(fake: Fake) -> None:
+def test_a_port_in_use_a_missing_model_and_a_missing_program_are_named(fake: Fake) -> None:
     server = ["--llama-server", str(fake.path)]
     with socket.create_server(("127.0.0.1", 0)) as taking:
         taken = taking.getsockname()[1]
@@ -279,7 +279,7 @@ def test_a_request_to_a_server_that_hangs_is_answered_by_the_next_one(fake: Fake
     assert len(fake.starts) == 2
 
 
-def test_a_server_that_is_stopped_in_mid_stream_is_found_by_its_silence_and_replaced(fake: Fake) -> None:
+def test_a_server_that_falls_silent_in_mid_stream_is_replaced(fake: Fake) -> None:
     with over(fake, env={"FORGE_PROXY_BACKEND__SILENCE_SECONDS": "1"}) as proxy:
         hung = fake.pid
         with httpx.stream("POST", proxy.url + PATH, json=ask("stalls", stream=True), timeout=120) as response:
@@ -295,7 +295,7 @@ def test_a_server_that_is_stopped_in_mid_stream_is_found_by_its_silence_and_repl
     assert len(fake.starts) == 2
 
 
-def test_a_server_without_the_memory_to_start_is_an_error_with_its_last_words(fake: Fake) -> None:
+def test_a_server_without_the_memory_to_start_is_an_error_that_quotes_its_log(fake: Fake) -> None:
     fake.behind('ulimit -v 12000; exec "$REAL" "$@"')
 
     ended = command("check", "--gguf", str(fake.model), "--port", "0", "--llama-server", str(fake.path))

@@ -1,4 +1,4 @@
-"""An optional package that is not installed: one line that says what to install, and an exit code."""
+"""An optional package that is not installed: an exit code, and one line that names what to install."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_postgresql_without_its_driver(tmp_path: Path, words: tuple[str, ...]) -
         ("asyncpg", {"STORE__URL": "postgresql+asyncpg://user@127.0.0.1/runs"}, NO_DRIVER),
     ],
 )
-def test_check_says_so_as_well(tmp_path: Path, package: str, settings: dict[str, str], said: str) -> None:
+def test_check_reports_it_as_well(tmp_path: Path, package: str, settings: dict[str, str], said: str) -> None:
     ended = without(package, tmp_path, "check", "--port", "0", **settings)
 
     assert (ended.code, ended.err) == (1, "")

@@ -1,4 +1,4 @@
-"""Several models of which one at a time is loaded: the fake server for what goes wrong, real llama.cpp for a crowd."""
+"""Several models of which one at a time is loaded: faults with the fake server, load with a real llama.cpp."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def waiting(proxy: Process) -> int:
     return httpx.get(f"{proxy.url}/admin/v1/status").json()["queue"]["waiting"]
 
 
-def test_a_crowd_asks_a_real_server_for_two_models_at_once_and_every_answer_comes(tmp_path: Path) -> None:
+def test_many_clients_of_two_models_on_a_real_server_are_all_answered(tmp_path: Path) -> None:
     models: dict[str, Any] = {}
     for name in ("left", "right"):
         shutil.copy(TINY_MODEL, tmp_path / f"{name}.gguf")
@@ -99,7 +99,7 @@ def test_a_crowd_asks_a_real_server_for_two_models_at_once_and_every_answer_come
     assert 1 <= swaps < CLIENTS * EACH / 2
 
 
-def test_who_waits_for_a_swap_may_leave_and_then_nothing_is_loaded_for_him(fake: Fake) -> None:
+def test_a_client_that_disconnects_while_waiting_for_a_swap_loads_no_model(fake: Fake) -> None:
     with over(fake) as proxy, ThreadPoolExecutor(2) as pool:
         asked = pool.submit(httpx.post, proxy.url + PATH, json=ask("slow"), timeout=30)
         until(lambda: fake.asked("slow") == 1, "the other model is loaded and asked")
@@ -119,7 +119,7 @@ def test_who_waits_for_a_swap_may_leave_and_then_nothing_is_loaded_for_him(fake:
     assert loads(fake) == ["says", "slow", "says"]
 
 
-def test_a_model_that_does_not_load_fails_its_own_requests_and_is_not_tried_again_at_once(fake: Fake) -> None:
+def test_a_model_that_does_not_load_fails_its_own_requests_and_is_not_retried_at_once(fake: Fake) -> None:
     with over(fake, big={"context": 666}) as proxy:
         first = httpx.post(proxy.url + PATH, json=ask("big"), timeout=30)
         tried = loads(fake)
@@ -137,7 +137,7 @@ def test_a_model_that_does_not_load_fails_its_own_requests_and_is_not_tried_agai
     assert still.status_code == 200
 
 
-def test_a_server_that_dies_comes_back_with_the_model_that_it_had(fake: Fake) -> None:
+def test_a_server_that_dies_is_restarted_with_the_same_model(fake: Fake) -> None:
     with over(fake) as proxy, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(httpx.post, proxy.url + PATH, json=ask("slow"), timeout=30)
         until(lambda: fake.asked("slow") == 1, "it is asked")
@@ -150,7 +150,7 @@ def test_a_server_that_dies_comes_back_with_the_model_that_it_had(fake: Fake) ->
     assert loads(fake) == ["says", "slow", "slow"]
 
 
-def test_a_model_may_have_its_own_budget_and_the_others_follow_the_common_one(fake: Fake) -> None:
+def test_a_model_has_its_own_budget_and_the_others_the_common_one(fake: Fake) -> None:
     own = {"budget": {"mode": "manual", "tokens": 512}, "aliases": ["small"]}
     with over(fake, slow={"context": 4096}, **{"always-whole": own}) as proxy:
         fast = httpx.put(f"{proxy.url}/admin/v1/budget", json={"mode": "forge-fast"}, timeout=30)
@@ -168,7 +168,7 @@ def test_a_model_may_have_its_own_budget_and_the_others_follow_the_common_one(fa
     assert alias["id"] == "always-whole"
 
 
-def test_the_admin_api_chooses_and_stops(fake: Fake) -> None:
+def test_the_admin_api_selects_a_model_and_stops_the_server(fake: Fake) -> None:
     with over(fake) as proxy:
         admin = f"{proxy.url}/admin/v1/backend"
         used = httpx.post(f"{admin}/model", json={"model": "slow"}, timeout=30)
@@ -186,7 +186,7 @@ def test_the_admin_api_chooses_and_stops(fake: Fake) -> None:
     assert loads(fake) == ["says", "slow", "slow", "says"]
 
 
-def test_a_name_that_is_none_is_a_404_or_the_default(fake: Fake) -> None:
+def test_an_unknown_model_is_a_404_or_the_default(fake: Fake) -> None:
     with over(fake) as proxy:
         answer = httpx.post(proxy.url + PATH, json=ask("gpt-4o"), timeout=30)
 

@@ -1,4 +1,4 @@
-"""A model server with one slot and more who ask: they wait here, take turns, and leave without it ever knowing."""
+"""More clients than the one slot of a model server: requests are queued fairly and leave no trace if cancelled."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def asked(server: Process, *users: str) -> list[str]:
 
 @both
 @guarded_too
-def test_a_caller_who_leaves_the_queue_is_unknown_to_the_model_server(
+def test_a_client_that_disconnects_while_queued_never_reaches_the_server(
     server: Process, proxy: Process, stream: bool, tools: dict[str, object]
 ) -> None:
     name = f"{stream}-{len(tools)}"
@@ -100,7 +100,7 @@ def test_clients_take_turns_by_their_keys(server: Process, proxy: Process) -> No
 
 
 @both
-def test_a_full_queue_is_a_429_that_says_when_to_come_again(server: Process, proxy: Process, stream: bool) -> None:
+def test_a_full_queue_is_a_429_with_retry_after(server: Process, proxy: Process, stream: bool) -> None:
     with ExitStack() as waiting:
         waiting.enter_context(held(proxy, server, f"holder {stream}"))
         for number in range(LIMIT):
@@ -141,7 +141,7 @@ def test_a_stream_that_waits_is_kept_alive_until_it_has_its_turn(
     assert rest[-1] == "[DONE]"
 
 
-def test_a_request_that_is_asked_again_keeps_its_slot(server: Process, proxy: Process) -> None:
+def test_a_retried_request_keeps_its_slot(server: Process, proxy: Process) -> None:
     tool = {**TOOL, "function": {"name": "get_weather", "parameters": {"type": "object", "required": ["city"]}}}
     with ExitStack() as waiting:
         with held(proxy, server, "before both"):
@@ -154,7 +154,7 @@ def test_a_request_that_is_asked_again_keeps_its_slot(server: Process, proxy: Pr
 
 
 @both
-def test_those_who_wait_when_the_daemon_ends_are_told_so(server: Process, stream: bool) -> None:
+def test_queued_requests_are_rejected_when_the_daemon_stops(server: Process, stream: bool) -> None:
     user = f"stopped {stream}"
     settings = {"FORGE_PROXY_SERVER__DRAIN_SECONDS": "1"}
     with (
@@ -173,7 +173,7 @@ def test_those_who_wait_when_the_daemon_ends_are_told_so(server: Process, stream
     assert "Traceback" not in proxy.printed
 
 
-def test_those_who_wait_when_the_daemon_ends_are_answered_if_there_is_time(server: Process) -> None:
+def test_queued_requests_are_answered_if_the_drain_time_allows(server: Process) -> None:
     with daemon("--backend-url", server.url) as proxy, ExitStack() as holding:
         holding.enter_context(held(proxy, server, "holder while it ends"))
         with queued(proxy, ask("says", user="drained")) as waiting:
@@ -187,7 +187,7 @@ def test_those_who_wait_when_the_daemon_ends_are_answered_if_there_is_time(serve
 
 
 @pytest.mark.parametrize(("slots", "at_once"), [("2", 2), ("auto", 1)])
-def test_the_slots_are_those_of_the_settings_or_else_of_the_server(server: Process, slots: str, at_once: int) -> None:
+def test_the_slots_come_from_the_settings_or_else_from_the_server(server: Process, slots: str, at_once: int) -> None:
     env = {"FORGE_PROXY_BACKEND__SLOTS": slots, "FORGE_PROXY_BACKEND__QUEUE_LIMIT": "0"}
     with daemon("--backend-url", server.url, env=env) as proxy, ExitStack() as holding:
         for number in range(at_once):

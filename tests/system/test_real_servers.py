@@ -98,7 +98,7 @@ def test_nothing_outlives_the_launcher_or_the_daemon(backend: dict[str, Any], vi
         until(lambda: has_ended(server) and has_ended(launcher), "both end")
 
 
-def test_twenty_open_streams_end_well_when_the_daemon_is_told_to_stop(backend: dict[str, Any]) -> None:
+def test_twenty_open_streams_complete_when_the_daemon_stops(backend: dict[str, Any]) -> None:
     env = {"FORGE_PROXY_SERVER__FIRST_EVENT_SECONDS": "0.1"}  # so that those that wait for a slot are open too
     with over(backend, env) as proxy, ExitStack() as opening:
         server = server_of(proxy)
@@ -114,7 +114,7 @@ def test_twenty_open_streams_end_well_when_the_daemon_is_told_to_stop(backend: d
     assert (code, has_ended(server)) == (0, True)
 
 
-def test_what_is_no_model_is_said_in_its_own_words(backend: dict[str, Any], tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_is_reported_with_the_servers_log(backend: dict[str, Any], tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + b"x" * 100)
     options = ["--llama-server", BINARY] if "gguf" in backend else ["--backend", "embedded"]
@@ -125,7 +125,7 @@ def test_what_is_no_model_is_said_in_its_own_words(backend: dict[str, Any], tmp_
     assert f"with {broken} could not be started: it ended with code 1: gguf_init" in ended.err
 
 
-def test_an_idle_one_is_unloaded_and_woken(backend: dict[str, Any]) -> None:
+def test_an_idle_server_is_unloaded_and_loaded_again(backend: dict[str, Any]) -> None:
     with over(backend, {"FORGE_PROXY_BACKEND__LLAMA_SERVER__IDLE_UNLOAD_SECONDS": "0.3"}) as proxy:
         proxy.wait_for("model server", state="asleep")
         gone = children(proxy.pid)
@@ -162,7 +162,7 @@ async def test_budgets_switched_under_load_lose_no_request(backend: dict[str, An
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("tools", [None, TOOLS], ids=["passed-through", "guarded"])
-def test_a_prompt_over_the_budget_of_a_server_of_ours_is_told_with_the_numbers(
+def test_the_error_for_a_prompt_over_the_budget_of_a_managed_server_has_the_numbers(
     halved: Process, stream: bool, tools: list[Any] | None
 ) -> None:
     body = {**ask(MODEL, stream=stream), "messages": says("word " * 1500), **({"tools": tools} if tools else {})}
@@ -176,7 +176,7 @@ def test_a_prompt_over_the_budget_of_a_server_of_ours_is_told_with_the_numbers(
     assert int(said[1]) > 1500
 
 
-async def test_a_switch_that_fails_under_load_goes_back_and_loses_no_request(
+async def test_a_failed_switch_under_load_is_reverted_and_loses_no_request(
     backend: dict[str, Any], tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken.gguf"

@@ -1,4 +1,4 @@
-"""What a caller gets for a request that cannot be answered: the OpenAI shape, the field, a request id."""
+"""The error for a malformed request: OpenAI format, the field, a request id."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_malformed_request_is_a_400_that_names_the_field(client: httpx.Client,
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b'"words"', b'{"model": "\xff"}', b"[" * 100_000, b'{"messages": NaN}']
 )
-def test_a_body_that_is_no_json_object_is_a_400(client: httpx.Client, body: bytes) -> None:
+def test_a_body_that_is_not_a_json_object_is_a_400(client: httpx.Client, body: bytes) -> None:
     response = client.post(PATH, content=body)
 
     assert response.status_code == 400
@@ -71,7 +71,7 @@ def test_an_unknown_path_is_a_404(client: httpx.Client) -> None:
     ("method", "path", "allowed"),
     [("GET", PATH, "POST"), ("POST", "/v1/models", "GET"), ("DELETE", "/v1/models/says", "GET")],
 )
-def test_a_wrong_method_is_a_405_that_says_which_is_right(
+def test_a_wrong_method_is_a_405_that_names_the_right_one(
     client: httpx.Client, method: str, path: str, allowed: str
 ) -> None:
     response = client.request(method, path)
@@ -81,7 +81,7 @@ def test_a_wrong_method_is_a_405_that_says_which_is_right(
     assert allowed in response.headers["allow"]
 
 
-def test_an_unknown_model_in_the_list_is_a_404_that_names_those_there_are(client: httpx.Client) -> None:
+def test_an_unknown_model_in_the_list_is_a_404_that_names_the_known_ones(client: httpx.Client) -> None:
     response = client.get("/v1/models/gpt-9")
 
     assert response.status_code == 404
@@ -90,7 +90,7 @@ def test_an_unknown_model_in_the_list_is_a_404_that_names_those_there_are(client
     assert "says" in said["message"]
 
 
-def test_the_callers_own_request_id_comes_back(client: httpx.Client) -> None:
+def test_the_request_id_of_the_client_is_returned(client: httpx.Client) -> None:
     answered = client.post(PATH, json=ask("says"), headers={"x-request-id": "mine-1"})
     refused = client.post(PATH, content=b"{", headers={"x-request-id": "mine-2"})
 

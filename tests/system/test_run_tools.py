@@ -1,4 +1,4 @@
-"""A run in a real daemon whose tools are an MCP server's: declared by that server, called, and gone with the daemon."""
+"""A run in a real daemon with tools of an MCP server, which ends with the daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of a real daemon: by the embedded model, watched, answered, cancelled; stored in PostgreSQL; by commands."""
+"""Runs in a real daemon: with the embedded model, over HTTP and by commands, stored in SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def post_output(proxy: Process, run: JsonDict, output: object) -> httpx.Response
     return httpx.post(f"{proxy.url}{RUNS}/{run['id']}/tool_outputs", json=body, timeout=20)
 
 
-def test_the_embedded_model_calls_a_tool_of_its_callers(tmp_path: Path) -> None:
+def test_the_embedded_model_calls_a_tool_of_the_client(tmp_path: Path) -> None:
     with daemon("--backend", "embedded", env={"XDG_STATE_HOME": str(tmp_path)}) as proxy:
         run = submit(proxy, WEATHER)
         waiting = wait_until(proxy, run["id"], "requires_action", "failed")
@@ -73,7 +73,7 @@ def test_the_embedded_model_calls_a_tool_of_its_callers(tmp_path: Path) -> None:
     assert (tmp_path / "forge-proxy" / "runs.db").exists()
 
 
-def test_a_stream_that_was_cut_is_gone_on_with_after_its_last_event(side: FarSide, place: Place) -> None:
+def test_a_cut_stream_is_resumed_after_its_last_event(side: FarSide, place: Place) -> None:
     with place.daemon() as proxy:
         side.hold("t2")
         run = submit(proxy, submission(side, "t1", "t2", "finish"))
@@ -88,7 +88,7 @@ def test_a_stream_that_was_cut_is_gone_on_with_after_its_last_event(side: FarSid
     assert again[-1]["data"] == {"status": "completed"}
 
 
-def test_events_arrive_while_the_run_goes_on_and_the_line_is_never_silent(side: FarSide, place: Place) -> None:
+def test_events_arrive_during_the_run_and_the_connection_is_kept_alive(side: FarSide, place: Place) -> None:
     side.hold("look")
     with place.daemon(env={"FORGE_PROXY_SERVER__KEEPALIVE_SECONDS": "0.1"}) as proxy:
         run = submit(proxy, submission(side, "look", "finish"))
@@ -104,7 +104,7 @@ def test_events_arrive_while_the_run_goes_on_and_the_line_is_never_silent(side: 
     assert json.loads(rest[-1].removeprefix("data: ")) == {"status": "completed"}
 
 
-def test_cancelling_stops_what_the_model_writes(side: FarSide, place: Place) -> None:
+def test_cancelling_a_run_ends_the_generation(side: FarSide, place: Place) -> None:
     side.hold("model")
     with place.daemon() as proxy:
         run = submit(proxy, submission(side, "look", "finish"))
@@ -121,7 +121,7 @@ def test_cancelling_stops_what_the_model_writes(side: FarSide, place: Place) -> 
     assert queue["running"] == 0
 
 
-def test_a_daemon_that_is_told_to_stop_waits_for_no_run_and_no_watcher(side: FarSide, place: Place) -> None:
+def test_stopping_the_daemon_waits_for_no_run_and_no_watcher(side: FarSide, place: Place) -> None:
     side.hold("look")
     with place.daemon() as proxy:
         run = submit(proxy, submission(side, "look", "finish"))
@@ -144,7 +144,7 @@ def test_a_daemon_that_is_told_to_stop_waits_for_no_run_and_no_watcher(side: Far
     assert "Traceback" not in proxy.printed
 
 
-def test_another_daemon_answers_but_has_no_runs_until_the_first_one_has_ended(side: FarSide, place: Place) -> None:
+def test_a_second_daemon_serves_but_has_no_runs_until_the_first_has_ended(side: FarSide, place: Place) -> None:
     side.hold("look")
     with place.daemon() as first:
         run = submit(first, submission(side, "look", "finish"))
@@ -164,7 +164,7 @@ def test_another_daemon_answers_but_has_no_runs_until_the_first_one_has_ended(si
     assert done["status"] == "completed"
 
 
-def test_a_run_waits_for_a_model_server_that_is_away(tmp_path: Path) -> None:
+def test_a_run_waits_for_a_model_server_that_is_down(tmp_path: Path) -> None:
     with ExitStack() as stack:
         with closed_port() as port:
             away = FarSide(url=f"http://127.0.0.1:{port}")
@@ -196,7 +196,7 @@ def test_a_run_in_postgres_survives_a_killed_daemon(side: FarSide, tmp_path: Pat
     assert (len(side.keys("t1")), len(side.keys("t2")), len(set(side.keys("t2")))) == (1, 2, 1)
 
 
-def test_a_run_goes_on_when_its_postgres_comes_back(side: FarSide, tmp_path: Path) -> None:
+def test_a_run_continues_when_its_postgres_is_up_again(side: FarSide, tmp_path: Path) -> None:
     side.hold("t1")
     with postgres() as server, Place(side, tmp_path, server.url).daemon() as proxy:
         run = submit(proxy, submission(side, "t1", "finish"))
@@ -246,7 +246,7 @@ class TestCommands:
         assert first.out == second.out
         assert (other.code, other.err) == (1, "forge-proxy: this Idempotency-Key was used for another submission\n")
 
-    def test_a_run_that_is_cancelled_ends_its_watching_with_1(self, side: FarSide, proxy: Process) -> None:
+    def test_watching_a_cancelled_run_ends_with_exit_code_1(self, side: FarSide, proxy: Process) -> None:
         submitted = self.ask(proxy, "submit", "-", stdin=submission(side, "ask", "finish", by_caller=("ask",)))
         wait_until(proxy, submitted.out.strip(), "requires_action")
         cancelled = self.ask(proxy, "cancel", submitted.out.strip())
@@ -258,11 +258,13 @@ class TestCommands:
         assert (watched.code, watched.err) == (1, "forge-proxy: the run is cancelled\n")
         assert (unknown.code, unknown.err) == (1, "forge-proxy: no run 'run_0' here\n")
 
-    def test_a_watcher_is_told_that_it_is_the_callers_turn(self, side: FarSide, proxy: Process, tmp_path: Path) -> None:
+    def test_watch_prints_that_the_run_waits_for_the_client(
+        self, side: FarSide, proxy: Process, tmp_path: Path
+    ) -> None:
         file = tmp_path / "run.json"
         file.write_text(json.dumps(submission(side, "ask", "finish", by_caller=("ask",))))
         words = ("runs", "submit", str(file), "--watch")
-        watching = Process("forge_proxy", *words, env={"FORGE_PROXY_URL": proxy.url})
+        watching = Process("forge_proxy", *words, env={"FORGE_PROXY_URL": proxy.url}, forked=True)
         until(lambda: "the run waits" in watching.printed, "it is told")
         run = look(proxy, next(line for line in watching.printed.splitlines() if line.startswith("run_")))
         posted = post_output(proxy, run, "out")
@@ -298,7 +300,7 @@ class TestCommands:
         assert told["content"] == '{"n":1}'
         assert (deleted.out, gone.err) == (f"deleted {run_id}\n", f"forge-proxy: no run '{run_id}' here\n")
 
-    def test_outputs_come_from_a_file_too_and_say_that_a_tool_failed(self, side: FarSide, proxy: Process) -> None:
+    def test_outputs_are_read_from_a_file_and_can_report_a_failed_tool(self, side: FarSide, proxy: Process) -> None:
         body = submission(side, "ask", "finish", by_caller=("ask",))
         run_id = self.ask(proxy, "submit", "-", stdin=body).out.strip()
         (call,) = wait_until(proxy, run_id, "requires_action")["required_action"]
@@ -311,20 +313,21 @@ class TestCommands:
         assert (failed.code, done.code) == (0, 0)
         assert "no such file" in json.dumps(wait_until(proxy, run_id, "completed")["messages"])
 
-    def test_what_is_wrong_with_a_submission_is_named(self, side: FarSide, proxy: Process, tmp_path: Path) -> None:
+    def test_the_invalid_field_of_a_submission_is_named(self, side: FarSide, proxy: Process, tmp_path: Path) -> None:
         missing = self.ask(proxy, "submit", str(tmp_path / "nowhere.json"))
         wrong = self.ask(proxy, "submit", "-", stdin={**submission(side, "finish"), "max_iterations": 0})
 
         assert missing.err.endswith("nowhere.json: No such file or directory\n")
         assert wrong.err.startswith("forge-proxy: max_iterations: ")
 
-    def test_watching_goes_on_through_a_restart(self, side: FarSide, place: Place) -> None:
+    def test_watching_continues_after_a_restart(self, side: FarSide, place: Place) -> None:
         """The daemon comes back on the same port."""
         side.hold("look")
         with place.daemon() as proxy:
             run = submit(proxy, submission(side, "look", "finish"))
             side.wait_for_called("look")
-            watching = Process("forge_proxy", "runs", "watch", run["id"], env={"FORGE_PROXY_URL": proxy.url})
+            words = ("runs", "watch", run["id"])
+            watching = Process("forge_proxy", *words, env={"FORGE_PROXY_URL": proxy.url}, forked=True)
             until(lambda: "tool_started" in watching.printed, "it watches")
             kill(proxy)
         side.let_go("look")

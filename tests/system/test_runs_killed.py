@@ -1,4 +1,4 @@
-"""kill -9 of the daemon in every phase of a run: the run goes on, and nothing is done twice that is known as done."""
+"""kill -9 of the daemon in every phase of a run: the run continues, and no completed step is repeated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check(side: FarSide, run: JsonDict) -> None:
     assert [found for messages in (*side.asked, run["messages"]) if (found := orphans(messages))] == []
 
 
-def test_killed_while_the_model_is_asked(side: FarSide, place: Place) -> None:
+def test_killed_during_a_model_request(side: FarSide, place: Place) -> None:
     side.hold("model")
     with place.daemon() as proxy:
         run = submit(proxy, submission(side, "look", "finish"))
@@ -59,7 +59,7 @@ def test_killed_while_the_model_is_asked(side: FarSide, place: Place) -> None:
     assert done["result"] == {"kind": "result", "tool": "finish", "arguments": {"n": 1}, "result": "finish was done"}
 
 
-def test_killed_while_a_tool_is_executed_it_is_called_again_under_the_same_key(side: FarSide, place: Place) -> None:
+def test_killed_during_a_tool_call_the_call_is_repeated_with_the_same_key(side: FarSide, place: Place) -> None:
     side.hold("look")
     with place.daemon() as proxy:
         run = submit(proxy, submission(side, "look", "finish"))
@@ -78,9 +78,7 @@ def test_killed_while_a_tool_is_executed_it_is_called_again_under_the_same_key(s
     assert len(side.asked) == 2
 
 
-def test_killed_between_a_stored_result_and_the_next_question_no_tool_is_called_again(
-    side: FarSide, place: Place
-) -> None:
+def test_killed_after_a_stored_result_no_tool_call_is_repeated(side: FarSide, place: Place) -> None:
     """Its question waits for the one slot, which another request has."""
     side.hold("look")
     with place.daemon(env={"FORGE_PROXY_BACKEND__SLOTS": "1"}) as proxy, httpx.Client() as client:
@@ -103,7 +101,7 @@ def test_killed_between_a_stored_result_and_the_next_question_no_tool_is_called_
     assert Counter(call["tool"] for call in side.called) == {"look": 1, "finish": 2}
 
 
-def test_killed_while_it_waits_for_its_caller_it_still_waits_for_the_same(side: FarSide, place: Place) -> None:
+def test_killed_while_a_run_waits_for_the_client_it_waits_for_the_same_calls(side: FarSide, place: Place) -> None:
     with place.daemon() as proxy:
         run = submit(proxy, submission(side, "look", "ask", "finish", by_caller=("ask",)))
         waiting = wait_until(proxy, run["id"], "requires_action")
@@ -140,7 +138,7 @@ def test_a_cancelled_run_stays_so_though_the_daemon_is_killed_before_its_tool_en
     assert len(side.keys("look")) == 1
 
 
-def test_killed_at_any_moment_it_goes_on(side: FarSide, place: Place) -> None:
+def test_killed_at_any_moment_the_run_continues(side: FarSide, place: Place) -> None:
     """Again and again, at moments that nobody chose; what was stored by then is looked up on the disk."""
     chance, tools = random.Random(22), [f"t{number}" for number in range(8)]
     side.lag = 0.05

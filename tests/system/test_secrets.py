@@ -13,7 +13,7 @@ from tests.system.asking import PATH, ask
 SECRET = "hunter2-Zq9"
 
 
-def test_secrets_of_the_settings_are_nowhere(tmp_path: Path) -> None:
+def test_secrets_of_the_settings_appear_nowhere(tmp_path: Path) -> None:
     with closed_port() as closed:
         file = tmp_path / "config.yaml"
         file.write_text(

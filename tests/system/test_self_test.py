@@ -14,7 +14,7 @@ THREADS = {"FORGE_PROXY_BACKEND__LLAMA_SERVER__THREADS": "1"}
 
 
 @pytest.mark.parametrize("asked", [["--self-test"], ["--model", "tiny-tools"]], ids=["asked for", "a model is named"])
-def test_check_tells_what_the_model_can_and_keeps_it(tmp_path: Path, asked: list[str]) -> None:
+def test_check_reports_the_abilities_of_the_model_and_stores_them(tmp_path: Path, asked: list[str]) -> None:
     env = {**THREADS, "XDG_STATE_HOME": str(tmp_path)}
 
     done = command("check", "--backend", "embedded", "--port", "0", *asked, env=env)
@@ -28,7 +28,7 @@ def test_check_tells_what_the_model_can_and_keeps_it(tmp_path: Path, asked: list
     assert [cards["tiny-tools"]["tools"] for cards in kept.values()] == ["native"]
 
 
-def test_a_daemon_tests_the_model_that_it_loads_if_it_shall(tmp_path: Path) -> None:
+def test_a_daemon_tests_the_model_that_it_loads_if_configured(tmp_path: Path) -> None:
     env = {**THREADS, "XDG_STATE_HOME": str(tmp_path), "FORGE_PROXY_BACKEND__SELF_TEST": "on-load"}
     with daemon("--backend", "embedded", env=env) as process:
         told = process.wait_for("self-test")
@@ -40,7 +40,7 @@ def test_a_daemon_tests_the_model_that_it_loads_if_it_shall(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("written", ["off", "'off'"])
-def test_yaml_says_off(tmp_path: Path, written: str) -> None:
+def test_yaml_off_disables_the_self_test(tmp_path: Path, written: str) -> None:
     file = tmp_path / "forge.yaml"
     file.write_text(f"backend:\n  kind: embedded\n  self_test: {written}\n")
 

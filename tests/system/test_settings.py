@@ -1,4 +1,4 @@
-"""Wrong settings: a clear line for each fault, an exit code, no traceback. Right ones: which of them counts."""
+"""Invalid settings: one line for each error, an exit code, no traceback. Valid settings: their precedence."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_each_wrong_setting_has_its_own_line(tmp_path: Path) -> None:
     ],
     ids=["option", "variable", "section's variable"],
 )
-def test_the_file_is_not_named_for_what_stands_elsewhere(
+def test_the_file_is_not_named_for_settings_from_elsewhere(
     tmp_path: Path, options: list[str], env: dict[str, str]
 ) -> None:
     ended = command("serve", "--config", written(tmp_path, "server: {port: 8101}"), *options, env=env)
@@ -99,7 +99,7 @@ def test_the_file_is_not_named_for_what_stands_elsewhere(
     assert fault.startswith("server.port: ")
 
 
-def test_a_backend_that_cannot_be_meant_is_said_with_the_file_that_names_it(tmp_path: Path) -> None:
+def test_an_unusable_backend_is_reported_with_the_file_that_names_it(tmp_path: Path) -> None:
     file = written(tmp_path, "backend: {kind: ollama, gguf: a.gguf}")
 
     ended = command("serve", "--config", file)
@@ -171,7 +171,7 @@ def test_a_wrong_variable_is_named(variable: str, value: str, said: str) -> None
         (["--backend-url", "http://127.0.0.1:80800"], "backend.url: expected a URL such as http://127.0.0.1:8080"),
     ],
 )
-def test_wrong_or_contradicting_options_are_said_so(options: list[str], said: str) -> None:
+def test_invalid_or_contradicting_options_are_reported(options: list[str], said: str) -> None:
     ended = command("serve", *options)
 
     assert ended.code == 2
@@ -203,7 +203,7 @@ def test_a_model_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert faults(ended) == ["backend.gguf: file not found: missing.gguf"]
 
 
-def test_a_model_file_that_is_none_is_named_before_anything_is_started(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_is_named_before_anything_starts(tmp_path: Path) -> None:
     file = tmp_path / "poem.gguf"
     file.write_text("Roses are red")
 
@@ -215,7 +215,7 @@ def test_a_model_file_that_is_none_is_named_before_anything_is_started(tmp_path:
     assert "is not a GGUF model" in fault
 
 
-def test_a_taken_port_is_named() -> None:
+def test_a_port_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
 
@@ -236,7 +236,7 @@ def test_a_taken_port_is_named() -> None:
         (True, True, True, 8103),
     ],
 )
-def test_options_come_before_variables_before_the_file_before_defaults(
+def test_options_precede_variables_precede_the_file_precedes_defaults(
     tmp_path: Path, yaml: bool, variable: bool, option: bool, port: int
 ) -> None:
     config = written(tmp_path, "server: {port: 8101, drain_seconds: 3}" if yaml else "")
@@ -259,7 +259,7 @@ def test_an_option_that_names_a_backend_replaces_the_files(tmp_path: Path) -> No
     assert f"openai at http://127.0.0.1:{closed}" in ended.out
 
 
-def test_check_says_what_would_be_used() -> None:
+def test_check_prints_what_would_be_used() -> None:
     ended = command("check", "--backend", "embedded", "--port", "0")
 
     assert ended.code == 0
@@ -272,7 +272,7 @@ def test_check_says_what_would_be_used() -> None:
     assert ended.err == ""
 
 
-def test_check_fails_where_nothing_answers_and_says_why() -> None:
+def test_check_fails_with_the_reason_if_nothing_answers() -> None:
     with closed_port() as closed:
         url = f"http://127.0.0.1:{closed}"
         ended = command("check", "--backend-url", url, "--port", "0")
@@ -284,7 +284,7 @@ def test_check_fails_where_nothing_answers_and_says_why() -> None:
     assert rows["result"].strip() == "not ready"
 
 
-def test_check_fails_where_the_port_is_taken() -> None:
+def test_check_fails_if_the_port_is_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
 
@@ -295,11 +295,11 @@ def test_check_fails_where_the_port_is_taken() -> None:
 
 
 @pytest.mark.parametrize(("host", "url"), [("127.0.0.1", "http://127.0.0.1:80/v1"), ("::1", "http://[::1]:80/v1")])
-def test_the_address_that_is_told_is_a_url(host: str, url: str) -> None:
+def test_the_printed_address_is_a_url(host: str, url: str) -> None:
     assert address(host, 80) == url
 
 
-def test_the_demo_makes_no_fewer_valid_calls_guarded_than_raw() -> None:
+def test_the_demo_makes_at_least_as_many_valid_calls_guarded_as_raw() -> None:
     ended = command_in_new_interpreter("demo", env={"FORGE_PROXY_BACKEND__URL": "http://127.0.0.1:9"})
 
     assert ended.code == 0, ended.err
@@ -308,7 +308,7 @@ def test_the_demo_makes_no_fewer_valid_calls_guarded_than_raw() -> None:
     assert guarded >= raw
 
 
-def test_check_is_not_ready_where_the_server_wants_a_key_and_says_whose() -> None:
+def test_check_is_not_ready_if_the_server_requires_a_key_and_names_the_setting() -> None:
     with model_server() as server:
         ended = command("check", "--backend-url", f"{server.url}/locked", "--port", "0")
 
@@ -316,7 +316,7 @@ def test_check_is_not_ready_where_the_server_wants_a_key_and_says_whose() -> Non
     assert "backend.api_key" in ended.out
 
 
-def test_the_whole_endpoint_is_taken_for_the_base_url() -> None:
+def test_the_full_endpoint_is_accepted_as_the_base_url() -> None:
     with model_server() as server, daemon("--backend-url", server.url) as first:
         ended = command("check", "--backend-url", f"{first.url}/v1/chat/completions", "--port", "0")
 
@@ -338,7 +338,7 @@ def test_the_whole_endpoint_is_taken_for_the_base_url() -> None:
         ("server: {api_keys: ['${env.NO_KEY}']}", "server.api_keys.0: ${env.NO_KEY}: the environment variable NO_KEY"),
     ],
 )
-def test_what_serve_refuses_config_check_refuses_in_the_same_words(tmp_path: Path, yaml: str, said: str) -> None:
+def test_config_check_rejects_what_serve_rejects_with_the_same_message(tmp_path: Path, yaml: str, said: str) -> None:
     file = written(tmp_path, yaml)
 
     served, checked = command("serve", "--config", file), command("config", "check", "--config", file)
@@ -359,7 +359,7 @@ def test_the_file_that_the_environment_names_is_read_and_logged(tmp_path: Path) 
     assert stopping["answers_may_take"] == 3
 
 
-def test_another_kind_than_the_one_that_answers_is_refused() -> None:
+def test_a_backend_kind_that_does_not_match_the_server_is_rejected() -> None:
     with ollama_server("qwen3") as server:
         ended = command("serve", "--port", "0", "--backend", "llama-server", "--backend-url", server.url)
 
@@ -370,7 +370,7 @@ def test_another_kind_than_the_one_that_answers_is_refused() -> None:
     )
 
 
-def test_start_is_answered_with_serve() -> None:
+def test_the_error_for_start_suggests_serve() -> None:
     ended = command("start", "--port", "0")
 
     assert (ended.code, faults(ended)) == (2, ["no such command: start; run the daemon with `forge-proxy serve`"])

@@ -153,7 +153,7 @@ async def test_clients_that_never_read_are_disconnected_and_their_memory_returne
     assert "Traceback" not in proxy.printed
 
 
-async def test_what_a_client_does_not_read_counts_and_is_not_read_from_the_model_server() -> None:
+async def test_unread_output_counts_and_is_not_read_from_the_model_server() -> None:
     async with long_winded() as model:
         settings = {**IMPATIENT, "FORGE_PROXY_SERVER__SEND_TIMEOUT_SECONDS": "600"}
         url = f"http://127.0.0.1:{model.port}"

@@ -1,4 +1,4 @@
-"""`forge-proxy stop`, and what a second daemon on the same port is told."""
+"""`forge-proxy stop`, and the error of a second daemon on the same port."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def test_stop_ends_the_daemon_and_returns_once_it_has_ended(server: Process, tmp
     assert not list((tmp_path / "forge-proxy" / "running").iterdir())
 
 
-def test_stop_without_a_daemon_fails_and_says_so(tmp_path: Path) -> None:
+def test_stop_without_a_daemon_is_an_error(tmp_path: Path) -> None:
     ended = command("stop", env={"XDG_STATE_HOME": str(tmp_path)})
 
     assert ended.code == 1
     assert ended.err.startswith("forge-proxy: no forge-proxy of this user runs. ")
 
 
-def test_stop_asks_which_of_several_is_meant(server: Process, tmp_path: Path) -> None:
+def test_stop_requires_a_choice_among_several_daemons(server: Process, tmp_path: Path) -> None:
     env = {"XDG_STATE_HOME": str(tmp_path)}
     with (
         daemon("--backend-url", server.url, env=env) as first,
@@ -57,7 +57,7 @@ def test_stop_asks_which_of_several_is_meant(server: Process, tmp_path: Path) ->
     assert chosen.code == 0
 
 
-def test_stop_signals_no_process_that_a_killed_daemon_left_its_id_to(server: Process, tmp_path: Path) -> None:
+def test_stop_never_signals_a_process_that_reuses_the_id_of_a_killed_daemon(server: Process, tmp_path: Path) -> None:
     env = {"XDG_STATE_HOME": str(tmp_path)}
     with daemon("--backend-url", server.url, env=env) as process:
         (file,) = (tmp_path / "forge-proxy" / "running").iterdir()
@@ -75,7 +75,7 @@ def test_stop_signals_no_process_that_a_killed_daemon_left_its_id_to(server: Pro
     assert not file.exists()
 
 
-def test_a_taken_port_says_which_forge_proxy_has_it(server: Process, tmp_path: Path) -> None:
+def test_the_error_for_a_port_in_use_names_the_forge_proxy_that_uses_it(server: Process, tmp_path: Path) -> None:
     env = {"XDG_STATE_HOME": str(tmp_path)}
     with daemon("--backend-url", server.url, env=env) as process:
         port = port_of(process)

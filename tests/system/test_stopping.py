@@ -1,4 +1,4 @@
-"""How the daemon ends: told to, killed, or because its model server is gone."""
+"""How the daemon ends: by a signal, killed, or without its model server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DRAIN = {"FORGE_PROXY_SERVER__DRAIN_SECONDS": "1"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_a_running_stream_finish(number: int) -> None:
+def test_a_running_stream_finishes_after_a_signal(number: int) -> None:
     with model_server() as server, daemon("--backend-url", server.url) as proxy:
         with httpx.stream("POST", proxy.url + PATH, json=ask("waits", stream=True), timeout=20) as response:
             lines = response.iter_lines()
@@ -35,9 +35,7 @@ def test_a_signal_lets_a_running_stream_finish(number: int) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_an_answer_that_does_not_end_holds_the_daemon_no_longer_than_the_drain_time(
-    server: Process, stream: bool
-) -> None:
+def test_an_endless_response_delays_the_end_by_the_drain_time_at_most(server: Process, stream: bool) -> None:
     user = f"drained {stream}"
     with daemon("--backend-url", server.url, env=DRAIN) as proxy, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(httpx.post, proxy.url + PATH, json=ask("hangs", stream=stream, user=user), timeout=20)

@@ -1,4 +1,4 @@
-"""Faults of the store under a running daemon: requests are answered, runs wait, and nothing is lost or doubled."""
+"""Faults of the store under a running daemon: requests are served, runs wait, nothing is lost or repeated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def place(side: FarSide, tmp_path: Path) -> Place:
     return Place(side, tmp_path)
 
 
-def test_a_run_waits_for_a_store_that_was_moved_away_and_requests_are_told(side: FarSide, place: Place) -> None:
+def test_a_run_waits_for_a_missing_store_and_requests_get_an_error(side: FarSide, place: Place) -> None:
     away = place.file.with_name("away")
     side.hold("look")
     with place.daemon() as proxy:
@@ -84,7 +84,7 @@ def test_fifty_submissions_at_once_with_one_key_are_one_run(side: FarSide, place
         assert raw.execute("SELECT count(*) FROM runs").fetchone() == (1,)
 
 
-def test_cancels_that_race_each_other_and_the_end_of_a_run_leave_one_end(side: FarSide, place: Place) -> None:
+def test_concurrent_cancels_and_the_end_of_a_run_leave_one_final_status(side: FarSide, place: Place) -> None:
     with place.daemon() as proxy:
         runs = [submit(proxy, submission(side, "look", "finish"))["id"] for _ in range(4)]
         with ThreadPoolExecutor(16) as clients:

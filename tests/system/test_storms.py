@@ -1,4 +1,4 @@
-"""Hundreds of signals, and a broken settings file under load: the daemon answers on, or ends cleanly."""
+"""Hundreds of signals, and an invalid settings file under load: the daemon keeps serving, or ends cleanly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.system.asking import PATH, ask
 _REQUESTS = 20
 
 
-def test_reloads_of_a_broken_file_under_load_change_nothing_and_say_so(server: Process, tmp_path: Path) -> None:
+def test_reloads_of_an_invalid_file_under_load_change_nothing_and_are_reported(server: Process, tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("guardrails: {max_retries: 1}")
     with daemon("--config", str(file), "--backend-url", server.url) as process, ThreadPoolExecutor(4) as pool:

@@ -1,4 +1,4 @@
-"""A model server that fails before, at and after the first byte of its answer: what exactly its callers get."""
+"""A model server that fails before, at and after the first byte of its response: what exactly clients receive."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_fault_before_the_first_byte_has_its_own_status(
 
 @guarded_too
 @pytest.mark.parametrize("model", MIDWAY)
-def test_a_whole_answer_that_fails_midway_is_an_error_and_no_text(
+def test_a_whole_response_that_fails_midway_is_an_error_without_text(
     impatient: Process, model: str, tools: JsonDict
 ) -> None:
     response = httpx.post(impatient.url + PATH, json=ask(model, **tools))
@@ -90,9 +90,7 @@ def test_a_response_that_breaks_off_before_anything_was_sent_is_retried(impatien
 
 
 @pytest.mark.parametrize("model", MIDWAY)
-def test_a_guarded_stream_of_which_nothing_was_sent_fails_as_a_whole_answer_does(
-    impatient: Process, model: str
-) -> None:
+def test_a_guarded_stream_with_nothing_sent_fails_like_a_whole_response(impatient: Process, model: str) -> None:
     response = httpx.post(impatient.url + PATH, json=ask(model, stream=True, **GUARDED))
 
     assert (response.status_code, error(response)["code"]) == MIDWAY[model]
@@ -115,7 +113,7 @@ def test_a_stream_that_fails_midway_is_cut_and_never_ended(impatient: Process, m
 
 
 @pytest.mark.parametrize("model", MIDWAY)
-def test_a_stream_that_fails_midway_ends_with_its_error_where_that_is_asked_for(telling: Process, model: str) -> None:
+def test_a_stream_that_fails_midway_ends_with_its_error_if_configured(telling: Process, model: str) -> None:
     response = httpx.post(telling.url + PATH, json=ask(model, stream=True))
 
     *begun, last = events(response.text.splitlines())
@@ -137,7 +135,7 @@ def test_a_fault_before_the_first_byte_has_its_own_status_with_error_events_too(
 
 
 @guarded_too
-def test_silence_once_the_headers_are_out_is_a_cut_too(server: Process, tools: JsonDict) -> None:
+def test_silence_after_the_headers_cuts_the_stream(server: Process, tools: JsonDict) -> None:
     env = {
         "FORGE_PROXY_BACKEND__SILENCE_SECONDS": str(SILENCE),
         "FORGE_PROXY_SERVER__FIRST_EVENT_SECONDS": "0.05",
@@ -157,7 +155,7 @@ def test_silence_once_the_headers_are_out_is_a_cut_too(server: Process, tools: J
 
 
 @guarded_too
-def test_a_server_that_is_slow_to_its_first_byte_is_waited_for_and_the_line_kept_alive(
+def test_a_stream_is_kept_alive_until_a_slow_server_sends_its_first_byte(
     tools: JsonDict,
 ) -> None:
     """As 90 s at the defaults: headers after 10 s, then a chunk every 15 s, here a hundredth of each. What would end it

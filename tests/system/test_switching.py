@@ -1,4 +1,4 @@
-"""Budgets and the model server switched over HTTP: what clients see of it that ask meanwhile, and what an operator."""
+"""Budgets and the model server switched over HTTP: what concurrent clients and the operator see."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def sends(pool: ThreadPoolExecutor, proxy: Process, body: JsonDict) -> Future[ht
     return pool.submit(httpx.post, proxy.url + PATH, json=body, timeout=30)
 
 
-def test_a_switch_that_fails_is_undone_and_said_and_no_request_is_lost(fake: Fake, proxy: Process) -> None:
+def test_a_failed_switch_is_reverted_and_reported_and_loses_no_request(fake: Fake, proxy: Process) -> None:
     before = look(proxy, "budget")
     bodies = [ask("says", stream=stream, **tools) for stream in (False, True) for tools in ({}, {"tools": [TOOL]})]
     with ThreadPoolExecutor(6) as pool:
@@ -82,9 +82,7 @@ def test_a_switch_that_fails_is_undone_and_said_and_no_request_is_lost(fake: Fak
     assert [("666" in start["flags"]) for start in fake.starts] == [False, True, False]
 
 
-def test_a_server_that_was_stopped_refuses_until_it_is_started_and_no_switch_starts_it(
-    fake: Fake, proxy: Process
-) -> None:
+def test_a_stopped_server_rejects_requests_until_started_and_no_switch_starts_it(fake: Fake, proxy: Process) -> None:
     stopped = backend(proxy, "stop")
     answers = [httpx.post(proxy.url + PATH, json=ask("says", stream=stream), timeout=10) for stream in (False, True)]
     health = httpx.get(proxy.url + "/health")
@@ -103,7 +101,7 @@ def test_a_server_that_was_stopped_refuses_until_it_is_started_and_no_switch_sta
     assert (starts, len(fake.starts), after.status_code) == (1, 2, 200)
 
 
-def test_stopping_lets_answers_end_and_who_waits_is_refused_then(fake: Fake, proxy: Process) -> None:
+def test_stopping_lets_responses_finish_and_rejects_queued_requests(fake: Fake, proxy: Process) -> None:
     with ThreadPoolExecutor(3) as pool:
         running = sends(pool, proxy, ask("waits", stream=True))
         until(lambda: fake.asked("waits") == 1, "an answer is under way")
@@ -118,7 +116,7 @@ def test_stopping_lets_answers_end_and_who_waits_is_refused_then(fake: Fake, pro
         assert error(late.result(30))["code"] == "backend_down"
 
 
-def test_the_last_error_of_a_server_that_runs_again_is_told_as_such(proxy: Process) -> None:
+def test_the_last_error_of_a_running_server_is_reported_as_past(proxy: Process) -> None:
     put_budget(proxy, NO_ROOM)
 
     server = look(proxy, "backend")["server"]
@@ -127,7 +125,7 @@ def test_the_last_error_of_a_server_that_runs_again_is_told_as_such(proxy: Proce
     assert server["detail"].startswith("last error: llama-server with ")
 
 
-def test_an_operator_who_looks_while_a_model_loads_is_answered_at_once(fake: Fake) -> None:
+def test_the_status_is_returned_at_once_while_a_model_loads(fake: Fake) -> None:
     fake.behaves("loads when told")
     with over(fake, ready=False) as proxy:
         until(lambda: "one more layer" in look(proxy, "backend")["server"]["detail"], "it loads")
@@ -141,7 +139,7 @@ def test_an_operator_who_looks_while_a_model_loads_is_answered_at_once(fake: Fak
     assert budget["tokens"] is None
 
 
-def test_a_budget_chosen_while_the_model_loads_is_given_to_it_afterwards(fake: Fake) -> None:
+def test_a_budget_set_while_the_model_loads_is_applied_afterwards(fake: Fake) -> None:
     fake.behaves("loads when told", "well")
     with over(fake, ready=False) as proxy:
         until(lambda: look(proxy, "backend")["server"]["state"] == "loading", "it loads")
@@ -155,7 +153,7 @@ def test_a_budget_chosen_while_the_model_loads_is_given_to_it_afterwards(fake: F
     assert (answer.status_code, len(fake.starts)) == (200, 2)
 
 
-def test_looking_does_not_wake_an_idle_server(fake: Fake) -> None:
+def test_status_requests_do_not_load_an_idle_model(fake: Fake) -> None:
     with over(fake, env={"FORGE_PROXY_BACKEND__LLAMA_SERVER__IDLE_UNLOAD_SECONDS": "0.3"}) as proxy:
         proxy.wait_for("model server", state="asleep")
         server = look(proxy, "status")["backend"]["server"]
@@ -170,7 +168,7 @@ def test_looking_does_not_wake_an_idle_server(fake: Fake) -> None:
 
 @both
 @pytest.mark.parametrize("tools", [{}, {"tools": [TOOL]}], ids=["passed-through", "guarded"])
-def test_a_prompt_over_an_enforced_budget_is_refused_with_the_numbers(
+def test_a_prompt_over_an_enforced_budget_is_rejected_with_the_numbers(
     server: Process, stream: bool, tools: JsonDict
 ) -> None:
     user = f"over {stream} {bool(tools)}"

@@ -1,4 +1,4 @@
-"""What systemd hears of a real daemon, over a socket as it would make it."""
+"""The messages that systemd receives from a real daemon over its notify socket."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lines(heard: socket.socket) -> dict[str, str]:
     return dict(line.split("=", 1) for line in heard.recv(4096).decode().splitlines())
 
 
-def test_it_hears_ready_signs_of_life_reloading_and_stopping(
+def test_systemd_receives_ready_watchdog_reloading_and_stopping(
     heard: socket.socket, tmp_path: Path, server: Process
 ) -> None:
     env = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
@@ -43,7 +43,7 @@ def test_it_hears_ready_signs_of_life_reloading_and_stopping(
     assert stopping == {"STOPPING": "1"}
 
 
-def test_signs_of_life_come_by_themselves(heard: socket.socket, tmp_path: Path, server: Process) -> None:
+def test_watchdog_messages_are_sent_periodically(heard: socket.socket, tmp_path: Path, server: Process) -> None:
     env = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "100000"}
     with daemon("--backend-url", server.url, env=env):
         told = [lines(heard) for _ in range(4)]
@@ -51,7 +51,7 @@ def test_signs_of_life_come_by_themselves(heard: socket.socket, tmp_path: Path, 
     assert told[1:] == [{"WATCHDOG": "1"}] * 3
 
 
-def test_a_name_without_a_file_is_understood() -> None:
+def test_an_abstract_socket_name_is_supported() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind("\0forge-proxy-test")
         Systemd({"NOTIFY_SOCKET": "@forge-proxy-test"}).stopping()
@@ -69,7 +69,7 @@ def test_a_name_without_a_file_is_understood() -> None:
         ({"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "soon"}, None),
     ],
 )
-def test_a_watchdog_that_is_not_ours_is_left_alone(environment: dict[str, str], seconds: float | None) -> None:
+def test_the_watchdog_of_another_process_is_ignored(environment: dict[str, str], seconds: float | None) -> None:
     systemd = Systemd(environment)
 
     systemd.alive()  # with nobody there
@@ -77,7 +77,7 @@ def test_a_watchdog_that_is_not_ours_is_left_alone(environment: dict[str, str], 
     assert systemd.watchdog_seconds == seconds
 
 
-def test_the_unit_gives_longer_to_stop_than_answers_may_take() -> None:
+def test_the_unit_allows_more_time_to_stop_than_the_drain_time() -> None:
     unit = (ROOT / "config/examples/forge-proxy.service").read_text()
     settings = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and not line.startswith("#"))
 

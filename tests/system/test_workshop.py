@@ -1,4 +1,4 @@
-"""The workshop in the daemon: a call that only it can read, and its processes, which end with the daemon."""
+"""The process pool of the daemon: a call that only it can parse, and its processes, which end with the daemon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.system.asking import PATH, TOOL, ask
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_badly_broken_call_is_repaired_and_not_asked_for_again(client: httpx.Client, stream: bool) -> None:
+def test_a_badly_broken_call_is_repaired_without_a_retry(client: httpx.Client, stream: bool) -> None:
     response = client.post(PATH, json=ask("calls-brokenly", tools=[TOOL], stream=stream))
 
     assert json.dumps('{"city": "a", "days": 1}') in response.text
@@ -23,7 +23,7 @@ def test_a_badly_broken_call_is_repaired_and_not_asked_for_again(client: httpx.C
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_its_processes_end_with_the_daemon(server: Process, number: int) -> None:
+def test_the_processes_of_the_pool_end_with_the_daemon(server: Process, number: int) -> None:
     with daemon("--backend-url", server.url) as proxy:
         httpx.post(proxy.url + PATH, json=ask("calls-brokenly", tools=[TOOL]), timeout=20)
         (child,) = children(proxy.pid)
@@ -34,7 +34,7 @@ def test_its_processes_end_with_the_daemon(server: Process, number: int) -> None
         until(lambda: has_ended(child), "the process ends")
 
 
-def test_a_process_that_computes_ends_with_its_owner_too() -> None:
+def test_a_computing_process_of_the_pool_ends_with_its_owner() -> None:
     owner = Process("tests.fakes.workshop_owner")
     try:
         pid = owner.wait_for("spinning")["pid"]

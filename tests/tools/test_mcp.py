@@ -40,7 +40,7 @@ def program(kind: str = "stdio", **options: Any) -> McpServerConfig:
 @contextmanager
 def http_server(kind: str = "http", port: int = 0) -> Generator[Process]:
     """Run the program over HTTP until it listens. Its `url` is the endpoint."""
-    process = Process(PROGRAM, kind, str(port))
+    process = Process(PROGRAM, kind, str(port), forked=True)
     try:
         process.url = f"http://127.0.0.1:{process.wait_for('listening')['port']}/mcp"
         yield process

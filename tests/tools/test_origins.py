@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forge_proxy.tools.origins import check_entry, check_url, is_listed
+from tests.folding import folded
 
 ALLOWED = tuple(
     map(
@@ -50,6 +51,7 @@ def test_a_url_of_another_origin_is_not_listed(url: str) -> None:
     assert not is_listed(url, ALLOWED)
 
 
+@folded
 @pytest.mark.parametrize(
     "url",
     [

@@ -1,4 +1,4 @@
-"""Runs the scenarios of each model in turn, with a progress bar."""
+"""Runs the scenarios of each model in turn. Reports progress on stderr: a bar, or a line for each run."""
 
 from __future__ import annotations
 
@@ -102,8 +102,9 @@ async def run_models(models: Sequence[EvaluatedModel], plan: EvalPlan, file: Res
         def on_record(record: RunRecord) -> None:
             made.append(record)
             progress.advance(task)
-            if plan.verbose:
-                progress.console.print(format_run(record), soft_wrap=True, markup=False)
+            if plan.verbose or not console.is_terminal:
+                position = f"{progress.tasks[0].completed:.0f}/{progress.tasks[0].total:.0f}"
+                progress.console.print(f"{position} {format_run(record)}", soft_wrap=True, markup=False)
 
         for model in models:
             try:

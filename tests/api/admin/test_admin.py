@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 
 from forge_proxy.settings import Settings, SettingsError
 from tests.api.admin.world import ADMIN, JsonDict, Managed, error, world, written
 from tests.api.test_mistakes import ASK, RIGHT
 from tests.fakes.says import Said
+from tests.folding import folded
 
 CALL_AS_TEXT = Said(text='<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo", "days": 3}}</tool_call>')
 
@@ -52,6 +54,7 @@ async def test_the_overflow_policy_stays_where_it_is_not_said() -> None:
     assert (switched["mode"], switched["overflow"]) == ("forge-full", "forward")
 
 
+@folded
 @pytest.mark.parametrize(
     ("method", "path", "body", "field", "words"),
     [
@@ -80,10 +83,9 @@ async def test_the_overflow_policy_stays_where_it_is_not_said() -> None:
     ],
 )
 async def test_a_wrong_field_is_a_400_that_names_it(
-    method: str, path: str, body: JsonDict | None, field: str, words: str
+    client: httpx.AsyncClient, method: str, path: str, body: JsonDict | None, field: str, words: str
 ) -> None:
-    async with world() as client:
-        answer = await client.request(method, ADMIN + path, json=body)
+    answer = await client.request(method, ADMIN + path, json=body)
 
     assert error(answer) == (400, None, field)
     assert words in answer.json()["error"]["message"]
@@ -110,11 +112,11 @@ async def test_guardrails_are_changed_from_the_next_request_on() -> None:
     assert after.json()["choices"][0]["message"].get("tool_calls") is None
 
 
+@folded
 @pytest.mark.parametrize("path", ["start", "stop", "restart", "model", "logs"])
-async def test_a_server_that_is_not_ours_is_left_alone(path: str) -> None:
-    async with world() as client:
-        method = "GET" if path == "logs" else "POST"
-        answer = await client.request(method, f"{ADMIN}/backend/{path}", json={"model": "x"})
+async def test_a_server_that_is_not_ours_is_left_alone(client: httpx.AsyncClient, path: str) -> None:
+    method = "GET" if path == "logs" else "POST"
+    answer = await client.request(method, f"{ADMIN}/backend/{path}", json={"model": "x"})
 
     assert error(answer) == (409, "backend_not_managed", None)
     assert answer.json()["error"]["message"] == "this backend is not managed by forge-proxy: a test started it"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.api.admin.world import ADMIN, error, world
 from tests.api.test_compaction import TOOL, history
 from tests.fakes.says import Said
+from tests.folding import folded
 
 BUDGET = {"mode": "manual", "tokens": 1000, "overflow": "compact"}
 
@@ -91,6 +93,7 @@ async def test_a_preview_for_another_budget_or_policy(asked: dict[str, Any], use
     assert (said["used"], said["fits"]) == (used, fits)
 
 
+@folded
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -104,8 +107,9 @@ async def test_a_preview_for_another_budget_or_policy(asked: dict[str, Any], use
         ({"messages": history()}, "budget_tokens"),  # nobody tells the window
     ],
 )
-async def test_what_cannot_be_previewed_is_a_400_that_names_the_field(body: dict[str, Any], field: str) -> None:
-    async with world() as client:
-        answer = await client.post(f"{ADMIN}/compaction/preview", json=body)
+async def test_what_cannot_be_previewed_is_a_400_that_names_the_field(
+    client: httpx.AsyncClient, body: dict[str, Any], field: str
+) -> None:
+    answer = await client.post(f"{ADMIN}/compaction/preview", json=body)
 
     assert error(answer) == (400, None, field)

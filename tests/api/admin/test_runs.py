@@ -10,6 +10,7 @@ import pytest
 
 from tests.api.admin.world import ADMIN, JsonDict, error, world
 from tests.fakes.says import Said
+from tests.folding import folded
 
 RUNS = f"{ADMIN}/runs"
 LOOK, BOTH, FINISH = (
@@ -215,6 +216,7 @@ async def test_runs_are_listed_page_by_page_and_by_status() -> None:
     assert none == {"data": [], "next": None}
 
 
+@folded
 @pytest.mark.parametrize(
     ("path", "field"),
     [
@@ -224,9 +226,8 @@ async def test_runs_are_listed_page_by_page_and_by_status() -> None:
         ("/x/events?from=1", "from"),
     ],
 )
-async def test_a_page_that_there_is_not_is_refused(path: str, field: str) -> None:
-    async with world() as client:
-        answer = await client.get(f"{RUNS}{path}")
+async def test_a_page_that_there_is_not_is_refused(client: httpx.AsyncClient, path: str, field: str) -> None:
+    answer = await client.get(f"{RUNS}{path}")
 
     assert error(answer) == (400, None, field)
 
@@ -301,6 +302,7 @@ def _tool(**fields: Any) -> JsonDict:
 _NO_TEXT = "expected a string"
 
 
+@folded
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -317,9 +319,10 @@ _NO_TEXT = "expected a string"
         ),
     ],
 )
-async def test_the_words_name_fields_of_the_submission_and_no_types_of_ours(body: JsonDict, said: str) -> None:
-    async with world() as client:
-        answer = await client.post(RUNS, json=body)
+async def test_the_words_name_fields_of_the_submission_and_no_types_of_ours(
+    client: httpx.AsyncClient, body: JsonDict, said: str
+) -> None:
+    answer = await client.post(RUNS, json=body)
 
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, said)
 
@@ -327,6 +330,7 @@ async def test_the_words_name_fields_of_the_submission_and_no_types_of_ours(body
 CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 
 
+@folded
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -370,11 +374,12 @@ CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments":
         (run(user_message=None, initial_messages=[{"role": "user", "surplus": 1}]), "initial_messages.0.surplus"),
     ],
 )
-async def test_a_submission_that_is_wrong_is_refused_with_the_field(body: JsonDict, field: str) -> None:
+async def test_a_submission_that_is_wrong_is_refused_with_the_field(
+    client: httpx.AsyncClient, body: JsonDict, field: str
+) -> None:
     body = {name: value for name, value in body.items() if value is not None or name != "user_message"}
-    async with world() as client:
-        answer = await client.post(RUNS, json=body)
-        listed = (await client.get(RUNS)).json()
+    answer = await client.post(RUNS, json=body)
+    listed = (await client.get(RUNS)).json()
 
     assert error(answer)[::2] == (400, field), answer.text
     assert listed["data"] == []
@@ -395,6 +400,7 @@ async def test_options_that_some_server_takes_are_for_the_server_to_judge(option
     assert done["status"] == "completed"
 
 
+@folded
 @pytest.mark.parametrize(
     ("messages", "field"),
     [
@@ -408,11 +414,12 @@ async def test_options_that_some_server_takes_are_for_the_server_to_judge(option
         ([{"role": "assistant", "tool_calls": [CALL]}, {"role": "user"}], "initial_messages[1]"),
     ],
 )
-async def test_a_history_with_an_orphan_in_it_is_refused(messages: list[JsonDict], field: str) -> None:
+async def test_a_history_with_an_orphan_in_it_is_refused(
+    client: httpx.AsyncClient, messages: list[JsonDict], field: str
+) -> None:
     body = run(initial_messages=messages)
     del body["user_message"]
-    async with world() as client:
-        answer = await client.post(RUNS, json=body)
+    answer = await client.post(RUNS, json=body)
 
     assert error(answer) == (400, None, field)
 

@@ -33,6 +33,7 @@ from tests.fakes.scripted import ScriptedHttp, StillClock
 
 JsonDict = dict[str, Any]
 ADMIN = "/admin/v1"
+_RECOMMENDATIONS = read_recommendations()
 
 
 @dataclass
@@ -87,7 +88,7 @@ async def world(
     observe = (heard if heard is not None else []).append
     backend = OpenAICompatible("http://scripted", ScriptedHttp(script or says))
     budgets = Budgets(backend, StillClock(), observe, now.budget)
-    sampling = Sampling(observe, read_recommendations(), now.sampling)
+    sampling = Sampling(observe, _RECOMMENDATIONS, now.sampling)
     engine = Engine(
         EngineConfig(
             backend,

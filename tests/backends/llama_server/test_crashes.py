@@ -1,4 +1,4 @@
-"""When a server that crashed is started again."""
+"""When a crashed server is restarted."""
 
 from __future__ import annotations
 

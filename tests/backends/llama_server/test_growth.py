@@ -1,4 +1,4 @@
-"""What counts as getting on while a model loads."""
+"""What counts as progress while a model loads."""
 
 from __future__ import annotations
 

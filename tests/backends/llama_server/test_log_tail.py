@@ -1,12 +1,14 @@
-"""The last lines of a model server, however it says them."""
+"""The last log lines of a model server, however its output is cut."""
 
 from __future__ import annotations
 
 import pytest
 
 from forge_proxy.backends.llama_server.log_tail import LogTail
+from tests.folding import folded
 
 
+@folded
 @pytest.mark.parametrize("cut", [1, 2, 3, 1000])
 @pytest.mark.parametrize(
     ("said", "lines"),

@@ -1,4 +1,4 @@
-"""The supervisor of a server, over a fake llama-server that is a real process and fails as it is told."""
+"""The supervisor of a server, with a fake llama-server that is a real process and fails on request."""
 
 from __future__ import annotations
 

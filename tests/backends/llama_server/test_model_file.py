@@ -1,4 +1,4 @@
-"""What is told of a model file before anything is started with it."""
+"""The checks of a model file before a server starts."""
 
 from __future__ import annotations
 

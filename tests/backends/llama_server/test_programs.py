@@ -1,4 +1,4 @@
-"""Which program serves a model file, and why."""
+"""Which program serves a model file, and the reason that is reported."""
 
 from __future__ import annotations
 

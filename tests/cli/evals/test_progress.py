@@ -7,7 +7,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from forge_proxy.backends.config import BackendConfig
-from forge_proxy.cli.evals.run_all import EvalPlan, EvaluatedModel, make_all
+from forge_proxy.cli.evals.run_all import EvalPlan, EvaluatedModel, run_models
 from forge_proxy.evals.ablation import PRESETS
 from forge_proxy.evals.scenarios import select_scenarios
 from forge_proxy.settings import Settings
@@ -28,7 +28,7 @@ async def test_each_finished_run_is_reported_if_stderr_is_no_terminal(capsys: py
     async with TestServer(app) as server:
         url = str(server.make_url("/v1"))
         settings = Settings.model_construct(backend=BackendConfig(kind="openai", url=url))
-        results = await make_all([EvaluatedModel(settings)], plan, None)
+        results = await run_models([EvaluatedModel(settings)], plan, None)
 
     printed = capsys.readouterr()
     assert len(results.records) == 2

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from forge_proxy.core.dialect import Reasoning
 from forge_proxy.core.jsontypes import Json, JsonObject, is_list, is_object, read_object
-from forge_proxy.core.stream import THOUGHTS
+from forge_proxy.core.stream import SIGNED_REASONING
 from forge_proxy.wire.backends.anthropic.blocks import CACHE, Block, encode_blocks, text_block
 from forge_proxy.wire.backends.anthropic.tools import ToolNames
 from forge_proxy.wire.message_repair import may_be_too_deep, to_arguments_object
@@ -100,7 +100,7 @@ class _HistoryEncoder:
         return AnthropicConversation(self._system, [_encode(message) for message in out], self._called, loose)
 
     def _answer(self, message: JsonObject, content: list[Block]) -> None:
-        thoughts = message.get(THOUGHTS)
+        thoughts = message.get(SIGNED_REASONING)
         kept = _select_signed(thoughts) if self._keeps_reasoning else []
         calls = message.get("tool_calls")
         uses = [self._use(call) for call in calls if is_object(call)] if is_list(calls) else []

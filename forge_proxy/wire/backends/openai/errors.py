@@ -12,7 +12,7 @@ from forge_proxy.core.errors import (
     LimitTooLarge,
     RequestFormatRejected,
     UnreadCall,
-    words_of,
+    error_message,
 )
 from forge_proxy.core.jsontypes import Json, is_object
 from forge_proxy.wire.backends.openai.overflow import read_overflow
@@ -52,7 +52,7 @@ _RAW_CALL = re.compile(r"error parsing tool call: raw='(.*)', err=", re.DOTALL)
 
 def decode_error(url: str, status: int, body: Json, headers: Mapping[str, str] | None = None) -> BackendError:
     """Return the most specific error type for a response of the model server at `url`."""
-    message = words_of(body)
+    message = error_message(body)
     if is_unparsed_call(body):
         return UnreadCall(url, status, body, headers, written=extract_raw_call(body))
     if status in _OTHER_CAUSES:

@@ -1,0 +1,172 @@
+"""Change one expression of forge_proxy/core at a time, and run the tests that should fail.
+
+python -m tests.mutants [--seed N] [--count N] [--minutes M] [--only PATTERN]
+
+Prints a table in Markdown, row by row. A mutant is killed if a test fails, or if the tests use more than 120 s of CPU
+time. The mutants of a seed stay the same as long as forge_proxy/core does. The tests are collected once; each mutant is
+a fork, in which the code of one function is replaced.
+"""
+
+# ruff: noqa: T201  a command line prints
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.mutations import Mutation, find_mutations
+from tests.mutants.replacing import replace_code
+
+ROOT = Path(__file__).parents[2]
+CORE = ROOT / "forge_proxy" / "core"
+FIRST = {
+    "rescue": ("core/rescue", "fuzz"),
+    "guardrails": ("core/guardrails", "engine/test_attempt.py"),
+    "compaction": ("core/compaction", "engine/test_fitting.py"),
+    "stream.py": ("core/test_stream.py",),
+    "budget.py": ("core/test_budget.py", "engine/test_budgets.py"),
+}
+"""Each part of forge_proxy/core that is mutated, and the tests that run first."""
+TURNS = ("rescue", "guardrails", "compaction", "rescue", "guardrails", "stream.py", "rescue", "guardrails", "budget.py")
+"""How the mutants are divided among the parts: roughly by size."""
+SLOW = ("test_cost.py", "test_total.py", "test_seeds.py")
+_CPU_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One mutation of a file; `part` is a key of `FIRST`."""
+
+    part: str
+    file: Path
+    mutation: Mutation
+
+    def __str__(self) -> str:
+        place = f"{self.file.relative_to(CORE)}:{self.mutation.line}"
+        return f"{place} | {_cell(self.mutation.before)} | {_cell(self.mutation.after)}"
+
+    def install(self) -> None:
+        """Replace the function in this process."""
+        name = ".".join(self.file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        replace_code(sys.modules[name], self.mutation.apply(self.file.read_bytes()))
+
+
+def choose_mutants(seed: int, count: int) -> Iterator[Mutant]:
+    """Yield mutants at random, the parts in turn."""
+    rng = random.Random(seed)
+    shuffled: dict[str, list[Mutant]] = {}
+    for part in FIRST:
+        files = [CORE / part] if part.endswith(".py") else sorted((CORE / part).rglob("*.py"))
+        shuffled[part] = [Mutant(part, file, one) for file in files for one in find_mutations(file.read_bytes())]
+        rng.shuffle(shuffled[part])
+    for number in range(count):
+        yield shuffled[TURNS[number % len(TURNS)]].pop()
+
+
+class Mutating:
+    """A pytest plugin that runs the collected tests once for each mutant, up to the first failure."""
+
+    def __init__(self, mutants: Sequence[Mutant], seconds: float, storage: Path) -> None:
+        self._mutants = mutants
+        self._end = time.monotonic() + seconds
+        self._storage = storage
+        self._failed = ""
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        for mutant in self._mutants:
+            result = self._run(mutant, session.items) if time.monotonic() < self._end else "not run"
+            print(f"| {mutant} | {result} |", flush=True)
+        return True
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not self._failed:
+            self._failed = report.nodeid.removeprefix("tests/")
+
+    def _run(self, mutant: Mutant, items: Sequence[pytest.Item]) -> str:
+        """Return what killed it, or `survived`."""
+        shutil.rmtree(self._storage, ignore_errors=True)  # no examples of the mutant before
+        reading, writing = os.pipe()
+        if (pid := os.fork()) == 0:
+            resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
+            mutant.install()
+            os.write(writing, self._first_failure(_ordered(mutant.part, items)).encode())
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as pipe:
+            failed = pipe.read()
+        if os.waitpid(pid, 0)[1]:
+            return "killed by CPU time"
+        return f"killed by {_cell(failed)}" if failed else "survived"
+
+    def _first_failure(self, items: Sequence[pytest.Item]) -> str:
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self._failed:
+                break
+        return self._failed
+
+
+def _ordered(part: str, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """The tests of the part, then the others. Nothing else uses core/rescue enough to run its tests for it."""
+
+    def position(item: pytest.Item) -> tuple[bool, bool]:
+        path = item.path.relative_to(ROOT / "tests").as_posix()
+        return not path.startswith(FIRST[part]), item.path.name in SLOW
+
+    kept = [item for item in items if part == "rescue" or item.path.parts[-2] not in ("rescue", "fuzz")]
+    return sorted(kept, key=position)
+
+
+def _cell(text: str) -> str:
+    short = " ".join(text.split()).replace("|", "\\|")
+    return f"`{short if len(short) <= 70 else short[:67] + '...'}`"
+
+
+def main() -> None:
+    """Run until the mutants or the minutes are used up."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=15)
+    parser.add_argument("--count", type=int, default=54)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--only", default="", help="only mutants whose row matches this pattern")
+    options = parser.parse_args()
+    mutants = [one for one in choose_mutants(options.seed, options.count) if re.search(options.only, str(one))]
+    with tempfile.TemporaryDirectory(prefix="forge-mutants-") as folder:
+        os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder
+        os.environ.setdefault("FORGE_TEST_EXAMPLES", "0.2")
+        print("| mutant | before | after | result |\n|---|---|---|---|", flush=True)
+        pytest.main(
+            [
+                *(
+                    "-o",
+                    "addopts=",
+                    "-p",
+                    "no:schemathesis",
+                    "-p",
+                    "no:xdist",
+                    "-p",
+                    "no:terminal",
+                    "-p",
+                    "no:cacheprovider",
+                    "--hypothesis-seed=0",
+                ),
+                *("--tiers", "unit,app", *(str(ROOT / "tests" / name) for name in ("core", "engine", "fuzz"))),
+            ],
+            plugins=[Mutating(mutants, 60 * options.minutes, Path(folder) / "examples")],
+        )
+
+
+if __name__ == "__main__":
+    main()
