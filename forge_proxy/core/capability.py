@@ -48,7 +48,7 @@ def read_card(value: Json) -> CapabilityCard | None:
             "calls": bool(calls),
             "markup": str() | None as markup,
         }:
-            found = {key: value for key in _FOUND if isinstance(value := value[key], bool)}
+            found = {key: flag for key in _FOUND if isinstance(flag := value[key], bool)}
             return CapabilityCard(model, tools, because, calls, markup, **found)
         case _:
             return None

@@ -157,7 +157,7 @@ def test_opencode_gets_all_models_and_other_clients_require_a_choice(home: Path)
     assert {name: model["limit"]["context"] for name, model in models.items()} == WINDOWS
     assert (json.loads(printed)["model"], json.loads(chosen)["model"]) == ("forge/large", "forge/small")
     assert set(json.loads(chosen)["provider"]["forge"]["models"]) == set(WINDOWS)
-    assert "large is the one to begin with" in warned
+    assert "large is the default model" in warned
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def _light_readings_leave_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> Non
     def light(turn: Turn, reply: Reply) -> Extraction:
         return Extraction(reply.text or "", (), may_recover_more="broken" in (reply.text or ""))
 
-    monkeypatch.setattr("forge_proxy.engine.parse_replies.read", light)
+    monkeypatch.setattr("forge_proxy.engine.parse_replies.extract", light)
 
 
 async def test_a_plain_reply_is_parsed_once() -> None:
@@ -143,7 +143,7 @@ async def test_without_processes_a_text_with_many_openers_is_parsed_in_a_thread(
         threads.append(threading.current_thread())
         return FOUND
 
-    monkeypatch.setattr("forge_proxy.engine.parse_replies.read", light)
+    monkeypatch.setattr("forge_proxy.engine.parse_replies.extract", light)
 
     assert await parse_replies(turn(), [Reply(text="<|1 " * 20_000)], None, LoopTurns()) == [FOUND]
     assert threading.main_thread() not in threads

@@ -101,7 +101,7 @@ class Attempt:
                     return retry
                 case GiveUp(error=ForgeError() as error):
                     raise error
-                case Accept(answer) | GiveUp(settled=FinalAnswer() as answer):
+                case Accept(answer) | GiveUp(answer=FinalAnswer() as answer):
                     chunks += [Chunk(tuple(map(self._separate, chunk.deltas))) for chunk in gate.finish(answer)]
                     answers.append(answer)
                 case GiveUp():

@@ -55,7 +55,7 @@ async def test_where_it_is_not_used_it_is_told_once() -> None:
 def test_a_model_of_which_nothing_is_known_is_no_guess() -> None:
     sampling = Sampling(lambda _: None, KNOWN, SamplingPolicy(defaults="on"))
 
-    with pytest.raises(UnsupportedModelError, match=r"'other'; available: Scripted\. Switch sampling\.defaults off"):
+    with pytest.raises(UnsupportedModelError, match=r"'other'; available: Scripted\. Set sampling\.defaults to off"):
         sampling.values_for("other")
 
 
