@@ -80,6 +80,7 @@ NOT_MET_BY_PROGRAMS = (
     "forge_proxy.api.disconnect",
     "forge_proxy.api.access_denied",
     "forge_proxy.cli",  # printed by the commands
+    "forge_proxy.core.store_errors",  # of runs, as below
     "forge_proxy.evals",
     "forge_proxy.tools",  # of runs, which are submitted over HTTP
     "forge_proxy.workflows.runs",
@@ -133,3 +134,10 @@ def test_all_names_are_listed_for_star_imports() -> None:
 def test_a_name_of_before_works_with_a_warning(old: str, present: str) -> None:
     with pytest.warns(DeprecationWarning, match=f"forge_proxy.{old} is now {present}"):
         assert getattr(forge_proxy, old) is getattr(forge_proxy, present)
+
+
+def test_renamed_attributes_of_the_python_api_still_work_with_a_warning() -> None:
+    budget = forge_proxy.Budget(forge_proxy.BudgetMode.MANUAL, 4096, "set by hand")
+
+    with pytest.warns(DeprecationWarning, match=r"Budget\.because is now reason; the old name ends with 0\.3"):
+        assert budget.because == "set by hand"

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from forge_proxy.core.deprecation import renamed_attribute
 from forge_proxy.core.hardware import HardwareProfile
 
 MIN_TOKENS = 256
@@ -97,6 +98,8 @@ class Budget:
     """The window to set on the server for this budget; None leaves the choice to the server."""
     enforced: bool = False
     """Whether forge-proxy must reject longer prompts because the server would not."""
+
+    because = renamed_attribute("because", "reason")
 
 
 def fit_budget(

@@ -13,6 +13,7 @@ from forge_proxy.backends.config import Kind
 from forge_proxy.backends.ollama import Ollama
 from forge_proxy.core.budget import Budget
 from forge_proxy.core.compaction import CompactStrategy, NoCompact
+from forge_proxy.core.deprecation import renamed_attribute
 from forge_proxy.core.errors import BackendError, BackendFault, BudgetResolutionError
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.daemon.app import log_backend, observe_in_next_iteration
@@ -39,6 +40,8 @@ class ReadyBackend:
     url: str
     reason: str
     """Why this backend was selected."""
+
+    because = renamed_attribute("because", "reason")
 
 
 @asynccontextmanager
