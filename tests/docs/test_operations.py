@@ -37,7 +37,7 @@ def test_the_example_of_settings_is_read(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_the_numbers_are_those_of_the_code() -> None:
     assert f"`server.drain_seconds` ({ServerConfig().drain_seconds})" in TEXT
-    assert f"up to {log_writer.LIMIT >> 20} MB of lines wait" in TEXT
+    assert f"buffers up to {log_writer.LIMIT >> 20} MB of lines" in TEXT
 
 
 async def test_a_backup_of_an_open_store_is_a_whole_store(tmp_path: Path) -> None:
