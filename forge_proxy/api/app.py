@@ -35,6 +35,7 @@ _EXPOSED_HEADERS = (
     "retry-after",
     "x-forge-attempts",
     "x-forge-compacted",
+    "x-forge-interventions",
     "x-forge-marks",
     "x-forge-outcome",
     "x-forge-tokens-spent",

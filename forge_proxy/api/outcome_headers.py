@@ -18,12 +18,16 @@ _SAFE = "".join(letter for letter in map(chr, range(0x20, 0x7F)) if letter not i
 
 
 def outcome_headers(report: Report) -> dict[str, str]:
-    """Return outcome, attempts, tokens and interventions. `x-forge-marks` is the last one and omitted if empty."""
+    """Return outcome, attempts, tokens and, as the last ones, interventions if there are any.
+
+    `x-forge-marks` is the former name of `x-forge-interventions`. It is sent until 0.3.
+    """
     headers = {"x-forge-outcome": report.outcome.value, "x-forge-attempts": str(report.attempts)}
     if report.tokens is not None:
         headers["x-forge-tokens-spent"] = str(report.tokens)
     if report.interventions:
-        headers["x-forge-marks"] = "; ".join(as_fits([_to_ascii(text) for text in report.descriptions], _MAX_TOTAL))
+        interventions = "; ".join(as_fits([_to_ascii(text) for text in report.descriptions], _MAX_TOTAL))
+        headers |= dict.fromkeys(("x-forge-interventions", "x-forge-marks"), interventions)
     return headers
 
 
@@ -34,7 +38,7 @@ def compaction_headers(compactions: Sequence[ContextCompacted]) -> dict[str, str
 
 
 def headers_as_text(headers: Mapping[str, str]) -> str:
-    """Return headers on one line, for a comment. `x-forge-marks`, whose value may contain spaces, is the last one."""
+    """Return headers on one line, for a comment. Those whose value may contain spaces are the last ones."""
     return " ".join(f"{name}={value}" for name, value in headers.items())
 
 

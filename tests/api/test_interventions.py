@@ -24,8 +24,8 @@ def rescued(tool: str, detail: str = "json at 0") -> Intervention:
 
 
 def told(*marks: Intervention) -> str:
-    """What `x-forge-marks` says of these."""
-    return outcome_headers(Report(Outcome.RESCUED, interventions=marks))["x-forge-marks"]
+    """What `x-forge-interventions` says of these."""
+    return outcome_headers(Report(Outcome.RESCUED, interventions=marks))["x-forge-interventions"]
 
 
 @both
@@ -116,7 +116,8 @@ def test_the_comment_of_a_stream_says_the_same_as_the_headers() -> None:
     report = Report(Outcome.RESCUED, 2, interventions=(rescued("get_weather"),), tokens=7)
 
     assert headers_as_text(outcome_headers(report)) == (
-        "x-forge-outcome=rescued x-forge-attempts=2 x-forge-tokens-spent=7 x-forge-marks=rescued get_weather: json at 0"
+        "x-forge-outcome=rescued x-forge-attempts=2 x-forge-tokens-spent=7"
+        " x-forge-interventions=rescued get_weather: json at 0 x-forge-marks=rescued get_weather: json at 0"
     )
 
 

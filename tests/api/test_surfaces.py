@@ -154,7 +154,7 @@ async def test_a_call_is_guarded_streamed_and_whole() -> None:
     assert events_of(streamed.text) == [("word", 'get_weather{"city": "Paris"}'), ("stop", "rescued")]
     assert whole.json() == {"telegram": 'get_weather{"city": "Paris"}', "to": "mine"}
     assert whole.headers["x-forge-outcome"] == "rescued"
-    assert whole.headers["x-forge-marks"].startswith("rescued get_weather")
+    assert whole.headers["x-forge-interventions"].startswith("rescued get_weather")
 
 
 async def test_a_relayed_response_is_encoded_anew() -> None:

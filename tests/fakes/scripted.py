@@ -157,7 +157,7 @@ async def chat(
         http.asked,
         usage=response.json().get("usage"),
         tokens=int(response.headers.get("x-forge-tokens-spent", "0")) or None,
-        marks=response.headers.get("x-forge-marks"),
+        marks=response.headers.get("x-forge-interventions"),
     )
 
 
@@ -170,9 +170,11 @@ def _read_stream(text: str, asked: list[JsonDict]) -> Answer:
     usage: JsonDict | None = None
     for line in text.splitlines():
         if line.startswith(": "):
-            pairs, _, marks = line[2:].partition(" x-forge-marks=")
+            pairs, _, interventions = line[2:].partition(" x-forge-interventions=")
             told.update(dict(pair.split("=", 1) for pair in pairs.split()))
-            told.update({"x-forge-marks": marks} if marks else {})
+            told.update(
+                {"x-forge-interventions": interventions.partition(" x-forge-marks=")[0]} if interventions else {}
+            )
         if not line.startswith("data: ") or line == "data: [DONE]":
             continue
         chunk = json.loads(line[6:])
@@ -198,5 +200,5 @@ def _read_stream(text: str, asked: list[JsonDict]) -> Answer:
         asked,
         usage=usage,
         tokens=int(told.get("x-forge-tokens-spent", "0")) or None,
-        marks=told.get("x-forge-marks"),
+        marks=told.get("x-forge-interventions"),
     )
