@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -103,8 +103,16 @@ async def test_one_byte_at_a_time_is_like_all_at_once(said: Said) -> None:
     same(streamed, whole)
 
 
+NAMED_LATE = [
+    Delta(calls=(CallDelta(0, arguments='{"city": "Paris"}'),)),
+    Delta(calls=(CallDelta(0, name="respond", arguments='{"message": "a"}'),)),
+]
+"""A call whose name comes after the beginning of its arguments."""
+
+
 @pytest.mark.parametrize("accepts", [True, False])
 @examples(400)
+@example(deltas=NAMED_LATE, finish="stop")
 @given(
     deltas=st.lists(
         st.builds(Delta, text=TEXTS) | st.builds(Delta, calls=st.tuples(CALL_DELTAS)),

@@ -61,6 +61,8 @@ class StreamGate:
         self._begins_with_respond = False
         """Whether the first call is one of the respond tool."""
         self._names: dict[int, str] = {}
+        self._unnamed: set[int] = set()
+        """Calls whose arguments began before their names: their messages are not sent before the reply is complete."""
         self._has_buffered_text = False
         self._sent_text = StringIO()
         self._choice_fields = FieldsBuilder()
@@ -199,11 +201,15 @@ class StreamGate:
     def _release_message(self, piece: CallDelta) -> str:
         """Return the text of a call's piece: empty unless the call is the first one and calls the respond tool."""
         name = self._names.get(piece.index, "")
+        if piece.arguments and not (name or piece.name):
+            self._unnamed.add(piece.index)
         if piece.name and piece.name != name:
             name = self._names[piece.index] = name + piece.name
             if piece.index == next(iter(self._names)):
                 self._begins_with_respond = len(name) <= _LONGEST_NAME and self._is_respond(name)
         is_first = piece.index == next(iter(self._names), None)
+        if piece.index in self._unnamed:
+            return ""
         if not (is_first and self._begins_with_respond) or (self._has_buffered_text and not self._has_sent_message):
             return ""
         self._decoder = self._decoder or MessageDecoder()
