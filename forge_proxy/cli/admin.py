@@ -103,7 +103,7 @@ def _show_it(  # pyright: ignore[reportUnusedFunction]
 ) -> None:
     """Show the current values; the default command."""
     assert context.parent is not None  # noqa: S101  # it is in a group
-    options = asked_of(context, url, key, json)
+    options = inherit_options(context, url, key, json)
     show(options.remote.admin("GET", str(context.parent.info_name)), as_json=options.as_json)
 
 
@@ -120,7 +120,7 @@ def set_budget(
     json: AsJson = False,
 ) -> None:
     """Switch to another budget; running requests finish with the old one."""
-    options = asked_of(context, url, key, json)
+    options = inherit_options(context, url, key, json)
     change = {"mode": mode, "tokens": tokens, "overflow": overflow}
     body = {name: value for name, value in change.items() if value is not None}
     show(options.remote.admin("PUT", "budget", body), as_json=options.as_json)
@@ -129,19 +129,19 @@ def set_budget(
 @backend.command()
 def start(context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
     """Start the model server."""
-    _do(asked_of(context, url, key, json), "start")
+    _do(inherit_options(context, url, key, json), "start")
 
 
 @backend.command()
 def stop(context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
     """Stop the model server once its running requests have finished."""
-    _do(asked_of(context, url, key, json), "stop")
+    _do(inherit_options(context, url, key, json), "stop")
 
 
 @backend.command()
 def restart(context: typer.Context, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
     """Restart the model server; new requests wait meanwhile."""
-    _do(asked_of(context, url, key, json), "restart")
+    _do(inherit_options(context, url, key, json), "restart")
 
 
 @backend.command()
@@ -153,7 +153,7 @@ def model(
     json: AsJson = False,
 ) -> None:
     """Serve another model."""
-    _do(asked_of(context, url, key, json), "model", {"model": name})
+    _do(inherit_options(context, url, key, json), "model", {"model": name})
 
 
 @backend.command()
@@ -165,7 +165,7 @@ def logs(
     json: AsJson = False,
 ) -> None:
     """Show the latest log lines of the model server."""
-    options = asked_of(context, url, key, json)
+    options = inherit_options(context, url, key, json)
     response = options.remote.admin("GET", "backend/logs", lines=lines)
     if options.as_json:
         show(response, as_json=True)
@@ -182,7 +182,7 @@ def set_guardrails(
     json: AsJson = False,
 ) -> None:
     """Change guardrails, from the next request on."""
-    options = asked_of(context, url, key, json)
+    options = inherit_options(context, url, key, json)
     body: dict[str, Any] = {}
     for name, word in map(_parse_change, changes):
         value = _BOOLEANS.get(word, word)
@@ -202,7 +202,7 @@ def set_compaction(
     json: AsJson = False,
 ) -> None:
     """Change the compaction, from the next request on."""
-    options = asked_of(context, url, key, json)
+    options = inherit_options(context, url, key, json)
     policy = options.remote.admin("GET", "compaction")["policy"]
     show(
         options.remote.admin("PUT", "compaction", {**policy, **dict(map(_parse_change, changes))}),
@@ -225,7 +225,7 @@ def preview(
     json: AsJson = False,
 ) -> None:
     """Show what each phase of compaction would remove from a history, and why."""
-    options = asked_of(context, url, key, json)
+    options = inherit_options(context, url, key, json)
     body = preview_body(file.read(), budget_tokens)
     response = options.remote.admin("POST", "compaction/preview", body)
     if options.as_json:
@@ -254,7 +254,7 @@ def _parse_change(change: str) -> tuple[str, str]:
     return name, value
 
 
-def asked_of(context: typer.Context, url: str | None, key: str | None, as_json: bool) -> CommandOptions:
+def inherit_options(context: typer.Context, url: str | None, key: str | None, as_json: bool) -> CommandOptions:
     """Return the options of a subcommand; omitted ones are taken from its group."""
     group: CommandOptions = context.obj
     return CommandOptions(url or group.url, key or group.key, as_json or group.as_json)

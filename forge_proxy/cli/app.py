@@ -28,8 +28,8 @@ from forge_proxy.cli.options import (
     LlamaServer,
     Model,
     Port,
+    collect_overrides,
     read_settings,
-    said_by,
     settings_file,
 )
 from forge_proxy.cli.rescue import Finish, InputError
@@ -85,7 +85,7 @@ def serve(
     from forge_proxy import daemon  # local import: --help does not need the web server
 
     file = settings_file(config)
-    overrides = said_by(host, port, backend, backend_url, gguf, model, llama_server, ctx)
+    overrides = collect_overrides(host, port, backend, backend_url, gguf, model, llama_server, ctx)
     try:
         daemon.run(lambda: read_settings(file, overrides), hangup, file)
     except BackendChoiceError as error:
@@ -127,7 +127,7 @@ def check(
     """Check the settings and the backend, and show what serve would use. Exit code 0 if it is ready."""
     from forge_proxy.cli.check import run_check
 
-    overrides = said_by(host, port, backend, backend_url, gguf, model, llama_server, ctx)
+    overrides = collect_overrides(host, port, backend, backend_url, gguf, model, llama_server, ctx)
     tests = model is not None if self_test is None else self_test
     if not run_check(read_settings(settings_file(config), overrides), self_test=tests):
         raise typer.Exit(FAILED)

@@ -66,13 +66,13 @@ RESULTS = {
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """One conversation, raw and guarded with the same seed. `ends_with` is the guarded model's last message."""
+    """One conversation, raw and guarded with the same seed. `last_text` is the guarded model's last message."""
 
-    said: str
+    request: str
     raw: Reply | None
     guarded: Reply | None
     report: Report | None
-    ends_with: str
+    last_text: str
 
 
 def run_demo() -> None:
@@ -81,18 +81,18 @@ def run_demo() -> None:
     console.print(
         "[bold]forge-proxy demo[/]: a 1.35 M parameter test model, temperature 1, each request raw and guarded.\n"
     )
-    tried = asyncio.run(_try_all())
+    results = asyncio.run(_try_all())
     table = Table("request", "raw model", "guarded", "what was done", "then, given the result", show_lines=True)
-    for case in _worth_showing(tried):
-        done = _done(case.report) if case.report else ""
-        table.add_row(case.said, _verdict(case.raw), _verdict(case.guarded), done, case.ends_with)
+    for case in _select_examples(results):
+        done = _describe_steps(case.report) if case.report else ""
+        table.add_row(case.request, _describe_reply(case.raw), _describe_reply(case.guarded), done, case.last_text)
     console.print(table)
-    raw = sum(is_right(case.raw) for case in tried)
-    guarded = sum(is_right(case.guarded) for case in tried)
+    raw = sum(is_right(case.raw) for case in results)
+    guarded = sum(is_right(case.guarded) for case in results)
     for line in (
         f"\nEach request was sent {_TRIES} times each way; the table shows a try in which the raw model failed.",
         "The two columns are independent tries; 'rescued' names the format that the guarded call was parsed from.",
-        f"\nvalid tool calls in {len(tried)} requests: raw {raw}, guarded {guarded}\n",
+        f"\nvalid tool calls in {len(results)} requests: raw {raw}, guarded {guarded}\n",
         "Now with your own model and client:",
         "  1. forge-proxy serve --backend-url http://127.0.0.1:8080",
         "  2. export OPENAI_BASE_URL=http://127.0.0.1:8081/v1 OPENAI_API_KEY=none",
@@ -123,21 +123,21 @@ async def _try_all() -> list[DemoResult]:
     )
     async with daemon.assemble(settings, _ignore_event) as parts:
         await parts.load()
-        return [tried async for tried in _try_each(parts.engine, settings.guardrails)]
+        return [results async for results in _try_each(parts.engine, settings.guardrails)]
 
 
 async def _try_each(engine: Engine, policy: GuardPolicy) -> AsyncIterator[DemoResult]:
     off = policy.model_copy(update={"enabled": read_switches("off", policy.enabled)})
-    for said in REQUESTS:
+    for request in REQUESTS:
         for seed in range(_TRIES):
-            body = _body(said, seed)
+            body = _body(request, seed)
             raw, _ = await _ask(engine, body, off)
             guarded, report = await _ask(engine, body, policy)
-            ends_with = ""
+            last_text = ""
             if guarded is not None and is_right(guarded):
-                last, _ = await _ask(engine, _with_result(body, said, guarded.calls[0]), policy)
-                ends_with = (last.text if last else None) or ""
-            yield DemoResult(said, raw, guarded, report, ends_with)
+                last, _ = await _ask(engine, _with_result(body, request, guarded.calls[0]), policy)
+                last_text = (last.text if last else None) or ""
+            yield DemoResult(request, raw, guarded, report, last_text)
 
 
 async def _ask(engine: Engine, body: JsonObject, policy: GuardPolicy) -> tuple[Reply | None, Report | None]:
@@ -157,16 +157,16 @@ async def _ask(engine: Engine, body: JsonObject, policy: GuardPolicy) -> tuple[R
     return (replies[0] if replies else None), report
 
 
-def _body(said: str, seed: int) -> dict[str, Json]:
-    messages: list[Json] = [{"role": "user", "content": said}]
+def _body(request: str, seed: int) -> dict[str, Json]:
+    messages: list[Json] = [{"role": "user", "content": request}]
     return {"messages": messages, "tools": TOOLS, "temperature": 1.0, "seed": seed, "max_tokens": 200}
 
 
-def _with_result(body: JsonObject, said: str, call: ToolCall) -> JsonObject:
+def _with_result(body: JsonObject, request: str, call: ToolCall) -> JsonObject:
     """Return the conversation after the tool has been executed."""
     function: Json = {"name": call.tool, "arguments": call.arguments}
     messages: list[Json] = [
-        {"role": "user", "content": said},
+        {"role": "user", "content": request},
         {
             "role": "assistant",
             "content": None,
@@ -177,16 +177,16 @@ def _with_result(body: JsonObject, said: str, call: ToolCall) -> JsonObject:
     return {**body, "messages": messages}
 
 
-def _worth_showing(tried: list[DemoResult]) -> list[DemoResult]:
+def _select_examples(results: list[DemoResult]) -> list[DemoResult]:
     """Select one try per request: the first in which the raw model is wrong, else the first."""
-    shown: list[DemoResult] = []
-    for said in REQUESTS:
-        cases = [case for case in tried if case.said == said]
-        shown.append(next((case for case in cases if not is_right(case.raw)), cases[0]))
-    return shown
+    examples: list[DemoResult] = []
+    for request in REQUESTS:
+        cases = [case for case in results if case.request == request]
+        examples.append(next((case for case in cases if not is_right(case.raw)), cases[0]))
+    return examples
 
 
-def _verdict(reply: Reply | None) -> str:
+def _describe_reply(reply: Reply | None) -> str:
     if reply is None:
         return "[red]✗[/] an error"
     summary = "; ".join(f"{call.tool} {call.arguments}" for call in reply.calls)
@@ -199,7 +199,7 @@ def _verdict(reply: Reply | None) -> str:
     return f"{'[green]✓[/]' if is_right(reply) else '[red]✗[/]'} {escape(summary)}"
 
 
-def _done(report: Report) -> str:
+def _describe_steps(report: Report) -> str:
     steps = [f"retried: {fault.value.replace('_', ' ')}" for fault in report.faults]
     steps += [
         f"{intervention.kind.value}: {intervention.detail.partition(' at ')[0]}"

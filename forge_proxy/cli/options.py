@@ -62,7 +62,7 @@ def settings_file(named: Path | None) -> Path | None:
 
 
 def read_settings(file: Path | None, overrides: dict[str, Any]) -> Settings:
-    """Load the settings, and reject --ctx if the file sets backend.url. Raises like `load` and `said_by`."""
+    """Load the settings, and reject --ctx if the file sets backend.url. Raises like `load` and `collect_overrides`."""
     settings = load(file, overrides)
     if "context" in overrides.get("backend", {}).get("llama_server", {}) and settings.backend.url is not None:
         raise BackendChoiceError(
@@ -72,7 +72,7 @@ def read_settings(file: Path | None, overrides: dict[str, Any]) -> Settings:
     return settings
 
 
-def said_by(
+def collect_overrides(
     host: str | None = None,
     port: int | None = None,
     kind: str | None = None,

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import typer
 
-from forge_proxy.cli.admin import AsJson, CommandOptions, Key, OwnKey, OwnUrl, Url, asked_of
+from forge_proxy.cli.admin import AsJson, CommandOptions, Key, OwnKey, OwnUrl, Url, inherit_options
 from forge_proxy.cli.formatting import show, show_rows
 from forge_proxy.cli.remote import DEFAULT_URL, SentEvent
 from forge_proxy.cli.run_files import NotASubmission, parse_outputs, read_outputs_file, read_submission_file
@@ -56,7 +56,7 @@ def submit(
     json: AsJson = False,
 ) -> None:
     """Submit a run and print its id; it continues whether or not it is watched."""
-    options = asked_of(context, url, key, json)
+    options = inherit_options(context, url, key, json)
     if once is not None and not re.fullmatch("[!-~]([ -~]{0,198}[!-~])?", once):
         raise NotASubmission("--once: expected up to 200 characters of ASCII, without leading or trailing spaces")
     headers = {"Idempotency-Key": once} if once is not None else {}
@@ -72,13 +72,13 @@ def submit(
 @runs.command()
 def watch(context: typer.Context, run_id: RunId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
     """Print the events of a run until it ends. Exit code 1 if it does not complete."""
-    _watch(asked_of(context, url, key, json), run_id)
+    _watch(inherit_options(context, url, key, json), run_id)
 
 
 @runs.command()
 def cancel(context: typer.Context, run_id: RunId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
     """Cancel a run; a tool that is being executed finishes first."""
-    options = asked_of(context, url, key, json)
+    options = inherit_options(context, url, key, json)
     run = options.remote.admin("POST", f"{_path(run_id)}/cancel")
     if options.as_json:
         show(run, as_json=True)
@@ -91,7 +91,7 @@ def show_run(
     context: typer.Context, run_id: RunId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False
 ) -> None:
     """Show a run: its status, its steps, the calls it waits for, its result or error; --json has the messages too."""
-    options = asked_of(context, url, key, json)
+    options = inherit_options(context, url, key, json)
     run = options.remote.admin("GET", _path(run_id))
     if options.as_json:
         show(run, as_json=True)
@@ -102,7 +102,7 @@ def show_run(
 @runs.command()
 def delete(context: typer.Context, run_id: RunId, url: OwnUrl = None, key: OwnKey = None, json: AsJson = False) -> None:
     """Delete a run that has ended, with its messages and events."""
-    options = asked_of(context, url, key, json)
+    options = inherit_options(context, url, key, json)
     deleted = options.remote.admin("DELETE", _path(run_id))
     if options.as_json:
         show(deleted, as_json=True)
@@ -136,7 +136,7 @@ def outputs(
     json: AsJson = False,
 ) -> None:
     """Send the outputs of calls that a run waits for; after the last one it continues."""
-    options = asked_of(context, url, key, json)
+    options = inherit_options(context, url, key, json)
     sent = [
         *parse_outputs(values or (), "output"),
         *parse_outputs(error or (), "error"),
@@ -162,7 +162,7 @@ def list_runs(
     json: AsJson = False,
 ) -> None:
     """List the runs, newest first."""
-    _list(asked_of(context, url, key, json), limit, status)
+    _list(inherit_options(context, url, key, json), limit, status)
 
 
 def _list(options: CommandOptions, limit: int, status: str | None) -> None:

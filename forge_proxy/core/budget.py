@@ -103,80 +103,80 @@ class Budget:
 
 
 def fit_budget(
-    wish: BudgetPolicy, window: Window, sizing: WindowSizing, hardware: HardwareProfile | None = None
+    policy: BudgetPolicy, window: Window, sizing: WindowSizing, hardware: HardwareProfile | None = None
 ) -> Budget:
     """Return the budget for a policy. `hardware` matters only if each request sets its window."""
     if sizing.by == "fixed":
-        tokens, because = _within(wish, window.current)
+        tokens, reason = _within(policy, window.current)
         smaller = tokens is not None and (window.current is None or tokens < window.current)
-        return Budget(wish.mode, tokens, because, window.current, enforced=smaller or sizing.truncates)
-    tokens, given, because = _sized(wish, window, sizing, hardware)
-    return Budget(wish.mode, tokens, because, window.current, given, enforced=sizing.truncates)
+        return Budget(policy.mode, tokens, reason, window.current, enforced=smaller or sizing.truncates)
+    tokens, given, reason = _sized(policy, window, sizing, hardware)
+    return Budget(policy.mode, tokens, reason, window.current, given, enforced=sizing.truncates)
 
 
 def limit_to_window(budget: Budget) -> Budget:
     """Return the budget after the window was set: the server may limit it to the model's training context length."""
     if budget.window is None or budget.tokens is None or budget.window >= budget.tokens:
         return budget
-    reason = f"{budget.reason}, but the model server took {budget.window}"
+    reason = f"{budget.reason}, but the model server uses {budget.window}"
     return replace(budget, tokens=budget.window, reason=reason)
 
 
-def _within(wish: BudgetPolicy, window: int | None) -> tuple[int | None, str]:
+def _within(policy: BudgetPolicy, window: int | None) -> tuple[int | None, str]:
     """Return the budget within a window that cannot be changed, and the reason."""
-    match wish.mode:
+    match policy.mode:
         case BudgetMode.BACKEND | BudgetMode.FORGE_FULL:
             if window is None:
-                return None, "the model server does not tell its window, so nothing is enforced"
+                return None, "the model server does not report its window, so nothing is enforced"
             return window, f"the model server's own window is {window} tokens"
         case BudgetMode.MANUAL:
-            assert wish.tokens is not None  # noqa: S101  # the policy was checked
-            if window is not None and wish.tokens > window:
-                return window, f"{wish.tokens} tokens are asked for, but the model server's window is {window}"
-            return wish.tokens, f"{wish.tokens} tokens are asked for"
+            assert policy.tokens is not None  # noqa: S101  # the policy was checked
+            if window is not None and policy.tokens > window:
+                return window, f"{policy.tokens} tokens are configured, but the model server's window is {window}"
+            return policy.tokens, f"{policy.tokens} tokens are configured"
         case BudgetMode.FORGE_FAST:
             if window is None:
-                return None, "half of a window that the model server does not tell, so nothing is enforced"
-            because = f"half of the model server's {window} tokens; its window cannot be changed from here"
-            return _half(window), f"{because}, so longer prompts are only refused"
+                return None, "half of a window that the model server does not report, so nothing is enforced"
+            reason = f"half of the model server's {window} tokens; its window cannot be changed from here"
+            return _half(window), f"{reason}, so longer prompts are rejected"
         case _:
-            assert_never(wish.mode)
+            assert_never(policy.mode)
 
 
 def _sized(
-    wish: BudgetPolicy, window: Window, sizing: WindowSizing, hardware: HardwareProfile | None
+    policy: BudgetPolicy, window: Window, sizing: WindowSizing, hardware: HardwareProfile | None
 ) -> tuple[int | None, int | None, str]:
     """Return the budget, the window to set on the server, and the reason."""
-    full, because = _full(window, sizing, hardware)
-    match wish.mode:
+    full, reason = _full(window, sizing, hardware)
+    match policy.mode:
         case BudgetMode.BACKEND:
             tokens = window.maximum or window.current
             return tokens, None, "the model server chooses its window" + (f": {tokens} tokens" if tokens else "")
         case BudgetMode.MANUAL:
-            return wish.tokens, wish.tokens, f"{wish.tokens} tokens are asked for"
+            return policy.tokens, policy.tokens, f"{policy.tokens} tokens are configured"
         case BudgetMode.FORGE_FULL:
-            return full, full if sizing.by == "request" else None, because
+            return full, full if sizing.by == "request" else None, reason
         case BudgetMode.FORGE_FAST:
             half = _half(full) if full is not None else None
-            return half, half, f"half of forge-full: {because}"
+            return half, half, f"half of forge-full: {reason}"
         case _:
-            assert_never(wish.mode)
+            assert_never(policy.mode)
 
 
 def _full(window: Window, sizing: WindowSizing, hardware: HardwareProfile | None) -> tuple[int | None, str]:
     known = window.maximum or window.current
     if sizing.by == "restart":
         if known is None:
-            return None, "the model server has not told its window yet"
-        return known, f"{known} tokens is what the model server takes when left alone"
+            return None, "the model server has not reported its window yet"
+        return known, f"{known} tokens is the default of the model server"
     vram = hardware.vram_mb if hardware else None
     # A card sold as 24 GB reports slightly less than 24 GiB.
     size = round(vram / 1024) if vram is not None else 0
     tier = next(tokens for least, tokens in _TIERS if size >= least)
-    because = f"{tier} tokens go with {f'{size} GB of VRAM' if vram is not None else 'no known VRAM'}"
+    reason = f"{tier} tokens go with {f'{size} GB of VRAM' if vram is not None else 'no known VRAM'}"
     if known is not None and known > tier:
-        return known, f"{because}, but the model was loaded with {known}"
-    return tier, because
+        return known, f"{reason}, but the model was loaded with {known}"
+    return tier, reason
 
 
 def _half(tokens: int) -> int:

@@ -44,7 +44,7 @@ async def test_a_prompt_over_the_budget_never_reaches_the_server(stream: bool, t
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["param"]) == (400, "context_length_exceeded", "messages")
     assert error["message"].startswith("This model's maximum context length is 1000 tokens. However, your messages ")
-    assert "1000 tokens are asked for" in error["message"]
+    assert "1000 tokens are configured" in error["message"]
     assert http.asked == []
 
 

@@ -238,7 +238,7 @@ async def test_a_server_that_takes_less_than_it_is_given_is_believed() -> None:
 
     asked = await budgets.of()
     assert (asked.tokens, server.window) == (8192, 8192)
-    assert asked.reason == "999999 tokens are asked for, but the model server took 8192"
+    assert asked.reason == "999999 tokens are configured, but the model server uses 8192"
 
 
 async def test_a_wish_that_was_there_from_the_start_is_given_to_the_server_when_it_is_there() -> None:

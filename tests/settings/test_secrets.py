@@ -13,7 +13,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from forge_proxy.cli.options import said_by
+from forge_proxy.cli.options import collect_overrides
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.settings import Settings, SettingsError, given, load
 from forge_proxy.settings.masking import masked
@@ -181,7 +181,7 @@ def test_an_invalid_variable_is_reported_without_its_value(
 @pytest.mark.parametrize("url", [f"user:{SECRET}@host", f"http://user:{SECRET}@host:port", f"http://{SECRET}@:0"])
 def test_an_invalid_option_is_reported_without_its_value(url: str) -> None:
     with pytest.raises(SettingsError) as raised:
-        load(None, said_by(url=url))
+        load(None, collect_overrides(url=url))
 
     assert SECRET not in everything_about(raised.value)
 

@@ -1,4 +1,4 @@
-"""Whether a server that is loading gets anywhere: what it says, what it has read, what memory it has taken."""
+"""Measures the progress of a server that is loading: its log output, the bytes it has read, its memory."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from dataclasses import dataclass
 from typing import Any
 
 _NOTABLE = 256 * 1024
-"""Bytes read or taken that count as getting on: a server that hangs moves a few pages now and then."""
+"""Bytes read or allocated that count as progress: a server that hangs still moves a few pages now and then."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadActivity:
-    """How far a load has come, in bytes. `read` is 0 except on Linux."""
+    """The progress of a load, in bytes. `read` is 0 except on Linux."""
 
-    said: int
+    log_bytes: int
     read: int
     resident: int
 
     def exceeds(self, earlier: LoadActivity) -> bool:
-        """Whether it has got on since."""
+        """Return whether there was progress since `earlier`."""
         return (
-            self.said > earlier.said
+            self.log_bytes > earlier.log_bytes
             or self.read >= earlier.read + _NOTABLE
             or self.resident >= earlier.resident + _NOTABLE
         )
 
 
-def measure(pid: int, said: int) -> LoadActivity:
+def measure(pid: int, log_bytes: int) -> LoadActivity:
     """Measure a process and its descendants, because the server may run behind a script.
 
     Blocks for about 2 ms if the machine runs 100 processes, because all of them are listed.
@@ -48,4 +48,4 @@ def measure(pid: int, said: int) -> LoadActivity:
                 counters: Any = process.io_counters()  # the type stubs lack `read_chars`
                 # `read_bytes` counts what is read from disk for a mapped file, which no system call reads.
                 read += counters.read_chars + counters.read_bytes
-    return LoadActivity(said, read, resident)
+    return LoadActivity(log_bytes, read, resident)

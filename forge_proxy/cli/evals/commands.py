@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from forge_proxy.cli.options import BackendKind, BackendUrl, ConfigFile, Context, Gguf, LlamaServer, Model, said_by
+from forge_proxy.cli.options import (
+    BackendKind,
+    BackendUrl,
+    ConfigFile,
+    Context,
+    Gguf,
+    LlamaServer,
+    Model,
+    collect_overrides,
+)
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.evals.record import Strategy
 
@@ -103,8 +112,10 @@ def run(
             raise InvalidRequest("--quick", f"it sets these itself; remove {', '.join(given)}")
         running.run_quick(out, runs=runs or _QUICK_RUNS, seed=seed, verbose=verbose)
         return
-    said = said_by(kind=backend, url=backend_url, gguf=gguf, model=model, llama_server=llama_server, context=ctx)
-    evaluated = running.EvaluatedModel(running.with_thinking(load(config, said), think), think, any_tool)
+    overrides = collect_overrides(
+        kind=backend, url=backend_url, gguf=gguf, model=model, llama_server=llama_server, context=ctx
+    )
+    evaluated = running.EvaluatedModel(running.with_thinking(load(config, overrides), think), think, any_tool)
     if probe:
         running.run_probe(evaluated.settings)
         return

@@ -11,7 +11,7 @@ import pytest
 from forge_proxy.backends.llama_server.load_activity import LoadActivity, measure
 
 MB = 1 << 20
-START = LoadActivity(said=100, read=10 * MB, resident=50 * MB)
+START = LoadActivity(log_bytes=100, read=10 * MB, resident=50 * MB)
 
 
 @pytest.mark.parametrize(
