@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MINIMUM := .venv-minimum
-MINIMUM_TESTS ?= tests/core/guardrails tests/core/test_names.py tests/wire tests/engine tests/contracts tests/store tests/tools \
+MINIMUM_TESTS ?= tests/core/guardrails tests/core/test_tool_names.py tests/wire tests/engine tests/contracts tests/store tests/tools \
 	tests/workflows/runs tests/settings/test_file.py tests/backends/test_cards.py tests/backends/llama_server/test_load_activity.py \
 	tests/cli/test_event_stream.py
 # How many tests run at once. A file of tests is run by one worker, and what takes long comes first.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -75,3 +76,10 @@ def test_what_is_complete_is_not_repeated(folder: Path) -> None:
 
     assert make(folder) == 0
     assert steps(folder) == []
+
+
+def test_the_files_that_the_makefile_names_exist() -> None:
+    named = re.findall(r"\btests(?:/\w+)+(?:\.py)?", (ROOT / "Makefile").read_text())
+
+    assert named
+    assert [path for path in named if not (ROOT / path).exists()] == []
