@@ -79,7 +79,7 @@ def test_what_is_complete_is_not_repeated(folder: Path) -> None:
 
 
 def test_the_files_that_the_makefile_names_exist() -> None:
-    named = re.findall(r"\btests(?:/\w+)+(?:\.py)?", (ROOT / "Makefile").read_text())
+    named = re.findall(r"\btests(?:/\w+)+\.py", (ROOT / "Makefile").read_text())
 
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []
