@@ -82,9 +82,9 @@ async def start_instance(
     http: HttpClient,
     clock: Clock,
     log: LogTail,
-    tell: Callable[[int, LoadProgress | None], None],
+    on_progress: Callable[[int, LoadProgress | None], None],
 ) -> ServerInstance:
-    """Start a server and wait until its model is loaded. Calls `tell` with its process id and progress.
+    """Start a server and wait until its model is loaded. Calls `on_progress` with its process id and progress.
 
     A cancellation ends the server. Raises `CannotStart`.
     """
@@ -95,7 +95,7 @@ async def start_instance(
         except _NoPort as exc:
             raise CannotStart(spec, f"{exc}; stop what listens there, or set backend.llama_server.port") from exc
         try:
-            return await _on_port(port, spec, config, http, clock, log, tell)
+            return await _on_port(port, spec, config, http, clock, log, on_progress)
         except LoadFailed as exc:
             # Another program has bound the port since it was claimed.
             if left and spec.port == 0 and any("bind" in fault for fault in log.faults()):
@@ -113,19 +113,24 @@ async def _on_port(
     http: HttpClient,
     clock: Clock,
     log: LogTail,
-    tell: Callable[[int, LoadProgress | None], None],
+    on_progress: Callable[[int, LoadProgress | None], None],
 ) -> ServerInstance:
     """Start a server on a port. Raises `LoadFailed` or `NotExecutable`."""
     key = secrets.token_urlsafe(24)
     log.begin(f"--- {spec.program.kind} with {spec.model} is started, port {port}")
     process = await ServerProcess.start(build_command(spec, port), _environment(spec, key), log)
     try:
-        tell(process.pid, None)
+        on_progress(process.pid, None)
         server = OpenAICompatible(
             f"http://{_HOST}:{port}", http, api_key=key, health_path="/health", max_response=spec.max_response
         )
         await wait_until_loaded(
-            process, server, log, config.load_silence_seconds, clock, lambda progress: tell(process.pid, progress)
+            process,
+            server,
+            log,
+            config.load_silence_seconds,
+            clock,
+            lambda progress: on_progress(process.pid, progress),
         )
         slots, models = await _ask(server)
     except BaseException:

@@ -96,14 +96,14 @@ class CompiledSchema:
         cost = self._cost
         if cost is None or (cost.of_path <= _MAX_OF_PATH and not _is_larger(value, _MAX_PRODUCT // cost.of_path)):
             return True
-        return cost.of_value(value, _MAX_STEPS) <= _MAX_STEPS
+        return cost.allows(value, _MAX_STEPS)
 
     def can_explain(self, value: Json) -> bool:
         """Whether all faults of a value can be listed in bounded time."""
         of_path = self._cost.of_path if self._cost else 1
         if of_path <= _MAX_EXPLAINED and not _is_larger(value, _MAX_EXPLAINED // of_path):
             return True
-        return self._cost is not None and self._cost.of_value(value, _MAX_EXPLAINED) <= _MAX_EXPLAINED
+        return self._cost is not None and self._cost.allows(value, _MAX_EXPLAINED)
 
     def fits(self, part: Json, value: Json) -> bool:
         """Whether `value` satisfies `part`, a subschema of the root, identified by object identity."""
@@ -138,11 +138,7 @@ def compile_schema(schema: Schema) -> CompiledSchema | None:
         text = orjson.dumps(schema).decode()
     except TypeError:  # nested too deeply, or a number is too large
         return None
-    return None if _is_too_large(text) else _cached(text).schema
-
-
-def _is_too_large(text: str) -> bool:
-    return len(text) > _LARGEST or (len(text) > _LARGEST_BRANCHING and may_multiply(text))
+    return None if len(text) > _LARGEST else _cached(text).schema
 
 
 def find_schema_flaw(schema: Schema) -> str | None:
@@ -180,6 +176,9 @@ def _cached(text: str) -> _CacheEntry:
 
 
 def _compile(text: str) -> CompiledSchema | None:
+    is_branching = may_multiply(text)
+    if is_branching and len(text) > _LARGEST_BRANCHING:
+        return None
     sent = orjson.loads(text)
     corrected = _without_nulls(sent)
     for schema, has_patterns in ((sent, True), (corrected, True), (without_patterns(corrected), False)):
@@ -188,7 +187,7 @@ def _compile(text: str) -> CompiledSchema | None:
                 whole = jsonschema_rs.validator_for(schema, offline=True, pattern_options=options)
             except ValueError:
                 continue
-            cost = SchemaCost(schema) if may_multiply(text) else None
+            cost = SchemaCost(schema) if is_branching else None
             may_forbid = '"additionalProperties":' in text
             return CompiledSchema(schema, whole, options, cost, has_patterns=has_patterns, may_forbid=may_forbid)
     return None

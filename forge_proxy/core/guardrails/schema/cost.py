@@ -53,13 +53,12 @@ class SchemaCost:
         self.of_path = self._count_path()
         """Steps for one path from the root of any value to a part of it; `ENDLESS` if they cannot be counted."""
 
-    def of_value(self, value: Json, limit: int = ENDLESS) -> int:
-        """Return the maximum steps for this value; `ENDLESS` if they exceed `limit` or cannot be counted."""
+    def allows(self, value: Json, limit: int) -> bool:
+        """Return whether validating this value takes at most `limit` steps; False if they cannot be counted."""
         try:
-            steps = _ValueCount(self, limit).of(self._root, value)
+            return _ValueCount(self, limit).of(self._root, value) <= limit
         except (_TooMany, RecursionError):
-            return ENDLESS
-        return steps if steps <= limit else ENDLESS
+            return False
 
     def in_place(self, schema: dict[str, Json]) -> Iterator[Json]:
         """Yield the subschemas that apply to the same value. Raises `_TooMany` for an unresolvable reference."""
