@@ -12,10 +12,12 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
+import psutil
+
 from tests.attack.attack import Attack
 from tests.attack.measuring import run_attack
 from tests.attack.target import Target
-from tests.fakes.processes import Ended, Process, children, command, daemon, model_server
+from tests.fakes.processes import Ended, Process, command, daemon, model_server
 
 CPU_SECONDS, SECONDS = 20.0, 100.0
 """A daemon that has spent so much CPU time on one attack, or taken so long, is killed."""
@@ -135,10 +137,9 @@ def measure(act: Callable[[MeasuredTarget], str], target: MeasuredTarget) -> Out
 def _family(pid: int) -> list[int]:
     """A process and its descendants."""
     try:
-        below = children(pid)
-    except OSError:
+        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    except psutil.NoSuchProcess:
         return [pid]
-    return [pid, *(one for child in below for one in _family(child))]
 
 
 def _cpu_seconds(pid: int) -> float:

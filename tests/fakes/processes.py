@@ -22,6 +22,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
+import psutil
+
 from tests.fakes.forks import Fork, fork
 
 JsonDict = dict[str, Any]
@@ -263,9 +265,11 @@ def closed_port() -> Generator[int]:
 
 
 def children(pid: int) -> list[int]:
-    """The child processes of a process, by /proc."""
-    listed = [task.joinpath("children").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
-    return [int(child) for text in listed for child in text.split()]
+    """The child processes of a process, including those that have ended and not been waited for.
+
+    Compares the parent of every process: a list made from the threads of one fails when a thread ends meanwhile.
+    """
+    return [child.pid for child in psutil.Process(pid).children()]
 
 
 def has_ended(pid: int) -> bool:
