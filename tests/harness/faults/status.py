@@ -42,7 +42,13 @@ FAULTS = tuple(
             "400 once: the context is exceeded, in llama-server's words",
             send_status(
                 400,
-                _error(400, "too long", "exceed_context_size_error", n_prompt_tokens=9000, n_ctx=8192),
+                _error(
+                    400,
+                    "the request (9000 tokens) exceeds the available context size (8192 tokens), try increasing it",
+                    "exceed_context_size_error",
+                    n_prompt_tokens=9000,
+                    n_ctx=8192,
+                ),
             ),
         ),
         ("204", "204 once, without a body", send_status(204)),
