@@ -27,7 +27,7 @@ from forge_proxy.core.guardrails import (
 from forge_proxy.core.guardrails.attempt import FinishedAttempt
 from forge_proxy.core.guardrails.report import Report, summary_of
 from forge_proxy.core.guardrails.text_history import TextResponseHistory
-from forge_proxy.core.guardrails.usage import TokenUsage
+from forge_proxy.core.guardrails.usage import ESTIMATED, TokenUsage, estimate_usage
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.core.queueing import FairQueue
 from forge_proxy.core.sampling import SamplingPolicy
@@ -246,13 +246,16 @@ class Engine:
         call, turn = runner.build_call(), runner.turn
         # Counted while the slot is held: after it is released, the server may load another model.
         usage = await self._usage(call, runner.spent)
+        if is_estimated := usage is None and not call.request.stream:
+            usage = estimate_usage(call.request, finished.answers, runner.reasoning)
         slot.leave()  # the backend is done; other requests must not wait for a client that reads slowly
         for chunk in finished.chunks:
             yield chunk
         yield Chunk(usage=usage)
         for answer in finished.answers:
             self.text_history.record_answer(call.model.served, turn.faults, answer)
-        yield Report.of_answers(turn, finished.answers, runner.spent.tokens)
+        report = Report.of_answers(turn, finished.answers, runner.spent.tokens)
+        yield replace(report, interventions=(*report.interventions, ESTIMATED)) if is_estimated else report
 
     async def _usage(self, call: ModelCall, spent: TokenUsage) -> JsonObject | None:
         """The usage of the delivered attempt; if the client receives it, without the tokens of the `respond` tool."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import httpx
 import pytest
 
@@ -34,6 +36,20 @@ async def test_a_stream_whose_caller_asked_for_no_usage_gets_none() -> None:
 
     assert answer.usage is None
     assert answer.tokens == 15
+
+
+async def test_usage_that_a_server_omits_in_streams_is_estimated_for_a_whole_response() -> None:
+    events = [chunk for chunk in RIGHT.as_chunks() if "usage" not in chunk]
+    without_usage = replace(RIGHT, events=events)
+
+    whole = await chat([without_usage], ASK)
+    streamed = await chat([without_usage], {**ASK, "stream_options": {"include_usage": True}}, stream=True)
+
+    assert whole.usage
+    assert 0 < whole.usage["completion_tokens"] < whole.usage["prompt_tokens"]
+    assert whole.usage["total_tokens"] == whole.usage["prompt_tokens"] + whole.usage["completion_tokens"]
+    assert whole.marks == "estimated the usage, which the model server did not report"
+    assert streamed.usage is None
 
 
 @pytest.mark.parametrize("wanted", [True, False])

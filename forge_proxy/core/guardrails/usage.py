@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from forge_proxy.core.chat import ChatRequest
+from forge_proxy.core.estimate import estimate_text_tokens, estimate_tokens
+from forge_proxy.core.guardrails.turn import Outcome
+from forge_proxy.core.guardrails.verdict import FinalAnswer, Intervention
 from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_object
+
+ESTIMATED = Intervention(Outcome.CLEAN, "", "estimated the usage, which the model server did not report")
 
 
 class TokenUsage:
@@ -45,6 +53,19 @@ class TokenUsage:
         if is_object(details):
             usage["prompt_tokens_details"] = _without(details, respond_tokens)
         return usage
+
+
+def estimate_usage(request: ChatRequest, answers: Sequence[FinalAnswer], reasoning: str) -> JsonObject:
+    """Return the usage of a whole response whose model server reported none.
+
+    Attempts are streamed, and some servers report the usage only of responses that are not. A client that asked for a
+    whole response relies on the field: smolagents fails without it.
+    """
+    prompt = estimate_tokens([*request.messages], request.body.get("tools"))
+    texts = [answer.text or "" for answer in answers]
+    calls = [call.tool + call.arguments for answer in answers for call in answer.calls]
+    completion = estimate_text_tokens(sum(map(len, (*texts, *calls, reasoning))))
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
 def _without(details: JsonObject, respond_tokens: int) -> JsonObject:
