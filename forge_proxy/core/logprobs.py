@@ -24,12 +24,12 @@ class LogProbs:
     """The JSON text of the items of each list, separated by commas; None for null."""
 
     def encode(self) -> bytes:
-        """Return the object as JSON text."""
-        fields = (
-            orjson.dumps(name) + (b":null" if items is None else b":[" + items + b"]")
-            for name, items in self.lists.items()
-        )
-        return b"{" + b",".join(fields) + b"}"
+        """Return the object as JSON text. The items, which may be many megabytes, are copied once."""
+        parts: list[bytes] = []
+        for name, items in self.lists.items():
+            parts += [b"," if parts else b"{", orjson.dumps(name)]
+            parts += [b":null"] if items is None else [b":[", items, b"]"]
+        return b"".join([*parts, b"}"]) if parts else b"{}"
 
 
 def read_logprobs(value: Json) -> LogProbs | None:
