@@ -12,6 +12,7 @@ from io import StringIO
 from forge_proxy.core.fast_dataclass import fast_dataclass
 from forge_proxy.core.fields import FieldsBuilder
 from forge_proxy.core.jsontypes import Json, JsonObject, no_fields
+from forge_proxy.core.logprobs import LogProbs, LogProbsBuilder
 from forge_proxy.core.messages import ToolCall
 
 
@@ -37,7 +38,8 @@ class Delta:
     extra: JsonObject = field(default_factory=no_fields)
     """Other fields of the delta (role, refusal, …), as the backend sent them."""
     choice_fields: JsonObject = field(default_factory=no_fields)
-    """Other fields of the choice (logprobs, …), as the backend sent them."""
+    """Other fields of the choice (stop_reason, token_ids, …), as the backend sent them."""
+    logprobs: LogProbs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class Reply:
     finish: str | None = None
     extra: JsonObject = field(default_factory=no_fields)
     choice_fields: JsonObject = field(default_factory=no_fields)
+    logprobs: LogProbs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +110,9 @@ class ReplyBuilder:
         self._finish: str | None = None
         self._extra = FieldsBuilder()
         self._beside = FieldsBuilder()
+        self._logprobs = LogProbsBuilder()
         self._reply: Reply | None = None
-        """Cached result of `reply`, valid until the next delta: assembling log probabilities is slow."""
+        """Cached result of `reply`, valid until the next delta."""
 
     def add(self, delta: Delta) -> None:
         """Add one delta of this choice."""
@@ -130,6 +134,8 @@ class ReplyBuilder:
             self._extra.add(delta.extra)
         if delta.choice_fields:
             self._beside.add(delta.choice_fields)
+        if delta.logprobs is not None:
+            self._logprobs.add(delta.logprobs)
 
     def reply(self) -> Reply:
         """Return the reply assembled so far."""
@@ -146,6 +152,7 @@ class ReplyBuilder:
             finish=self._finish,
             extra=self._extra.fields(),
             choice_fields=self._beside.fields(),
+            logprobs=self._logprobs.logprobs(),
         )
 
 

@@ -43,7 +43,7 @@ class ProcessPool:
     async def read(self, turn: Turn, reply: Reply, *, lightly: bool = False) -> Extraction | None:
         """See `engine.ports.ThoroughReader`."""
         # The conversation and log probabilities may be megabytes and are not needed to parse a reply.
-        turn, reply = replace(turn, messages=()), replace(reply, choice_fields={})
+        turn, reply = replace(turn, messages=()), replace(reply, choice_fields={}, logprobs=None)
         return await self.run(partial(extract, turn, reply, thorough=not lightly))
 
     async def run(self, work: Callable[[], _T]) -> _T | None:

@@ -101,6 +101,8 @@ class BufferedSize:
                 size += _json_size(delta.extra)
             if delta.choice_fields:
                 size += _json_size(delta.choice_fields)
+            if delta.logprobs is not None:
+                size += sum(len(items) for items in delta.logprobs.lists.values() if items)
         for name in chunk.head:
             if name not in self._names:
                 self._names.add(name)

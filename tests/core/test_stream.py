@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.logprobs import LogProbs
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import (
     CallDelta,
@@ -24,6 +25,9 @@ from forge_proxy.core.stream import (
 from tests.properties import LENGTHS, OBJECTS, TEXTS, cut, examples
 
 CALLS = st.lists(st.builds(ToolCall, TEXTS, TEXTS, TEXTS), max_size=3).map(tuple)
+LOGPROBS = st.dictionaries(st.sampled_from(["content", "refusal"]), st.sampled_from([None, b"", b"1", b"1,2"])).map(
+    LogProbs
+)
 REPLIES = st.builds(
     Reply,
     choice=st.integers(0, 3),
@@ -33,6 +37,7 @@ REPLIES = st.builds(
     finish=st.none() | st.sampled_from(["stop", "length", "tool_calls"]),
     extra=OBJECTS,
     choice_fields=OBJECTS,
+    logprobs=st.none() | LOGPROBS,
 )
 
 
@@ -46,6 +51,7 @@ def delta_of(reply: Reply) -> Delta:
         finish=reply.finish,
         extra=reply.extra,
         choice_fields=reply.choice_fields,
+        logprobs=reply.logprobs,
     )
 
 
@@ -176,7 +182,7 @@ def test_a_name_received_letter_by_letter_takes_linear_time() -> None:
 
 def test_a_reply_is_assembled_once_until_the_next_delta() -> None:
     builder = ReplyBuilder()
-    builder.add(Delta(text="a", choice_fields={"logprobs": {"content": [{"token": "a"}]}}))
+    builder.add(Delta(text="a", logprobs=LogProbs({"content": b"1"})))
     first = builder.reply()
 
     assert builder.reply() is first

@@ -9,10 +9,13 @@ from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
 from forge_proxy.core.guardrails.attempt import Attempt, FinishedAttempt
 from forge_proxy.core.guardrails.extraction import extract
 from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.logprobs import LogProbs
 from forge_proxy.core.stream import CallDelta, Chunk, Delta
 
 WHEN: JsonObject = {"type": "object", "properties": {"days": {"type": "integer"}}}
-BESIDE: JsonObject = {"logprobs": {"content": [{"token": "x", "logprob": -0.5}]}}
+BESIDE = Delta(
+    choice_fields={"token_ids": [7]}, logprobs=LogProbs({"content": b'{"token":"x","logprob":-0.5}'}), finish="stop"
+)
 
 
 def turn(choices: int = 1) -> Turn:
@@ -50,8 +53,9 @@ def test_choices_that_the_server_does_not_return_are_omitted() -> None:
 )
 def test_fields_beside_the_delta_are_sent_only_with_the_text_they_describe(delta: Delta, kept: bool) -> None:
     attempt = Attempt(turn(), 1)
-    given = [attempt.take(Chunk((delta,))), attempt.take(Chunk((Delta(choice_fields=BESIDE, finish="stop"),)))]
+    given = [attempt.take(Chunk((delta,))), attempt.take(Chunk((BESIDE,)))]
     chunks = [chunk for chunk in given if chunk] + settled(attempt, turn()).chunks
 
-    beside = [out.choice_fields for chunk in chunks for out in chunk.deltas if out.choice_fields]
-    assert beside == ([BESIDE] if kept else [])
+    deltas = [delta for chunk in chunks for delta in chunk.deltas]
+    assert [out.choice_fields for out in deltas if out.choice_fields] == ([BESIDE.choice_fields] if kept else [])
+    assert [out.logprobs for out in deltas if out.logprobs] == ([BESIDE.logprobs] if kept else [])

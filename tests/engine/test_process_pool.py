@@ -17,6 +17,7 @@ from forge_proxy.core.chat import ChatRequest, ToolSpec
 from forge_proxy.core.guardrails import GuardPolicy, Turn, open_turn
 from forge_proxy.core.guardrails.extraction import extract
 from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.logprobs import LogProbs
 from forge_proxy.core.stream import Reply
 from forge_proxy.engine.process_pool import ProcessPool
 from tests.fakes.processes import children, has_ended
@@ -28,9 +29,7 @@ SECONDS = 60.0
 
 async def test_a_reading_comes_back_as_it_would_have_been_here() -> None:
     said = 'Look: <tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
-    reply = Reply(
-        text=said, reasoning="Hm.", finish="stop", choice_fields={"logprobs": {"content": [{"token": "Look"}]}}
-    )
+    reply = Reply(text=said, reasoning="Hm.", finish="stop", logprobs=LogProbs({"content": b'{"token":"Look"}'}))
 
     async with opened() as workshop:
         reading = await workshop.read(turn(), reply)

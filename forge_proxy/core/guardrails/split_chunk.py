@@ -56,7 +56,7 @@ def _merge_texts(deltas: tuple[Delta, ...]) -> Iterator[Delta]:
     choice = 0
     for delta in deltas:
         is_text = bool(delta.text) and delta.reasoning is None and delta.finish is None
-        is_text = is_text and not (delta.calls or delta.extra or delta.choice_fields)
+        is_text = is_text and not (delta.calls or delta.extra or delta.choice_fields) and delta.logprobs is None
         if texts and not (is_text and delta.choice == choice):
             yield Delta(choice, "".join(texts))
             texts = []

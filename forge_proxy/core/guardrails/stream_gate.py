@@ -20,6 +20,7 @@ from forge_proxy.core.guardrails.respond import MessageDecoder
 from forge_proxy.core.guardrails.turn import Turn
 from forge_proxy.core.guardrails.verdict import FinalAnswer
 from forge_proxy.core.jsontypes import JsonObject
+from forge_proxy.core.logprobs import LogProbs, LogProbsBuilder
 from forge_proxy.core.rescue import OutputPiece, PieceKind, StreamingParser
 from forge_proxy.core.stream import SIGNED_REASONING, CallDelta, Chunk, Delta, Reply, ReplyBuilder
 
@@ -66,6 +67,7 @@ class StreamGate:
         self._has_buffered_text = False
         self._sent_text = StringIO()
         self._choice_fields = FieldsBuilder()
+        self._logprobs = LogProbsBuilder()
         self._watches = (LoopWatch("text"), LoopWatch("reasoning")) if turn.policy.enabled.loops else ()
         self._cuts = turn.policy.on_loop == "cut"
         self.is_cut = False
@@ -100,8 +102,10 @@ class StreamGate:
             text += self._release_message(delta.calls[call_count])
             call_count += 1
         if self.is_cut:  # split into smaller deltas, the rest of this delta would have come later
-            delta = replace(delta, calls=delta.calls[:call_count], finish=None, extra={}, choice_fields={})
-        self._builder.add(delta)
+            delta = replace(
+                delta, calls=delta.calls[:call_count], finish=None, extra={}, choice_fields={}, logprobs=None
+            )
+        self._builder.add(delta if delta.logprobs is None else replace(delta, logprobs=None))  # buffered once, below
         if text_reasoning:
             self._sent_reasoning.write(text_reasoning)
         reasoning = (delta.reasoning or "") + text_reasoning if delta.reasoning or text_reasoning else delta.reasoning
@@ -116,9 +120,13 @@ class StreamGate:
         if choice_fields and not self._live:  # buffered together with the text that it belongs to
             self._choice_fields.add(choice_fields)
             choice_fields = {}
-        if not (text or reasoning or extra or choice_fields):
+        logprobs: LogProbs | None = delta.logprobs
+        if logprobs is not None and not self._live:
+            self._logprobs.add(logprobs)
+            logprobs = None
+        if not (text or reasoning or extra or choice_fields or logprobs is not None):
             return None
-        return Delta(self._choice, text or None, reasoning, extra=extra, choice_fields=choice_fields)
+        return Delta(self._choice, text or None, reasoning, extra=extra, choice_fields=choice_fields, logprobs=logprobs)
 
     def reply(self) -> Reply:
         """Return the reply assembled so far.
@@ -145,8 +153,9 @@ class StreamGate:
         for index, call in enumerate(answer.calls):
             deltas.append(Delta(calls=(CallDelta(index, call.id, call.tool, call.arguments),)))
         deltas.append(Delta(finish=answer.finish))
-        if self._choice_fields and self._is_as_written(answer):
-            deltas[0] = replace(deltas[0], choice_fields=self._choice_fields.fields())
+        logprobs = self._logprobs.logprobs()
+        if (self._choice_fields or logprobs is not None) and self._is_as_written(answer):
+            deltas[0] = replace(deltas[0], choice_fields=self._choice_fields.fields(), logprobs=logprobs)
         return [Chunk((replace(delta, choice=self._choice),)) for delta in deltas]
 
     def _is_as_written(self, answer: FinalAnswer) -> bool:

@@ -8,6 +8,7 @@ from datetime import datetime
 import orjson
 
 from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_list, is_object
+from forge_proxy.core.logprobs import LogProbs, read_logprobs
 from forge_proxy.core.stream import CallDelta, Chunk, Delta
 from forge_proxy.wire.backends.responses import UnreadableResponse, parse_response
 
@@ -51,7 +52,7 @@ class LineDecoder:
             text=_text(message.get("content")),
             reasoning=_text(message.get("thinking")),
             calls=tuple(self._call(call, fields) for call in calls if is_object(call)) if is_list(calls) else (),
-            choice_fields=_logprobs(fields.get("logprobs")),
+            logprobs=_logprobs(fields.get("logprobs")),
         )
         head = {} if self._begun else _head(fields, self._model)
         self._begun = True
@@ -141,15 +142,15 @@ def _timings(fields: JsonObject) -> dict[str, Json]:
     return {**counts, **times}
 
 
-def _logprobs(tokens: Json) -> dict[str, Json]:
-    """Return the log probabilities in OpenAI's format, which are a field of the choice."""
+def _logprobs(tokens: Json) -> LogProbs | None:
+    """Return the log probabilities in OpenAI's format."""
     if not is_list(tokens) or not tokens:
-        return {}
+        return None
     content: list[Json] = [
         {**_token(token), "top_logprobs": [_token(one) for one in _tokens(token.get("top_logprobs"))]}
         for token in _tokens(tokens)
     ]
-    return {"logprobs": {"content": content, "refusal": None}}
+    return read_logprobs({"content": content, "refusal": None})
 
 
 def _tokens(value: Json) -> list[JsonObject]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import orjson
 
 from forge_proxy.core.jsontypes import Json, JsonObject, is_integer, is_list, is_object
+from forge_proxy.core.logprobs import read_logprobs
 from forge_proxy.core.stream import CallDelta, Chunk, Delta, PromptProgress
 from forge_proxy.wire.backends.responses import UnreadableResponse, dump_json, parse_response
 from forge_proxy.wire.sse import BOM
@@ -42,7 +43,7 @@ def read_progress(chunk: Chunk) -> PromptProgress | None:
 
 
 def _delta(choice: dict[str, Json], place: int) -> Delta:
-    """Remove the known fields from the choice; the others become `extra` and `beside`."""
+    """Remove the known fields from the choice; the others become `extra` and `choice_fields`."""
     index, finish = choice.pop("index", None), choice.pop("finish_reason", None)
     delta, message = choice.pop("delta", None), choice.pop("message", None)
     fields = delta or message
@@ -52,6 +53,9 @@ def _delta(choice: dict[str, Json], place: int) -> Delta:
     reasoning, other = fields.pop("reasoning_content", None), fields.pop("reasoning", None)
     if reasoning is None:
         reasoning = other
+    logprobs = read_logprobs(choice.get("logprobs"))
+    if logprobs is not None:
+        del choice["logprobs"]
     return Delta(
         index if is_integer(index) else place,
         text if text is None or isinstance(text, str) else _joined(text),
@@ -60,6 +64,7 @@ def _delta(choice: dict[str, Json], place: int) -> Delta:
         finish if isinstance(finish, str) else None,
         fields,
         {key: item for key, item in choice.items() if item is not None} if choice else choice,
+        logprobs,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import orjson
 
 from forge_proxy.core.jsontypes import Json, JsonObject
@@ -42,10 +44,10 @@ class ChunkWriter:
         """Return an empty chunk: for clients with a read timeout, comments do not count as data."""
         return self._event({"index": 0, "delta": {}, "finish_reason": None}, {})
 
-    def _event(self, choice: Json, later: JsonObject) -> bytes:
+    def _event(self, choice: Mapping[str, object], later: JsonObject) -> bytes:
         return event(orjson.dumps({**self._head, **later, "choices": [choice]}))
 
-    def _parts(self, delta: Delta) -> list[Json]:
+    def _parts(self, delta: Delta) -> list[dict[str, object]]:
         """Return one choice per event: the text, then two for each call, then the finish reason."""
         fields: list[dict[str, Json]] = []
         content = dict(delta.extra)
@@ -54,13 +56,16 @@ class ChunkWriter:
         if delta.text is not None:
             content["content"] = delta.text
         content = self._with_role(delta.choice, content)
-        if content or delta.choice_fields:
+        beside = _choice_fields(delta)
+        if content or beside:
             fields.append(content)
         for call in delta.calls:
             fields.extend({"tool_calls": [part]} for part in _call_parts(call))
-        parts: list[Json] = [{"index": delta.choice, "delta": field, "finish_reason": None} for field in fields]
-        if delta.choice_fields and fields:
-            parts[0] = {"index": delta.choice, "delta": fields[0], "finish_reason": None, **delta.choice_fields}
+        parts: list[dict[str, object]] = [
+            {"index": delta.choice, "delta": field, "finish_reason": None} for field in fields
+        ]
+        if fields:
+            parts[0].update(beside)
         if delta.finish is not None:
             parts.append({"index": delta.choice, "delta": {}, "finish_reason": delta.finish})
         return parts
@@ -75,7 +80,7 @@ class ChunkWriter:
 
 def encode_completion(completion: Completion, head: JsonObject) -> bytes:
     """Return a whole completion as JSON. `head` has its id, time and model."""
-    body: dict[str, Json] = {**completion.head, **head, "object": "chat.completion"}
+    body: dict[str, object] = {**completion.head, **head, "object": "chat.completion"}
     body["choices"] = [_choice(reply) for reply in completion.replies]
     if completion.usage is not None:
         body["usage"] = completion.usage
@@ -93,7 +98,7 @@ def _call_parts(call: CallDelta) -> list[Json]:
     return [first, {"index": call.index, "function": {"arguments": call.arguments}}]
 
 
-def _choice(reply: Reply) -> Json:
+def _choice(reply: Reply) -> dict[str, object]:
     message: dict[str, Json] = {"role": "assistant", "content": reply.text, **reply.extra}
     if reply.reasoning is not None:
         message["reasoning_content"] = reply.reasoning
@@ -106,5 +111,11 @@ def _choice(reply: Reply) -> Json:
         "index": reply.choice,
         "message": message,
         "finish_reason": reply.finish or "stop",
-        **reply.choice_fields,
+        **_choice_fields(reply),
     }
+
+
+def _choice_fields(source: Delta | Reply) -> Mapping[str, object]:
+    if source.logprobs is None:
+        return source.choice_fields
+    return {"logprobs": orjson.Fragment(source.logprobs.encode()), **source.choice_fields}

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 from forge_proxy.core.jsontypes import Json
+from forge_proxy.core.logprobs import LogProbs
 from forge_proxy.core.stream import CallDelta, Chunk, Delta
 from forge_proxy.wire.backends.openai.response import decode_response
 from forge_proxy.wire.backends.responses import UnreadableResponse
@@ -45,7 +46,7 @@ def test_a_chunk_of_a_stream_is_read() -> None:
     assert chunk == Chunk(
         deltas=(
             Delta(1, text="Hi", extra={"role": "assistant"}),
-            Delta(0, calls=(CallDelta(2, "c", "f"),), finish="tool_calls", choice_fields={"logprobs": {"content": []}}),
+            Delta(0, calls=(CallDelta(2, "c", "f"),), finish="tool_calls", logprobs=LogProbs({"content": b""})),
         ),
         usage={"total_tokens": 3},
         head={**HEAD, "system_fingerprint": "b1"},
@@ -107,6 +108,9 @@ def test_a_whole_completion_is_one_chunk() -> None:
             {"delta": {"function_call": {"name": "f"}}, "stop_reason": None, "token_ids": [1]},
             Delta(extra={"function_call": {"name": "f"}}, choice_fields={"token_ids": [1]}),
         ),
+        ({"delta": {}, "logprobs": {"content": None}}, Delta(logprobs=LogProbs({"content": None}))),
+        ({"delta": {}, "logprobs": {"content": "x"}}, Delta(choice_fields={"logprobs": {"content": "x"}})),
+        ({"delta": {}, "logprobs": [1]}, Delta(choice_fields={"logprobs": [1]})),
     ],
 )
 def test_what_servers_leave_out_or_write_otherwise_is_read_all_the_same(choice: Json, delta: Delta) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.logprobs import LogProbs
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import CallDelta, Chunk, Completion, CompletionBuilder, Delta, Reply
 from forge_proxy.wire.backends.openai.response import decode_response
@@ -58,7 +59,8 @@ def answers(draw: st.DrawFn) -> list[Chunk]:
             calls=calls,
             finish=draw(st.none() | st.just("stop")),
             extra=draw(OTHERS),
-            choice_fields=draw(st.sampled_from([{}, {"logprobs": {"content": [1]}}])),
+            choice_fields=draw(st.sampled_from([{}, {"token_ids": [1]}])),
+            logprobs=draw(st.sampled_from([None, LogProbs({"content": b"1"})])),
         )
         head = draw(st.sampled_from([{}, {"id": "other", "created": 2, "model": "x"}, {"timings": {"n": 1}}]))
         chunks.append(Chunk((delta,), draw(st.none() | st.just({"total_tokens": 3})), head))
@@ -137,7 +139,7 @@ def test_a_call_becomes_two_deltas() -> None:
 
 
 def test_fields_beside_a_delta_come_with_its_text() -> None:
-    chunk = Chunk((Delta(text="a", choice_fields={"logprobs": {"content": []}}, finish="stop"),))
+    chunk = Chunk((Delta(text="a", logprobs=LogProbs({"content": b""}), finish="stop"),))
 
     assert [each["choices"][0].get("logprobs") for each in written([chunk])] == [{"content": []}, None]
 
@@ -183,7 +185,8 @@ REPLIES = st.builds(
     calls=st.lists(st.builds(ToolCall, TEXTS.filter(bool), TEXTS, TEXTS), max_size=3).map(tuple),
     finish=st.sampled_from(["stop", "length", "tool_calls"]),
     extra=OTHERS,
-    choice_fields=st.sampled_from([{}, {"logprobs": {"content": [1]}}]),
+    choice_fields=st.sampled_from([{}, {"token_ids": [1]}]),
+    logprobs=st.sampled_from([None, LogProbs({"content": b"1"})]),
 )
 
 
