@@ -99,8 +99,8 @@ class _ValueTyper:
             return parsed
         if is_any:
             return text
-        if not text.strip() and "string" not in kinds and (empty := kinds & {"array", "object"}):
-            return [] if empty == {"array"} else {} if empty == {"object"} else text
+        if not text.strip() and "string" not in kinds and len(kinds & {"array", "object"}) == 1:  # an empty element
+            return [] if "array" in kinds else {}
         children = read_children(text) if kinds & {"object", "array"} and depth < _MAX_DEPTH else None
         if not children:
             return text

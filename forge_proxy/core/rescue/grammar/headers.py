@@ -34,7 +34,8 @@ THINK_OPEN = re.compile(
 )
 THINK_CLOSE = re.compile(
     rf"</(?:[\w.-]{{1,16}}[:|｜])?{_WORD}>|<[|｜]/?(?:\w{{1,16}}:)?(?:end_){_WORD}(?::\w{{1,16}})?[|｜]>|<[|｜]/{_WORD}[|｜]>"
-    rf"|<[|｜]{_WORD}_end[|｜]>|<\|END_THINKING\|>|<\|close\|>think<\|sep\|>|\[/THINK\]|<channel\|>|\[BEGIN FINAL RESPONSE\]"
+    rf"|<[|｜]{_WORD}_end[|｜]>|<\|END_THINKING\|>|<\|close\|>think<\|sep\|>|\[/THINK\]"
+    r"|<channel\|>|\[BEGIN FINAL RESPONSE\]"
 )
 
 

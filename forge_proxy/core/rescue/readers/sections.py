@@ -1,6 +1,7 @@
 """Reads calls in sections, as Kimi K3 writes them; each argument states its name and its JSON type.
 
-`<|open|>call tool="f" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>Oslo<|close|>argument<|sep|><|close|>call<|sep|>`
+`<|open|>call tool="f" index="1"<|sep|>`, any number of arguments, `<|close|>call<|sep|>`; an argument is
+`<|open|>argument key="city" type="string"<|sep|>Oslo<|close|>argument<|sep|>`.
 """
 
 from __future__ import annotations
