@@ -41,6 +41,9 @@ _LINE_CUT = re.compile(r"[^\s\w~`]|\d")
 _CLOSES = re.compile(r"[}\])>`\n ]")
 _HEADERS = ("<|start|>", "<|channel|>", "<|message|>", "<|message_sep|>")
 _MAX_PARTIAL_TAG = 48
+_SECTION_CLOSES = "<|close|>"
+_SECTION_LENGTH = len("<|close|>think")
+"""A section of reasoning ends with `<|close|>think<|sep|>`, the only such markup with a second `<` in it."""
 
 
 class StreamingParser:
@@ -241,6 +244,8 @@ class StreamingParser:
         if closing is None:
             low = max(self._at, len(text) - _MAX_PARTIAL_TAG)
             tag_start = max(text.rfind("<", low), text.rfind("[", low))
+            if (section := text.rfind(_SECTION_CLOSES, low)) >= 0 and tag_start <= section + _SECTION_LENGTH:
+                tag_start = section
             end = tag_start if tag_start >= 0 else len(text)
         self._output.add_reasoning(text[self._at : end])
         self._at = end

@@ -37,3 +37,22 @@ def test_positional_arguments_get_the_names_of_the_parameters_in_order(
     arguments = map_arguments(schema, found)
 
     assert json.loads(arguments) == named
+
+
+@pytest.mark.parametrize(
+    ("given", "unwrapped"),
+    [
+        ({"arguments": {"city": "Oslo"}}, {"city": "Oslo"}),
+        ({"arguments": '{"city": "Oslo"}'}, {"city": "Oslo"}),
+        ({"properties": {"city": "Oslo"}}, {"city": "Oslo"}),
+        ({"arguments": "Oslo"}, {"arguments": "Oslo"}),
+        ({"arguments": {}, "city": "Oslo"}, {"arguments": {}, "city": "Oslo"}),
+        ({"city": {"unit": "C"}}, {"city": {"unit": "C"}}),
+    ],
+)
+def test_arguments_in_a_parameter_that_the_tool_does_not_have_are_unwrapped(
+    given: dict[str, Any], unwrapped: dict[str, Any]
+) -> None:
+    found = RecoveredCall(ToolCall("get_weather", json.dumps(given)), "tags", 0, 1)
+
+    assert json.loads(map_arguments({"properties": PROPERTIES}, found)) == unwrapped

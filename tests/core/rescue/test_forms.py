@@ -79,6 +79,7 @@ EXPLICIT: dict[str, Form] = {
     "invoke tag": lambda name, arguments: f'<invoke name="{name}">{arguments}</invoke>',
     "longcat": lambda name, arguments: f"<longcat_tool_call>\n{call(name, arguments)}\n</longcat_tool_call>",
     "dots": lambda name, arguments: f"<dots_function_call>{call(name, arguments)}</dots_function_call>",
+    "nemotron v2": lambda name, arguments: f"<TOOLCALL>[{call(name, arguments)}]</TOOLCALL>",
     "jamba": lambda name, arguments: f"<tool_calls>[\n{call(name, arguments)}\n]</tool_calls>",
     "minimax m1": lambda name, arguments: f"<tool_calls>\n{call(name, arguments)}\n</tool_calls>",
     "horizon": lambda name, arguments: (
@@ -386,6 +387,20 @@ TAGS: dict[str, tuple[TagForm, str, bool]] = {
         ),
         "%k", False,
     ),
+    "minicpm, CDATA": (
+        partial(tagged, '<function name="%n">', '<param name="%k"><![CDATA[%v]]></param>', "</function>"), "]]", True,
+    ),
+    "minicpm, the space lost": (
+        partial(tagged, '<functionname="%n">', '<paramname="%k">%v</param>', "</function>"), "param", True,
+    ),
+    "kimi k3": (
+        partial(
+            tagged, '<|open|>tools<|sep|><|open|>call tool="%n" index="1"<|sep|>',
+            '<|open|>argument key="%k" type="string"<|sep|>%v<|close|>argument<|sep|>',
+            "<|close|>call<|sep|><|close|>tools<|sep|>",
+        ),
+        "<|close|>argument<|sep|", True,
+    ),
     "a tag for each": (partial(tagged, "<%n>\n", "<%k>\n%v\n</%k>\n", "</%n>"), "%k", False),
     "tool use": (
         partial(
@@ -412,7 +427,7 @@ def test_values_in_tags_are_recovered_as_strings(
     rescued = rescue(f"Now.\n{written}", NAMES)
 
     assert [(found.call.tool, found.call.args()) for found in rescued.calls] == [("write_file", arguments)]
-    assert rescued.calls[0].untyped == (set() if 'string="true"' in written else arguments.keys())
+    assert rescued.calls[0].untyped == (set() if '="true"' in written or '="string"' in written else arguments.keys())
     assert rescued.calls[0].repairs == ()
     # A value in which another call begins and does not end may have been cut after that one's end.
     begun = any(opener in value for value in arguments.values() for opener in ("<function=", "<invoke", "<tool_call>"))

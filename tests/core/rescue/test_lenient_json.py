@@ -59,6 +59,11 @@ MENDED: dict[str, tuple[str, Json, str]] = {
     "equals signs and arrows": ('{"a"=1, "b" => 2}', {"a": 1, "b": 2}, "colons"),
     # comments
     "a comment of C": ('{"a": 1 /* one, two */, "b": 2}', {"a": 1, "b": 2}, "comments"),
+    "a comment of C after single quotes": (
+        "{'a': ['x' /* y */], 'b': 'z' /* w */}",
+        {"a": ["x"], "b": "z"},
+        "comments, quotes",
+    ),
     "comments to the end of the line": ('{\n// first\n"a": 1, // two\n"b": 2\n}', {"a": 1, "b": 2}, "comments"),
     "a comment of Python": ('{"a": 1, # one\n"b": 2}', {"a": 1, "b": 2}, "comments"),
     # literals

@@ -12,11 +12,11 @@ from forge_proxy.core.chat import Schema
 from forge_proxy.core.guardrails.arguments.parameter_names import resolve_parameter
 from forge_proxy.core.guardrails.arguments.spelling import parse_spelled
 from forge_proxy.core.guardrails.schema.view import KINDS, SchemaAlternatives, SchemaView
-from forge_proxy.core.jsontypes import Json, is_list, is_object, read_value, write
+from forge_proxy.core.jsontypes import Json, is_list, is_object, read_object, read_value, write
 from forge_proxy.core.rescue import RecoveredCall
 from forge_proxy.core.rescue.readers.nested_tags import read_children
 
-_WRAPPERS = ("arguments", "args", "parameters", "input")
+_WRAPPERS = ("arguments", "args", "parameters", "input", "properties")
 _MAX_DEPTH = 32
 _ITEM = "item"
 
@@ -69,7 +69,11 @@ def _unwrap(schema: Schema, args: dict[str, Json]) -> dict[str, Json]:
     if len(args) != 1:
         return args
     ((key, value),) = args.items()
-    return value if key in _WRAPPERS and key not in _parameters(schema) and is_object(value) else args
+    if key not in _WRAPPERS or key in _parameters(schema):
+        return args
+    if isinstance(value, str):
+        return read_object(value) or args
+    return value if is_object(value) else args
 
 
 def _parse_escaped(text: str, kinds: Collection[str]) -> tuple[Json, ...]:
@@ -95,6 +99,8 @@ class _ValueTyper:
             return parsed
         if is_any:
             return text
+        if not text.strip() and "string" not in kinds and len(kinds & {"array", "object"}) == 1:  # an empty element
+            return [] if "array" in kinds else {}
         children = read_children(text) if kinds & {"object", "array"} and depth < _MAX_DEPTH else None
         if not children:
             return text

@@ -30,11 +30,12 @@ MESSAGE_END = re.compile(r"<\|(?:end|eom|eot|return|call)\|>|(?=<\|(?:start|chan
 _WORD = r"(?:think(?:ing)?|thought|reasoning|reflection|cot_budget_reflect)"
 THINK_OPEN = re.compile(
     rf"<(?:\w[\w.-]{{0,15}}[:|｜])?{_WORD}>|<[|｜](?:\w{{1,16}}:)?(?:begin_|start_)?{_WORD}(?:_(?:begin|start))?(?::\w{{1,16}})?[|｜]>"
-    r"|<\|START_THINKING\|>|\[THINK\]|<\|channel>(?:thought|analysis)\b"
+    r"|<\|START_THINKING\|>|<\|open\|>think<\|sep\|>|\[THINK\]|<\|channel>(?:thought|analysis)\b"
 )
 THINK_CLOSE = re.compile(
     rf"</(?:[\w.-]{{1,16}}[:|｜])?{_WORD}>|<[|｜]/?(?:\w{{1,16}}:)?(?:end_){_WORD}(?::\w{{1,16}})?[|｜]>|<[|｜]/{_WORD}[|｜]>"
-    rf"|<[|｜]{_WORD}_end[|｜]>|<\|END_THINKING\|>|\[/THINK\]|<channel\|>|\[BEGIN FINAL RESPONSE\]"
+    rf"|<[|｜]{_WORD}_end[|｜]>|<\|END_THINKING\|>|<\|close\|>think<\|sep\|>|\[/THINK\]"
+    r"|<channel\|>|\[BEGIN FINAL RESPONSE\]"
 )
 
 

@@ -29,22 +29,25 @@ OPENER = re.compile(
   | {OPEN}(?:calls|invoke|tool)>                                       # a wrapper without a name
   | <[|｜](?:START_ACTION|python_tag|python_start|content_invoke_tool_json|recipient)[|｜]>
   | <\|message_sep\|>\s{{0,4}}function\ call<\|role_sep\|>
-  | \[TOOL_CALLS?\]
+  | <\|open\|>tools<\|sep\|> | (?=<\|open\|>call\ tool=)       # Kimi K3
+  | <TOOLCALL> | <<function>> | \[TOOL_CALLS?\]
     """,
     re.VERBOSE,
 )
 CLOSER = re.compile(
     rf"""\s*(?:```\s*(?=</|<[|｜]))?(?:
     {CLOSE}(?:(?:end)_)?(?:[a-z]{{2,16}}_)?(?:{_CALL}|calls|invoke|function|tool|arg_value|parameter|arguments|parameters)\s*>
-  | <(?:end_function_call|bot_end)> | <{_CALL}[|｜]>
+  | <(?:end_function_call|bot_end|/TOOLCALL)> | <{_CALL}[|｜]> | <\|close\|>(?:call|tools)<\|sep\|>
   | <[|｜](?:\w{{1,16}}:)?(?:{_ENDS_CALL}|END_ACTION|python_end)(?::\w{{1,16}})?[|｜]>
   | \[/TOOL_CALLS?\] | ✿RESULT✿
   )""",
     re.VERBOSE,
 )
 """Markup that may close a call, including the white space before it."""
+_SECTION_EDGE = r"<\|(?:open|close)\|>[^<>\n]{0,140}<\|sep\|>"
+"""Kimi K3 delimits the sections of a response so: `<|open|>response<|sep|>`."""
 NOISE = re.compile(
-    rf"{_SPECIAL}|<\|tool_\w{{1,16}}>|<tool_\w{{1,16}}\|>|\]<\]minimax\[>\[|</s>|<(?:bos|eos|end_of_turn|turn\|)>|</?[|｜]?(?:\w{{1,16}}[:_])?{_CALL}[|｜]>|"
+    rf"{_SECTION_EDGE}|{_SPECIAL}|<\|tool_\w{{1,16}}>|<tool_\w{{1,16}}\|>|\]<\]minimax\[>\[|</s>|<(?:bos|eos|end_of_turn|turn\|)>|</?[|｜]?(?:\w{{1,16}}[:_])?{_CALL}[|｜]>|"
     rf"{CLOSE}{_CALL}>|<end_function_call>|<bot_end>|\[/TOOL_CALLS?\]|\[(?:BEGIN|END) FINAL RESPONSE\]"
 )
 """Markup without meaning, which is dropped from the output."""
@@ -61,11 +64,15 @@ NAME = re.compile(r"(?:call:|:)?(?P<name>[^\s<>\[\]{}()\"'`,;=|｜\\✿]{1,128})
 """The name of a tool after an opener, with the prefix that some models write."""
 INVOKE = re.compile(
     rf"{OPEN}(?:invoke|function|tool|tool_call|call)(?:"
-    r"(?:[ \t]+name)?[ \t]*=[ \t]*(?P<q>[\"'])(?P<quoted>[^\"'\n]{1,160})(?P=q)(?:[ \t][^<>\n]{0,120}?)?"
-    r"|[ \t]+name[ \t]*=[ \t]*(?P<name>[^\s<>\"']{1,128}?)"
+    r"(?:[ \tĠ]*name)?[ \t]*=[ \t]*(?P<q>[\"'])(?P<quoted>[^\"'\n]{1,160})(?P=q)(?:[ \t][^<>\n]{0,120}?)?"
+    r"|[ \tĠ]*name[ \t]*=[ \t]*(?P<name>[^\s<>\"']{1,128}?)"
     r"|[ \t]*=[ \t]*(?P<bare>[^<>\"'\n]{1,128}?))[ \t]{0,8}/?>"
 )
-"""A tag that names a tool: `<invoke name="f">`, `<function=f>`."""
+"""A tag that names a tool: `<invoke name="f">`, `<function=f>`. The space may be missing, or be the byte-level token
+`Ġ` of a wrongly decoded one.
+"""
+SECTION_CALL = re.compile(r"<\|open\|>call tool=\"(?P<name>[^\"\n]{1,160})\"[^<>\n]{0,120}<\|sep\|>")
+"""The same in Kimi K3's sections."""
 _INNER = re.compile(r"<[|｜][^<>]{0,48}[|｜]>")
 
 

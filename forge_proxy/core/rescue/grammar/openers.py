@@ -28,7 +28,8 @@ header, with its prefix.
 """
 _BEGUN_OBJECT = r"\{\s{0,20}(?:[\"'“`]?[A-Za-z_]{0,24}[\"'”`]?\s{0,8}=?)?"
 _UNFINISHED = re.compile(
-    r"<(?:[|｜/\]\w][^<>\n]{0,140})?\Z|<\|channel>[a-z]{0,8}\Z|<\|start\|>[^\n]{0,140}\Z"
+    r"<(?:[|｜/\]\w][^<>\n]{0,140})?\Z|<<[functio]{0,8}>?\Z|<\|channel>[a-z]{0,8}\Z|<\|start\|>[^\n]{0,140}\Z"
+    r"|<\|(?:open|close)\|>(?:(?!<\|sep\|>)[^\n]){0,150}\Z"
     r"|<[|｜\w][^<>\n]{0,60}=[ \t]*(?:\"[^\"\n]{0,200}(?:\"[^<>\n]{0,120})?|'[^'\n]{0,200}(?:'[^<>\n]{0,120})?)\Z"
     rf"|\[(?<!\]<\]minimax\[>\[)(?:[A-Z/_ ]{{0,22}}|\s{{0,8}}(?:[^\W\d][\w.:/-]{{0,127}}|{_BEGUN_OBJECT})?)\Z"
     rf"|{_BEGUN_OBJECT}\Z"
@@ -46,7 +47,7 @@ _LONGEST = 256
 """Maximum characters of a name: a tool with a longer name is recognized only after markup that names it."""
 _IN_QUOTES = rf"[\"'](?P<{{}}>[^\"'\n]{{{{1,{_LONGEST}}}}})[\"']"
 _TRIGGER = re.compile(
-    r"<(?:(?=[|｜])|/?(?:[\w.-]{1,24}[:|｜_])?(?=(?:tool|function|invoke|think|thought|reason|reflect|calls?\b"
+    r"<(?:(?=[|｜])|(?=<function>>|TOOLCALL>)|/?(?:[\w.-]{1,24}[:|｜_])?(?=(?:tool|function|invoke|think|thought|reason|reflect|calls?\b"
     r"|start_f|end_f|cot_|s>|bos>|eos>|bot_|turn\||channel\||end_of_t|arg_))|(?=(?P<tag>[^<>\n]{1,256}+)>))"
     r"|\[(?=TOOL_CALLS?\]|/TOOL_CALLS?\]|ARGS\]|CALL_ID\]|/?THINK\]|BEGIN FINAL|END FINAL"
     rf"|\s{{0,8}}\{{\s{{0,20}}{_KEY}|\s{{0,8}}[^\W\d][\w.:/-]{{0,127}}\("

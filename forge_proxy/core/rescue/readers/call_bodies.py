@@ -26,6 +26,7 @@ from forge_proxy.core.rescue.grammar.markup import (
 )
 from forge_proxy.core.rescue.readers import pythonic
 from forge_proxy.core.rescue.readers.json_calls import ParsedCall, read_json_arguments, read_json_calls
+from forge_proxy.core.rescue.readers.sections import read_section_calls
 from forge_proxy.core.rescue.readers.strict_json import JsonValue, read_members, read_objects
 from forge_proxy.core.rescue.readers.tags import Parameters, read_parameters
 
@@ -62,9 +63,10 @@ def _read_shape(text: str, at: int, context: ParseContext) -> Body | None:
         return _read_objects(text, at, context)
     if text.startswith("[", at):
         return _read_objects(text, at, context) or read_code(text, at, context)
-    invoke = INVOKE.match(text, at)
-    if invoke:
+    if invoke := INVOKE.match(text, at):
         return read_invoke(text, invoke, context)
+    if sections := read_section_calls(text, at):
+        return sections[0], skip_closers(text, sections[1]), "sections"
     if named := NAMED_TAGS.match(text, at):
         return _read_named_tags(text, named, context)
     return read_code(text, at, context) or read_named(text, at, context)

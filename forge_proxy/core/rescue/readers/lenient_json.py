@@ -39,13 +39,15 @@ _END = re.compile(r"\Z|</|<[|｜](?!\")|\[/|```|\]<\]")
 """The end of an unclosed call: the end of the text, or markup that can only follow a call."""
 
 # Text that may follow a closing quote. A quote followed by anything else is part of the string.
-_GAP = r"\s{0,64}(?://[^\n\"]{0,200}\n\s{0,64})?"
+_GAP = r"\s{0,64}(?:(?://[^\n\"]{0,200}\n|/\*[^*\"]{0,200}\*/)\s{0,64})?"
 _QUOTED_KEY = r"(?:[\"'“`][^\"'“”`\n]{1,128}[\"'”`]|<\|\"\|>|<escape>)\s{0,32}(?:=>|[:=])"
 _NEXT_KEY = rf"(?:{_QUOTED_KEY}|(?:--)?[^\W\d][\w$.-]{{0,127}}\s{{0,32}}(?:=>|[:=]))"
 _STOP = r"(?:\Z|</|<[|｜](?!\")|\[/|```|\]<\])"
+_STRAY = re.compile(r"<\|\"\|>(?=\s{0,16}[,}\]])")
+"""Gemma's quote token after a string in other quotes."""
 _AFTER_KEY = re.compile(r"\s{0,64}(?:=>|:=|[:=])")
 _AFTER_MEMBER = re.compile(
-    rf"{_GAP}(?:[}}\]]|[,;]{_GAP}(?:[}}]|{_NEXT_KEY}|[,#/]|{_STOP})|{_QUOTED_KEY}|(?<=\s)--[^\W\d]|\+\s|{_STOP})"
+    rf"(?:{_STRAY.pattern})?{_GAP}(?:[}}\]]|[,;]{_GAP}(?:[}}]|{_NEXT_KEY}|[,#/]|{_STOP})|{_QUOTED_KEY}|(?<=\s)--[^\W\d]|\+\s|{_STOP})"
 )
 _AFTER_ITEM = re.compile(
     rf"{_GAP}(?:[\])}}]|[,;]{_GAP}(?:[\])}}\"'“`{{\[(\d,#/-]|[tTfFnN]|<\||<escape>|{_STOP})|\+\s|[\"'“]|{_STOP})"
@@ -137,6 +139,8 @@ class LenientReader:
         start = opening.end()
         end = self._find_closing_quote(_QUOTES[quote], start, after)
         self.at = end + len(quote)
+        if stray := _STRAY.match(self.text, self.at):
+            self.at = stray.end()
         raw = self.text[start:end]
         if "r" in opening.group().removesuffix(quote).lower():
             return raw

@@ -63,8 +63,8 @@ class NestedTags:
         return None
 
 
-_NAMED = r"(?:parameter|param|argument|arg)(?=[\s=>])"
-NAMED = NestedTags(_NAMED, r"(?:function|invoke)(?=[\s=>])")
+_NAMED = r"(?:parameter|param|argument|arg)(?=Ġ?name=|[\s=>])"
+NAMED = NestedTags(_NAMED, r"(?:function|invoke)(?=Ġ?name=|[\s=>])")
 """`<parameter=city>`"""
 PAIRED = NestedTags("arg_value", "tool_call")
 """GLM format: the name is in a separate tag before the value."""
