@@ -1,4 +1,4 @@
-"""A repository of runs with a database of its own, which the daemon shares between repositories."""
+"""A repository of runs with a database of its own; in the daemon, all repositories share one."""
 
 from __future__ import annotations
 
