@@ -24,7 +24,7 @@ TIERS = {
         "api", "backends", "cli", "contracts", "daemon", "engine", "evals", "hardware", "harness", "schemas", "store",
         "telemetry", "tools", "workflows",
     ),
-    "process": ("attack", "docs", "examples", "system", "transcripts"),
+    "process": ("attack", "docs", "examples", "processes", "system", "transcripts"),
     "live": ("live",),
 }  # fmt: skip
 STARTS_PROCESSES = {

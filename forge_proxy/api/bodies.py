@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.engine.memory import MemoryBudget
-from forge_proxy.wire.clients.chat_completions.request import read_body, read_large_body
+from forge_proxy.wire.clients.body import read_body, read_large_body
 
 LARGE = 256 * 1024
 """Bytes above which a body is measured, waits for memory, and is parsed one at a time."""

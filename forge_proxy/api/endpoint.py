@@ -26,7 +26,7 @@ from forge_proxy.core.guardrails.report import Report
 from forge_proxy.engine.answer import AnswerEvent, Engine
 from forge_proxy.engine.events import ContextCompacted
 from forge_proxy.engine.memory import MemoryBudget
-from forge_proxy.wire.clients.chat_completions.request import read_body
+from forge_proxy.wire.clients.body import read_body
 from forge_proxy.wire.clients.collector import ResponseCollector
 
 _FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")

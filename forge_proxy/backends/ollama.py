@@ -41,7 +41,6 @@ from forge_proxy.wire.backends.ollama.request import (
     count_prompt_bytes,
     encode_call,
     encode_loading,
-    encode_unloading,
 )
 from forge_proxy.wire.backends.ollama.stream import OllamaStreamReader
 from forge_proxy.wire.backends.openai.reasoning import Think, read_think
@@ -108,10 +107,6 @@ class Ollama:
     async def load(self, model: str) -> None:
         """Load a model and wait until it is loaded. Raises like `stream`."""
         await self._api.post("chat", encode_loading(model, self.options), seconds=None)
-
-    async def unload(self, model: str) -> None:
-        """Unload a model after its running responses have finished. Raises like `stream`."""
-        await self._api.post("chat", encode_unloading(model))
 
     async def slots(self) -> int | None:
         """See `engine.ports.Backend`. Ollama does not report its slots."""

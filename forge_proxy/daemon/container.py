@@ -17,6 +17,7 @@ from forge_proxy.backends.ollama_window import OllamaWindow, OllamaWindows
 from forge_proxy.backends.sampling import read_recommendations
 from forge_proxy.backends.selection import SelectedBackend, select_backend
 from forge_proxy.core.budget import WindowSizing
+from forge_proxy.core.catalog import Catalog
 from forge_proxy.core.dialect import Dialect
 from forge_proxy.core.guardrails.self_check import check_guardrails
 from forge_proxy.core.scheduling import ModelSchedule
@@ -97,9 +98,8 @@ async def assemble(
         sizing, resizer = _window_control(settings, server, ollamas, switching)
         own = {name: entry.budget for name, entry in settings.models.items() if entry.budget is not None}
         budgets = Budgets(backend, clock, observe, settings.budget, sizing, resizer, machine, own)
-        control = ManagedServerControl(server) if server is not None else None
-        if isinstance(server, SwitchableCatalog) and catalog is not None:
-            control = CatalogServer(server, admission, catalog, budgets)
+        control = _build_control(server, admission, catalog, budgets)
+        if isinstance(control, CatalogServer):
             swapping = asyncio.create_task(Scheduler(admission, switching, control.load, clock, observe).run())
             closing.push_async_callback(_cancel, swapping)
         files = {name: str(spec.model) for name, spec in choice.specs.items()} or choice.gguf
@@ -170,6 +170,15 @@ def _switchable_server(
     if choice.specs:
         return SwitchableCatalog(manager, switching, drain, admission, choice.specs)
     return SwitchableServer(manager, switching, drain)
+
+
+def _build_control(
+    server: SwitchableServer | None, admission: Admission, catalog: Catalog | None, budgets: Budgets
+) -> ManagedServerControl | None:
+    """Return the control of a managed server, or None if the server is not managed."""
+    if isinstance(server, SwitchableCatalog) and catalog is not None:
+        return CatalogServer(server, admission, catalog, budgets)
+    return ManagedServerControl(server) if server is not None else None
 
 
 def _window_control(

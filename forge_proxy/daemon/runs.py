@@ -42,10 +42,15 @@ async def build_runs(settings: Settings, engine: Engine, observe: Observer) -> A
     """Build the run service of a daemon. At the end, runs stop at their current step."""
     url = _url(settings)
 
-    async def open_store() -> RunStore:
+    @asynccontextmanager
+    async def open_store() -> AsyncGenerator[RunStore]:
         # In a thread: importing SQLAlchemy and Alembic takes most of a second.
         repository = await asyncio.to_thread(import_module, "forge_proxy.store.runs")
-        return await repository.RunRepository.open(url)
+        database = await import_module("forge_proxy.store.database").open_database(url)
+        try:
+            yield repository.RunRepository(database)
+        finally:
+            await database.close()
 
     def report_stranded(run_id: str, error: Exception) -> None:
         if isinstance(error, ForgeError):

@@ -103,7 +103,7 @@ class ProcessPool:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         # A separate session: Ctrl-C in the terminal must reach only the daemon.
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "forge_proxy.engine.process_pool_child",
+            sys.executable, "-P", "-m", "forge_proxy.engine.process_pool_child", str(os.getpid()),
             stdin=PIPE, stdout=PIPE, env=environment, start_new_session=True,
         )  # fmt: skip
         worker = _Worker(process)

@@ -1,7 +1,8 @@
 """The program of a process of the process pool. `process_pool.py` starts it by `python -m` and never imports it.
 
-Reads work items from stdin, each a pickled callable, and writes to stdout the length of the pickled result and then the
-result. Ends when stdin closes, which also happens when the parent dies, even by kill -9.
+Its argument is the parent's pid. Reads work items from stdin, each a pickled callable, and writes to stdout the length
+of the pickled result and then the result. Ends when stdin closes, which also happens when the parent dies, even by
+kill -9.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _MAX_SECONDS = 60
 
 def main() -> None:
     """Process work items until the parent ends."""
-    end_with_parent()
+    end_with_parent(int(sys.argv[1]))
     for number in (signal.SIGINT, signal.SIGTERM):  # for the daemon, which still completes its running requests
         signal.signal(number, signal.SIG_IGN)
     sys.excepthook = _print_location

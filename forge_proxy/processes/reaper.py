@@ -33,10 +33,12 @@ _DYING_SECONDS = 0.005
 _LINUX = sys.platform == "linux"
 
 
-def end_with_parent() -> None:
+def end_with_parent(parent: int) -> None:
     """Ask Linux to kill this process when its parent dies, even while it computes and does not read its stdin."""
     if _LINUX:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before, and Linux sends no signal
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main() -> None:
@@ -50,9 +52,10 @@ def main() -> None:
     failed, fails = os.pipe()  # close-on-exec: EOF means that the server has started
     if not owns_stdio:
         os.set_inheritable(int(lifeline), False)
+    reaper = os.getpid()
     server = os.fork()
     if server == 0:
-        _become(command, fails, has_stdio=not owns_stdio)
+        _become(command, reaper, fails, has_stdio=not owns_stdio)
     os.close(fails)
     error = os.read(failed, 1000)
     if owns_stdio:
@@ -78,10 +81,10 @@ def _leave_stdio_to_the_server(error: bytes) -> None:
     os.close(1)
 
 
-def _become(command: list[str], fails: int, *, has_stdio: bool) -> None:
+def _become(command: list[str], reaper: int, fails: int, *, has_stdio: bool) -> None:
     """Replace the forked child with the server."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    end_with_parent()  # if the reaper is killed
+    end_with_parent(reaper)  # if the reaper is killed
     if not has_stdio:
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 0)

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from forge_proxy.store.database import Database, open_database
+from forge_proxy.store.database import Database
 from forge_proxy.store.tables import EVENTS, RUNS
 from forge_proxy.workflows.runs.errors import RunConflict, RunNotFound
 from forge_proxy.workflows.runs.ports import IdempotencyClaim
@@ -24,11 +24,6 @@ class RunRepository:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    @classmethod
-    async def open(cls, url: str) -> RunRepository:
-        """Open a database that only this repository uses. Raises `StoreUnavailable`."""
-        return cls(await open_database(url))
 
     async def create(self, run: StoredRun, events: Sequence[RunEvent], claim: IdempotencyClaim | None) -> StoredRun:
         """See the port."""
@@ -103,10 +98,6 @@ class RunRepository:
             result = await connection.execute(delete(RUNS).where(RUNS.c.id == run_id))
         if result.rowcount == 0:
             raise RunNotFound(run_id)
-
-    async def close(self) -> None:
-        """See the port."""
-        await self._database.close()
 
     async def _get_row(self, columns: list[Any], run_id: str) -> Sequence[Any]:
         _check_id(run_id)

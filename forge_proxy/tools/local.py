@@ -11,45 +11,36 @@ from forge_proxy.workflows.tool_registry import ToolDeclaration, spec_with_param
 from forge_proxy.workflows.tools import to_tool_outcome
 
 
-class ClientExecutor:
-    """`ToolExecutor` of tools that the client executes: the run pauses until the client posts the output."""
+class _LocalExecutor:
+    """Base of the executors whose `execute` object has no field besides `by`."""
 
-    kind = "caller"
     is_external = False
 
     def parse(self, execute: JsonObject, at: str) -> None:
         """See `ToolExecutor`."""
-        _refuse_fields(execute, at)
+        if unknown := [name for name in execute if name != "by"]:
+            raise InvalidRequest(f"{at}.{unknown[0]}", f"unknown field for execute.by {execute['by']}")
 
     async def declare(self, tool: ToolDeclaration, definition: None, at: str) -> ToolSpec:
         """See `ToolExecutor`."""
         return spec_with_parameters(tool, at)
+
+
+class ClientExecutor(_LocalExecutor):
+    """`ToolExecutor` of tools that the client executes: the run pauses until the client posts the output."""
+
+    kind = "caller"
 
     async def execute(self, definition: None, call: ToolCall, key: str, run_id: str) -> ToolOutcome | None:
         """See `ToolExecutor`."""
         return None
 
 
-class EchoExecutor:
+class EchoExecutor(_LocalExecutor):
     """`ToolExecutor` of tools whose arguments are the result, such as a terminal tool that takes the final answer."""
 
     kind = "arguments"
-    is_external = False
-
-    def parse(self, execute: JsonObject, at: str) -> None:
-        """See `ToolExecutor`."""
-        _refuse_fields(execute, at)
-
-    async def declare(self, tool: ToolDeclaration, definition: None, at: str) -> ToolSpec:
-        """See `ToolExecutor`."""
-        return spec_with_parameters(tool, at)
 
     async def execute(self, definition: None, call: ToolCall, key: str, run_id: str) -> ToolOutcome | None:
         """See `ToolExecutor`."""
         return to_tool_outcome(call.args() or {})
-
-
-def _refuse_fields(execute: JsonObject, at: str) -> None:
-    """Raise `InvalidRequest` for any field besides `by`."""
-    if unknown := [name for name in execute if name != "by"]:
-        raise InvalidRequest(f"{at}.{unknown[0]}", f"unknown field for execute.by {execute['by']}")

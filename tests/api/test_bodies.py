@@ -273,7 +273,7 @@ async def test_a_lack_of_memory_is_a_503(monkeypatch: pytest.MonkeyPatch) -> Non
     def fail(_: object) -> None:
         raise orjson.JSONDecodeError("Not enough memory to allocate buffer for parsing", "", 0)
 
-    monkeypatch.setattr("forge_proxy.wire.clients.chat_completions.request.orjson.loads", fail)
+    monkeypatch.setattr("forge_proxy.wire.clients.body.orjson.loads", fail)
     answer = await ask(message("x"), MemoryBudget(100 * MEGABYTE))
 
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "out_of_memory")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -17,12 +19,13 @@ from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.engine.config import EngineConfig
 from forge_proxy.settings import load
-from forge_proxy.store.runs import RunRepository
 from forge_proxy.tools.local import ClientExecutor, EchoExecutor
 from forge_proxy.workflows.runs.execution import ExecutionDeps
+from forge_proxy.workflows.runs.ports import RunStore
 from forge_proxy.workflows.runs.service import Runs
 from forge_proxy.workflows.sdk.client_backend import ClientBackend
 from forge_proxy.workflows.tool_registry import ToolRegistry
+from tests.fakes.owned_store import OwnedRunRepository
 from tests.fakes.said_client import SaidClient
 
 
@@ -31,10 +34,13 @@ async def test_a_store_that_becomes_available_later_is_retried(tmp_path: Path, m
     url, faults = f"sqlite+aiosqlite:///{tmp_path}/runs.db", ["starting up", "starting up", "no such role"]
     (tmp_path / "runs.db").touch()
 
-    async def opened() -> RunRepository:
+    @asynccontextmanager
+    async def opened() -> AsyncGenerator[RunStore]:
         if faults:
             raise StoreUnavailable(faults.pop(0))
-        return await RunRepository.open(url)
+        store = await OwnedRunRepository.open(url)
+        yield store
+        await store.close()
 
     engine = Engine(EngineConfig(ClientBackend(SaidClient([])), MonotonicClock(), lambda _: None))
     runs = Runs(

@@ -1,4 +1,4 @@
-"""A llama.cpp server that nobody of ours has started: the embedded one with the test model, on a port of its own."""
+"""A llama.cpp server that no daemon manages: the embedded one with the test model, on a port of its own."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ from contextlib import contextmanager
 import httpx
 
 from forge_proxy.backends.llama_server.programs import TINY_MODEL
+from forge_proxy.processes.supervision import supervised
 from tests.fakes.processes import ROOT, until
 
 
 @contextmanager
 def llama_cpp(key: str) -> Generator[str]:
-    """Its base URL, once its model is loaded."""
+    """Its base URL, once its model is loaded. It ends with this process, however this process ends."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     words = ["--model", str(TINY_MODEL), "--alias", "tiny-tools", "--host", "127.0.0.1", "--port", str(port), "--jinja"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "forge_proxy.backends.llama_server.embedded_child", *words],
-        cwd=ROOT, env={**os.environ, "LLAMA_API_KEY": key}, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        until(lambda: _is_ready(url), "llama.cpp is ready")
-        yield url
-    finally:
-        process.terminate()
-        process.wait(10)
+    command = supervised([sys.executable, "-m", "forge_proxy.backends.llama_server.embedded_child", *words])
+    with subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, "LLAMA_API_KEY": key}, start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as reaper:  # fmt: skip
+        assert reaper.stdin is not None
+        try:
+            until(lambda: _is_ready(url), "llama.cpp is ready")
+            yield url
+        finally:
+            reaper.stdin.close()
+            reaper.wait(10)
 
 
 def _is_ready(url: str) -> bool:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from forge_proxy.core.store_errors import StoreUnavailable
-from forge_proxy.store.runs import RunRepository
 from forge_proxy.workflows.runs.errors import RunNotFound
 from tests.contracts.test_store import event, place, run, store
+from tests.fakes.owned_store import OwnedRunRepository
 
 __all__ = ["place", "store"]
 
@@ -27,9 +27,9 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def opened(file: Path) -> AsyncGenerator[RunRepository]:
+async def opened(file: Path) -> AsyncGenerator[OwnedRunRepository]:
     """A store in the file, with one run."""
-    found = await RunRepository.open(f"sqlite+aiosqlite:///{file}")
+    found = await OwnedRunRepository.open(f"sqlite+aiosqlite:///{file}")
     await found.create(run(), [event(1)], None)
     yield found
     await found.close()
@@ -49,7 +49,7 @@ def size_of(file: Path) -> int:
 
 @pytest.mark.parametrize("lost", ["runs.db", "runs.db.lock"])
 async def test_a_deleted_file_is_logged_once_and_not_recreated(
-    opened: RunRepository, file: Path, lost: str, caplog: pytest.LogCaptureFixture
+    opened: OwnedRunRepository, file: Path, lost: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     away = file.with_name("away")
     move(file.with_name(lost), away)
@@ -69,7 +69,7 @@ async def test_a_deleted_file_is_logged_once_and_not_recreated(
         await opened.get("run_2")
 
 
-async def test_a_replaced_file_is_not_used(opened: RunRepository, file: Path) -> None:
+async def test_a_replaced_file_is_not_used(opened: OwnedRunRepository, file: Path) -> None:
     move(file, file.with_name("away"))
     os.close(os.open(file, os.O_CREAT))
 
@@ -78,7 +78,7 @@ async def test_a_replaced_file_is_not_used(opened: RunRepository, file: Path) ->
 
 
 @pytest.mark.parametrize("damage", ["garbage", "cut"])
-async def test_a_damaged_file_is_an_error_of_the_store(opened: RunRepository, file: Path, damage: str) -> None:
+async def test_a_damaged_file_is_an_error_of_the_store(opened: OwnedRunRepository, file: Path, damage: str) -> None:
     await opened.close()
     damage_file(file, damage)
 
@@ -92,7 +92,7 @@ def damage_file(file: Path, how: str) -> None:
 
 
 async def reopen(file: Path) -> None:
-    again = await RunRepository.open(f"sqlite+aiosqlite:///{file}")
+    again = await OwnedRunRepository.open(f"sqlite+aiosqlite:///{file}")
     try:
         await again.get("run_1")
     finally:
@@ -100,7 +100,7 @@ async def reopen(file: Path) -> None:
 
 
 async def test_a_locked_file_can_be_read_and_a_write_fails_after_a_bounded_wait(
-    opened: RunRepository, file: Path
+    opened: OwnedRunRepository, file: Path
 ) -> None:
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -126,7 +126,9 @@ def limit_file_size(size: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_a_failed_write_stores_nothing_and_stored_runs_can_be_read(opened: RunRepository, file: Path) -> None:
+async def test_a_failed_write_stores_nothing_and_stored_runs_can_be_read(
+    opened: OwnedRunRepository, file: Path
+) -> None:
     with limit_file_size(size_of(file.with_name("runs.db-wal"))):
         with pytest.raises(StoreUnavailable):
             await opened.create(run("run_2", submission="x" * 100_000), [event(1)], None)
@@ -139,7 +141,7 @@ async def test_a_failed_write_stores_nothing_and_stored_runs_can_be_read(opened:
 
 
 @pytest.mark.parametrize("run_id", ["run_\0", "", "x" * 8000, "run_\ud83d", "\U0001f600", "run_%", "a'b\"", "\n"])
-async def test_an_unusual_id_is_not_found(store: RunRepository, run_id: str) -> None:
+async def test_an_unusual_id_is_not_found(store: OwnedRunRepository, run_id: str) -> None:
     for operation in (store.get, store.head, store.delete):
         with pytest.raises(RunNotFound) as caught:
             await operation(run_id)

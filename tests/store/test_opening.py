@@ -15,9 +15,9 @@ from sqlalchemy import inspect
 from forge_proxy.core.store_errors import StoreInUse, StoreUnavailable
 from forge_proxy.store.config import StoreConfig
 from forge_proxy.store.connections import DatabaseConnections
-from forge_proxy.store.runs import RunRepository
 from forge_proxy.store.tables import METADATA
 from forge_proxy.workflows.runs.errors import RunNotFound
+from tests.fakes.owned_store import OwnedRunRepository
 from tests.fakes.postgres import postgres
 
 
@@ -33,7 +33,7 @@ async def fail_within_migration(connections: DatabaseConnections) -> None:
 
 async def test_the_migrations_create_the_declared_tables(tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
-    await (await RunRepository.open(url(file))).close()
+    await (await OwnedRunRepository.open(url(file))).close()
 
     connections = DatabaseConnections(url(file))
     async with connections.writer.connect() as connection:
@@ -50,7 +50,7 @@ async def test_the_migrations_create_the_declared_tables(tmp_path: Path) -> None
 async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     file = tmp_path / "state" / "forge-proxy" / "runs.db"
 
-    await (await RunRepository.open(url(file))).close()
+    await (await OwnedRunRepository.open(url(file))).close()
 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
@@ -64,7 +64,7 @@ async def test_an_interrupted_migration_leaves_nothing_behind(tmp_path: Path) ->
         await fail_within_migration(connections)
     await connections.close()
 
-    store = await RunRepository.open(url(file))
+    store = await OwnedRunRepository.open(url(file))
 
     assert await store.unfinished() == []
     await store.close()
@@ -72,13 +72,13 @@ async def test_an_interrupted_migration_leaves_nothing_behind(tmp_path: Path) ->
 
 async def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
-    await (await RunRepository.open(url(file))).close()
+    await (await OwnedRunRepository.open(url(file))).close()
     with sqlite3.connect(file) as raw:
         raw.execute("UPDATE alembic_version SET version_num = '9999'")
     raw.close()
 
     with pytest.raises(StoreUnavailable, match="a newer forge-proxy or another program wrote"):
-        await RunRepository.open(url(file))
+        await OwnedRunRepository.open(url(file))
 
 
 async def test_a_file_that_is_not_a_database_is_an_error(tmp_path: Path) -> None:
@@ -86,21 +86,21 @@ async def test_a_file_that_is_not_a_database_is_an_error(tmp_path: Path) -> None
     file.write_text("this is not a database, and longer than the header of one: it is only text")
 
     with pytest.raises(StoreUnavailable, match="file is not a database"):
-        await RunRepository.open(url(file))
+        await OwnedRunRepository.open(url(file))
     with pytest.raises(StoreUnavailable, match=r"check store\.url"):
-        await RunRepository.open(url(file / "below" / "runs.db"))
+        await OwnedRunRepository.open(url(file / "below" / "runs.db"))
 
 
 async def test_an_unreachable_postgresql_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable):
-        await RunRepository.open(f"postgresql+asyncpg://someone@/runs?host={tmp_path}")
+        await OwnedRunRepository.open(f"postgresql+asyncpg://someone@/runs?host={tmp_path}")
     with postgres() as server, pytest.raises(StoreUnavailable, match="does not exist"):
-        await RunRepository.open(server.url.replace("/postgres?", "/nowhere?"))
+        await OwnedRunRepository.open(server.url.replace("/postgres?", "/nowhere?"))
 
 
 async def test_after_a_restart_of_postgresql_the_first_daemon_to_lock_it_writes() -> None:
     with postgres() as server:
-        first = await RunRepository.open(server.url)
+        first = await OwnedRunRepository.open(server.url)
         server.stop()
         with pytest.raises(StoreUnavailable):
             await first.delete("x")
@@ -108,11 +108,11 @@ async def test_after_a_restart_of_postgresql_the_first_daemon_to_lock_it_writes(
         with pytest.raises(RunNotFound):
             await first.delete("x")
         with pytest.raises(StoreInUse):
-            await RunRepository.open(server.url)
+            await OwnedRunRepository.open(server.url)
 
         server.stop()
         server.start()
-        second = await RunRepository.open(server.url)
+        second = await OwnedRunRepository.open(server.url)
 
         with pytest.raises(StoreInUse):
             await first.delete("x")

@@ -10,7 +10,7 @@ import pytest
 from forge_proxy.core.errors import OutOfMemory
 from forge_proxy.wire.backends.responses import UnreadableResponse, parse_response
 from forge_proxy.wire.body import detect_format
-from forge_proxy.wire.clients.chat_completions.request import read_body
+from forge_proxy.wire.clients.body import read_body
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -82,23 +83,7 @@ def _with_request_id(request: Request, response: Response) -> None:
 
 def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: float) -> None:
     """Add all routes to the application itself: it does not know the methods of routes in a nested router."""
-
-    def add(
-        method: str, path: str, endpoint: Callable[..., Any], summary: str, errors: dict[int | str, Any] | None = None
-    ) -> None:
-        name = f"{method.lower()}{path.translate(str.maketrans('/-', '__', '{}'))}".replace(":path", "")
-        app.router.add_api_route(
-            PREFIX + path,
-            endpoint,
-            methods=[method],
-            summary=summary,
-            responses={**_ERRORS, **(errors or {})},
-            operation_id=name,
-            tags=["admin"],
-            dependencies=[Depends(_with_request_id)],
-            route_class_override=StrictRoute,
-        )
-
+    add = partial(_add_route, app)
     status, backend, settings = StatusEndpoints(parts), BackendEndpoints(parts), SettingsEndpoints(parts.configuration)
     add("GET", "/status", status.status, "Show the state of the daemon")
     add("GET", "/models", status.models, "List the models with their budgets", {502: _NOT_MANAGED[502]})
@@ -147,3 +132,25 @@ def _add_runs(add: Callable[..., None], runs: RunEndpoints) -> None:
     )
     add("POST", "/runs/{run_id}/cancel", runs.cancel, "Cancel a run", {**known, **_CONFLICT})
     add("DELETE", "/runs/{run_id}", runs.delete, "Delete a run", {**known, **_CONFLICT})
+
+
+def _add_route(
+    app: FastAPI,
+    method: str,
+    path: str,
+    endpoint: Callable[..., Any],
+    summary: str,
+    errors: dict[int | str, Any] | None = None,
+) -> None:
+    name = f"{method.lower()}{path.translate(str.maketrans('/-', '__', '{}'))}".replace(":path", "")
+    app.router.add_api_route(
+        PREFIX + path,
+        endpoint,
+        methods=[method],
+        summary=summary,
+        responses={**_ERRORS, **(errors or {})},
+        operation_id=name,
+        tags=["admin"],
+        dependencies=[Depends(_with_request_id)],
+        route_class_override=StrictRoute,
+    )

@@ -57,16 +57,12 @@ def connect(
     ] = None,
 ) -> None:
     """Print the configuration of a client for the running daemon: address, key, models and context windows."""
-    if undo and (write_it or force):
-        raise InputError("--undo and --write exclude each other" if write_it else "--force is for --write only")
-    if force and not write_it:
-        raise InputError("--force is for --write only; without --write, connect prints the configuration")
+    _check_options(write_it=write_it, force=force, undo=undo)
     if undo:
         _undo(client)
         return
     address = url or default_url(Path.cwd())
-    source = context.get_parameter_source("key")
-    if key and source is not None and source.name == "ENVIRONMENT" and _needs_no_key(AdminClient(address, None)):
+    if _is_from_environment(context, "key") and _needs_no_key(AdminClient(address, None)):
         key = None  # the variable may contain an admin key, which must not get into a client's file
     remote = AdminClient(address, key)
     target = _target(client, remote, key, model)
@@ -76,14 +72,25 @@ def connect(
         _write(client, setup, None if force else missing)
     else:
         _print_files(setup)
-    for name, value in setup.variables.items():
-        print(f"export {name}={shlex.quote(value)}")
-    if setup.run:
-        _note(f"then start it: {setup.run}")
+    _print_start(setup)
     if missing:
         _note(missing)
     if small := describe_small_window(client, target.window):
         _note(small)
+
+
+def _check_options(*, write_it: bool, force: bool, undo: bool) -> None:
+    """Raise `InputError` for options that exclude each other."""
+    if undo and (write_it or force):
+        raise InputError("--undo and --write exclude each other" if write_it else "--force is for --write only")
+    if force and not write_it:
+        raise InputError("--force is for --write only; without --write, connect prints the configuration")
+
+
+def _is_from_environment(context: typer.Context, option: str) -> bool:
+    """Return whether an environment variable sets a non-empty value of the option."""
+    source = context.get_parameter_source(option)
+    return bool(context.params[option]) and source is not None and source.name == "ENVIRONMENT"
 
 
 def _note(text: str) -> None:
@@ -163,3 +170,11 @@ def _print_files(setup: ClientSetup) -> None:
         print(as_text(file), end="")
     if len(setup.files) == 1:
         _note(f"this belongs in {setup.files[0].path}; --write merges it into that file")
+
+
+def _print_start(setup: ClientSetup) -> None:
+    """Print the environment variables of the client, and the command that starts it."""
+    for name, value in setup.variables.items():
+        print(f"export {name}={shlex.quote(value)}")
+    if setup.run:
+        _note(f"then start it: {setup.run}")

@@ -22,6 +22,8 @@ from forge_proxy.evals.record import Strategy
 
 DEFAULT_FILE = Path("evals.jsonl")
 _RUNS, _QUICK_RUNS = 10, 25
+_WITH_QUICK = ("quick", "runs", "seed", "out", "verbose")
+"""The options that `--quick` can be combined with."""
 
 evals = typer.Typer(name="eval", no_args_is_help=True, help="Measure a model: with guardrails, and without.")
 
@@ -72,6 +74,7 @@ Includes = Annotated[
 
 @evals.command()
 def run(
+    context: typer.Context,
     config: ConfigFile = None, backend: BackendKind = None, backend_url: BackendUrl = None, gguf: Gguf = None,
     model: Model = None, llama_server: LlamaServer = None, ctx: Context = None,
     surface: Surfaces = None, ablation: Ablations = None, scenario: Scenarios = None, tags: Tags = None,
@@ -99,17 +102,7 @@ def run(
     from forge_proxy.settings import load
 
     if quick:
-        chosen = {
-            "--backend": backend, "--backend-url": backend_url, "--gguf": gguf, "--model": model, "--surface": surface,
-            "--ablation": ablation, "--scenario": scenario, "--tags": tags, "--config": config, "--ctx": ctx,
-            "--llama-server": llama_server, "--temperature": temperature, "--max-tokens": max_tokens,
-            "--budget": budget, "--parallel": parallel, "--think" if think else "--no-think": think,
-            "--compact-strategy": None if compact_strategy == "tiered" else compact_strategy,
-            "--stream": stream or None, "--any-tool": any_tool or None, "--list-only": list_only or None,
-            "--probe": probe or None,
-        }  # fmt: skip
-        if given := [name for name, value in chosen.items() if value is not None]:
-            raise InvalidRequest("--quick", f"it sets these itself; remove {', '.join(given)}")
+        _reject_other_options(context)
         running.run_quick(out, runs=runs or _QUICK_RUNS, seed=seed, verbose=verbose)
         return
     overrides = collect_overrides(
@@ -124,6 +117,20 @@ def run(
         max_tokens=max_tokens, strategy=compact_strategy, budget=budget, parallel=parallel, verbose=verbose,
     )  # fmt: skip
     running.run_all([evaluated], plan, out or DEFAULT_FILE, list_only=list_only)
+
+
+def _reject_other_options(context: typer.Context) -> None:
+    """Raise `InvalidRequest` for options that `--quick` sets itself."""
+    given = [
+        (option.secondary_opts if context.params[name] is False else option.opts)[0]
+        for option in context.command.params
+        if (name := option.name or "") in context.params
+        and name not in _WITH_QUICK
+        and (source := context.get_parameter_source(name)) is not None
+        and source.name != "DEFAULT"
+    ]
+    if given:
+        raise InvalidRequest("--quick", f"it sets these itself; remove {', '.join(given)}")
 
 
 @evals.command()

@@ -1,5 +1,5 @@
 """Client protocols: decodes requests to core types, encodes responses from them. One folder per API.
 
 A folder has `request.py` (`decode_request`: JSON to `ChatRequest`), `response.py` (`Chunk` and `Completion` to bytes),
-`models.py` and `errors.py`. `fields.py` validates the fields of any request body.
+`models.py` and `errors.py`. For all of them, `body.py` parses a request body and `fields.py` validates its fields.
 """

@@ -58,7 +58,3 @@ class RunStore(Protocol):
     async def delete(self, run_id: str) -> None:
         """Delete a run and its events. Raises `RunNotFound`."""
         ...
-
-    async def close(self) -> None:
-        """Close the store and release it for other daemons."""
-        ...

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -32,12 +32,13 @@ _RETRY_SECONDS = 1.0
 class RunScheduler:
     """Executes all runs of a daemon, at most `max_running` concurrently.
 
-    `open_store` is called on first use; `on_change` is called with the old and the new record of a changed run.
+    `open_store` is entered on first use and exited by `close`; `on_change` is called with the old and the new record of
+    a changed run.
     """
 
     def __init__(
         self,
-        open_store: Callable[[], Awaitable[RunStore]],
+        open_store: Callable[[], AbstractAsyncContextManager[RunStore]],
         deps: ExecutionDeps,
         max_running: int,
         now: Callable[[], float],
@@ -49,6 +50,7 @@ class RunScheduler:
         self._on_change = on_change
         self._slots = asyncio.Semaphore(max_running)
         self._store: RunStore | None = None
+        self._closing = AsyncExitStack()
         self._opening = asyncio.Lock()
         self._writers: WeakValueDictionary[str, RunWriter] = WeakValueDictionary()
         self._writer_lock = asyncio.Lock()
@@ -59,14 +61,12 @@ class RunScheduler:
         if self._store is None:
             async with self._opening:
                 if self._store is None:
-                    store = await self._open_store()
-                    try:
+                    async with AsyncExitStack() as opening:  # if it fails, the lock must not block the next attempt
+                        store = await opening.enter_async_context(self._open_store())
                         unfinished = [
                             await store.get(head.id) for head in await store.unfinished() if _can_continue(head)
                         ]
-                    except BaseException:
-                        await store.close()  # otherwise its lock would block the next attempt
-                        raise
+                        self._closing = opening.pop_all()
                     self._store = store
                     for run in unfinished:
                         self._resume(run, store)
@@ -110,8 +110,7 @@ class RunScheduler:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._store is not None:
-            await self._store.close()
+        await self._closing.aclose()
 
     def _resume(self, run: StoredRun, store: RunStore) -> None:
         """Resume a run that an earlier daemon left unfinished."""

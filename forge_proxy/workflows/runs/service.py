@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from forge_proxy.workflows.runs.errors import RunConflict
 from forge_proxy.workflows.runs.execution import ExecutionDeps, message_events, state_events, store_cancelled
@@ -23,14 +24,15 @@ _EVENTS_PAGE = 200
 
 
 class Runs:
-    """All runs of a daemon. `open_store` is called once, on first use; `now` returns the seconds since 1970.
+    """All runs of a daemon. `open_store` is entered on first use and exited by `close`; `now` returns the seconds
+    since 1970.
 
     Every method raises `StoreUnavailable`; those on one run also raise `RunNotFound`.
     """
 
     def __init__(
         self,
-        open_store: Callable[[], Awaitable[RunStore]],
+        open_store: Callable[[], AbstractAsyncContextManager[RunStore]],
         deps: ExecutionDeps,
         max_running: int,
         now: Callable[[], float],

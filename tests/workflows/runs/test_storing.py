@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,13 +19,12 @@ from forge_proxy.core.workflow.run import RunState, ToolOutcome, begin_run
 from forge_proxy.engine.answer import Engine
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.engine.config import EngineConfig
-from forge_proxy.store.runs import RunRepository
 from forge_proxy.tools.local import ClientExecutor, EchoExecutor
 from forge_proxy.workflows.runner import WorkflowRunner
 from forge_proxy.workflows.runs import run_writer, scheduler
 from forge_proxy.workflows.runs.errors import RunConflict, RunNotReadable
 from forge_proxy.workflows.runs.execution import ExecutionDeps
-from forge_proxy.workflows.runs.ports import IdempotencyClaim
+from forge_proxy.workflows.runs.ports import IdempotencyClaim, RunStore
 from forge_proxy.workflows.runs.records import NewEvent, RunEvent, StoredRun
 from forge_proxy.workflows.runs.run_writer import RunWriter
 from forge_proxy.workflows.runs.serialization import read_state, write_state
@@ -33,6 +33,7 @@ from forge_proxy.workflows.runs.submission import Submission
 from forge_proxy.workflows.runs.tool_outputs import ToolOutput
 from forge_proxy.workflows.sdk.client_backend import ClientBackend
 from forge_proxy.workflows.tool_registry import ToolRegistry
+from tests.fakes.owned_store import OwnedRunRepository
 from tests.fakes.said_client import SaidClient, calls, text
 
 OUTCOMES = {
@@ -78,7 +79,7 @@ def test_a_state_of_another_version_is_refused(stored: str) -> None:
         read_state(stored)
 
 
-class FailingStore(RunRepository):
+class FailingStore(OwnedRunRepository):
     """A store that fails like a database: before a change, or after it, when its outcome is unknown."""
 
     fails: Sequence[str] = ()
@@ -126,16 +127,21 @@ SUBMISSION = {
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncGenerator[FailingStore]:
-    store = await RunRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
+    store = await OwnedRunRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
     store.__class__ = FailingStore
     assert isinstance(store, FailingStore)
     yield store
     await store.close()
 
 
-def build_runs(store: FailingStore | Callable[[], Awaitable[RunRepository]]) -> Runs:
-    async def open_store() -> RunRepository:
-        return store if isinstance(store, FailingStore) else await store()
+def build_runs(store: FailingStore | Callable[[], Awaitable[OwnedRunRepository]]) -> Runs:
+    @asynccontextmanager
+    async def open_store() -> AsyncGenerator[RunStore]:
+        opened = store if isinstance(store, FailingStore) else await store()
+        try:
+            yield opened
+        finally:
+            await opened.close()
 
     def fail(_: str, error: Exception) -> None:
         raise error
@@ -295,20 +301,20 @@ async def test_a_run_that_ends_during_a_repeated_submission_is_not_restarted(sto
 
 
 async def test_a_store_that_fails_during_opening_is_opened_again(tmp_path: Path) -> None:
-    class FailingOnce(RunRepository):
+    class FailingOnce(OwnedRunRepository):
         async def get(self, run_id: str) -> StoredRun:
-            FailingOnce.get = RunRepository.get
+            FailingOnce.get = OwnedRunRepository.get
             raise StoreUnavailable("simulated")
 
-    async def open_store() -> RunRepository:
-        store = await RunRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
+    async def open_store() -> OwnedRunRepository:
+        store = await OwnedRunRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
         store.__class__ = FailingOnce
         return store
 
     submission = Submission.model_validate(SUBMISSION)
     state = write_state(submission.begin(submission.workflow.definition()))
     run = StoredRun("run_0", "queued", "w", None, 1.0, 1.0, 1, submission=submission.model_dump_json(), state=state)
-    first = await RunRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
+    first = await OwnedRunRepository.open(f"sqlite+aiosqlite:///{tmp_path}/runs.db")
     await first.create(run, [RunEvent(1, "status", "{}", 1.0)], None)
     await first.close()
     runs = build_runs(open_store)

@@ -67,11 +67,6 @@ def encode_loading(model: str, settings: OllamaRequestOptions) -> dict[str, Json
     return body
 
 
-def encode_unloading(model: str) -> dict[str, Json]:
-    """Return the request that unloads a model."""
-    return {"model": model, "messages": [], "keep_alive": 0}
-
-
 def count_prompt_bytes(body: JsonObject) -> int:
     """Return the number of text bytes in the messages of an encoded call, a lower bound of the prompt."""
     messages = body.get("messages")

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import copy
-import json
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.chat import ChatRequest, ModelCall, ResolvedModel, ToolChoice, ToolSpec
 from forge_proxy.core.errors import InvalidRequest
-from forge_proxy.core.jsontypes import Json, JsonObject
+from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.messages import Message, MessageType, ToolCall
 from forge_proxy.wire.backends.openai.request import encode_call
-from forge_proxy.wire.clients.chat_completions.request import decode_request, read_body
+from forge_proxy.wire.clients.chat_completions.request import decode_request
 from tests.folding import folded
 from tests.properties import OBJECTS, VALUES, examples
 
@@ -353,31 +351,3 @@ def test_how_the_backend_streams_is_ours_to_say(asked: Body, call: dict[str, boo
     request = decode_request({**ASK, **asked})
 
     assert encode_call(ModelCall(request, **call)) == {**ASK, **sent}  # pyright: ignore[reportArgumentType]
-
-
-@examples(100)
-@given(body=OBJECTS)
-def test_a_body_is_read_from_its_bytes(body: JsonObject) -> None:
-    raw = json.dumps(body).encode()
-
-    assert read_body(raw) == orjson.loads(raw)
-
-
-@pytest.mark.parametrize(
-    ("raw", "why"),
-    [
-        (b"", "empty; send a JSON object"),
-        (b"{", "not valid JSON"),
-        (b"\xff", "not valid JSON"),
-        (b'{"a": NaN}', "not valid JSON"),
-        (b"[" * 5000, "not valid JSON"),
-        (b"[]", "expected a JSON object, got array"),
-        (b"null", "expected a JSON object, got null"),
-        (b'"{}"', "expected a JSON object, got string"),
-    ],
-)
-def test_a_body_that_is_no_json_object_is_refused(raw: bytes, why: str) -> None:
-    with pytest.raises(InvalidRequest, match=why) as refused:
-        read_body(raw)
-
-    assert refused.value.at == "body"
