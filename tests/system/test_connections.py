@@ -124,7 +124,8 @@ def test_a_response_slower_than_the_limits_is_not_cut(impatient: Process) -> Non
 
 
 def test_hundreds_of_slow_heads_do_not_lock_honest_clients_out(server: Process) -> None:
-    process = Process("tests.fakes.few_descriptors", "256", "serve", "--port", "0", "--backend-url", server.url)
+    words = ("256", "serve", "--port", "0", "--backend-url", server.url)
+    process = Process("tests.fakes.few_descriptors", *words, forked=True)
     try:
         process.url = str(process.wait_for("listening")["url"]).removesuffix("/v1")
         with ExitStack() as stack:
@@ -140,7 +141,8 @@ def test_hundreds_of_slow_heads_do_not_lock_honest_clients_out(server: Process) 
 
 
 def test_a_new_connection_gets_a_503_while_all_others_are_being_served(server: Process) -> None:
-    process = Process("tests.fakes.few_descriptors", "64", "serve", "--port", "0", "--backend-url", server.url)
+    words = ("64", "serve", "--port", "0", "--backend-url", server.url)
+    process = Process("tests.fakes.few_descriptors", *words, forked=True)
     body = json.dumps(ask("stalls", stream=True)).encode()
     try:
         process.url = str(process.wait_for("listening")["url"]).removesuffix("/v1")
