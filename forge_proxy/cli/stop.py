@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import time
@@ -31,14 +32,10 @@ def stop(
     """Stop a daemon of this user on this machine, after its running responses have finished."""
     daemon = _choose(list_running_daemons(state_folder()), port)
     print(f"stopping forge-proxy {daemon.version} on port {daemon.port} (pid {daemon.pid})")
-    _signal(daemon)
-    until = time.monotonic() + seconds
-    while is_running(daemon):
-        if time.monotonic() > until:
-            raise CannotStop(
-                f"the daemon (pid {daemon.pid}) has not ended after {seconds:g} s; end it with: kill -9 {daemon.pid}"
-            )
-        time.sleep(_POLL_SECONDS)
+    if not _stop(daemon, seconds):
+        raise CannotStop(
+            f"the daemon (pid {daemon.pid}) has not ended after {seconds:g} s; end it with: kill -9 {daemon.pid}"
+        )
     print("stopped")
 
 
@@ -58,19 +55,33 @@ def _choose(running: Sequence[RunningDaemon], port: int | None) -> RunningDaemon
     )
 
 
-def _signal(daemon: RunningDaemon) -> None:
-    """Send SIGTERM to exactly this process; its id may have been reused. Raises `CannotStop`."""
+def _stop(daemon: RunningDaemon, seconds: float) -> bool:
+    """Send SIGTERM and return whether the process has ended in time. Raises `CannotStop`."""
     try:
-        if sys.platform != "linux":
-            os.kill(daemon.pid, signal.SIGTERM)
-            return
-        descriptor = os.pidfd_open(daemon.pid)
-        try:
-            if is_running(daemon):  # then the descriptor refers to the process that holds the lock
-                signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-        finally:
-            os.close(descriptor)
+        return _stop_process(daemon, seconds) if sys.platform == "linux" else _stop_by_id(daemon, seconds)
     except ProcessLookupError:
-        return
+        return True
     except PermissionError as exc:
         raise CannotStop(f"not allowed to stop the daemon (pid {daemon.pid}): it runs as another user") from exc
+
+
+def _stop_process(daemon: RunningDaemon, seconds: float) -> bool:
+    """Signal exactly this process and wait for its end, which comes after the daemon has removed its registration."""
+    descriptor = os.pidfd_open(daemon.pid)
+    try:
+        if not is_running(daemon):  # the process id may have been reused
+            return True
+        signal.pidfd_send_signal(descriptor, signal.SIGTERM)  # to the process that holds the lock
+        return bool(select.select([descriptor], [], [], seconds)[0])
+    finally:
+        os.close(descriptor)
+
+
+def _stop_by_id(daemon: RunningDaemon, seconds: float) -> bool:
+    os.kill(daemon.pid, signal.SIGTERM)
+    until = time.monotonic() + seconds
+    while is_running(daemon):
+        if time.monotonic() > until:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True

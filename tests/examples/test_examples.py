@@ -88,7 +88,8 @@ def test_the_service_starts_and_reports_that_it_is_ready(tmp_path: Path) -> None
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(30)
         env = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
-        process = Process("forge_proxy", *command.split(), "--backend", "embedded", "--port", "0", env=env)
+        words = (*command.split(), "--backend", "embedded", "--port", "0")
+        process = Process("forge_proxy", *words, env=env, forked=True)
         try:
             reported = systemd.recv(4096).decode()
         finally:

@@ -15,6 +15,9 @@ from forge_proxy.core.messages import ToolCall
 from forge_proxy.tools.config import McpConfig, McpServerConfig
 from forge_proxy.tools.mcp.executor import McpExecution, McpExecutor
 
+_SECONDS = 300
+"""How long it waits to be killed. It reads nothing: the standard input of a test is empty."""
+
 
 async def main() -> None:
     module, tool, *words = sys.argv[1:]
@@ -23,7 +26,7 @@ async def main() -> None:
         outcome = await servers.execute(McpExecution(server="here"), ToolCall.of(tool), "key", "run-1")
         pids = outcome.value["result"] if isinstance(outcome.value, dict) else [int(outcome.text)]
         print(json.dumps({"event": "started", "pids": pids}), flush=True)  # noqa: T201
-        await asyncio.to_thread(sys.stdin.read)
+        await asyncio.sleep(_SECONDS)
 
 
 uvloop.run(main())

@@ -67,25 +67,25 @@ def told(ctx: Context[Any, Any]) -> dict[str, Any]:
 
 
 @server.tool()
-async def wait() -> str:
+async def wait(call: str) -> str:
     """Longer than anybody has time."""
-    begun.append("wait")
+    begun.append(call)
     try:
         await asyncio.sleep(1000)
     finally:
-        stopped.append("wait")
+        stopped.append(call)
     return "over"
 
 
 @server.tool()
 def begins() -> list[str]:
-    """What was begun."""
+    """The calls of `wait` that began."""
     return begun
 
 
 @server.tool()
 def stops() -> list[str]:
-    """What was stopped before its end."""
+    """The calls of `wait` that were stopped before their end."""
     return stopped
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 
+from tests.fakes.forks import Fork, fork
 from tests.fakes.processes import ROOT, Process, environment, free_port, until
 from tests.system.asking import PATH, ask
 
@@ -24,10 +25,8 @@ _REQUESTS = 60
 def logging_to(descriptor: int | None, server: Process) -> Generator[str]:
     """The root URL of a daemon that has this as its standard error, and the closed one as none."""
     port = free_port()
-    words = [sys.executable, "-m", "forge_proxy", "serve", "--port", str(port), "--backend-url", server.url]
-    if descriptor is None:
-        words = ["/bin/sh", "-c", 'exec "$@" 1>&- 2>&-', "sh", *words]
-    process = subprocess.Popen(words, cwd=ROOT, env=environment(None), stdout=subprocess.DEVNULL, stderr=descriptor)
+    words = ["serve", "--port", str(port), "--backend-url", server.url]
+    process = _start_without_streams(words) if descriptor is None else _start(words, descriptor)
     url = f"http://127.0.0.1:{port}"
     try:
         until(lambda: is_up(url), "the daemon answers")
@@ -36,7 +35,18 @@ def logging_to(descriptor: int | None, server: Process) -> Generator[str]:
         assert process.wait(30) == 0
     finally:
         process.kill()
-        process.wait()
+        process.wait(30)
+
+
+def _start(words: list[str], descriptor: int) -> Fork:
+    with Path(os.devnull).open("r+b") as nothing:
+        streams = (nothing.fileno(), nothing.fileno(), descriptor)
+        return fork("forge_proxy", words, environment(), ROOT, streams)
+
+
+def _start_without_streams(words: list[str]) -> subprocess.Popen[bytes]:
+    command = ["/bin/sh", "-c", 'exec "$@" 1>&- 2>&-', "sh", sys.executable, "-m", "forge_proxy", *words]
+    return subprocess.Popen(command, cwd=ROOT, env=environment())
 
 
 def is_up(url: str) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from pydantic import SecretStr
 
 from forge_proxy.core.messages import ToolCall
@@ -54,7 +55,11 @@ async def call_tool(servers: McpExecutor, tool: str, timeout_seconds: float | No
     return await servers.execute(execution, ToolCall.of(tool, args), "run-1/0/0", "run-1")
 
 
-@pytest.fixture(params=["stdio", "http", "legacy"])
+shared_loop = pytest.mark.asyncio(loop_scope="module")
+"""For tests that share `servers`, which belong to one event loop."""
+
+
+@pytest_asyncio.fixture(params=["stdio", "http", "legacy"], scope="module", loop_scope="module")
 async def servers(request: pytest.FixtureRequest) -> AsyncGenerator[McpExecutor]:
     """One server called `here`, by each transport."""
     if request.param == "stdio":
@@ -67,10 +72,12 @@ async def servers(request: pytest.FixtureRequest) -> AsyncGenerator[McpExecutor]
             yield found
 
 
+@shared_loop
 async def test_a_tool_is_called_and_its_text_is_the_result(servers: McpExecutor) -> None:
     assert (await call_tool(servers, "greet", name="Ann")).text == "Hello Ann"
 
 
+@shared_loop
 async def test_a_structured_result_is_the_value_of_the_outcome(servers: McpExecutor) -> None:
     outcome = await call_tool(servers, "weather", city="Oslo")
 
@@ -78,10 +85,12 @@ async def test_a_structured_result_is_the_value_of_the_outcome(servers: McpExecu
     assert re.sub(r"\s", "", outcome.text) == '{"city":"Oslo","degrees":3}'
 
 
+@shared_loop
 async def test_content_other_than_text_is_named_in_the_result(servers: McpExecutor) -> None:
     assert (await call_tool(servers, "picture")).text == "look:\n[image: image/png, not shown]"
 
 
+@shared_loop
 @pytest.mark.parametrize(
     ("tool", "args", "message"),
     [
@@ -97,35 +106,39 @@ async def test_an_error_reaches_the_model(servers: McpExecutor, tool: str, args:
     assert outcome.text.startswith(message)
 
 
+@shared_loop
 async def test_the_idempotency_key_is_sent(servers: McpExecutor) -> None:
     assert (await call_tool(servers, "told")).value["key"] == "run-1/0/0"
 
 
+@shared_loop
 async def test_a_call_that_times_out_is_cancelled_and_the_next_succeeds(servers: McpExecutor) -> None:
-    outcome = await call_tool(servers, "wait", timeout_seconds=0.2)
+    outcome = await call_tool(servers, "wait", timeout_seconds=0.2, call="timed out")
 
     assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s")
-    await wait_until_recorded(servers, "stops")
+    await wait_until_recorded(servers, "stops", "timed out")
 
 
+@shared_loop
 async def test_cancelling_the_run_cancels_the_call(servers: McpExecutor) -> None:
-    calling = asyncio.create_task(call_tool(servers, "wait"))
-    await wait_until_recorded(servers, "begins")
+    calling = asyncio.create_task(call_tool(servers, "wait", call="cancelled"))
+    await wait_until_recorded(servers, "begins", "cancelled")
 
     calling.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await calling
-    await wait_until_recorded(servers, "stops")
+    await wait_until_recorded(servers, "stops", "cancelled")
 
 
-async def wait_until_recorded(servers: McpExecutor, what: str) -> None:
-    """Poll the server until it has recorded that the tool `wait` began or stopped."""
+async def wait_until_recorded(servers: McpExecutor, what: str, call: str) -> None:
+    """Poll the server until it has recorded that this call of the tool `wait` began or stopped."""
     async with asyncio.timeout(30):
-        while (await call_tool(servers, what)).value != {"result": ["wait"]}:
+        while call not in (await call_tool(servers, what)).value["result"]:
             pass
 
 
+@shared_loop
 async def test_tools_are_listed_with_their_schemas(servers: McpExecutor) -> None:
     listed = {tool.name: tool for tool in await servers.list_tools("here")}
 
@@ -257,7 +270,7 @@ async def test_leaving_the_context_ends_all_processes_of_a_program(kind: str) ->
 
 @pytest.mark.parametrize("kind", ["stdio", "stubborn"])
 def test_killing_the_daemon_ends_all_processes_of_a_program(kind: str) -> None:
-    owner = Process("tests.fakes.mcp_owner", PROGRAM, "pids", kind)
+    owner = Process("tests.fakes.mcp_owner", PROGRAM, "pids", kind, forked=True)
     pids = owner.wait_for("started")["pids"]
 
     owner.send_signal(signal.SIGKILL)

@@ -23,6 +23,7 @@ from tests.fakes.processes import Process, has_ended, until
 
 PROGRAM = "tests.fakes.hostile_mcp_server"
 LIMIT_KB = 256
+CHECK_SECONDS = 0.5
 
 
 def ignore(_: Event) -> None:
@@ -35,7 +36,7 @@ async def two_programs(limit_kb: int = LIMIT_KB) -> AsyncGenerator[McpExecutor]:
     env = {"PYTHONPATH": SecretStr(os.pathsep.join(sys.path))}
     program = McpServerConfig(command=sys.executable, args=("-m", PROGRAM), env=env)
     config = McpConfig(servers={"here": program, "there": program}, max_answer_kb=limit_kb)
-    async with McpExecutor(config, ignore) as servers:
+    async with McpExecutor(config, ignore, CHECK_SECONDS) as servers:
         yield servers
 
 
@@ -75,7 +76,7 @@ async def test_pending_calls_of_a_killed_program_fail_with_the_reason() -> None:
 
         outcome = await waiting
 
-    assert outcome.text.startswith("[ToolError] the MCP server here cannot be used: it answered nothing within 5 s")
+    assert outcome.text.startswith("[ToolError] the MCP server here cannot be used: it answered nothing within 0.5 s")
 
 
 async def test_an_unresponsive_program_does_not_delay_another() -> None:
@@ -175,7 +176,7 @@ async def test_a_daemonized_process_ends_when_its_program_is_restarted() -> None
 
 
 def test_a_daemonized_process_ends_when_the_daemon_is_killed() -> None:
-    owner = Process("tests.fakes.mcp_owner", PROGRAM, "daemonize")
+    owner = Process("tests.fakes.mcp_owner", PROGRAM, "daemonize", forked=True)
     (pid,) = owner.wait_for("started")["pids"]
     assert not has_ended(pid)
 

@@ -31,6 +31,8 @@ class SessionLimits:
     """Limits of one session."""
 
     connect_seconds: float
+    check_seconds: float
+    """Time limit for listing tools after a call timed out, to check that the server is responsive."""
     size: int
     """Maximum bytes of one server message, and of unsolicited messages within a minute."""
     is_wildcard: bool = False

@@ -38,15 +38,18 @@ class McpExecution(BaseModel):
 
 
 class McpExecutor:
-    """`ToolExecutor` of MCP tools. Leaving the context ends all sessions; later calls fail."""
+    """`ToolExecutor` of MCP tools. Leaving the context ends all sessions; later calls fail.
+
+    A server that does not list its tools within `check_seconds` after a call timed out is replaced.
+    """
 
     kind = "mcp"
     is_external = True
 
-    def __init__(self, config: McpConfig, observe: Observer) -> None:
+    def __init__(self, config: McpConfig, observe: Observer, check_seconds: float = 5) -> None:
         self._timeout_seconds = config.timeout_seconds
         self._observe = observe
-        self._sessions = SessionPool(config)
+        self._sessions = SessionPool(config, check_seconds)
 
     async def __aenter__(self) -> Self:
         return self

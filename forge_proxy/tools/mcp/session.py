@@ -31,8 +31,6 @@ _SESSION_ID = "mcp-session-id"
 _SESSION_CLOSED = "Connection closed"
 """The package's message for the end of a session. The error of a single aborted response has the same code."""
 _ENDED = "it ended"
-_CHECK_SECONDS = 5.0
-"""Time limit for listing tools after a call timed out, to check that the server is responsive."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -134,11 +132,13 @@ class Session:
 
     async def _check(self, client: Client) -> None:
         try:
-            async with asyncio.timeout(_CHECK_SECONDS):
+            async with asyncio.timeout(self._limits.check_seconds):
                 await client.list_tools()
         except TimeoutError:
             self._end_unresponsive(
-                SessionUnresponsive(f"it answered nothing within {_CHECK_SECONDS:g} s after a call timed out")
+                SessionUnresponsive(
+                    f"it answered nothing within {self._limits.check_seconds:g} s after a call timed out"
+                )
             )
         except Exception as error:  # noqa: BLE001 - the package raises many exception types; each means that the server answered
             _LOG.debug("the MCP server %s answers with %s", self._name, type(error).__name__)

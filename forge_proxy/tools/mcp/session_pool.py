@@ -32,8 +32,9 @@ class McpUrl(BaseModel):
 class SessionPool:
     """The sessions by server. If a session has ended, the next request opens a new one and restarts the program."""
 
-    def __init__(self, config: McpConfig) -> None:
+    def __init__(self, config: McpConfig, check_seconds: float) -> None:
         self._config = config
+        self._check_seconds = check_seconds
         self._sessions: dict[str | McpUrl, Session] = {}
         self._opening: WeakValueDictionary[str | McpUrl, asyncio.Lock] = WeakValueDictionary()
         """One lock per server, so that a slow server does not delay calls to others."""
@@ -81,7 +82,9 @@ class SessionPool:
             is_wildcard = isinstance(server, McpUrl) and not is_listed(
                 server.url, without_wildcards(self._config.allow)
             )
-            limits = SessionLimits(self._config.connect_seconds, 1024 * self._config.max_answer_kb, is_wildcard)
+            limits = SessionLimits(
+                self._config.connect_seconds, self._check_seconds, 1024 * self._config.max_answer_kb, is_wildcard
+            )
             session = self._sessions[server] = Session(display_name(server), settings, limits)
             return session
 
