@@ -153,19 +153,6 @@ def test_a_budget_set_while_the_model_loads_is_applied_afterwards(fake: Fake) ->
     assert (answer.status_code, len(fake.starts)) == (200, 2)
 
 
-def test_status_requests_do_not_load_an_idle_model(fake: Fake) -> None:
-    with over(fake, env={"FORGE_PROXY_BACKEND__LLAMA_SERVER__IDLE_UNLOAD_SECONDS": "0.3"}) as proxy:
-        proxy.wait_for("model server", state="asleep")
-        server = look(proxy, "status")["backend"]["server"]
-        for what in ("models", "budget", "backend", "backend/logs", "guardrails"):
-            look(proxy, what)
-        starts = len(fake.starts)
-        answer = httpx.post(proxy.url + PATH, json=ask("says", stream=True), timeout=30)
-
-    assert (server["state"], server["pid"], starts) == ("asleep", None, 1)
-    assert (text(events(answer.text.splitlines())), len(fake.starts)) == ("one two three", 2)
-
-
 @both
 @pytest.mark.parametrize("tools", [{}, {"tools": [TOOL]}], ids=["passed-through", "guarded"])
 def test_a_prompt_over_an_enforced_budget_is_rejected_with_the_numbers(
