@@ -88,6 +88,11 @@ class Fake:
         (self.folder / "script").write_text("\n".join(words))
         (self.folder / "starts").write_text("")
 
+    def forget(self) -> None:
+        """Start well from now on, and forget the starts and requests until now."""
+        self.behaves("well")
+        (self.folder / "asked").write_text("")
+
     @property
     def starts(self) -> list[dict[str, Any]]:
         """What is known of each start since `behaves`: `flags`, `pid`, `key`."""
