@@ -212,11 +212,18 @@ def test_a_run_continues_when_its_postgres_is_up_again(side: FarSide, tmp_path: 
 
 
 class TestCommands:
-    """`forge-proxy runs`."""
+    """`forge-proxy runs`, one daemon for all."""
 
-    @pytest.fixture
-    def proxy(self, place: Place) -> Generator[Process]:
-        with place.daemon() as proxy:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def side(cls) -> Generator[FarSide]:
+        with far_side() as side:
+            yield side
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def proxy(cls, side: FarSide, tmp_path_factory: pytest.TempPathFactory) -> Generator[Process]:
+        with Place(side, tmp_path_factory.mktemp("commands")).daemon() as proxy:
             yield proxy
 
     def ask(self, proxy: Process, *words: str, stdin: JsonDict | None = None) -> Ended:
