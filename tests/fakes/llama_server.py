@@ -34,6 +34,7 @@ folder = Path(__file__).parent
 if sys.argv[1:] == ["--version"]:  # without the imports, which take most of the time of a start
     sys.stdout.write((folder / "version").read_text())
     sys.exit()
+sys.modules["ssl"] = None  # as in a Python without it: what aiohttp loads for TLS takes a quarter of a start
 sys.path.insert(0, {root!r})
 from tests.fakes.llama_server import main
 main(folder, sys.argv[1:])
