@@ -15,23 +15,29 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
 from aiohttp import web
 
-from forge_proxy.backends.llama_server.launch import LaunchSpec, ServerProgram
 from tests.fakes.model_server import application
+
+if TYPE_CHECKING:
+    from forge_proxy.backends.llama_server.launch import LaunchSpec
 
 ROOT = Path(__file__).parents[2]
 _WINDOW = 4096
 """Of a slot, unless flags say otherwise."""
 _PROGRAM = """#!{python}
 import sys
-sys.path.insert(0, {root!r})
 from pathlib import Path
+folder = Path(__file__).parent
+if sys.argv[1:] == ["--version"]:  # without the imports, which take most of the time of a start
+    sys.stdout.write((folder / "version").read_text())
+    sys.exit()
+sys.modules["ssl"] = None  # as in a Python without it: what aiohttp loads for TLS takes a quarter of a start
+sys.path.insert(0, {root!r})
 from tests.fakes.llama_server import main
-main(Path(__file__).parent, sys.argv[1:])
+main(folder, sys.argv[1:])
 """
 
 
@@ -61,6 +67,8 @@ class Fake:
 
     def go(self) -> None:
         """Let the models of its last start go on that wait for it."""
+        import httpx  # local import: the program does not need a client
+
         flags = self.starts[-1]["flags"]
         httpx.post(f"http://127.0.0.1:{flags[flags.index('--port') + 1]}/go")
 
@@ -72,12 +80,19 @@ class Fake:
 
     def spec(self, **fields: Any) -> LaunchSpec:
         """It, with its model."""
+        from forge_proxy.backends.llama_server.launch import LaunchSpec, ServerProgram  # local import: as above
+
         return LaunchSpec(ServerProgram("llama-server", (str(self.path),)), self.model, "model", **fields)
 
     def behaves(self, *words: str) -> None:
         """At its next starts, one word each."""
         (self.folder / "script").write_text("\n".join(words))
         (self.folder / "starts").write_text("")
+
+    def forget(self) -> None:
+        """Start well from now on, and forget the starts and requests until now."""
+        self.behaves("well")
+        (self.folder / "asked").write_text("")
 
     @property
     def starts(self) -> list[dict[str, Any]]:
@@ -87,9 +102,6 @@ class Fake:
 
 def main(folder: Path, words: Sequence[str]) -> None:
     """Start as the script says."""
-    if list(words) == ["--version"]:
-        sys.stdout.write((folder / "version").read_text())
-        return
     starts = folder / "starts"
     script = (folder / "script").read_text().splitlines()
     begun = len(starts.read_text().splitlines())

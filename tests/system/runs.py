@@ -82,7 +82,9 @@ def submit(proxy: Process, body: JsonDict, **headers: str) -> JsonDict:
 
 def look(proxy: Process, run_id: str) -> JsonDict:
     """The run as it is now."""
-    return httpx.get(f"{proxy.url}{RUNS}/{run_id}", timeout=20).json()
+    answer = httpx.get(f"{proxy.url}{RUNS}/{run_id}", timeout=20)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
 
 
 def wait_until(proxy: Process, run_id: str, *statuses: str) -> JsonDict:

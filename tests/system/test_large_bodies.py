@@ -27,17 +27,15 @@ def port_of(process: Process) -> int:
     return urlsplit(process.url).port or 0
 
 
-def daemon_before(port: int) -> AbstractContextManager[Process]:
-    """A daemon whose memory can be measured."""
-    return daemon("--backend-url", f"http://127.0.0.1:{port}", "--backend", "openai", env=ROOM, forked=False)
+def over(port: int) -> AbstractContextManager[Process]:
+    """A daemon with that memory. A fork will do: what it shares is resident before and after."""
+    return daemon("--backend-url", f"http://127.0.0.1:{port}", "--backend", "openai", env=ROOM)
 
 
 @pytest.mark.parametrize(("kind", "statuses"), [("text", {200}), ("emoji", {200, 503}), ("lists", {413})])
 async def test_large_bodies_at_once_stay_within_the_memory(kind: str, statuses: set[int]) -> None:
     async with backend() as port:
-        with daemon(
-            "--backend-url", f"http://127.0.0.1:{port}", "--backend", "openai", env=ROOM, forked=False
-        ) as proxy:
+        with over(port) as proxy:
             await send_bodies(port_of(proxy), 1, "text", 200)
             before = resident(proxy)
 
@@ -51,9 +49,7 @@ async def test_large_bodies_at_once_stay_within_the_memory(kind: str, statuses: 
 
 async def test_small_requests_are_answered_while_large_ones_wait() -> None:
     async with backend() as port:
-        with daemon(
-            "--backend-url", f"http://127.0.0.1:{port}", "--backend", "openai", env=ROOM, forked=False
-        ) as proxy:
+        with over(port) as proxy:
             large = asyncio.create_task(send_bodies(port_of(proxy), 20, "text", 12 * MEGABYTE))
             small: Counter[int] = Counter()
             while not large.done() and small.total() < 1000:
@@ -66,7 +62,5 @@ async def test_small_requests_are_answered_while_large_ones_wait() -> None:
 
 async def test_a_body_larger_than_the_memory_is_a_413() -> None:
     async with backend() as port:
-        with daemon(
-            "--backend-url", f"http://127.0.0.1:{port}", "--backend", "openai", env=ROOM, forked=False
-        ) as proxy:
+        with over(port) as proxy:
             assert await send_bodies(port_of(proxy), 1, "text", 40 * MEGABYTE) == {413: 1}

@@ -20,8 +20,8 @@ from tests.fakes.processes import Process, daemon, model_server, until
 from tests.system.asking import PATH, TOOL, JsonDict, ask
 from tests.system.runs import RUNS, Place, submission, submit, wait_until
 
-ABORTED = 2000
-WATCHERS = 1000
+ABORTED = 1000
+WATCHERS = 400
 
 
 @pytest.fixture
@@ -77,10 +77,10 @@ def abort_all(pool: ThreadPoolExecutor, proxy: Process, count: int) -> None:
         leaving.result()
 
 
-def test_two_thousand_aborted_requests_leave_nothing_behind() -> None:
+def test_a_thousand_aborted_requests_leave_nothing_behind() -> None:
     with (
         model_server(slots=8) as server,
-        daemon("--backend-url", server.url, forked=False) as proxy,
+        daemon("--backend-url", server.url) as proxy,
         ThreadPoolExecutor(16) as pool,
     ):
         abort_all(pool, proxy, 200)  # what is loaded once is kept
@@ -91,12 +91,12 @@ def test_two_thousand_aborted_requests_leave_nothing_behind() -> None:
 
         until(lambda: busy(proxy) == (0, 0), "no request is left")
         until(lambda: descriptors(proxy.pid) <= before[0] + 8, "the connections are closed")
-        assert megabytes(proxy.pid) < before[1] + 40
+        assert megabytes(proxy.pid) < before[1] + 20
         assert httpx.post(proxy.url + PATH, json=ask("says"), timeout=30).status_code == 200
         assert "Traceback" not in proxy.printed
 
 
-def test_a_thousand_watchers_that_never_read_delay_nobody_and_cost_little(side: FarSide, tmp_path: Path) -> None:
+def test_hundreds_of_watchers_that_never_read_delay_nobody_and_cost_little(side: FarSide, tmp_path: Path) -> None:
     place = Place(side, tmp_path)
     side.hold("look")
     with place.daemon() as proxy, ExitStack() as watching:
@@ -112,7 +112,7 @@ def test_a_thousand_watchers_that_never_read_delay_nobody_and_cost_little(side: 
         done = wait_until(proxy, run["id"], "completed", "failed")
 
         assert done["status"] == "completed"
-        assert megabytes(proxy.pid) < before[1] + 150
+        assert megabytes(proxy.pid) < before[1] + 60
         watching.close()
         until(lambda: descriptors(proxy.pid) <= before[0] + 16, "their connections are closed")
 

@@ -6,8 +6,10 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -16,12 +18,19 @@ import pytest
 from forge_proxy.backends.llama_server.instance import claim_port
 from tests.fakes.llama_server import Fake
 from tests.fakes.processes import Process, command, has_ended, until
-from tests.system.asking import PATH, TOOL, ask, error, events, text
+from tests.system.asking import PATH, TOOL, JsonDict, ask, error, events, text
 from tests.system.managed import over
 from tests.system.test_stopping import refuses
 
-both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-guarded_too = pytest.mark.parametrize("tools", [{}, {"tools": [TOOL]}], ids=["passed-through", "guarded"])
+MODES: dict[str, JsonDict] = {
+    f"{guarding}-{kind}": {"stream": kind == "streamed", **tools}
+    for kind in ("whole", "streamed")
+    for guarding, tools in {"passed-through": {}, "guarded": {"tools": [TOOL]}}.items()
+}
+STREAMED_AT_ONCE: dict[str, JsonDict] = {"passed-through": {}, "guarded": {"tools": [TOOL], "tool_choice": "none"}}
+"""Text of neither is buffered."""
+IMPATIENT = {"FORGE_PROXY_BACKEND__SILENCE_SECONDS": "1"}
+ADMIN_PAGES = ("status", "models", "budget", "backend", "backend/logs", "guardrails")
 
 
 @pytest.fixture
@@ -29,8 +38,17 @@ def fake(tmp_path: Path) -> Fake:
     return Fake(tmp_path)
 
 
-def sends(pool: ThreadPoolExecutor, proxy: Process, body: dict[str, object]) -> Future[httpx.Response]:
-    return pool.submit(httpx.post, proxy.url + PATH, json=body, timeout=30)
+def sends(pool: ThreadPoolExecutor, proxy: Process, body: JsonDict, request_id: str = "sent") -> Future[httpx.Response]:
+    return pool.submit(httpx.post, proxy.url + PATH, json=body, headers={"X-Request-Id": request_id}, timeout=60)
+
+
+@contextmanager
+def opened(proxy: Process, body: JsonDict) -> Generator[Iterator[str]]:
+    """The lines of a stream after its first word."""
+    with httpx.stream("POST", proxy.url + PATH, json=body, timeout=60) as response:
+        lines = response.iter_lines()
+        assert any("one" in line for line in lines)
+        yield lines
 
 
 def ends(server: int) -> Callable[[], bool]:
@@ -73,43 +91,40 @@ def test_a_llamafile_beside_the_model_is_used_with_its_own_options(tmp_path: Pat
     assert fake.starts[0]["flags"][:2] == ["--server", "--nobrowser"]
 
 
-@guarded_too
-def test_a_stream_whose_server_is_killed_is_cut_and_the_next_request_waits_for_the_next_server(
-    fake: Fake, tools: dict[str, object]
-) -> None:
-    with over(fake) as proxy:
-        body = ask("stalls", stream=True, **tools, **({"tool_choice": "none"} if tools else {}))
-        with httpx.stream("POST", proxy.url + PATH, json=body, timeout=20) as response:
-            lines = response.iter_lines()
-            first = next(line for line in lines if "one" in line)
-            os.kill(fake.pid, signal.SIGKILL)
+def test_streams_whose_server_is_killed_are_cut_and_the_next_request_waits_for_the_next_server(fake: Fake) -> None:
+    bodies = [ask("stalls", stream=True, user=name, **tools) for name, tools in STREAMED_AT_ONCE.items()]
+    with over(fake) as proxy, ExitStack() as opening:
+        streams = [opening.enter_context(opened(proxy, body)) for body in bodies]
+        os.kill(fake.pid, signal.SIGKILL)
+        for lines in streams:
             with pytest.raises(httpx.RemoteProtocolError):
                 list(lines)
         after = httpx.post(proxy.url + PATH, json=ask("says"), timeout=30)
         restarted = proxy.wait_for("model server", state="starting", detail="it was killed by SIGKILL (out of memory?)")
 
-    assert first
     assert after.status_code == 200
     assert restarted["level"] == "info"
     assert len(fake.starts) == 2
 
 
-@both
-@guarded_too
-def test_a_request_without_a_response_so_far_is_retried_on_the_next_server(
-    fake: Fake, stream: bool, tools: dict[str, object]
-) -> None:
-    with over(fake) as proxy, ThreadPoolExecutor(1) as pool:
-        asked = sends(pool, proxy, ask("slow", stream=stream, user="u", **tools))
-        until(lambda: fake.asked("slow") == 1, "the server is asked")
+def test_requests_without_a_response_so_far_are_retried_on_the_next_server(fake: Fake) -> None:
+    with over(fake) as proxy, ThreadPoolExecutor(len(MODES)) as pool:
+        asked = {
+            name: sends(pool, proxy, ask("slow", user=name, **fields), request_id=name)
+            for name, fields in MODES.items()
+        }  # fmt: skip
+        until(lambda: fake.asked("slow") == len(MODES), "the server is asked")
         os.kill(fake.pid, signal.SIGKILL)
-        proxy.wait_for("retried", fault="response_lost")
-        until(lambda: fake.asked("slow") == 2, "the next server is asked")
+        for name in MODES:
+            proxy.wait_for("retried", fault="response_lost", request_id=name)
+        until(lambda: fake.asked("slow") == 2 * len(MODES), "the next server is asked")
         fake.go()
-        answer = asked.result(30)
+        answers = {name: future.result(30) for name, future in asked.items()}
 
-    assert answer.status_code == 200
-    assert "three" in answer.text
+    assert {name: (answer.status_code, "three" in answer.text) for name, answer in answers.items()} == dict.fromkeys(
+        MODES, (200, True)
+    )
+    assert len(fake.starts) == 2
 
 
 def test_a_request_that_kills_each_server_ends_with_a_retryable_error(fake: Fake) -> None:
@@ -214,13 +229,16 @@ def test_an_idle_server_is_unloaded_and_only_a_request_loads_it_again(fake: Fake
     with over(fake, env={"FORGE_PROXY_BACKEND__LLAMA_SERVER__IDLE_UNLOAD_SECONDS": "0.3"}) as proxy:
         proxy.wait_for("model server", state="asleep")
         looked = [httpx.get(proxy.url + path) for path in ("/health", "/readyz", "/v1/models", "/healthz")]
+        status, *rest = [httpx.get(f"{proxy.url}/admin/v1/{what}") for what in ADMIN_PAGES]
         starts = len(fake.starts)
-        answer = httpx.post(proxy.url + PATH, json=ask("says"), timeout=30)
+        answer = httpx.post(proxy.url + PATH, json=ask("says", stream=True), timeout=30)
 
-    assert [response.status_code for response in looked] == [200] * 4
+    assert [response.status_code for response in [*looked, status, *rest]] == [200] * (4 + len(ADMIN_PAGES))
     assert "asleep" in looked[1].text
     assert "says" in looked[2].text
-    assert (starts, answer.status_code, len(fake.starts)) == (1, 200, 2)
+    server = status.json()["backend"]["server"]
+    assert (server["state"], server["pid"], starts) == ("asleep", None, 1)
+    assert (text(events(answer.text.splitlines())), len(fake.starts)) == ("one two three", 2)
 
 
 @pytest.mark.parametrize("limit", [None, 600], ids=["dev-full", "rlimit-fsize"])
@@ -265,26 +283,23 @@ def test_a_port_in_use_a_missing_model_and_a_missing_program_are_named(fake: Fak
     assert fake.starts == []
 
 
-@both
-def test_a_request_to_a_server_that_hangs_is_answered_by_the_next_one(fake: Fake, stream: bool) -> None:
-    with over(fake, env={"FORGE_PROXY_BACKEND__SILENCE_SECONDS": "1"}) as proxy:
+def answer_after_hang(fake: Fake, stream: bool) -> None:
+    with over(fake, env=IMPATIENT) as proxy:
         hung = fake.pid
         os.kill(hung, signal.SIGSTOP)
 
         answer = httpx.post(proxy.url + PATH, json=ask("says", stream=stream), timeout=120)
         proxy.wait_for("model server", state="starting", detail="it stopped responding and was killed")
 
-    assert answer.status_code == 200
+    assert (answer.status_code, "three" in answer.text) == (200, True)
     assert has_ended(hung)
     assert len(fake.starts) == 2
 
 
-def test_a_server_that_falls_silent_in_mid_stream_is_replaced(fake: Fake) -> None:
-    with over(fake, env={"FORGE_PROXY_BACKEND__SILENCE_SECONDS": "1"}) as proxy:
+def cut_hung_stream(fake: Fake) -> None:
+    with over(fake, env=IMPATIENT) as proxy:
         hung = fake.pid
-        with httpx.stream("POST", proxy.url + PATH, json=ask("stalls", stream=True), timeout=120) as response:
-            lines = response.iter_lines()
-            assert any("one" in line for line in lines)
+        with opened(proxy, ask("stalls", stream=True)) as lines:
             os.kill(hung, signal.SIGSTOP)
             with pytest.raises(httpx.RemoteProtocolError):
                 list(lines)
@@ -293,6 +308,21 @@ def test_a_server_that_falls_silent_in_mid_stream_is_replaced(fake: Fake) -> Non
     assert after.status_code == 200
     assert has_ended(hung)
     assert len(fake.starts) == 2
+
+
+def test_a_server_that_hangs_is_replaced_and_requests_without_a_response_are_retried(tmp_path: Path) -> None:
+    """Each case has a daemon of its own: it takes 15 s until a server is known to hang, so they wait together."""
+    cases = {
+        "whole": partial(answer_after_hang, stream=False),
+        "streamed": partial(answer_after_hang, stream=True),
+        "in mid-stream": cut_hung_stream,
+    }
+    with ThreadPoolExecutor(len(cases)) as pool:
+        for name in cases:
+            (tmp_path / name).mkdir()
+        played = {name: pool.submit(play, Fake(tmp_path / name)) for name, play in cases.items()}
+
+    assert {name: repr(each.exception()) for name, each in played.items()} == dict.fromkeys(cases, "None")
 
 
 def test_a_server_without_the_memory_to_start_is_an_error_that_quotes_its_log(fake: Fake) -> None:

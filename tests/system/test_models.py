@@ -27,7 +27,7 @@ CLIENTS, EACH = 8, 4
 def catalog(folder: Path, models: dict[str, Any], backend: dict[str, Any]) -> Generator[Process]:
     """A daemon over these models, once the first is loaded."""
     file = folder / "models.yaml"
-    file.write_text(json.dumps({"models": models, "backend": backend}))
+    file.write_text(json.dumps({"models": models, "backend": backend, "server": {"first_event_seconds": 0.1}}))
     with daemon("--config", str(file)) as proxy:
         proxy.wait_for("ready")
         yield proxy
@@ -105,7 +105,7 @@ def test_a_client_that_disconnects_while_waiting_for_a_swap_loads_no_model(fake:
         until(lambda: fake.asked("slow") == 1, "the other model is loaded and asked")
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(proxy.url + PATH, json=ask("says"), timeout=1)
-        with httpx.stream("POST", proxy.url + PATH, json=ask("says", stream=True), timeout=httpx.Timeout(30, read=30)):
+        with httpx.stream("POST", proxy.url + PATH, json=ask("says", stream=True), timeout=30):
             pass  # its headers have come while it waits, and it leaves
         proxy.wait_for("abandoned")
         until(lambda: waiting(proxy) == 0, "nobody waits")

@@ -27,7 +27,7 @@ from forge_proxy.daemon import EngineAssembly, assemble
 from forge_proxy.settings import load as load_settings
 from tests.fakes.processes import Process, children, command, daemon, has_ended, until
 from tests.live.weather import ASK_PARIS, TOOLS, says
-from tests.system.asking import PATH, ask
+from tests.system.asking import PATH, JsonDict, ask
 from tests.system.load import load
 
 MODEL = "tiny-tools"
@@ -36,6 +36,7 @@ BINARY = os.environ.get("FORGE_TEST_LLAMA_SERVER", "")
 """The real llama-server."""
 SECONDS = float(os.environ.get("FORGE_TEST_SWITCH_SECONDS", "0"))
 """How long budgets are switched under load; else there are a few switches."""
+LONG = says("word " * 1500)
 ENDLESS = {"stream": True, "max_tokens": 1900, "ignore_eos": True}
 
 
@@ -53,14 +54,6 @@ def over(backend: dict[str, Any], env: dict[str, str] | None = None) -> Generato
     slots = {"FORGE_PROXY_BACKEND__LLAMA_SERVER__SLOTS": "2"}
     with daemon(*binary, env={**slots, **(env or {})}) as proxy:
         proxy.wait_for("ready")
-        yield proxy
-
-
-@pytest.fixture
-def halved(backend: dict[str, Any]) -> Generator[Process]:
-    """A daemon with half of the test model's window."""
-    with over(backend) as proxy:
-        assert httpx.put(proxy.url + "/admin/v1/budget", json={"mode": "forge-fast"}, timeout=30).status_code == 200
         yield proxy
 
 
@@ -160,20 +153,30 @@ async def test_budgets_switched_under_load_lose_no_request(backend: dict[str, An
     assert min(answered.each) > 0
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("tools", [None, TOOLS], ids=["passed-through", "guarded"])
-def test_the_error_for_a_prompt_over_the_budget_of_a_managed_server_has_the_numbers(
-    halved: Process, stream: bool, tools: list[Any] | None
-) -> None:
-    body = {**ask(MODEL, stream=stream), "messages": says("word " * 1500), **({"tools": tools} if tools else {})}
+def test_the_error_for_a_prompt_over_the_budget_of_a_managed_server_has_the_numbers(backend: dict[str, Any]) -> None:
+    bodies: dict[str, JsonDict] = {
+        f"{stream=}, {len(tools)=}": {**ask(MODEL, stream=stream, **tools), "messages": LONG}
+        for stream in (False, True)
+        for tools in ({}, {"tools": TOOLS})
+    }
+    with over(backend) as proxy:
+        halved = httpx.put(proxy.url + "/admin/v1/budget", json={"mode": "forge-fast"}, timeout=30)
+        answers = {name: httpx.post(proxy.url + PATH, json=body, timeout=30) for name, body in bodies.items()}
 
-    answer = httpx.post(halved.url + PATH, json=body, timeout=30)
+    errors = {name: (answer.status_code, answer.json()["error"]) for name, answer in answers.items()}
+    assert halved.status_code == 200
+    assert {name: (status, error["code"], error["param"]) for name, (status, error) in errors.items()} == dict.fromkeys(
+        bodies, (400, "context_length_exceeded", "messages")
+    )
+    assert {name: tokens_named(error["message"]) > 1500 for name, (_, error) in errors.items()} == dict.fromkeys(
+        bodies, True
+    )
 
-    error = answer.json()["error"]
-    assert (answer.status_code, error["code"], error["param"]) == (400, "context_length_exceeded", "messages")
-    said = re.match(r"This model's maximum context length is 1024 tokens\. However, .* (\d+) tokens", error["message"])
-    assert said
-    assert int(said[1]) > 1500
+
+def tokens_named(message: str) -> int:
+    """The number of tokens of the prompt in the message; 0 if it does not name the window too."""
+    said = re.match(r"This model's maximum context length is 1024 tokens\. However, .* (\d+) tokens", message)
+    return int(said[1]) if said else 0
 
 
 async def test_a_failed_switch_under_load_is_reverted_and_loses_no_request(

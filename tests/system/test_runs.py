@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.fakes.far_side import FarSide, far_side
-from tests.fakes.postgres import postgres
+from tests.fakes.postgres import Postgres, postgres
 from tests.fakes.processes import Ended, Process, closed_port, command, daemon, until
 from tests.system.runs import RUNS, JsonDict, Place, events, kill, look, submission, submit, wait_until
 
@@ -48,6 +48,12 @@ def side() -> Generator[FarSide]:
 @pytest.fixture
 def place(side: FarSide, tmp_path: Path) -> Place:
     return Place(side, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def database() -> Generator[Postgres]:
+    with postgres() as server:
+        yield server
 
 
 def post_output(proxy: Process, run: JsonDict, output: object) -> httpx.Response:
@@ -178,33 +184,32 @@ def test_a_run_waits_for_a_model_server_that_is_down(tmp_path: Path) -> None:
     assert done["status"] == "completed"
 
 
-def test_a_run_in_postgres_survives_a_killed_daemon(side: FarSide, tmp_path: Path) -> None:
+def test_a_run_in_postgres_survives_a_killed_daemon(side: FarSide, tmp_path: Path, database: Postgres) -> None:
     side.hold("t2")
-    with postgres() as server:
-        place = Place(side, tmp_path, server.url)
-        with place.daemon() as proxy:
-            run = submit(proxy, submission(side, "t1", "t2", "finish"))
-            side.wait_for_called("t2")
-            kill(proxy)
-        side.let_go("t2")
-        with place.daemon() as proxy:
-            done = wait_until(proxy, run["id"], "completed", "failed")
-            seen = events(proxy, run["id"])
+    place = Place(side, tmp_path, database.url)
+    with place.daemon() as proxy:
+        run = submit(proxy, submission(side, "t1", "t2", "finish"))
+        side.wait_for_called("t2")
+        kill(proxy)
+    side.let_go("t2")
+    with place.daemon() as proxy:
+        done = wait_until(proxy, run["id"], "completed", "failed")
+        seen = events(proxy, run["id"])
 
     assert done["status"] == "completed"
     assert [event["id"] for event in seen] == list(range(1, done["last_event"] + 1))
     assert (len(side.keys("t1")), len(side.keys("t2")), len(set(side.keys("t2")))) == (1, 2, 1)
 
 
-def test_a_run_continues_when_its_postgres_is_up_again(side: FarSide, tmp_path: Path) -> None:
+def test_a_run_continues_when_its_postgres_is_up_again(side: FarSide, tmp_path: Path, database: Postgres) -> None:
     side.hold("t1")
-    with postgres() as server, Place(side, tmp_path, server.url).daemon() as proxy:
+    with Place(side, tmp_path, database.url).daemon() as proxy:
         run = submit(proxy, submission(side, "t1", "finish"))
         side.wait_for_called("t1")
-        server.stop()
+        database.stop()
         side.let_go("t1")
         until(lambda: httpx.get(f"{proxy.url}{RUNS}", timeout=20).status_code == 503, "it is missed")
-        server.start()
+        database.start()
         done = wait_until(proxy, run["id"], "completed", "failed")
 
     assert done["status"] == "completed"
@@ -212,11 +217,18 @@ def test_a_run_continues_when_its_postgres_is_up_again(side: FarSide, tmp_path: 
 
 
 class TestCommands:
-    """`forge-proxy runs`."""
+    """`forge-proxy runs`, one daemon for all."""
 
-    @pytest.fixture
-    def proxy(self, place: Place) -> Generator[Process]:
-        with place.daemon() as proxy:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def side(cls) -> Generator[FarSide]:
+        with far_side() as side:
+            yield side
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def proxy(cls, side: FarSide, tmp_path_factory: pytest.TempPathFactory) -> Generator[Process]:
+        with Place(side, tmp_path_factory.mktemp("commands")).daemon() as proxy:
             yield proxy
 
     def ask(self, proxy: Process, *words: str, stdin: JsonDict | None = None) -> Ended:

@@ -17,7 +17,6 @@ from tests.system.managed import over
 ADMIN = "/admin/v1"
 NO_ROOM = {"mode": "manual", "tokens": 666}
 """A window for which the fake server has no memory."""
-both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
 @pytest.fixture
@@ -25,10 +24,20 @@ def fake(tmp_path: Path) -> Fake:
     return Fake(tmp_path)
 
 
-@pytest.fixture
-def proxy(fake: Fake) -> Generator[Process]:
+@pytest.fixture(scope="module")
+def common(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Fake, Process]]:
+    fake = Fake(tmp_path_factory.mktemp("common"))
     with over(fake) as proxy:
-        yield proxy
+        yield fake, proxy
+
+
+@pytest.fixture
+def fresh(common: tuple[Fake, Process]) -> tuple[Fake, Process]:
+    """The daemon of this module over a server that was just started."""
+    fake, proxy = common
+    fake.forget()
+    backend(proxy, "restart")
+    return common
 
 
 def put_budget(proxy: Process, wish: JsonDict) -> httpx.Response:
@@ -58,7 +67,8 @@ def sends(pool: ThreadPoolExecutor, proxy: Process, body: JsonDict) -> Future[ht
     return pool.submit(httpx.post, proxy.url + PATH, json=body, timeout=30)
 
 
-def test_a_failed_switch_is_reverted_and_reported_and_loses_no_request(fake: Fake, proxy: Process) -> None:
+def test_a_failed_switch_is_reverted_and_reported_and_loses_no_request(fresh: tuple[Fake, Process]) -> None:
+    fake, proxy = fresh
     before = look(proxy, "budget")
     bodies = [ask("says", stream=stream, **tools) for stream in (False, True) for tools in ({}, {"tools": [TOOL]})]
     with ThreadPoolExecutor(6) as pool:
@@ -82,7 +92,8 @@ def test_a_failed_switch_is_reverted_and_reported_and_loses_no_request(fake: Fak
     assert [("666" in start["flags"]) for start in fake.starts] == [False, True, False]
 
 
-def test_a_stopped_server_rejects_requests_until_started_and_no_switch_starts_it(fake: Fake, proxy: Process) -> None:
+def test_a_stopped_server_rejects_requests_until_started_and_no_switch_starts_it(fresh: tuple[Fake, Process]) -> None:
+    fake, proxy = fresh
     stopped = backend(proxy, "stop")
     answers = [httpx.post(proxy.url + PATH, json=ask("says", stream=stream), timeout=10) for stream in (False, True)]
     health = httpx.get(proxy.url + "/health")
@@ -101,7 +112,8 @@ def test_a_stopped_server_rejects_requests_until_started_and_no_switch_starts_it
     assert (starts, len(fake.starts), after.status_code) == (1, 2, 200)
 
 
-def test_stopping_lets_responses_finish_and_rejects_queued_requests(fake: Fake, proxy: Process) -> None:
+def test_stopping_lets_responses_finish_and_rejects_queued_requests(fresh: tuple[Fake, Process]) -> None:
+    fake, proxy = fresh
     with ThreadPoolExecutor(3) as pool:
         running = sends(pool, proxy, ask("waits", stream=True))
         until(lambda: fake.asked("waits") == 1, "an answer is under way")
@@ -116,7 +128,8 @@ def test_stopping_lets_responses_finish_and_rejects_queued_requests(fake: Fake, 
         assert error(late.result(30))["code"] == "backend_down"
 
 
-def test_the_last_error_of_a_running_server_is_reported_as_past(proxy: Process) -> None:
+def test_the_last_error_of_a_running_server_is_reported_as_past(fresh: tuple[Fake, Process]) -> None:
+    _, proxy = fresh
     put_budget(proxy, NO_ROOM)
 
     server = look(proxy, "backend")["server"]
@@ -153,33 +166,27 @@ def test_a_budget_set_while_the_model_loads_is_applied_afterwards(fake: Fake) ->
     assert (answer.status_code, len(fake.starts)) == (200, 2)
 
 
-def test_status_requests_do_not_load_an_idle_model(fake: Fake) -> None:
-    with over(fake, env={"FORGE_PROXY_BACKEND__LLAMA_SERVER__IDLE_UNLOAD_SECONDS": "0.3"}) as proxy:
-        proxy.wait_for("model server", state="asleep")
-        server = look(proxy, "status")["backend"]["server"]
-        for what in ("models", "budget", "backend", "backend/logs", "guardrails"):
-            look(proxy, what)
-        starts = len(fake.starts)
-        answer = httpx.post(proxy.url + PATH, json=ask("says", stream=True), timeout=30)
-
-    assert (server["state"], server["pid"], starts) == ("asleep", None, 1)
-    assert (text(events(answer.text.splitlines())), len(fake.starts)) == ("one two three", 2)
-
-
-@both
-@pytest.mark.parametrize("tools", [{}, {"tools": [TOOL]}], ids=["passed-through", "guarded"])
-def test_a_prompt_over_an_enforced_budget_is_rejected_with_the_numbers(
-    server: Process, stream: bool, tools: JsonDict
-) -> None:
-    user = f"over {stream} {bool(tools)}"
-    long = {"messages": [{"role": "user", "content": "word " * 1000}], "user": user}
+def test_a_prompt_over_an_enforced_budget_is_rejected_with_the_numbers(server: Process) -> None:
+    long = [{"role": "user", "content": "word " * 1000}]
+    bodies = {
+        f"over {stream} {len(tools)}": {"stream": stream, "messages": long, **tools}
+        for stream in (False, True)
+        for tools in ({}, {"tools": [TOOL]})
+    }
     with daemon("--backend-url", server.url) as proxy:
         budget = put_budget(proxy, {"mode": "manual", "tokens": 512}).json()
-        answer = httpx.post(proxy.url + PATH, json={**ask("says", stream=stream, **tools), **long}, timeout=10)
+        answers = {
+            user: httpx.post(proxy.url + PATH, json={**ask("says", user=user), **body}, timeout=10)
+            for user, body in bodies.items()
+        }
         (window,) = {card["max_context"] for card in httpx.get(proxy.url + "/v1/models").json()["data"]}
 
-    said = error(answer)
+    said = {user: (answer.status_code, error(answer)) for user, answer in answers.items()}
+    expected = (400, "context_length_exceeded", "messages")
+    message = "This model's maximum context length is 512 tokens. However, your messages"
     assert (budget["enforced"], window) == (True, 512)
-    assert (answer.status_code, said["code"], said["param"]) == (400, "context_length_exceeded", "messages")
-    assert said["message"].startswith("This model's maximum context length is 512 tokens. However, your messages")
-    assert user not in server.printed
+    assert {user: (status, one["code"], one["param"]) for user, (status, one) in said.items()} == dict.fromkeys(
+        bodies, expected
+    )
+    assert [user for user, (_, one) in said.items() if not one["message"].startswith(message)] == []
+    assert [user for user in bodies if user in server.printed] == []
