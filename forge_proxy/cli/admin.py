@@ -176,7 +176,7 @@ def logs(
 @guardrails.command("set")
 def set_guardrails(
     context: typer.Context,
-    changes: Annotated[list[str], typer.Argument(help="Such as rescue=off, max_retries=1 or text_answers=accept.")],
+    changes: Annotated[list[str], typer.Argument(help="Such as rescue=off, max_retries=1 or text_responses=accept.")],
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,

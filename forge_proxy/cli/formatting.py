@@ -38,7 +38,7 @@ def status_rows(response: _JsonDict) -> list[tuple[str, str]]:
     rows = [
         ("daemon", f"forge-proxy {response['version']}, up {_duration(response['uptime_seconds'])}"),
         ("backend", _place(backend)),
-        ("because", backend["because"]),
+        ("reason", backend["reason"]),
         ("health", f"{health['status']} {health['detail']}".strip()),
     ]
     if server is not None:
@@ -59,7 +59,7 @@ def status_rows(response: _JsonDict) -> list[tuple[str, str]]:
 def budget_words(budget: _JsonDict) -> str:
     """Describe a budget on one line."""
     tokens = "no bound" if budget["tokens"] is None else f"{budget['tokens']} tokens"
-    return f"{budget['mode']}: {tokens} ({budget['because']})"
+    return f"{budget['mode']}: {tokens} ({budget['reason']})"
 
 
 def preview_rows(response: _JsonDict) -> list[tuple[str, str]]:
@@ -75,7 +75,7 @@ def preview_rows(response: _JsonDict) -> list[tuple[str, str]]:
         ("used", f"phase {response['used']}" + ("" if response["fits"] else ", and it would be refused even so"))
     )
     used = next(phase for phase in response["phases"] if phase["phase"] == response["used"])
-    cuts = [(f"message {cut['message']}", f"{cut['type']} {cut['what']}: {cut['why']}") for cut in used["cuts"]]
+    cuts = [(f"message {cut['message']}", f"{cut['type']} {cut['action']}: {cut['reason']}") for cut in used["cuts"]]
     return [*rows, *cuts]
 
 

@@ -104,7 +104,7 @@ class HttpExecutor:
         self, definition: HttpExecution, tool: str, body: bytes, key: str
     ) -> ToolOutcome | TransientFailure:
         seconds, url = definition.timeout_seconds or self._config.timeout_seconds, definition.url
-        limit = 1024 * self._config.max_answer_kb
+        limit = 1024 * self._config.max_response_kb
         headers = self._headers(body, key)
         try:
             async with self._http.open("POST", url, body=body, headers=headers, seconds=seconds) as response:
@@ -112,7 +112,9 @@ class HttpExecutor:
                 async for piece in response.pieces():
                     read += piece
                     if len(read) > limit:
-                        return ToolOutcome.failed(f"the tool's response is larger than {self._config.max_answer_kb} KB")
+                        return ToolOutcome.failed(
+                            f"the tool's response is larger than {self._config.max_response_kb} KB"
+                        )
                 if response.status != 200:
                     self._observe(ToolServerFailed(origin_of(url), tool, key, f"it answered {response.status}"))
                 return read_response(response.status, response.headers, bytes(read), self._clock.time())

@@ -43,7 +43,7 @@ def test_the_log_names_the_started_program_and_the_reason(fake: Fake) -> None:
         answer = httpx.post(proxy.url + PATH, json=ask("says"))
 
     assert said["kind"] == "llama-server"
-    assert said["because"] == f"a model file is named, and its server: {fake.path}"
+    assert said["reason"] == f"a model file is named, and its server: {fake.path}"
     assert answer.status_code == 200
     flags = fake.starts[0]["flags"]
     assert flags[flags.index("-c") + 1] == "2048"

@@ -149,7 +149,7 @@ def test_a_budget_set_while_the_model_loads_is_applied_afterwards(fake: Fake) ->
         answer = httpx.post(proxy.url + PATH, json=ask("says"), timeout=30)
 
     assert (told.status_code, told.json()["tokens"]) == (200, None)
-    assert told.json()["because"] == "half of forge-full: the model server has not reported its window yet"
+    assert told.json()["reason"] == "half of forge-full: the model server has not reported its window yet"
     assert (answer.status_code, len(fake.starts)) == (200, 2)
 
 

@@ -34,7 +34,7 @@ async def two_programs(limit_kb: int = LIMIT_KB) -> AsyncGenerator[McpExecutor]:
     """Start two programs, `here` and `there`."""
     env = {"PYTHONPATH": SecretStr(os.pathsep.join(sys.path))}
     program = McpServerConfig(command=sys.executable, args=("-m", PROGRAM), env=env)
-    config = McpConfig(servers={"here": program, "there": program}, max_answer_kb=limit_kb)
+    config = McpConfig(servers={"here": program, "there": program}, max_message_kb=limit_kb)
     async with McpExecutor(config, ignore) as servers:
         yield servers
 

@@ -103,7 +103,7 @@ async def served() -> AsyncGenerator[tuple[Server, McpExecutor]]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
-    config = McpConfig(servers={"here": McpServerConfig(url=url)}, max_answer_kb=LIMIT_KB)
+    config = McpConfig(servers={"here": McpServerConfig(url=url)}, max_message_kb=LIMIT_KB)
     try:
         async with McpExecutor(config, lambda _: None) as servers:
             yield server, servers

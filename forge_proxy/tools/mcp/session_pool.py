@@ -81,7 +81,7 @@ class SessionPool:
             is_wildcard = isinstance(server, McpUrl) and not is_listed(
                 server.url, without_wildcards(self._config.allow)
             )
-            limits = SessionLimits(self._config.connect_seconds, 1024 * self._config.max_answer_kb, is_wildcard)
+            limits = SessionLimits(self._config.connect_seconds, 1024 * self._config.max_message_kb, is_wildcard)
             session = self._sessions[server] = Session(display_name(server), settings, limits)
             return session
 
