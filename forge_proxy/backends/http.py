@@ -175,7 +175,7 @@ class AioHttp:
         except (aiohttp.ServerTimeoutError, TimeoutError) as exc:
             raise BackendTimeout(url, seconds or self._silence) from exc
         except (aiohttp.ClientError, OSError, ValueError) as exc:
-            raise BackendBroke(url, _fault_of(exc) or "it closed the connection without an answer") from exc
+            raise BackendBroke(url, _fault_of(exc) or "it closed the connection without a response") from exc
 
     async def _connected(
         self, send: Callable[..., Awaitable[aiohttp.ClientResponse]], seconds: float | None
@@ -337,7 +337,7 @@ def _fault_of(exc: Exception) -> str | None:
     """Describe a malformed response; None if it only ended early. Never quotes it: it may contain secrets."""
     words = str(exc)
     if isinstance(exc, aiohttp.ClientResponseError | ValueError) or "400, message" in words:
-        return "what it sent is not HTTP, or its headers are too large"
+        return "its response is not HTTP, or its headers are too large"
     return None
 
 

@@ -70,9 +70,15 @@ def preview_rows(response: _JsonDict) -> list[tuple[str, str]]:
         cut = f"messages cut: {len(phase['cuts'])}, {counted}{phase['tokens']} tokens remain"
         rows.append((f"phase {phase['phase']}", cut if phase["fits"] else f"{cut}: still over the budget"))
     if response["used"] is None:
-        return [*rows, ("used", "none: nothing would be cut" if response["fits"] else "none: it would be refused")]
+        return [
+            *rows,
+            ("used", "none: nothing would be cut" if response["fits"] else "none: the request would be rejected"),
+        ]
     rows.append(
-        ("used", f"phase {response['used']}" + ("" if response["fits"] else ", and it would be refused even so"))
+        (
+            "used",
+            f"phase {response['used']}" + ("" if response["fits"] else ", and the request would still be rejected"),
+        )
     )
     used = next(phase for phase in response["phases"] if phase["phase"] == response["used"])
     cuts = [(f"message {cut['message']}", f"{cut['type']} {cut['action']}: {cut['reason']}") for cut in used["cuts"]]

@@ -75,7 +75,7 @@ class HttpExecutor:
     def _check_listed(self, url: str) -> None:
         """Raise `NotAllowed` if the origin of the URL is not listed."""
         if not is_listed(url, self._config.allow):
-            listed = ", ".join(self._config.allow) or "no origin at all"
+            listed = ", ".join(self._config.allow) or "no origin"
             raise NotAllowed(
                 f"{origin_of(url)} is not among the hosts that may be called: add it to tools.callbacks.allow,"
                 f" which lists {listed}"
@@ -148,11 +148,11 @@ def _describe(fault: BackendFault, seconds: float) -> str:
     """Describe why there is no response. The fault's own message refers to a model server."""
     match fault:
         case BackendTimeout():
-            return f"no answer within {seconds:g} s"
+            return f"no response within {seconds:g} s"
         case BackendUnreachable(cause=cause):
             return f"no connection: {cause}"
         case BackendBroke(cause=cause):
-            return f"it broke off: {cause}"
+            return f"the connection was interrupted: {cause}"
         case _:
             return type(fault).__name__
 

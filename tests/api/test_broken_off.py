@@ -15,7 +15,7 @@ from tests.fakes.says import Said
 from tests.fakes.scripted import chat
 
 PLAIN = {key: value for key, value in ASK.items() if key != "tools"}
-CLOSED = BackendBroke("http://scripted", "it closed the connection without an answer")
+CLOSED = BackendBroke("http://scripted", "it closed the connection without a response")
 OUT_OF_MEMORY: dict[str, Any] = {"error": {"code": 500, "message": "out of memory", "type": "server_error"}}
 ERROR_FIRST = Said(status=200, events=[OUT_OF_MEMORY])
 both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

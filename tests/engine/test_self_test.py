@@ -92,9 +92,12 @@ def only_talks(_: JsonDict) -> Said:
             drops_tools,
             {"tools": "prompt", "calls": True, "required": None, "parallel": False, "tools_reach_prompt": False},
         ),
-        (refuses_tools, {"tools": "prompt", "calls": True, "reason": "the server takes no tools"}),
-        (has_no_system, {"tools": "prompt", "calls": True, "reason": "the server takes no tools"}),
-        (fails_at_its_own_calls, {"tools": "native", "calls": False, "reason": "it made no call either way"}),
+        (refuses_tools, {"tools": "prompt", "calls": True, "reason": "the server does not support tools"}),
+        (has_no_system, {"tools": "prompt", "calls": True, "reason": "the server does not support tools"}),
+        (
+            fails_at_its_own_calls,
+            {"tools": "native", "calls": False, "reason": "it made no call with tools in the request or in the prompt"},
+        ),
         (only_talks, {"tools": "prompt", "calls": False, "required": None}),
     ],
 )

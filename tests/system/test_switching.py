@@ -74,7 +74,7 @@ def test_a_failed_switch_is_reverted_and_reported_and_loses_no_request(fake: Fak
 
     said = error(refused)
     assert (refused.status_code, said["code"]) == (502, "budget_unchanged")
-    assert "failed to allocate buffer for kv cache; it runs as before again" in said["message"]
+    assert "failed to allocate buffer for kv cache; the previous configuration runs again" in said["message"]
     assert text(events(running.result(0).text.splitlines())) == "one two three"
     assert [answer.status_code for answer in answers] == [200] * 4
     assert all("three" in answer.text for answer in answers)

@@ -276,7 +276,7 @@ async def test_the_timeout_limits_the_whole_response() -> None:
 
     outcome = await ToolServer(drip).call(timeout_seconds=0.2, retries=0)
 
-    assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s (tried once)")
+    assert outcome == ToolOutcome.failed("the tool's server failed: no response within 0.2 s (tried once)")
 
 
 async def test_a_redirect_is_not_followed() -> None:

@@ -51,7 +51,7 @@ async def test_an_unresponsive_program_is_killed_and_the_next_call_restarts_it()
 
         after = int((await call_tool(servers, "pid")).text)
 
-        assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s")
+        assert outcome == ToolOutcome.failed("the tool's server failed: no response within 0.2 s")
         assert after != before
         until(lambda: has_ended(before), "the program that hangs ends")
 
@@ -75,7 +75,7 @@ async def test_pending_calls_of_a_killed_program_fail_with_the_reason() -> None:
 
         outcome = await waiting
 
-    assert outcome.text.startswith("[ToolError] the MCP server here cannot be used: it answered nothing within 5 s")
+    assert outcome.text.startswith("[ToolError] the MCP server here cannot be used: it sent no response within 5 s")
 
 
 async def test_an_unresponsive_program_does_not_delay_another() -> None:

@@ -126,7 +126,7 @@ async def test_an_unresponsive_http_server_gets_a_new_session() -> None:
 
         after = await call_tool(servers, "fine")
 
-    assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s")
+    assert outcome == ToolOutcome.failed("the tool's server failed: no response within 0.2 s")
     assert (after.text, server.greeted) == ("fine", 2)
 
 

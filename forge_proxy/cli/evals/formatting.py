@@ -127,7 +127,7 @@ def show_scenarios(scenarios: Sequence[Scenario], *, list_only: bool) -> None:
         print("\n".join(one.name for one in scenarios))
         return
     rows = [(one.name, str(one.ideal_iterations), ", ".join(sorted(one.tags)), one.description) for one in scenarios]
-    print(format_table(("scenario", "ideal", "tags", "what it asks for"), rows))
+    print(format_table(("scenario", "ideal", "tags", "task"), rows))
     print()
     presets = [(one.name, ", ".join(sorted(one.surfaces)), one.description) for one in PRESETS.values()]
     print(format_table(("preset", "surfaces", "what is off"), presets))

@@ -27,7 +27,7 @@ def decode_response(raw: bytes, *, model: str | None = None, whole: bool = False
     deltas: tuple[Delta, ...] = ()
     if is_list(choices):
         if whole and any(is_object(choice) and "delta" in choice and "message" not in choice for choice in choices):
-            raise UnreadableResponse("a chunk of a stream in place of a whole answer")
+            raise UnreadableResponse("a stream chunk instead of a complete response")
         deltas = tuple([_delta(choice, i) for i, choice in enumerate(choices) if is_object(choice)])
     return Chunk(deltas, usage if is_object(usage) else None, head=value, as_sent=raw)
 
