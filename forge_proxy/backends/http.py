@@ -304,7 +304,7 @@ class _Response:
     async def finish(self) -> None:
         if self._content.is_eof():
             return
-        # Some servers keep the connection open after the last event; waiting for its end would delay the caller.
+        # Some servers keep the connection open after the last event; waiting for its end would delay the request.
         with suppress(TimeoutError, aiohttp.ClientError, OSError):
             async with asyncio.timeout(_END_SECONDS):
                 while await self._content.readany():

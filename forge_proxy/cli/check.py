@@ -89,13 +89,13 @@ def _try_address(settings: Settings) -> tuple[str, bool]:
 
 def _self_test_rows(card: CapabilityCard) -> list[tuple[str, str]]:
     """Return the rows of a self-test result."""
-    found = {
+    capabilities = {
         "valid call": card.calls,
         "tool_choice required": card.required,
         "parallel calls": card.parallel,
         "prefix cache": card.prefix_cache,
     }
-    results = ", ".join(f"{name} {_WORDS[value]}" for name, value in found.items())
+    results = ", ".join(f"{name} {_WORDS[value]}" for name, value in capabilities.items())
     markup = f", written as {card.markup}" if card.markup else ""
     return [("self-test", f"{card.model}: {results}"), ("tools", f"{card.tools}: {card.reason}{markup}")]
 

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, assert_never
 from forge_proxy.core.jsontypes import JsonObject, no_fields
 
 Reasoning: TypeAlias = Literal["as-sent", "none", "keep-last", "all"]
-"""What happens to the reasoning in a history: forwarded as sent, dropped, kept since the last user message, or kept.
+"""How the reasoning in a history is handled: forwarded as sent, dropped, kept since the last user message, or kept.
 Kept reasoning is sent in both fields that servers read, `reasoning_content` and `reasoning`.
 """
 

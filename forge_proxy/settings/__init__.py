@@ -237,11 +237,11 @@ def _contains(values: object, at: Sequence[str | int]) -> bool:
 
 
 def _refuse_unknown_variables() -> None:
-    known = {_variable(name) for name in (*names(), *former_names())} | _COMMAND_VARIABLES
-    unknown = [name for name in os.environ if name.startswith(PREFIX) and name.upper() not in known]
+    variables = {_variable(name) for name in (*names(), *former_names())} | _COMMAND_VARIABLES
+    unknown = [name for name in os.environ if name.startswith(PREFIX) and name.upper() not in variables]
     if unknown:
         raise SettingsError(
-            "\n".join(f"{name}: no such setting{_suggestion(name.upper(), known)}" for name in sorted(unknown))
+            "\n".join(f"{name}: no such setting{_suggestion(name.upper(), variables)}" for name in sorted(unknown))
         )
 
 
@@ -264,9 +264,13 @@ def _describe_error(error: Any, expanded: Mapping[str, str] = _NO_VARIABLES) -> 
     return f"{fault} (got {error['input']!r})" if is_shown else fault
 
 
-def _suggestion(name: str, known: list[str] | set[str]) -> str:
+def _suggestion(name: str, candidates: list[str] | set[str]) -> str:
     last = name.removeprefix(PREFIX).lower().rpartition(".")[2]
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.95)  # preferred to the same name in another section
-    close = close or [one for one in known if one.lower().replace(_NESTED, ".").rpartition(".")[2] == last]
-    close = close or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(
+        name, candidates, n=1, cutoff=0.95
+    )  # preferred to the same name in another section
+    close = close or [
+        candidate for candidate in candidates if candidate.lower().replace(_NESTED, ".").rpartition(".")[2] == last
+    ]
+    close = close or difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else ""

@@ -81,7 +81,7 @@ class CutPreview(BaseModel):
 
 
 class PhasePreview(BaseModel):
-    """What one phase and the phases before it cut."""
+    """The cuts of one phase and the phases before it."""
 
     phase: int
     tokens: int
@@ -90,7 +90,7 @@ class PhasePreview(BaseModel):
 
 
 class Preview(BaseModel):
-    """What `budget.overflow: compact` would do to a history, whether or not it is set."""
+    """The effect of `budget.overflow: compact` on a history, whether or not it is set."""
 
     policy: CompactionPolicy
     budget_tokens: int

@@ -134,7 +134,7 @@ def _fault(text: str, at: int, why: str) -> ValueError:
 
 
 class _Editor:
-    """Finds what has to be replaced or inserted."""
+    """Finds the text to replace or insert."""
 
     def __init__(self, text: str, root: _Node) -> None:
         self._text = text

@@ -1,4 +1,4 @@
-"""Decodes what the responses of all model servers have in common: JSON objects, errors, streams of events."""
+"""Decodes the common parts of all model servers' responses: JSON objects, errors, streams of events."""
 
 from __future__ import annotations
 

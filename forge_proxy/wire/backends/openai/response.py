@@ -11,10 +11,10 @@ from forge_proxy.wire.sse import BOM
 
 
 def decode_response(raw: bytes, *, model: str | None = None, whole: bool = False, verbatim: bool = False) -> Chunk:
-    """A chunk of a stream, or a whole completion. Raises `UnreadableResponse`.
+    """Decode a stream chunk or, with `whole`, a complete response. Raises `UnreadableResponse`.
 
-    `model` is put in place of the name that the backend gives its model. A `whole` answer is no chunk: a chunk without
-    the ones after it is a part of an answer. What is passed on `verbatim` may be nested as deeply as can be read.
+    `model` replaces the backend's name of the model. With `whole`, a stream chunk is an error: it is only a part of a
+    response. With `verbatim`, only the parser limits the nesting depth, because the body is forwarded unchanged.
     """
     raw = raw.removeprefix(BOM)
     value = parse_response(raw, verbatim=verbatim)
