@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from forge_proxy.api.admin.status import CapabilityInfo
+from forge_proxy.core.capability import CapabilityCard
 from tests.api.admin.world import ADMIN, world
 from tests.api.test_mistakes import ASK
 from tests.fakes.says import Said
@@ -71,3 +73,12 @@ async def test_the_former_name_of_a_guardrail_setting_can_be_changed_and_is_logg
     assert [change["text_responses"] for change in changes] == ["nudge", "accept", "accept"]
     note = "text_answers is now text_responses; the old name ends with 0.3"
     assert [record.message for record in caplog.records] == [note]
+
+
+def test_the_result_of_a_self_test_has_the_reason_by_both_names() -> None:
+    card = CapabilityCard("m", "native", "it called a tool", calls=True)
+
+    shown = CapabilityInfo.model_validate(card.as_json()).model_dump()
+
+    assert (shown["reason"], shown["because"]) == ("it called a tool", "it called a tool")
+    assert set(shown) == {*card.as_json(), "because"}
