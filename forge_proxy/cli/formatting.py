@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 _JsonDict = dict[str, Any]
+_FORMER_FIELDS = frozenset({"acts", "because", "known", "now", "text_answers", "unmanaged_because"})
+"""Former names of fields, which responses repeat until 0.3."""
 
 
 def show(response: _JsonDict, *, as_json: bool) -> None:
@@ -98,7 +100,8 @@ def _place(backend: _JsonDict) -> str:
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
         for key, inner in value.items():  # pyright: ignore[reportUnknownVariableType]
-            yield from _flat(inner, f"{name}.{key}" if name else str(key))  # pyright: ignore[reportUnknownArgumentType]
+            if key not in _FORMER_FIELDS:
+                yield from _flat(inner, f"{name}.{key}" if name else str(key))  # pyright: ignore[reportUnknownArgumentType]
     elif isinstance(value, list):
         yield name, ", ".join(map(str, value)) or "none"  # pyright: ignore[reportUnknownArgumentType]
     else:
