@@ -43,7 +43,7 @@ def render_routes() -> str:
 
 
 def _describe() -> dict[str, Any]:
-    """What a daemon answers at `/openapi.json`; an empty store of its own keeps it away from the user's runs."""
+    """Return the `/openapi.json` of a daemon. Its own empty store keeps it from resuming the user's runs."""
     with TemporaryDirectory() as folder:
         settings = given({"store": {"url": f"sqlite+aiosqlite:///{folder}/runs.db"}})
         with ProxyServer(settings, backend="embedded", port=0) as proxy:
@@ -52,19 +52,22 @@ def _describe() -> dict[str, Any]:
 
 def _operation(path: str, method: str, operation: Any) -> str:
     parts = [f"## `{method.upper()} {path}`\n", sentence(operation["summary"]) + "\n"]
+    if operation.get("deprecated"):
+        parts.append("Deprecated: a former name, which works until 0.3.\n")
     if operation.get("description"):
         parts.append(sentence(operation["description"]) + "\n")
     rows = [
-        (code(one["name"]), one["in"], sentence(one.get("description", ""))) for one in operation.get("parameters", ())
+        (code(parameter["name"]), parameter["in"], sentence(parameter.get("description", "")))
+        for parameter in operation.get("parameters", ())
     ]
     if "requestBody" in operation:
         rows.append(("", "body", _content(operation["requestBody"])))
     parts.append(table(("parameter", "in", "description"), rows))
-    answers = [
-        (status, f"{sentence(answer.get('description', ''))} {_content(answer) if status == '200' else ''}")
-        for status, answer in operation["responses"].items()
+    responses = [
+        (status, f"{sentence(response.get('description', ''))} {_content(response) if status == '200' else ''}")
+        for status, response in operation["responses"].items()
     ]
-    parts.append(table(("status", "response"), answers))
+    parts.append(table(("status", "response"), responses))
     return "\n".join(parts)
 
 
@@ -79,7 +82,7 @@ def _schema(schema: Any) -> str:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
     if "anyOf" in schema or "oneOf" in schema:
-        return " or ".join(dict.fromkeys(_schema(one) for one in schema.get("anyOf") or schema["oneOf"]))
+        return " or ".join(dict.fromkeys(_schema(choice) for choice in schema.get("anyOf") or schema["oneOf"]))
     if "enum" in schema:
         return ", ".join(code(str(value)) for value in schema["enum"])
     if "const" in schema:

@@ -18,7 +18,7 @@ class WrongKey(AccessDenied):
 
     def __init__(self, *, sent: bool, wanted: str = "server.api_keys") -> None:
         super().__init__(
-            f"the API key is none of this daemon's ({wanted}); a key of the model server itself is the setting "
+            f"the API key is not one of this daemon's ({wanted}); the key of the model server is the setting "
             "backend.api_key and is not sent by clients"
             if sent
             else f"an API key is needed: send one of {wanted} as 'Authorization: Bearer KEY' or 'x-api-key: KEY'"
@@ -70,7 +70,7 @@ class NotHttp(AccessDenied):
     """The data received is not HTTP/1."""
 
     def __init__(self) -> None:
-        super().__init__("this cannot be read as HTTP/1.1; the daemon itself speaks http, not https")
+        super().__init__("this is not HTTP/1.1; the daemon speaks http, not https")
 
 
 class TooManyHeaders(AccessDenied):
@@ -91,7 +91,7 @@ class BodyTimeout(AccessDenied):
     """Nothing of the request's body arrived for `seconds`."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"nothing of the request's body arrived for {seconds:g} s (server.body_timeout_seconds)")
+        super().__init__(f"no data of the request's body arrived for {seconds:g} s (server.body_timeout_seconds)")
 
 
 class TooManyConnections(AccessDenied):

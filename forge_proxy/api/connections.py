@@ -27,7 +27,7 @@ _CLOSED_AT_ONCE = 16
 
 
 class WaitingFor(IntEnum):
-    """What a connection waits for. Connections with lower values are closed first."""
+    """The event that a connection waits for. Connections with lower values are closed first."""
 
     REFUSED = 0
     """To be closed: an error response was sent."""

@@ -59,7 +59,7 @@ FORGE_PARAMETERS: list[dict[str, Any]] = [
 
 
 def error_responses(*statuses: int, **others: str) -> dict[str, Any]:
-    """Describe the errors of a route: by status, or by status and a description of its own."""
+    """Describe the errors of a route: by status, optionally with a description."""
     body = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}}
     descriptions = {**{str(status): _ERROR_DESCRIPTIONS[status] for status in statuses}, **others}
     return {status: {"description": description, "content": body} for status, description in descriptions.items()}

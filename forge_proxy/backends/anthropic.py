@@ -211,7 +211,7 @@ class AnthropicMessages:
                 raise to_fault(self.url, fault, self._max_response) from fault
             raise decode_error(self.url, _status_in(fault.error), fault.error, {}).inside_response() from fault
         if reader.is_done and not reader.has_finish_reason:
-            raise BackendBroke(self.url, "the stream ended before an answer began")
+            raise BackendBroke(self.url, "the stream ended before a response began")
 
     def _refuse_undecodable(self, encoding: str) -> None:
         """Raise `BackendBroke` for a content encoding that the HTTP client ignores instead of decoding it."""

@@ -100,7 +100,7 @@ def refuse_wrong_models(config: BackendConfig, models: Mapping[str, ModelEntry])
     if config.gguf is not None:
         raise BackendChoiceError("backend.gguf (--gguf) and models exclude each other: list the file among the models")
     if files and config.url is not None:
-        raise BackendChoiceError("backend.url names a running server, which has its models already; leave models out")
+        raise BackendChoiceError("backend.url names a running server, which has its models already; remove models")
     if files and config.kind not in (None, "llama-server", "llamafile", "embedded"):
         raise BackendChoiceError(f"models with a gguf are for a server that forge-proxy starts, not for {config.kind}")
     if not files and config.kind not in (None, "ollama"):

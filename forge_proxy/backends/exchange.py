@@ -1,4 +1,4 @@
-"""What the HTTP adapters have in common: URLs, headers, request bodies, and errors for responses other than 200.
+"""Shared parts of the HTTP adapters: URLs, headers, request bodies, and errors for responses other than 200.
 
 This belongs in `backends` because it handles HTTP responses (`backends.http`); it parses no protocol.
 """

@@ -175,7 +175,7 @@ class AioHttp:
         except (aiohttp.ServerTimeoutError, TimeoutError) as exc:
             raise BackendTimeout(url, seconds or self._silence) from exc
         except (aiohttp.ClientError, OSError, ValueError) as exc:
-            raise BackendBroke(url, _fault_of(exc) or "it closed the connection without an answer") from exc
+            raise BackendBroke(url, _fault_of(exc) or "it closed the connection without a response") from exc
 
     async def _connected(
         self, send: Callable[..., Awaitable[aiohttp.ClientResponse]], seconds: float | None
@@ -304,7 +304,7 @@ class _Response:
     async def finish(self) -> None:
         if self._content.is_eof():
             return
-        # Some servers keep the connection open after the last event; waiting for its end would delay the caller.
+        # Some servers keep the connection open after the last event; waiting for its end would delay the request.
         with suppress(TimeoutError, aiohttp.ClientError, OSError):
             async with asyncio.timeout(_END_SECONDS):
                 while await self._content.readany():
@@ -337,7 +337,7 @@ def _fault_of(exc: Exception) -> str | None:
     """Describe a malformed response; None if it only ended early. Never quotes it: it may contain secrets."""
     words = str(exc)
     if isinstance(exc, aiohttp.ClientResponseError | ValueError) or "400, message" in words:
-        return "what it sent is not HTTP, or its headers are too large"
+        return "its response is not HTTP, or its headers are too large"
     return None
 
 

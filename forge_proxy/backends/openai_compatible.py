@@ -159,7 +159,7 @@ class OpenAICompatible:
         if reader.fault is not None:
             raise self._unreadable(reader.fault) from reader.fault
         if reader.is_done and not reader.has_begun:
-            raise BackendBroke(self.url, "the stream ended before an answer began")
+            raise BackendBroke(self.url, "the stream ended before a response began")
 
     def _unreadable(self, fault: UnreadableResponse | TooLarge) -> BackendFault:
         """Return the error for an unreadable response: the server's own error, or a malformed response."""

@@ -66,21 +66,27 @@ async def select_backend(
         program, reason = await asyncio.to_thread(find_program, config, config.gguf)
         return SelectedBackend(program.kind, reason, launch=launch_spec(config, program, config.gguf))
     if config.kind == "embedded":
-        return _with_test_model(config, "it is asked for; no model file is named, so it runs the test model")
+        return _with_test_model(
+            config, "backend.kind is embedded and no model file is configured, so it runs the test model"
+        )
     if config.kind is not None:
-        return SelectedBackend(config.kind, "it is asked for, at its usual address", url=_URLS[config.kind])
+        return SelectedBackend(
+            config.kind, f"backend.kind is {config.kind}; its default address is used", url=_URLS[config.kind]
+        )
     if config.model is not None:
-        return SelectedBackend("ollama", f"a model is named ({config.model}) and no server or file", url=OLLAMA)
+        return SelectedBackend("ollama", f"backend.model is {config.model}, without a server or a file", url=OLLAMA)
     found = await find_server(http)
     if found and found.kind in ("llama-server", "ollama"):
-        return SelectedBackend(found.kind, "nothing is named, and it is running", url=found.url)
-    return _with_test_model(config, "nothing is named and no server is running, so it is the test model")
+        return SelectedBackend(found.kind, "no backend is configured, and this one is running", url=found.url)
+    return _with_test_model(
+        config, "no backend is configured and no model server is running, so it runs the test model"
+    )
 
 
 async def _with_models(config: BackendConfig, models: Mapping[str, ModelEntry], first: str) -> SelectedBackend:
     file = models[first].gguf
     if file is None:
-        return SelectedBackend("ollama", "its models are listed", url=config.url or OLLAMA)
+        return SelectedBackend("ollama", "the configured models are Ollama's", url=config.url or OLLAMA)
     program, reason = await asyncio.to_thread(find_program, config, file)
     specs = launch_specs(config, program, models)
     return SelectedBackend(program.kind, reason, launch=specs[first], specs=specs)
@@ -99,7 +105,7 @@ async def _at_url(config: BackendConfig, url: str, http: HttpClient) -> Selected
         )
     if config.kind is not None and kind != "forge-proxy":
         _refuse_other_kind(config.kind, kind, url)
-        return SelectedBackend(config.kind, "its URL is named", url=url)
+        return SelectedBackend(config.kind, "backend.url is set", url=url)
     if kind == "forge-proxy":
         raise BackendChoiceError(
             f"backend.url {strip_credentials(url)} is a forge-proxy itself; name the model server behind it"
@@ -107,10 +113,10 @@ async def _at_url(config: BackendConfig, url: str, http: HttpClient) -> Selected
     if kind is None:
         return SelectedBackend(
             "openai",
-            "its URL is named; it does not answer yet, so any OpenAI-compatible server is assumed",
+            "backend.url is set; the server does not respond yet, so an OpenAI-compatible server is assumed",
             url=url,
         )
-    return SelectedBackend(kind, f"its URL is named and {kind} answers there", url=url)
+    return SelectedBackend(kind, f"backend.url is set and {kind} responds there", url=url)
 
 
 def _refuse_other_kind(named: Kind, found: ServerKind | None, url: str) -> None:
@@ -149,7 +155,7 @@ def refuse_contradictions(config: BackendConfig, models: Mapping[str, ModelEntry
     if kind == "anthropic" and config.api_key is None:
         raise BackendChoiceError("the anthropic backend needs backend.api_key (FORGE_PROXY_BACKEND__API_KEY)")
     if kind == "anthropic" and config.tools == "prompt":
-        raise BackendChoiceError("backend.tools: prompt is for models without tools of their own; leave it out")
+        raise BackendChoiceError("backend.tools: prompt is for models without tool support; remove it")
     if config.gguf is not None and (fault := model_fault(config.gguf)):
         raise BackendChoiceError(f"backend.gguf: {fault}")
 

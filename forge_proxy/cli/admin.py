@@ -1,4 +1,4 @@
-"""Commands that show and change a running daemon, one per admin API route except sampling and text answers.
+"""Commands that show and change a running daemon, one per admin API route except sampling and plain-text responses.
 
 The commands for runs are in `cli/runs.py`.
 """
@@ -176,7 +176,7 @@ def logs(
 @guardrails.command("set")
 def set_guardrails(
     context: typer.Context,
-    changes: Annotated[list[str], typer.Argument(help="Such as rescue=off, max_retries=1 or text_answers=accept.")],
+    changes: Annotated[list[str], typer.Argument(help="Such as rescue=off, max_retries=1 or text_responses=accept.")],
     url: OwnUrl = None,
     key: OwnKey = None,
     json: AsJson = False,
@@ -260,5 +260,5 @@ def inherit_options(context: typer.Context, url: str | None, key: str | None, as
     return CommandOptions(url or group.url, key or group.key, as_json or group.as_json)
 
 
-def _do(options: CommandOptions, what: str, body: dict[str, Any] | None = None) -> None:
-    show(options.remote.admin("POST", f"backend/{what}", body), as_json=options.as_json)
+def _do(options: CommandOptions, action: str, body: dict[str, Any] | None = None) -> None:
+    show(options.remote.admin("POST", f"backend/{action}", body), as_json=options.as_json)

@@ -44,7 +44,7 @@ async def _collect(settings: Settings, *, self_test: bool) -> tuple[list[tuple[s
         async with daemon.assemble(settings, _ignore_event) as parts:
             await parts.load()
             rows.append(("backend", f"{parts.choice.kind} at {parts.backend.url}"))
-            rows.append(("because", parts.choice.reason))
+            rows.append(("reason", parts.choice.reason))
             health = await parts.backend.health()
             rows.append(("health", f"{health.status} {health.detail}".strip()))
             models, answers, windows = await _list_models(parts.backend)
@@ -89,15 +89,15 @@ def _try_address(settings: Settings) -> tuple[str, bool]:
 
 def _self_test_rows(card: CapabilityCard) -> list[tuple[str, str]]:
     """Return the rows of a self-test result."""
-    found = {
+    capabilities = {
         "valid call": card.calls,
         "tool_choice required": card.required,
         "parallel calls": card.parallel,
         "prefix cache": card.prefix_cache,
     }
-    results = ", ".join(f"{name} {_WORDS[value]}" for name, value in found.items())
+    results = ", ".join(f"{name} {_WORDS[value]}" for name, value in capabilities.items())
     markup = f", written as {card.markup}" if card.markup else ""
-    return [("self-test", f"{card.model}: {results}"), ("tools", f"{card.tools}: {card.because}{markup}")]
+    return [("self-test", f"{card.model}: {results}"), ("tools", f"{card.tools}: {card.reason}{markup}")]
 
 
 _WORDS = {True: "yes", False: "no", None: "not known"}

@@ -49,6 +49,6 @@ def check(file: ConfigFile = None) -> None:
     """Check the settings as `serve` does. Prints one line per fault; exit code 2 if there is any."""
     from forge_proxy.settings.usable import refuse_unusable  # local import: --help does not need the web server
 
-    found = settings_file(file)
-    refuse_unusable(load(found, {}))
-    print(f"{found or 'the environment'}: the settings are valid")
+    path = settings_file(file)
+    refuse_unusable(load(path, {}))
+    print(f"{path or 'the environment'}: the settings are valid")

@@ -118,7 +118,7 @@ async def _try_all() -> list[DemoResult]:
         backend=BackendConfig(kind="embedded"),
         budget=BudgetPolicy(),
         sampling=SamplingPolicy(),
-        guardrails=GuardPolicy(text_answers="nudge"),
+        guardrails=GuardPolicy(text_responses="nudge"),
         log=LogConfig(),
     )
     async with daemon.assemble(settings, _ignore_event) as parts:

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 _JsonDict = dict[str, Any]
+_FORMER_FIELDS = frozenset({"acts", "because", "known", "now", "text_answers", "unmanaged_because"})
+"""Former names of fields, which responses repeat until 0.3."""
 
 
 def show(response: _JsonDict, *, as_json: bool) -> None:
@@ -38,7 +40,7 @@ def status_rows(response: _JsonDict) -> list[tuple[str, str]]:
     rows = [
         ("daemon", f"forge-proxy {response['version']}, up {_duration(response['uptime_seconds'])}"),
         ("backend", _place(backend)),
-        ("because", backend["because"]),
+        ("reason", backend["reason"]),
         ("health", f"{health['status']} {health['detail']}".strip()),
     ]
     if server is not None:
@@ -59,7 +61,7 @@ def status_rows(response: _JsonDict) -> list[tuple[str, str]]:
 def budget_words(budget: _JsonDict) -> str:
     """Describe a budget on one line."""
     tokens = "no bound" if budget["tokens"] is None else f"{budget['tokens']} tokens"
-    return f"{budget['mode']}: {tokens} ({budget['because']})"
+    return f"{budget['mode']}: {tokens} ({budget['reason']})"
 
 
 def preview_rows(response: _JsonDict) -> list[tuple[str, str]]:
@@ -70,12 +72,18 @@ def preview_rows(response: _JsonDict) -> list[tuple[str, str]]:
         cut = f"messages cut: {len(phase['cuts'])}, {counted}{phase['tokens']} tokens remain"
         rows.append((f"phase {phase['phase']}", cut if phase["fits"] else f"{cut}: still over the budget"))
     if response["used"] is None:
-        return [*rows, ("used", "none: nothing would be cut" if response["fits"] else "none: it would be refused")]
+        return [
+            *rows,
+            ("used", "none: nothing would be cut" if response["fits"] else "none: the request would be rejected"),
+        ]
     rows.append(
-        ("used", f"phase {response['used']}" + ("" if response["fits"] else ", and it would be refused even so"))
+        (
+            "used",
+            f"phase {response['used']}" + ("" if response["fits"] else ", and the request would still be rejected"),
+        )
     )
     used = next(phase for phase in response["phases"] if phase["phase"] == response["used"])
-    cuts = [(f"message {cut['message']}", f"{cut['type']} {cut['what']}: {cut['why']}") for cut in used["cuts"]]
+    cuts = [(f"message {cut['message']}", f"{cut['type']} {cut['action']}: {cut['reason']}") for cut in used["cuts"]]
     return [*rows, *cuts]
 
 
@@ -92,7 +100,8 @@ def _place(backend: _JsonDict) -> str:
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
         for key, inner in value.items():  # pyright: ignore[reportUnknownVariableType]
-            yield from _flat(inner, f"{name}.{key}" if name else str(key))  # pyright: ignore[reportUnknownArgumentType]
+            if key not in _FORMER_FIELDS:
+                yield from _flat(inner, f"{name}.{key}" if name else str(key))  # pyright: ignore[reportUnknownArgumentType]
     elif isinstance(value, list):
         yield name, ", ".join(map(str, value)) or "none"  # pyright: ignore[reportUnknownArgumentType]
     else:

@@ -134,9 +134,9 @@ class AdminClient:
         kind = asyncio.run(ask())
         if kind in (None, "forge-proxy"):
             return None
-        what = {"llama-server": "a llama-server", "ollama": "an Ollama"}.get(str(kind), "some other server")
+        server = {"llama-server": "a llama-server", "ollama": "an Ollama"}.get(str(kind), "another server")
         return NoDaemon(
-            f"the server at {self.root} is {what}, not a forge-proxy; set the daemon's address with --url or "
+            f"the server at {self.root} is {server}, not a forge-proxy; set the daemon's address with --url or "
             "FORGE_PROXY_URL"
         )
 
@@ -145,7 +145,7 @@ class AdminClient:
 
     def _no_daemon(self, exc: Exception) -> NoDaemon:
         return NoDaemon(
-            f"no daemon answers at {self.root} ({_describe(exc)}); start one with `forge-proxy serve`, or set its "
+            f"no daemon responds at {self.root} ({_describe(exc)}); start one with `forge-proxy serve`, or set its "
             "address with --url or FORGE_PROXY_URL"
         )
 
@@ -164,8 +164,8 @@ def _describe(exc: Exception) -> str:
         return "the server there does not speak https"
     if "missing an 'http://'" in message:
         return "expected a URL such as http://127.0.0.1:8081"
-    found = _SYSTEM_ERROR.fullmatch(message)
-    return found[1].lower() if found else message[:1].lower() + message[1:]
+    error = _SYSTEM_ERROR.fullmatch(message)
+    return error[1].lower() if error else message[:1].lower() + message[1:]
 
 
 def _error_message(content: Any, status: int) -> str:
@@ -175,4 +175,4 @@ def _error_message(content: Any, status: int) -> str:
         if status == 401:
             message += "; set it with --key or FORGE_PROXY_KEY"
         return message
-    return f"the daemon answered {status}"
+    return f"the daemon returned {status}"

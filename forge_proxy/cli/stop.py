@@ -41,11 +41,11 @@ def stop(
 
 def _choose(running: Sequence[RunningDaemon], port: int | None) -> RunningDaemon:
     """Select the daemon to stop. Raises `CannotStop`."""
-    found = [daemon for daemon in running if port in (None, daemon.port)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        ports = ", ".join(f"{daemon.port} (pid {daemon.pid})" for daemon in found)
+    matching = [daemon for daemon in running if port in (None, daemon.port)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        ports = ", ".join(f"{daemon.port} (pid {daemon.pid})" for daemon in matching)
         raise CannotStop(f"several daemons run, on ports {ports}: choose one with --port")
     where = "" if port is None else f" on port {port}"
     others = f"; one runs on port {running[0].port}" if running else ""

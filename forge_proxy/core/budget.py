@@ -52,7 +52,7 @@ class BudgetPolicy(BaseModel):
     )
     overflow: Overflow = Field(
         default="reject",
-        description="A prompt over the budget: reject it (400 context_length_exceeded), forward it all the same, or"
+        description="A prompt over the budget: reject it (400 context_length_exceeded), forward it anyway, or"
         " compact its history first, as the section compaction says.",
     )
 
@@ -137,7 +137,7 @@ def _within(policy: BudgetPolicy, window: int | None) -> tuple[int | None, str]:
         case BudgetMode.FORGE_FAST:
             if window is None:
                 return None, "half of a window that the model server does not report, so nothing is enforced"
-            reason = f"half of the model server's {window} tokens; its window cannot be changed from here"
+            reason = f"half of the model server's {window} tokens; forge-proxy cannot change its window"
             return _half(window), f"{reason}, so longer prompts are rejected"
         case _:
             assert_never(policy.mode)
@@ -173,7 +173,7 @@ def _full(window: Window, sizing: WindowSizing, hardware: HardwareProfile | None
     # A card sold as 24 GB reports slightly less than 24 GiB.
     size = round(vram / 1024) if vram is not None else 0
     tier = next(tokens for least, tokens in _TIERS if size >= least)
-    reason = f"{tier} tokens go with {f'{size} GB of VRAM' if vram is not None else 'no known VRAM'}"
+    reason = f"{tier} tokens for {f'{size} GB of VRAM' if vram is not None else 'no known VRAM'}"
     if known is not None and known > tier:
         return known, f"{reason}, but the model was loaded with {known}"
     return tier, reason

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Literal
 
+from forge_proxy.core.deprecation import renamed_attribute
 from forge_proxy.core.jsontypes import Json, JsonObject
 
 
@@ -16,7 +17,7 @@ class CapabilityCard:
     model: str
     tools: Literal["native", "prompt"]
     """How to describe tools to the model."""
-    because: str
+    reason: str
     calls: bool
     """Whether the model made a valid call with tools described that way."""
     markup: str | None = None
@@ -29,6 +30,8 @@ class CapabilityCard:
     """Whether the model made two calls in one response."""
     prefix_cache: bool | None = None
     """Whether a repeated prompt is read from the prefix cache."""
+
+    because = renamed_attribute("because", "reason")
 
     def as_json(self) -> JsonObject:
         """Return the fields as a JSON object."""
@@ -44,14 +47,14 @@ def read_card(value: Json) -> CapabilityCard | None:
         case {
             "model": str(model),
             "tools": "native" | "prompt" as tools,
-            "because": str(because),
+            "reason": str(reason),
             "calls": bool(calls),
             "markup": str() | None as markup,
         }:
-            found = {key: flag for key in _FOUND if isinstance(flag := value[key], bool)}
-            return CapabilityCard(model, tools, because, calls, markup, **found)
+            flags = {key: flag for key in _FLAGS if isinstance(flag := value[key], bool)}
+            return CapabilityCard(model, tools, reason, calls, markup, **flags)
         case _:
             return None
 
 
-_FOUND = ("tools_reach_prompt", "required", "parallel", "prefix_cache")
+_FLAGS = ("tools_reach_prompt", "required", "parallel", "prefix_cache")

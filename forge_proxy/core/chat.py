@@ -132,7 +132,7 @@ class ModelCall:
 
     @property
     def prompt_parts(self) -> tuple[Json, ...]:
-        """What makes up the prompt: messages, tools and added messages."""
+        """The parts of the prompt: messages, tools and added messages."""
         added: list[Json] = [message.content for message in self.added]
         added += [call.arguments for message in self.added for call in message.tool_calls]
         return self.request.body.get("messages"), self.request.body.get("tools"), added

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, assert_never
 from forge_proxy.core.jsontypes import JsonObject, no_fields
 
 Reasoning: TypeAlias = Literal["as-sent", "none", "keep-last", "all"]
-"""What happens to the reasoning in a history: forwarded as sent, dropped, kept since the last user message, or kept.
+"""How the reasoning in a history is handled: forwarded as sent, dropped, kept since the last user message, or kept.
 Kept reasoning is sent in both fields that servers read, `reasoning_content` and `reasoning`.
 """
 
@@ -30,7 +30,7 @@ class UnsupportedFeature(StrEnum):
     SYSTEM_FIRST = "system message first"
     NO_SYSTEM = "no system message"
     ALTERNATION = "roles alternate"
-    CHOICE_IN_WORDS = "tool_choice in words"
+    CHOICE_IN_WORDS = "tool_choice as text"
     NO_TOOLS = "no tools"
     USER_LAST = "a user message last"
     FREE_CHOICE = "tool_choice auto"
@@ -82,10 +82,10 @@ class Dialect:
             "developer as system": not self.developer,
             "system messages first": self.system == "first",
             "system as user": self.system == "never",
-            "neighbours of one role merged": self.alternating,
+            "consecutive messages of one role merged": self.alternating,
             "a user message last": not self.prefill,
             "tools in the prompt": self.tools == "prompt",
-            "tool_choice in words": self.choice_in_words,
+            "tool_choice as text": self.choice_in_words,
             "no tool_choice": not self.forced_choice,
             "no temperature": not self.sampling,
             "plain tool schemas": self.plain_schemas,

@@ -121,7 +121,7 @@ class BackendBroke(BackendFault):
 class UnexpectedStatus(BackendFault):
     """The model server returned a status that is neither success nor an error: a redirect, 204, 999.
 
-    `detail` is what the operator should do.
+    `detail` is the remedy, for the operator.
     """
 
     def __init__(self, url: str, status: int, detail: str) -> None:

@@ -52,7 +52,8 @@ class Daemon:
         """Log the address that it listens on."""
         self.log.info("listening", url=self.url)
         if is_open_to_all(self.live.now.server, self.listener):
-            self.log.warning("no keys", note="anyone who can reach it can use it: server.allow_public_without_keys")
+            note = "anyone who can reach the daemon can use it: server.allow_public_without_keys"
+            self.log.warning("no API keys", note=note, former_event="no keys")  # `former_event`: until 0.3
 
     def end(self, signum: int) -> None:
         """Make `run` return once running responses have finished, or immediately at a second interrupt."""
@@ -89,7 +90,8 @@ class Daemon:
             self.log.info("ready")
             await self._settle_budget()
         else:
-            self.log.warning("backend does not answer yet", status=health.status, detail=health.detail)
+            former = {"former_event": "backend does not answer yet"}  # until 0.3
+            self.log.warning("backend not ready", status=health.status, detail=health.detail, **former)
         loaded()
         if health.status == "ok" and self.live.now.backend.self_test == "on-load":
             await self._self_test()
@@ -107,9 +109,9 @@ class Daemon:
         try:
             card = await engine.test(await engine.models.default_name())
         except ForgeError as error:
-            self.log.warning("self-test", failed=error.summary)
+            self.log.warning("self-test failed", error=error.summary, former_event="self-test", failed=error.summary)
         else:
-            self.log.info("self-test", **card.as_json())
+            self.log.info("self-test", **card.as_json(), because=card.reason)  # `because`: until 0.3
 
     async def _log_hardware(self) -> None:
         found = await self.parts.machine.profile()

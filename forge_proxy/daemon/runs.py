@@ -88,7 +88,8 @@ async def resume(runs: Runs, settings: Settings, log: FilteringBoundLogger) -> N
             except StoreUnavailable as error:
                 if error.summary != reported:
                     reported = error.summary
-                    log.warning("no runs", error=reported, note="retried until the store is available")
+                    note = "retried until the store is available"
+                    log.warning("run store unavailable", error=reported, note=note, former_event="no runs")  # until 0.3
                 raise
 
 

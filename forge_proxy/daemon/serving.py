@@ -51,7 +51,9 @@ async def serve(
         def stop(signum: int) -> None:
             if not daemon.server.should_exit:
                 systemd.stopping()
-                log.info("stopping", answers_may_take=settings.server.drain_seconds, note="stop again to abort them")
+                seconds = settings.server.drain_seconds
+                drain = {"drain_seconds": seconds, "answers_may_take": seconds}  # `answers_may_take`: until 0.3
+                log.info("stopping", **drain, note="stop again to abort running requests")
             daemon.end(signum)
 
         for signum in STOP_SIGNALS:

@@ -28,7 +28,7 @@ from forge_proxy.workflows.sdk.engine_client import EngineClient
 
 @dataclass(frozen=True, slots=True)
 class ReadyBackend:
-    """A backend with a loaded model, and what a workflow needs to use it."""
+    """A backend with a loaded model, for use by a workflow."""
 
     client: EngineClient
     context: ContextManager

@@ -42,7 +42,7 @@ class Admission:
     """The admission control of one backend. If `slots` is None, the backend reports the number of slots.
 
     A backend that does not report a number receives requests without a limit: it processes hundreds concurrently
-    (vLLM) or has a queue of its own (Ollama), and a limit here would only slow it down.
+    (vLLM) or has its own queue (Ollama), and a limit here would only slow it down.
 
     With a `schedule` models take turns: a request gets its slot once its model is loaded.
     """

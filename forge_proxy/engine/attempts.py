@@ -1,6 +1,6 @@
 """Runs the attempts of one guarded request one at a time: sends each and judges its response.
 
-`Engine` retries them to answer a client; for a workflow each attempt is an iteration of its own loop.
+`Engine` retries them to answer a client; for a workflow, each attempt is one iteration of its loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an engine is built from, and the policies that can change while it answers requests."""
+"""The dependencies of an engine, and the policies that can change while it runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class EnginePolicies:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """What an engine is built from. Only the backend, a clock and an observer are required.
+    """The dependencies of an engine. Only the backend, a clock and an observer are required.
 
     `models`, `admission`, `budgets` and `sampling` are built before the engine if other code shares them: a managed
     server changes its window through `budgets`, and a switch of the model goes through `admission`.

@@ -43,7 +43,7 @@ class EngineDeps:
 
 
 class BackendSession:
-    """What one request holds while it uses the backend: a slot and the memory of its response.
+    """The resources of one request while it uses the backend: a slot and the memory of its response.
 
     Both are released at the end of the `async with` block. Also counts the responses that were lost.
     """

@@ -40,7 +40,7 @@ class MemoryFull(ForgeError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(
-            f"the requests and responses under way fill the {limit // MEGABYTE} MB of server.memory_mb; retry later"
+            f"running requests and responses fill the {limit // MEGABYTE} MB of server.memory_mb; retry later"
         )
         self.seconds = _RETRY_SECONDS
 

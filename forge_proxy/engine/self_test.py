@@ -96,13 +96,18 @@ class _SelfTest:
                 None: "it called only a tool that was described in the prompt",
                 False: "its chat template drops tools",
             }
-            reason = "the server takes no tools" if native is None else reasons.get(reach, reasons[None])
+            reason = "the server does not support tools" if native is None else reasons.get(reach, reasons[None])
             return await self._card("prompt", reason, prompted, reach=reach)
         if native is None or reach is False:
             return await self._card(
-                "prompt", "tools in the request do not reach it; it made no call", None, reach=reach
+                "prompt",
+                "tools in the request do not reach the model, and it made no call with tools in the prompt",
+                None,
+                reach=reach,
             )
-        return await self._card("native", "it made no call either way", None, reach=reach)
+        return await self._card(
+            "native", "it made no call with tools in the request or in the prompt", None, reach=reach
+        )
 
     async def _card(
         self, mode: ToolMode, reason: str, response: _TestResponse | None, *, reach: bool | None = None

@@ -11,7 +11,7 @@ from forge_proxy.core.guardrails import Switches
 from forge_proxy.core.workflow.definition import Workflow
 
 Surface: TypeAlias = Literal["runner", "proxy"]
-"""What is measured: the built-in agent loop, or an external client's loop through the proxy."""
+"""The measured loop: the built-in agent loop, or an external client's loop through the proxy."""
 SURFACES: tuple[Surface, ...] = get_args(Surface)
 _BOTH = frozenset(SURFACES)
 _RUNNER: frozenset[Surface] = frozenset({"runner"})

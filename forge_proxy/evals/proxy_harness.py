@@ -73,7 +73,7 @@ class ProxyHarness:
             if ended is not None:
                 return ended
             messages += results
-        return RunOutcome(error="MaxIterationsError", detail=f"no terminal tool in {counter.iterations} answers")
+        return RunOutcome(error="MaxIterationsError", detail=f"no terminal tool in {counter.iterations} responses")
 
     async def _ask(self, body: JsonObject, guardrails: str, counter: RunCounter) -> Reply | RunOutcome:
         """Return the response, or the outcome of the run if it is an error. Raises errors of the model server."""

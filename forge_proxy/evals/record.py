@@ -71,7 +71,7 @@ _OPTIONAL_PARTS: Mapping[str, str] = {
     "backend": "on {}",
     "temperature": "temperature {:g}",
     "seed": "seed {}",
-    "max_tokens": "{} tokens an answer",
+    "max_tokens": "{} tokens a response",
     "strategy": "compaction {}",
     "budget_tokens": "budget {}",
     "context": "context {}",

@@ -15,7 +15,7 @@ from forge_proxy.core.hardware import Gpu
 
 _QUERY = ("--query-gpu=name,memory.total,memory.free", "--format=csv,noheader,nounits")
 _SHARING = ("GB10", "Orin", "Thor", "Xavier", "Tegra")
-"""Name parts of chips that share the machine's RAM and report no memory of their own."""
+"""Name parts of chips that share the machine's RAM and report no dedicated memory."""
 _END_SECONDS = 1.0
 
 
@@ -58,7 +58,7 @@ def _size(text: str) -> int | None:
     return int(word) if word.isascii() and word.isdigit() and int(word) > 0 else None
 
 
-async def _output(what: str, seconds: float, *words: str) -> str:
+async def _output(source: str, seconds: float, *words: str) -> str:
     try:
         process = await asyncio.create_subprocess_exec(
             *words,
@@ -66,12 +66,12 @@ async def _output(what: str, seconds: float, *words: str) -> str:
             start_new_session=True,
         )  # fmt: skip
     except OSError as exc:
-        raise ProbeFailed(f"{what} cannot be run: {exc.strerror or exc}") from exc
+        raise ProbeFailed(f"{source} cannot be run: {exc.strerror or exc}") from exc
     try:
         async with asyncio.timeout(seconds):
             out, err = await process.communicate()
     except TimeoutError as exc:
-        raise ProbeFailed(f"{what} did not answer within {seconds:g} s") from exc
+        raise ProbeFailed(f"{source} did not finish within {seconds:g} s") from exc
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
@@ -81,5 +81,5 @@ async def _output(what: str, seconds: float, *words: str) -> str:
                     await process.communicate()
     if process.returncode != 0:
         message = " ".join((err or out).decode("utf-8", "replace").split())[:200]
-        raise ProbeFailed(f"{what} failed: {message or f'exit code {process.returncode}'}")
+        raise ProbeFailed(f"{source} failed: {message or f'exit code {process.returncode}'}")
     return out.decode("utf-8", "replace")

@@ -126,12 +126,12 @@ def _kill_all() -> None:
 def _descendants() -> list[int]:
     if not _LINUX:
         return []
-    found = [os.getpid()]
-    for pid in found:  # grows during the iteration
+    pids = [os.getpid()]
+    for pid in pids:  # grows during the iteration
         with suppress(OSError):
             for task in Path(f"/proc/{pid}/task").iterdir():
-                found += [int(child) for child in task.joinpath("children").read_text().split()]
-    return found[1:]
+                pids += [int(child) for child in task.joinpath("children").read_text().split()]
+    return pids[1:]
 
 
 def _is_dead(pid: int) -> bool:

@@ -10,6 +10,7 @@ import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from json import loads
 from pathlib import Path
 from typing import Any, get_origin
@@ -29,11 +30,13 @@ from forge_proxy.backends.catalog import Models
 from forge_proxy.backends.config import BackendConfig
 from forge_proxy.core.budget import BudgetPolicy
 from forge_proxy.core.compaction.policy import CompactionPolicy
+from forge_proxy.core.deprecation import RenamedFields
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.core.validation import describe_fault
 from forge_proxy.settings.errors import SettingsError as SettingsError
 from forge_proxy.settings.file import VARIABLE, SettingsFile, read_file
+from forge_proxy.settings.renamed import rename_settings
 from forge_proxy.store.config import StoreConfig
 from forge_proxy.telemetry.config import LogConfig
 from forge_proxy.tools.config import ToolSettings
@@ -98,7 +101,8 @@ def load(file: Path | None, overrides: Mapping[str, Any]) -> Settings:
     if faults := [f"{file}: {path}: {_NO_SECTION}" for path in _values_for_sections(read.sections)]:
         raise SettingsError("\n".join(faults))
     _refuse_unknown_variables()
-    return _build(overrides, read)
+    present = rename_settings(read.sections, former_names(), str(file))
+    return _build(overrides, replace(read, sections=present))
 
 
 def given(values: Mapping[str, Any]) -> Settings:
@@ -125,7 +129,12 @@ def _build(values: Mapping[str, Any], file: SettingsFile | None = None) -> Setti
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             if file is None:
                 return (init_settings,)
-            return init_settings, env_settings, InitSettingsSource(settings_cls, dict(sections))
+            variables = rename_settings(env_settings(), former_names(), "environment")
+            return (
+                init_settings,
+                InitSettingsSource(settings_cls, variables),
+                InitSettingsSource(settings_cls, dict(sections)),
+            )
 
     try:
         return Sourced(**dict(values))
@@ -150,6 +159,17 @@ def set_by_file(file: Path | None, overrides: Mapping[str, Any], section: str) -
 def names(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
     """Return the dotted paths of all settings, including sections."""
     return [path for path, _ in _fields(model, prefix)]
+
+
+def former_names(model: type[BaseModel] = Settings, prefix: str = "") -> dict[str, str]:
+    """Return the former dotted paths of settings, each with the present one."""
+    paths: dict[str, str] = {}
+    if issubclass(model, RenamedFields):
+        paths = {prefix + old: prefix + present for old, present in model.former_names.items()}
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            paths |= former_names(field.annotation, f"{prefix}{field.alias or name}.")
+    return paths
 
 
 def _fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
@@ -217,11 +237,11 @@ def _contains(values: object, at: Sequence[str | int]) -> bool:
 
 
 def _refuse_unknown_variables() -> None:
-    known = {_variable(name) for name in names()} | _COMMAND_VARIABLES
-    unknown = [name for name in os.environ if name.startswith(PREFIX) and name.upper() not in known]
+    variables = {_variable(name) for name in (*names(), *former_names())} | _COMMAND_VARIABLES
+    unknown = [name for name in os.environ if name.startswith(PREFIX) and name.upper() not in variables]
     if unknown:
         raise SettingsError(
-            "\n".join(f"{name}: no such setting{_suggestion(name.upper(), known)}" for name in sorted(unknown))
+            "\n".join(f"{name}: no such setting{_suggestion(name.upper(), variables)}" for name in sorted(unknown))
         )
 
 
@@ -244,9 +264,13 @@ def _describe_error(error: Any, expanded: Mapping[str, str] = _NO_VARIABLES) -> 
     return f"{fault} (got {error['input']!r})" if is_shown else fault
 
 
-def _suggestion(name: str, known: list[str] | set[str]) -> str:
+def _suggestion(name: str, candidates: list[str] | set[str]) -> str:
     last = name.removeprefix(PREFIX).lower().rpartition(".")[2]
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.95)  # preferred to the same name in another section
-    close = close or [one for one in known if one.lower().replace(_NESTED, ".").rpartition(".")[2] == last]
-    close = close or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(
+        name, candidates, n=1, cutoff=0.95
+    )  # preferred to the same name in another section
+    close = close or [
+        candidate for candidate in candidates if candidate.lower().replace(_NESTED, ".").rpartition(".")[2] == last
+    ]
+    close = close or difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else ""

@@ -107,8 +107,8 @@ def _describe(error: yaml.YAMLError) -> str:
     problem = str(getattr(error, "problem", None) or "a character that is not allowed")
     if r"'\t'" in problem:
         return "not YAML: a tab; indent with spaces"
-    shown = _QUOTED.sub(lambda quoted: quoted[0] if _QUOTABLE.fullmatch(quoted[0]) else "...", problem)
-    return f"not YAML: {shown}"
+    redacted = _QUOTED.sub(lambda quoted: quoted[0] if _QUOTABLE.fullmatch(quoted[0]) else "...", problem)
+    return f"not YAML: {redacted}"
 
 
 class _DuplicateKey(yaml.MarkedYAMLError):
@@ -163,10 +163,10 @@ class _Expansion:
         if escaped:
             return f"${{{inner}}}"
         if not inner.startswith("env."):
-            shown = inner if re.fullmatch(r"[A-Za-z_]\w*", inner) else "NAME"
+            name = inner if re.fullmatch(r"[A-Za-z_]\w*", inner) else "NAME"
             self.faults.append(
-                f"{at}: ${{{shown}}} is not expanded here; write ${{env.{shown}}} for the environment variable, or "
-                f"$${{{shown}}} for the literal text"
+                f"{at}: ${{{name}}} is not expanded here; write ${{env.{name}}} for the environment variable, or "
+                f"$${{{name}}} for the literal text"
             )
             return ""
         name = inner.removeprefix("env.")

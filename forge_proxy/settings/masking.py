@@ -16,9 +16,9 @@ _ARGUMENT_LISTS = ("extra", "args")
 
 def masked(settings: Settings) -> JsonObject:
     """Return the settings as JSON with secrets masked."""
-    shown = _mask(settings.model_dump(mode="json", by_alias=True))
-    assert is_object(shown)  # noqa: S101  # `_mask` keeps objects
-    return shown
+    values = _mask(settings.model_dump(mode="json", by_alias=True))
+    assert is_object(values)  # noqa: S101  # `_mask` keeps objects
+    return values
 
 
 def without_secrets(url: str) -> str:

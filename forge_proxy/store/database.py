@@ -31,9 +31,8 @@ class Database:
     async def write(self) -> AsyncGenerator[AsyncConnection]:
         """Open a transaction that may write. It is rolled back if the block raises.
 
-        What several repositories must store together uses the connection of one transaction. Transactions cannot be
-        nested: there is one writing connection. Raises `StoreUnavailable`, or `IntegrityError` if a constraint is
-        violated.
+        Related writes of several repositories use the connection of one transaction. Transactions cannot be nested:
+        there is one writing connection. Raises `StoreUnavailable`, or `IntegrityError` if a constraint is violated.
         """
         self._connections.check()
         async with _transaction(self._connections.writer) as connection:

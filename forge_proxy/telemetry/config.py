@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class LogConfig(BaseModel):
-    """What is logged and in which format. Prompts, responses and keys are never logged."""
+    """The log level and format. Prompts, responses and keys are never logged."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,6 +1,7 @@
 """Converts engine events to log lines: event name, fields, level. Log lines never contain prompt or response text.
 
-The fields `because` (now `reason`) and `told` (now `reported`) are kept until 0.3.
+The fields `because` (now `reason`), `told` (now `reported`) and `done` (now `interventions`) are kept until 0.3. A
+renamed event has its former name in the field `former_event`, also until 0.3.
 """
 
 from __future__ import annotations
@@ -35,8 +36,11 @@ from forge_proxy.engine.events import (
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 _FAILURE_STATES = ("failed", "crash-loop")
-_MAX_DONE_CHARS = 4000
-"""Maximum length in characters of the interventions in a log line."""
+_MAX_INTERVENTIONS_CHARS = 2000
+"""Maximum length in characters of the interventions in a log line, which has them twice until 0.3."""
+_FORMAT_ADAPTED = "the model server wants requests written differently"
+_FIELDS_OMITTED = "fields that the model server has no place for"
+_UNUSABLE_SCHEMAS = "schemas that cannot be used"
 _EndEvent: TypeAlias = RequestAnswered | RequestFailed | RequestAbandoned
 _RunEvent: TypeAlias = RunStatusChanged | RunNotResumable | ToolServerFailed
 _RequestEvent: TypeAlias = (
@@ -74,6 +78,11 @@ def to_log_line(event: Event) -> LogLine:
     return _request_line(event)
 
 
+def _renamed(event: str, former: str, fields: dict[str, Any], level: Level = "info") -> LogLine:
+    """Return the line of an event that had another name before 0.2."""
+    return LogLine(event, {**fields, "former_event": former}, level)
+
+
 def _server_line(event: _ServerEvent) -> LogLine:
     """Return the log line of a model server event."""
     match event:
@@ -91,9 +100,9 @@ def _server_line(event: _ServerEvent) -> LogLine:
             fields = {"server": server, "state": state, **({"detail": detail} if detail else {})}
             return LogLine("model server", fields, "warning" if state in _FAILURE_STATES else "info")
         case RequestRewritten(model, changes):
-            return LogLine("the model server wants requests written differently", {"model": model, "changes": changes})
+            return _renamed("request format adapted", _FORMAT_ADAPTED, {"model": model, "changes": changes})
         case FieldsOmitted(omitted):
-            return LogLine("fields that the model server has no place for", {"fields": omitted})
+            return _renamed("fields omitted", _FIELDS_OMITTED, {"fields": omitted})
         case ModelSwapped(model, before, seconds):
             return LogLine("model swapped", {"model": model, "before": before, "seconds": round(seconds, 3)})
         case ModelFailed(model, why, seconds):
@@ -107,14 +116,16 @@ def _request_line(event: _RequestEvent) -> LogLine:
     """Return the log line of an event of a running request."""
     match event:
         case ToolsUnvalidated(request_id, tools):
-            return LogLine("schemas that cannot be used", {"request_id": request_id, "tools": tools}, "warning")
+            return _renamed(
+                "unusable schemas", _UNUSABLE_SCHEMAS, {"request_id": request_id, "tools": tools}, "warning"
+            )
         case PromptTruncated(model, read, least):
             note = "the model server dropped the beginning of a prompt; newer versions reject such prompts"
             fields = {"model": model, "tokens_read": read, "tokens_at_least": least, "note": note}
-            return LogLine("prompt cut", fields, "warning")
+            return _renamed("prompt truncated", "prompt cut", fields, "warning")
         case ContextCompacted(request_id, model, phase, cut, before, after, exact):
-            what = {"request_id": request_id, "model": model, "phase": phase, "messages": cut}
-            return LogLine("compacted", {**what, "tokens_before": before, "tokens_after": after, "exact": exact})
+            compacted = {"request_id": request_id, "model": model, "phase": phase, "messages": cut}
+            return LogLine("compacted", {**compacted, "tokens_before": before, "tokens_after": after, "exact": exact})
         case AttemptRetried(request_id, attempt, fault, tool, reason):
             fields = {"request_id": request_id, "attempt": attempt, "fault": fault.value}
             details = {"tool": tool, "reason": reason}
@@ -122,8 +133,8 @@ def _request_line(event: _RequestEvent) -> LogLine:
         case LostResponseRetried(request_id, error):
             return LogLine("retried", {"request_id": request_id, "fault": "response_lost", "reason": error}, "warning")
         case LoopDetected(request_id, attempt, loop, cut):
-            where = {"part": loop.part, "period": loop.period, "start": loop.start, "end": loop.end}
-            return LogLine("loop", {"request_id": request_id, "attempt": attempt, **where, "cut": cut}, "warning")
+            span = {"part": loop.part, "period": loop.period, "start": loop.start, "end": loop.end}
+            return LogLine("loop", {"request_id": request_id, "attempt": attempt, **span, "cut": cut}, "warning")
         case _:
             assert_never(event)
 
@@ -133,13 +144,15 @@ def _end_line(event: _EndEvent) -> LogLine:
     times = {"seconds": round(event.seconds, 3), "queued_ms": round(1e3 * event.queued)}
     match event:
         case RequestAnswered(request_id, model, report):
+            interventions = as_fits(report.descriptions, _MAX_INTERVENTIONS_CHARS)
             fields = {
                 "request_id": request_id,
                 "model": model,
                 "outcome": report.outcome.value,
                 "attempts": report.attempts,
                 "faults": [fault.value for fault in report.faults],
-                "done": as_fits(report.descriptions, _MAX_DONE_CHARS),
+                "interventions": interventions,
+                "done": interventions,
                 "tokens": report.tokens,
             }
             return LogLine("answered", {**fields, **times})
@@ -157,7 +170,9 @@ def _run_line(event: _RunEvent) -> LogLine:
         case RunStatusChanged(run_id, status, error):
             return LogLine("run", {"run_id": run_id, "status": status, **({"error": error} if error else {})})
         case RunNotResumable(run_id, error, fault):
-            return LogLine("run stranded", {"run_id": run_id, "error": error, "exc_info": fault}, "error")
+            return _renamed(
+                "run not resumable", "run stranded", {"run_id": run_id, "error": error, "exc_info": fault}, "error"
+            )
         case ToolServerFailed(server, tool, key, why):
             fields = {"server": server, "tool": tool, "key": key, "error": why}
             return LogLine("tool server failed", fields, "warning")

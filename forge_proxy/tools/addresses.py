@@ -37,7 +37,7 @@ async def resolve(host: str, port: int, *, is_wildcard: bool) -> Sequence[str]:
     addresses = list(dict.fromkeys(str(one[4][0]).partition("%")[0] for one in found))
     for address in addresses:
         if (why := find_forbidden_reason(address, is_wildcard=is_wildcard)) is not None:
-            raise ForbiddenAddress(f"{host} resolves to {address}, {why}, which is not called by name")
+            raise ForbiddenAddress(f"{host} resolves to {address}, {why}, which a host name may not resolve to")
     return addresses
 
 
@@ -85,11 +85,11 @@ def find_forbidden_reason(text: str, *, is_wildcard: bool) -> str | None:
     """
     address = _unwrap(ip_address(text))
     if address.is_unspecified or str(address).startswith("0."):
-        return "no address"
+        return "not an address"
     if address.is_link_local or address == _METADATA:
         return "a link-local address"
     if address.is_multicast or (address.is_reserved and address not in _NAT64 and not address.is_loopback):
-        return "no address of a host"
+        return "not the address of a host"
     if address.is_loopback and is_wildcard:
         return "this machine"
     return None

@@ -75,7 +75,7 @@ class HttpExecutor:
     def _check_listed(self, url: str) -> None:
         """Raise `NotAllowed` if the origin of the URL is not listed."""
         if not is_listed(url, self._config.allow):
-            listed = ", ".join(self._config.allow) or "no origin at all"
+            listed = ", ".join(self._config.allow) or "no origin"
             raise NotAllowed(
                 f"{origin_of(url)} is not among the hosts that may be called: add it to tools.callbacks.allow,"
                 f" which lists {listed}"
@@ -104,7 +104,7 @@ class HttpExecutor:
         self, definition: HttpExecution, tool: str, body: bytes, key: str
     ) -> ToolOutcome | TransientFailure:
         seconds, url = definition.timeout_seconds or self._config.timeout_seconds, definition.url
-        limit = 1024 * self._config.max_answer_kb
+        limit = 1024 * self._config.max_response_kb
         headers = self._headers(body, key)
         try:
             async with self._http.open("POST", url, body=body, headers=headers, seconds=seconds) as response:
@@ -112,7 +112,9 @@ class HttpExecutor:
                 async for piece in response.pieces():
                     read += piece
                     if len(read) > limit:
-                        return ToolOutcome.failed(f"the tool's response is larger than {self._config.max_answer_kb} KB")
+                        return ToolOutcome.failed(
+                            f"the tool's response is larger than {self._config.max_response_kb} KB"
+                        )
                 if response.status != 200:
                     self._observe(ToolServerFailed(origin_of(url), tool, key, f"it answered {response.status}"))
                 return read_response(response.status, response.headers, bytes(read), self._clock.time())
@@ -146,11 +148,11 @@ def _describe(fault: BackendFault, seconds: float) -> str:
     """Describe why there is no response. The fault's own message refers to a model server."""
     match fault:
         case BackendTimeout():
-            return f"no answer within {seconds:g} s"
+            return f"no response within {seconds:g} s"
         case BackendUnreachable(cause=cause):
             return f"no connection: {cause}"
         case BackendBroke(cause=cause):
-            return f"it broke off: {cause}"
+            return f"the connection was interrupted: {cause}"
         case _:
             return type(fault).__name__
 

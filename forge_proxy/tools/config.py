@@ -7,12 +7,14 @@ programs.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import NoDecode
 
+from forge_proxy.core.deprecation import RenamedFields, renamed_attribute
 from forge_proxy.tools.origins import check_entry, check_url
 
 _MIN_SECRET_CHARS = 16
@@ -37,10 +39,12 @@ def _check_secret(secret: SecretStr | None) -> SecretStr | None:
     return secret
 
 
-class CallbackConfig(BaseModel):
+class CallbackConfig(RenamedFields):
     """Tools that are executed by a POST to an HTTP server."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    former_names: ClassVar[Mapping[str, str]] = {"max_answer_kb": "max_response_kb"}
+    max_answer_kb = renamed_attribute("max_answer_kb", "max_response_kb")
 
     allow: Origins = Field(
         default=(),
@@ -57,7 +61,7 @@ class CallbackConfig(BaseModel):
     retries: int = Field(
         default=2, ge=0, le=10, description="How often a failed request is retried. Tools can override it."
     )
-    max_answer_kb: int = Field(default=1024, ge=1, description="Maximum response size, in kilobytes of 1,024 bytes.")
+    max_response_kb: int = Field(default=1024, ge=1, description="Maximum response size, in kilobytes of 1,024 bytes.")
 
     @model_validator(mode="after")
     def _is_signed(self) -> CallbackConfig:
@@ -103,10 +107,12 @@ class McpServerConfig(BaseModel):
         return self
 
 
-class McpConfig(BaseModel):
+class McpConfig(RenamedFields):
     """Tools of MCP servers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    former_names: ClassVar[Mapping[str, str]] = {"max_answer_kb": "max_message_kb"}
+    max_answer_kb = renamed_attribute("max_answer_kb", "max_message_kb")
 
     servers: dict[Annotated[str, Field(min_length=1)], McpServerConfig] = Field(
         default_factory=dict, description="Servers by the names that workflows use."
@@ -120,7 +126,7 @@ class McpConfig(BaseModel):
     timeout_seconds: float = Field(
         default=60, gt=0, le=3600, description="Time limit of one call. Tools can override it."
     )
-    max_answer_kb: int = Field(
+    max_message_kb: int = Field(
         default=4096,
         ge=1,
         description="Maximum size of a server's message, in kilobytes of 1,024 bytes, and of its unsolicited messages"

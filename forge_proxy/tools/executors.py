@@ -20,7 +20,7 @@ async def open_registry(
 ) -> AsyncGenerator[ToolRegistry]:
     """Open a registry of all kinds; at the end, MCP sessions end and later calls fail.
 
-    Does not close `http`, which must be a client of its own: the limits for a model server do not fit tools.
+    Does not close `http`, which must not be the client for the model server: its limits do not fit tools.
     """
     async with McpExecutor(settings.mcp, observe) as mcp:
         yield ToolRegistry(

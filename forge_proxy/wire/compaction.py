@@ -29,7 +29,7 @@ _USER = (MessageRole.USER, MessageType.USER_INPUT)
 
 @dataclass(frozen=True, slots=True)
 class TypedMessages:
-    """Typed messages; `places` has the index in the client's list for each. Reasoning is a message of its own."""
+    """Typed messages; `places` has the index in the client's list for each. Reasoning is a separate message."""
 
     messages: tuple[Message, ...]
     places: tuple[int, ...]

@@ -77,7 +77,9 @@ class IterationRunner:
             result = await self._attempt(workflow, state, listener, run_id)
         except ToolChoiceUnsatisfied as error:  # the program did not set a tool_choice, so it gets a ToolCallError
             names = ", ".join(workflow.tools)
-            why = f"no call of {names} in {attempts} answer{'s' if attempts > 1 else ''}; raw_response is the last one"
+            why = (
+                f"no call of {names} in {attempts} response{'s' if attempts > 1 else ''}; raw_response is the last one"
+            )
             raise ToolCallError(why, listener.text, error, attempts) from error
         except ToolCallInvalid as error:
             raise ToolCallError(str(error), listener.text, error, attempts) from error

@@ -15,7 +15,7 @@ from tests.fakes.says import Said
 from tests.fakes.scripted import chat
 
 PLAIN = {key: value for key, value in ASK.items() if key != "tools"}
-CLOSED = BackendBroke("http://scripted", "it closed the connection without an answer")
+CLOSED = BackendBroke("http://scripted", "it closed the connection without a response")
 OUT_OF_MEMORY: dict[str, Any] = {"error": {"code": 500, "message": "out of memory", "type": "server_error"}}
 ERROR_FIRST = Said(status=200, events=[OUT_OF_MEMORY])
 both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -100,7 +100,7 @@ async def test_a_whole_response_is_retried_whatever_it_began_with() -> None:
     said = Said(text="It is sunny in Paris.", reasoning="Hm.", breaks_off=True)
     again = Said(text="It rains.", reasoning="Let me see.")
 
-    answer = await chat([said, said, again], ASK, stream=False, policy=GuardPolicy(text_answers="accept"))
+    answer = await chat([said, said, again], ASK, stream=False, policy=GuardPolicy(text_responses="accept"))
 
     assert (answer.status, answer.text, answer.reasoning) == (200, "It rains.", "Let me see.")
     assert answer.outcome == "clean"
@@ -110,4 +110,4 @@ async def test_text_that_was_sent_forbids_a_retry() -> None:
     said = Said(text="It is sunny in Paris today and tomorrow.", breaks_off=True)
 
     with pytest.raises(AssertionError):  # the stream has no end, which the reader of the tests insists on
-        await chat([said, RIGHT], ASK, stream=True, policy=GuardPolicy(text_answers="accept"))
+        await chat([said, RIGHT], ASK, stream=True, policy=GuardPolicy(text_responses="accept"))

@@ -106,7 +106,7 @@ async def test_roles_are_mapped_after_a_refusal_and_remembered(stream: bool) -> 
         mapped,
         mapped,
     ]
-    learned = ("developer as system", "system messages first", "neighbours of one role merged")
+    learned = ("developer as system", "system messages first", "consecutive messages of one role merged")
     assert [event for event in world.heard if isinstance(event, RequestRewritten)] == [
         RequestRewritten("scripted", learned)
     ]

@@ -76,7 +76,7 @@ def same(one: Answer, other: Answer) -> None:
 def test_any_cut_gives_the_same_reply_streamed_and_whole(
     accepts: str, script: list[Said], cut: int, piece: int
 ) -> None:
-    policy = GuardPolicy.model_validate({"text_answers": accepts})
+    policy = GuardPolicy.model_validate({"text_responses": accepts})
     recut = [replace(said, piece=piece) for said in script]
     script = [*script, respond("the end")]
     recut = [*recut, respond("the end")]

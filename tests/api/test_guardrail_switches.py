@@ -39,7 +39,7 @@ async def test_an_unknown_switch_is_a_400_that_lists_them() -> None:
 
 @both
 async def test_without_rescue_text_stays_text(stream: bool) -> None:
-    policy = GuardPolicy(enabled=Switches(rescue=False), text_answers="accept")
+    policy = GuardPolicy(enabled=Switches(rescue=False), text_responses="accept")
 
     answer = await chat([FENCED], ASK, stream=stream, policy=policy)
 

@@ -134,7 +134,11 @@ async def test_the_log_tells_the_same_in_its_own_letters() -> None:
         for event in heard:
             observer(event)
 
-    assert lines[-1]["done"] == ["rescued get_weather: json at 0", "repaired get_weather: days: string → integer"]
+    assert (
+        lines[-1]["interventions"]
+        == lines[-1]["done"]
+        == ["rescued get_weather: json at 0", "repaired get_weather: days: string → integer"]
+    )
 
 
 def test_a_line_of_the_log_stays_short() -> None:
@@ -144,4 +148,4 @@ def test_a_line_of_the_log_stays_short() -> None:
         LogObserver()(RequestAnswered("r", None, report, 0.0, 0.0))
 
     assert len(json.dumps(lines)) < 6000
-    assert lines[0]["done"][-1].endswith(" more")
+    assert lines[0]["interventions"][-1].endswith(" more")

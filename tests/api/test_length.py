@@ -134,7 +134,7 @@ async def test_a_demanded_call_that_stays_cut_is_an_error_that_names_the_limit(
 @pytest.mark.parametrize("accepts", ["nudge", "accept"])
 @pytest.mark.parametrize("begun", [*HALF_OPENERS, MARKED[:-24], MARKED[:40]])
 async def test_text_before_a_call_that_was_cut_is_kept_without_the_markup(begun: str, accepts: str) -> None:
-    policy = GuardPolicy.model_validate({"text_answers": accepts})
+    policy = GuardPolicy.model_validate({"text_responses": accepts})
 
     answer = await both_ways([written(f"Let me see.\n{begun}")] * 2, {**ASK, **LIMITED}, policy)
 
@@ -266,7 +266,7 @@ LIMIT_REPLIES = st.builds(
 def test_text_with_length_is_never_empty_and_never_ends_in_an_opener(
     accepts: str, script: list[Said], limited: bool
 ) -> None:
-    policy = GuardPolicy.model_validate({"text_answers": accepts})
+    policy = GuardPolicy.model_validate({"text_responses": accepts})
 
     answer = asyncio.run(both_ways(script, {**ASK, **(LIMITED if limited else {})}, policy))
 

@@ -24,7 +24,7 @@ ROUND = "Then I look again, and again. "
 LOOPING = BEGINNING + ROUND * 1_000
 SHORTENED = BEGINNING + ROUND * 2
 CALL = Said(calls=(("get_weather", PARIS_TEXT),))
-LIVE = GuardPolicy(text_answers="accept")
+LIVE = GuardPolicy(text_responses="accept")
 
 
 @both
@@ -137,7 +137,7 @@ async def test_arguments_of_calls_may_repeat(stream: bool, arguments: str) -> No
 
 @both
 async def test_a_loop_is_only_reported_where_that_is_wanted(stream: bool) -> None:
-    policy = GuardPolicy(text_answers="accept", on_loop="report")
+    policy = GuardPolicy(text_responses="accept", on_loop="report")
 
     answer = await chat([Said(text=LOOPING, piece=50)], ASK, stream=stream, policy=policy)
 
@@ -148,7 +148,7 @@ async def test_a_loop_is_only_reported_where_that_is_wanted(stream: bool) -> Non
 @both
 @pytest.mark.parametrize("how", ["daemon", "request", "no tools"])
 async def test_nothing_is_cut_where_nobody_watches(stream: bool, how: str) -> None:
-    policy = GuardPolicy(text_answers="accept", enabled=Switches(loops=how != "daemon"))
+    policy = GuardPolicy(text_responses="accept", enabled=Switches(loops=how != "daemon"))
     headers = {"x-forge-guardrails": "rescue"} if how == "request" else {}
     body = {key: value for key, value in ASK.items() if key != "tools" or how != "no tools"}
 
@@ -193,7 +193,7 @@ async def test_of_several_choices_those_that_do_not_loop_are_whole() -> None:
     cut=st.integers(100, 20_000),
 )
 def test_any_cut_of_a_loop_gives_the_same_reply(accepts: str, said: Said, piece: int, cut: int) -> None:
-    policy = GuardPolicy.model_validate({"text_answers": accepts})
+    policy = GuardPolicy.model_validate({"text_responses": accepts})
     script = [*[replace(said, piece=500)] * 4, respond("the end")]
     recut = [*[replace(said, piece=piece)] * 4, respond("the end")]
 

@@ -293,7 +293,7 @@ async def test_a_call_that_ends_the_thinking_was_meant(stream: bool) -> None:
 @both
 async def test_a_draft_in_the_thinking_is_no_call_when_an_answer_follows(stream: bool) -> None:
     thinking = f'Maybe <tool_call>{{"name": "get_weather", "arguments": {PARIS_TEXT}}}</tool_call>. No.'
-    policy = GuardPolicy(text_answers="accept")
+    policy = GuardPolicy(text_responses="accept")
 
     answer = await chat([Said(reasoning=thinking, text="It is sunny.")], ASK, stream=stream, policy=policy)
 

@@ -37,7 +37,7 @@ guarded_too = pytest.mark.parametrize("guarded", [False, True], ids=["passed-thr
 def ask(sent: Sequence[bytes], kind: str, *, stream: bool, guarded: bool) -> bytes:
     """What a client is sent when the backend says this."""
     backend = OpenAICompatible("http://literal", LiteralHttp(sent, kind))
-    policy = GuardPolicy(text_answers="accept")
+    policy = GuardPolicy(text_responses="accept")
     engine = Engine(EngineConfig(backend, StillClock(), lambda _: None, guardrails=policy))
     app = create_app(engine, backend, ServerConfig())
     body: JsonDict = {**ASK, "stream": stream, "stream_options": {"include_usage": True}}

@@ -101,7 +101,7 @@ async def test_a_tool_that_is_excluded_is_never_called(stream: bool, choice: Any
 
 @both
 async def test_with_allowed_tools_in_auto_text_is_an_answer(stream: bool) -> None:
-    policy = GuardPolicy(text_answers="accept")
+    policy = GuardPolicy(text_responses="accept")
 
     answer = await chat([Said(text="It is.")], {**TWO, "tool_choice": allowed("auto")}, stream=stream, policy=policy)
 

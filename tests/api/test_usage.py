@@ -65,7 +65,7 @@ async def test_usage_told_with_every_chunk_is_counted_once_and_timings_arrive(wa
         },
         {"id": "x", "choices": [], "usage": sums[2]},
     ]
-    policy = GuardPolicy(text_answers="accept")
+    policy = GuardPolicy(text_responses="accept")
     body: JsonDict = {**ASK, "stream": True, "stream_options": {"include_usage": wanted}}
 
     said = await _raw(events, body, policy)

@@ -106,9 +106,9 @@ async def test_of_a_compressed_error_no_more_is_read_than_an_error_has(http: Aio
         (b"HTTP/1.1 200 OK\r\nX: " + b"secret words" * 200_000 + b"\r\n\r\n", "its headers are too large"),
         (b"HTTP/1.1 200 OK\r\n" + b"X: a\r\n" * 100_000 + b"\r\n", "its headers are too large"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nsecret words\r\n", "not HTTP"),
-        (b"", "closed the connection without an answer"),
+        (b"", "closed the connection without a response"),
         (answer(b""), "the response is empty"),
-        (answer(b"<html><body>It works!"), "an HTML page in place of JSON"),
+        (answer(b"<html><body>It works!"), "an HTML page instead of JSON"),
     ],
 )
 async def test_what_cannot_be_read_is_named_and_not_quoted(http: AioHttp, sent: bytes, words: str) -> None:

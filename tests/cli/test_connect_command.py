@@ -142,7 +142,7 @@ def test_contradictory_options_are_errors(options: list[str], message: str, home
 def test_undo_without_a_copy_is_an_error(home: Path) -> None:
     with pytest.raises(CannotWrite, match=r"no copy of ~/\.codex/config\.toml to restore"):
         typed("codex", "--undo")
-    with pytest.raises(CannotWrite, match="env reads no file of its own"):
+    with pytest.raises(CannotWrite, match="env has no configuration file"):
         typed("env", "--undo")
 
 

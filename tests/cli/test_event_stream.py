@@ -47,5 +47,5 @@ def test_events_may_contain_line_separators_of_unicode() -> None:
 
 
 def test_a_server_that_responds_with_a_page_is_not_a_daemon() -> None:
-    with stream_server("<html>", "text/html") as url, pytest.raises(NoDaemon, match="is some other server"):
+    with stream_server("<html>", "text/html") as url, pytest.raises(NoDaemon, match="is another server"):
         list(AdminClient(url, None).events("runs/run_1/events", lambda _: True))

@@ -66,7 +66,7 @@ def test_any_other_server_is_reported_as_not_a_daemon(words: tuple[str, ...]) ->
         ended = command(*words, "--url", url)
 
     assert ended.code == 1
-    assert ended.err.startswith(f"forge-proxy: the server at {url} is some other server, not a forge-proxy")
+    assert ended.err.startswith(f"forge-proxy: the server at {url} is another server, not a forge-proxy")
 
 
 @pytest.mark.parametrize(

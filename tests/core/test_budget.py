@@ -47,7 +47,7 @@ def test_a_fixed_window_limits_the_budget_and_a_smaller_budget_is_enforced(
 
 
 def test_half_of_a_fixed_window_is_reported_as_enforced_only() -> None:
-    assert "cannot be changed from here" in fit_budget(FAST, Window(8192), FIXED).reason
+    assert "forge-proxy cannot change its window" in fit_budget(FAST, Window(8192), FIXED).reason
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_ollama_never_gets_a_smaller_window_than_its_loaded_model() -> None:
 def test_unknown_hardware_gets_the_lowest_tier_and_the_reason_states_it() -> None:
     budget = fit_budget(FULL, Window(), REQUEST)
 
-    assert (budget.tokens, budget.reason) == (4096, "4096 tokens go with no known VRAM")
+    assert (budget.tokens, budget.reason) == (4096, "4096 tokens for no known VRAM")
 
 
 def test_the_budget_is_enforced_for_a_server_that_truncates_prompts() -> None:

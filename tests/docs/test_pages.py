@@ -207,7 +207,8 @@ def test_the_errors_are_those_that_there_are() -> None:
 def test_the_endpoints_of_the_admin_api_are_those_that_there_are() -> None:
     documented = set(re.findall(r"`([A-Z]+ /admin/v1/[\w/{}-]+)`", PAGES["http-api.md"]))
 
-    assert documented == set(re.findall(r"^## `([A-Z]+ /admin/\S+)`", PAGES["http-routes.md"], re.MULTILINE))
+    routes = set(re.findall(r"^## `([A-Z]+ /admin/\S+)`", PAGES["http-routes.md"], re.MULTILINE))
+    assert documented == {route for route in routes if "/text-answers" not in route}  # a former name, until 0.3
 
 
 def test_the_minimum_windows_are_those_that_connect_names() -> None:

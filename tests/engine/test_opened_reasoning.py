@@ -15,7 +15,7 @@ from tests.fakes.scripted import JsonDict, ScriptedHttp, StillClock
 
 TOOL: JsonDict = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 ASK: JsonDict = {"model": "m", "messages": [{"role": "user", "content": "Hi."}], "tools": [TOOL], "stream": True}
-LIVE = GuardPolicy(text_answers="accept")
+LIVE = GuardPolicy(text_responses="accept")
 THINKS = Said(text="They greet me.\n</think>\n\nHello to you, and welcome.")
 PLAIN = Said(text="Hello to you, and welcome.")
 

@@ -92,9 +92,12 @@ def only_talks(_: JsonDict) -> Said:
             drops_tools,
             {"tools": "prompt", "calls": True, "required": None, "parallel": False, "tools_reach_prompt": False},
         ),
-        (refuses_tools, {"tools": "prompt", "calls": True, "because": "the server takes no tools"}),
-        (has_no_system, {"tools": "prompt", "calls": True, "because": "the server takes no tools"}),
-        (fails_at_its_own_calls, {"tools": "native", "calls": False, "because": "it made no call either way"}),
+        (refuses_tools, {"tools": "prompt", "calls": True, "reason": "the server does not support tools"}),
+        (has_no_system, {"tools": "prompt", "calls": True, "reason": "the server does not support tools"}),
+        (
+            fails_at_its_own_calls,
+            {"tools": "native", "calls": False, "reason": "it made no call with tools in the request or in the prompt"},
+        ),
         (only_talks, {"tools": "prompt", "calls": False, "required": None}),
     ],
 )
@@ -184,7 +187,7 @@ async def test_requests_are_written_as_the_card_says_also_by_a_later_daemon(mode
         if not kept.cards:
             card = await engine.capabilities.test("scripted")
             assert (card.tools, engine.capabilities.cards) == ("prompt", {"scripted": card})
-        async for _event in engine.answer(question(), GuardPolicy(text_answers="accept"), request_id="r"):
+        async for _event in engine.answer(question(), GuardPolicy(text_responses="accept"), request_id="r"):
             pass
 
         assert ("tools" in http.asked[-1]) == in_request

@@ -31,11 +31,11 @@ def taught(*models: str) -> TextResponseHistory:
     ("policy", "after_eight"),
     [
         ({}, "accept"),
-        ({"text_answers": "nudge"}, "nudge"),
-        ({"text_answers": "nudge", "max_text_nudges": 0}, "accept"),
-        ({"text_answers": "nudge", "max_retries": 0}, "accept"),
-        ({"text_answers": "nudge", "enabled": {"retry": False}}, "accept"),
-        ({"text_answers": "accept"}, "accept"),
+        ({"text_responses": "nudge"}, "nudge"),
+        ({"text_responses": "nudge", "max_text_nudges": 0}, "accept"),
+        ({"text_responses": "nudge", "max_retries": 0}, "accept"),
+        ({"text_responses": "nudge", "enabled": {"retry": False}}, "accept"),
+        ({"text_responses": "accept"}, "accept"),
     ],
 )
 def test_the_effective_setting_follows_the_policy_and_the_statistics(

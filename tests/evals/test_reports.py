@@ -49,7 +49,7 @@ def test_the_list_is_for_narrow_screens() -> None:
         ([{}, {"temperature": 0.0}], ["tiny", "tiny (temperature 0)"]),
         ([{"temperature": 0.0}, {"temperature": 0.7}], ["tiny (temperature 0)", "tiny (temperature 0.7)"]),
         ([{"seed": 0}, {"seed": 9}], ["tiny (seed 0)", "tiny (seed 9)"]),
-        ([{}, {"max_tokens": 50}], ["tiny", "tiny (50 tokens an answer)"]),
+        ([{}, {"max_tokens": 50}], ["tiny", "tiny (50 tokens a response)"]),
         ([{}, {"strategy": "sliding"}], ["tiny (compaction sliding)", "tiny (compaction tiered)"]),
         ([{}, {"budget_tokens": 900}], ["tiny", "tiny (budget 900)"]),
         ([{}, {"context": 2048}], ["tiny", "tiny (context 2048)"]),

@@ -37,7 +37,7 @@ both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
 
 @asynccontextmanager
 async def stage_over(http: ScriptedHttp) -> AsyncGenerator[ProxyHarness]:
-    policy = GuardPolicy(text_answers="nudge")
+    policy = GuardPolicy(text_responses="nudge")
     backend = OpenAICompatible("http://scripted", http)
     engine = Engine(EngineConfig(backend, StillClock(), lambda _: None, guardrails=policy))
     config = ServerConfig(host="127.0.0.1", port=0)

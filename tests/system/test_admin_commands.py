@@ -107,7 +107,7 @@ def test_compaction_is_changed_and_previewed(running: Process, tmp_path: Path) -
     assert json.loads(changed.out)["policy"] == policy
     assert "budget is 4000" in shown.out
     assert "phase 1" in shown.out
-    assert "message 2  tool_result truncated: an old result is told by its beginning" in shown.out
+    assert "message 2  tool_result truncated: an old result is cut to its beginning" in shown.out
     assert wrong.code != 0
 
 
@@ -163,7 +163,7 @@ def test_the_error_without_a_daemon_names_what_to_do() -> None:
         ended = command("status", "--url", f"http://127.0.0.1:{port}/v1")
 
     assert ended.code == 1
-    assert ended.err.startswith(f"forge-proxy: no daemon answers at http://127.0.0.1:{port} (")
+    assert ended.err.startswith(f"forge-proxy: no daemon responds at http://127.0.0.1:{port} (")
     assert "forge-proxy serve" in ended.err
 
 

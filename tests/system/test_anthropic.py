@@ -95,7 +95,7 @@ def test_a_temperature_that_a_model_rejects_is_omitted(proxy: Process, client: o
     answer = final(client, stream=False, model="has-no-temperature", messages=[USER], temperature=0.2)
 
     assert answer.choices[0].message.content == "one two"
-    event = "the model server wants requests written differently"
+    event = "request format adapted"
     assert proxy.wait_for(event, model="has-no-temperature")["changes"] == ["no temperature"]
 
 

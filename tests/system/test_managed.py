@@ -61,7 +61,7 @@ def test_the_log_names_the_started_program_and_the_reason(fake: Fake) -> None:
         answer = httpx.post(proxy.url + PATH, json=ask("says"))
 
     assert said["kind"] == "llama-server"
-    assert said["because"] == f"a model file is named, and its server: {fake.path}"
+    assert said["reason"] == f"a model file is configured, and its server: {fake.path}"
     assert answer.status_code == 200
     flags = fake.starts[0]["flags"]
     assert flags[flags.index("-c") + 1] == "2048"
@@ -74,7 +74,7 @@ def test_the_program_on_path_is_used_and_embedded_selects_the_wheel(fake: Fake, 
     found = command("check", "--gguf", str(fake.model), "--port", "0", env=env)
     forced = command("check", "--gguf", str(fake.model), "--port", "0", "--backend", "embedded", env=env)
 
-    assert f"a model file is named, and llama-server is on PATH: {fake.path}" in found.out
+    assert f"a model file is configured, and llama-server is on PATH: {fake.path}" in found.out
     assert "ready" in found.out.splitlines()[-1]
     assert len(fake.starts) == 1
     assert forced.code == 1
@@ -331,5 +331,5 @@ def test_a_server_without_the_memory_to_start_is_an_error_that_quotes_its_log(fa
     ended = command("check", "--gguf", str(fake.model), "--port", "0", "--llama-server", str(fake.path))
 
     assert ended.code == 1
-    assert "could not be started: it ended with code" in ended.out
+    assert "could not be started: it exited with code" in ended.out
     assert "Traceback" not in ended.out + ended.err

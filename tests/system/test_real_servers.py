@@ -115,7 +115,7 @@ def test_a_file_that_is_not_a_model_is_reported_with_the_servers_log(backend: di
     ended = command("serve", "--port", "0", "--gguf", str(broken), *options)
 
     assert ended.code == 1
-    assert f"with {broken} could not be started: it ended with code 1: gguf_init" in ended.err
+    assert f"with {broken} could not be started: it exited with code 1: gguf_init" in ended.err
 
 
 def test_an_idle_server_is_unloaded_and_loaded_again(backend: dict[str, Any]) -> None:

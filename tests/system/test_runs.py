@@ -158,7 +158,7 @@ def test_a_second_daemon_serves_but_has_no_runs_until_the_first_has_ended(side: 
         with place.daemon() as second:
             refused = httpx.get(f"{second.url}{RUNS}/{run['id']}", timeout=20)
             answered = httpx.get(f"{second.url}/admin/v1/status", timeout=20)
-            second.wait_for("no runs")
+            second.wait_for("run store unavailable")
             kill(first)
             side.let_go("look")
             until(lambda: httpx.get(second.url + RUNS, timeout=20).status_code == 200, "the second one has it")

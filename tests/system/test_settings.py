@@ -264,7 +264,7 @@ def test_check_prints_what_would_be_used() -> None:
 
     assert ended.code == 0
     rows = dict(line.split(maxsplit=1) for line in ended.out.splitlines())
-    assert list(rows) == ["listen", "guardrails", "backend", "because", "health", "models", "window", "result"]
+    assert list(rows) == ["listen", "guardrails", "backend", "reason", "health", "models", "window", "result"]
     assert rows["backend"].startswith("embedded at http://127.0.0.1:")
     assert rows["health"].strip() == "ok"
     assert rows["models"].strip() == "tiny-tools (2048 tokens)"
@@ -356,7 +356,7 @@ def test_the_file_that_the_environment_names_is_read_and_logged(tmp_path: Path) 
         stopping = process.wait_for("stopping")
 
     assert told["file"] == file
-    assert stopping["answers_may_take"] == 3
+    assert stopping["drain_seconds"] == stopping["answers_may_take"] == 3
 
 
 def test_a_backend_kind_that_does_not_match_the_server_is_rejected() -> None:

@@ -84,7 +84,7 @@ def test_a_failed_switch_is_reverted_and_reported_and_loses_no_request(fresh: tu
 
     said = error(refused)
     assert (refused.status_code, said["code"]) == (502, "budget_unchanged")
-    assert "failed to allocate buffer for kv cache; it runs as before again" in said["message"]
+    assert "failed to allocate buffer for kv cache; the previous configuration runs again" in said["message"]
     assert text(events(running.result(0).text.splitlines())) == "one two three"
     assert [answer.status_code for answer in answers] == [200] * 4
     assert all("three" in answer.text for answer in answers)
@@ -162,7 +162,7 @@ def test_a_budget_set_while_the_model_loads_is_applied_afterwards(fake: Fake) ->
         answer = httpx.post(proxy.url + PATH, json=ask("says"), timeout=30)
 
     assert (told.status_code, told.json()["tokens"]) == (200, None)
-    assert told.json()["because"] == "half of forge-full: the model server has not reported its window yet"
+    assert told.json()["reason"] == "half of forge-full: the model server has not reported its window yet"
     assert (answer.status_code, len(fake.starts)) == (200, 2)
 
 

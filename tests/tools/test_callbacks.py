@@ -84,7 +84,7 @@ class ToolServer:
 
 
 async def execute(url: str, tool: ToolServer, listed: str, **options: Any) -> ToolOutcome:
-    limits = {name: options.pop(name) for name in ("max_answer_kb",) if name in options}
+    limits = {name: options.pop(name) for name in ("max_response_kb",) if name in options}
     config = CallbackConfig.model_validate({"allow": (listed,), "secret": SecretStr(SECRET), **limits})
     http = AioHttp(connect_seconds=5, silence_seconds=60)
     try:
@@ -276,7 +276,7 @@ async def test_the_timeout_limits_the_whole_response() -> None:
 
     outcome = await ToolServer(drip).call(timeout_seconds=0.2, retries=0)
 
-    assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s (tried once)")
+    assert outcome == ToolOutcome.failed("the tool's server failed: no response within 0.2 s (tried once)")
 
 
 async def test_a_redirect_is_not_followed() -> None:
@@ -309,7 +309,7 @@ async def test_a_response_over_the_size_limit_is_not_read_completely() -> None:
             await answer.write(b"." * 65536)
             written += 65536
 
-    outcome = await ToolServer(write_on).call(max_answer_kb=1)
+    outcome = await ToolServer(write_on).call(max_response_kb=1)
 
     assert outcome == ToolOutcome.failed("the tool's response is larger than 1 KB")
     assert written < 100_000_000

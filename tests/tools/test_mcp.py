@@ -115,7 +115,7 @@ async def test_the_idempotency_key_is_sent(servers: McpExecutor) -> None:
 async def test_a_call_that_times_out_is_cancelled_and_the_next_succeeds(servers: McpExecutor) -> None:
     outcome = await call_tool(servers, "wait", timeout_seconds=0.2, call="timed out")
 
-    assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s")
+    assert outcome == ToolOutcome.failed("the tool's server failed: no response within 0.2 s")
     await wait_until_recorded(servers, "stops", "timed out")
 
 
@@ -235,7 +235,7 @@ async def test_a_program_gets_its_own_environment_and_working_directory(
             "no-such-program cannot be started: No such file",
         ),
         (McpServerConfig(command="sh", args=("-c", "echo no licence >&2; exit 1")), 60, "it ended: no licence"),
-        (McpServerConfig(command="sleep", args=("1000",)), 0.3, "it did not answer within 0.3 s"),
+        (McpServerConfig(command="sleep", args=("1000",)), 0.3, "it did not respond within 0.3 s"),
         (McpServerConfig(url="http://127.0.0.1:9/mcp"), 60, "there is no connection to it"),
     ],
     ids=["no program", "ends at once", "does not answer", "no connection"],

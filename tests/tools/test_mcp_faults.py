@@ -35,7 +35,7 @@ async def two_programs(limit_kb: int = LIMIT_KB) -> AsyncGenerator[McpExecutor]:
     """Start two programs, `here` and `there`."""
     env = {"PYTHONPATH": SecretStr(os.pathsep.join(sys.path))}
     program = McpServerConfig(command=sys.executable, args=("-m", PROGRAM), env=env)
-    config = McpConfig(servers={"here": program, "there": program}, max_answer_kb=limit_kb)
+    config = McpConfig(servers={"here": program, "there": program}, max_message_kb=limit_kb)
     async with McpExecutor(config, ignore, CHECK_SECONDS) as servers:
         yield servers
 
@@ -52,7 +52,7 @@ async def test_an_unresponsive_program_is_killed_and_the_next_call_restarts_it()
 
         after = int((await call_tool(servers, "pid")).text)
 
-        assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s")
+        assert outcome == ToolOutcome.failed("the tool's server failed: no response within 0.2 s")
         assert after != before
         until(lambda: has_ended(before), "the program that hangs ends")
 
@@ -76,7 +76,7 @@ async def test_pending_calls_of_a_killed_program_fail_with_the_reason() -> None:
 
         outcome = await waiting
 
-    assert outcome.text.startswith("[ToolError] the MCP server here cannot be used: it answered nothing within 0.5 s")
+    assert outcome.text.startswith("[ToolError] the MCP server here cannot be used: it sent no response within 0.5 s")
 
 
 async def test_an_unresponsive_program_does_not_delay_another() -> None:

@@ -103,7 +103,7 @@ async def served() -> AsyncGenerator[tuple[Server, McpExecutor]]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
-    config = McpConfig(servers={"here": McpServerConfig(url=url)}, max_answer_kb=LIMIT_KB)
+    config = McpConfig(servers={"here": McpServerConfig(url=url)}, max_message_kb=LIMIT_KB)
     try:
         async with McpExecutor(config, lambda _: None) as servers:
             yield server, servers
@@ -126,7 +126,7 @@ async def test_an_unresponsive_http_server_gets_a_new_session() -> None:
 
         after = await call_tool(servers, "fine")
 
-    assert outcome == ToolOutcome.failed("the tool's server failed: no answer within 0.2 s")
+    assert outcome == ToolOutcome.failed("the tool's server failed: no response within 0.2 s")
     assert (after.text, server.greeted) == ("fine", 2)
 
 

@@ -179,7 +179,10 @@ def _change(method: str, path: str, body: Any, name: str = "") -> Exchange:
 
 def _admin() -> Transcript:
     admin = "/admin/v1"
-    reads = ("models", "budget", "backend", "guardrails", "compaction", "sampling", "text-answers", "config", "status")
+    reads = (
+        "models", "budget", "backend", "guardrails", "compaction", "sampling", "text-responses", "text-answers",
+        "config", "status",
+    )  # fmt: skip
     history = [USER, *({"role": "assistant", "content": "x" * 4000}, {"role": "user", "content": "y" * 4000}) * 5]
     return Transcript(
         "admin",
@@ -199,7 +202,8 @@ def _admin() -> Transcript:
             _change("PUT", f"{admin}/compaction", {"strategy": "none of these"}),
             _change("POST", f"{admin}/compaction/preview", {"model": "scripted", "messages": history}, "a history"),
             _change("PUT", f"{admin}/sampling", {"use_recommended": True}),
-            _change("DELETE", f"{admin}/text-answers", None), _change("DELETE", f"{admin}/text-answers/unknown", None),
+            _change("DELETE", f"{admin}/text-responses", None),
+            _change("DELETE", f"{admin}/text-responses/unknown", None),
             _change("POST", f"{admin}/backend/start", None), _change("POST", f"{admin}/backend/stop", None),
             _change("POST", f"{admin}/backend/model", {"model": "x"}), _get(f"{admin}/backend/logs"),
             _change("POST", f"{admin}/reload", None), _change("POST", f"{admin}/status", {}), _get(f"{admin}/nowhere"),

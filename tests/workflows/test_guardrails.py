@@ -72,7 +72,7 @@ def test_generated_call_ids_are_unique_across_responses() -> None:
 def test_an_exceeded_limit_is_an_error() -> None:
     none = Limits(max_retries=0, max_tool_errors=0, max_premature=0, max_prereq_violations=0)
 
-    with pytest.raises(ToolCallError, match="no valid tool call in 1 answers"):
+    with pytest.raises(ToolCallError, match="no valid tool call in 1 responses"):
         Guardrails(workflow(), none).check(text("Hm."))
     with pytest.raises(StepEnforcementError):
         Guardrails(workflow(), none).check(calls("finish"))

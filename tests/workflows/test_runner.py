@@ -399,7 +399,7 @@ def test_a_limit_must_be_a_non_negative_integer(budget: Any) -> None:
 
 
 async def test_the_error_for_an_unknown_tool_names_the_available_ones() -> None:
-    with pytest.raises(ToolCallError, match="no call of look, finish in 2 answers"):
+    with pytest.raises(ToolCallError, match="no call of look, finish in 2 responses"):
         await run(SaidClient([calls("luk")]), workflow(tool("look", lambda: "x")), max_retries_per_step=1)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from forge_proxy.api.admin.former_names import former_field
 from forge_proxy.api.admin.ports import ServerState
 from forge_proxy.api.admin.services import AdminServices
 
@@ -34,11 +35,13 @@ class BackendInfo(BaseModel):
 
     kind: str
     url: str
-    because: str = Field(description="The reason why this one was chosen.")
+    reason: str = Field(description="The reason why this one was chosen.")
     health: HealthInfo
     managed: bool = Field(description="Whether the daemon can start, stop and restart it.")
-    unmanaged_because: str | None = Field(description="The reason why it cannot.")
+    unmanaged_reason: str | None = Field(description="The reason why it cannot.")
     server: ManagedServerInfo | None = Field(description="Its state, if it is managed.")
+    because = former_field("reason", str)
+    unmanaged_because = former_field("unmanaged_reason", str | None)
 
 
 class ModelChoice(BaseModel):
@@ -69,10 +72,10 @@ class BackendEndpoints:
         return BackendInfo(
             kind=parts.about.kind,
             url=parts.backend.url,
-            because=parts.about.reason,
+            reason=parts.about.reason,
             health=HealthInfo(status=health.status, detail=health.detail),
             managed=control is not None,
-            unmanaged_because=None if control else parts.about.unmanaged,
+            unmanaged_reason=None if control else parts.about.unmanaged,
             server=ManagedServerInfo(**asdict(control.status())) if control else None,
         )
 

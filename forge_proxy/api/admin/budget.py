@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from forge_proxy.api.admin.former_names import former_field
 from forge_proxy.core.budget import Budget, BudgetMode, BudgetPolicy, Overflow
 from forge_proxy.core.validation import to_invalid_request
 from forge_proxy.engine.answer import Engine
@@ -26,10 +27,11 @@ class BudgetInfo(BaseModel):
 
     mode: BudgetMode
     tokens: int | None = Field(description="Tokens of prompt and response; null if the window is unknown.")
-    because: str = Field(description="How the number was determined.")
+    reason: str = Field(description="How the number was determined.")
     window: int | None = Field(description="The window that the model server reports.")
     enforced: bool = Field(description="Whether forge-proxy rejects longer prompts; otherwise the model server does.")
     overflow: Overflow = Field(description="What happens to a prompt over the budget.")
+    because = former_field("reason", str)
 
 
 def to_budget_info(budget: Budget, policy: BudgetPolicy) -> BudgetInfo:
@@ -37,7 +39,7 @@ def to_budget_info(budget: Budget, policy: BudgetPolicy) -> BudgetInfo:
     return BudgetInfo(
         mode=budget.mode,
         tokens=budget.tokens,
-        because=budget.reason,
+        reason=budget.reason,
         window=budget.window,
         enforced=budget.enforced and policy.overflow != "forward",
         overflow=policy.overflow,

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from forge_proxy.api.admin.former_names import former_field
 from forge_proxy.core.budget import MAX_TOKENS, MIN_TOKENS
 from forge_proxy.core.chat import ModelCall
 from forge_proxy.core.compaction import CutKind
@@ -23,8 +24,9 @@ class Compaction(BaseModel):
     """The policy, and whether it is used."""
 
     policy: CompactionPolicy
-    acts: bool = Field(description="Whether contexts are compacted, which they are if budget.overflow is compact.")
+    active: bool = Field(description="Whether contexts are compacted, which they are if budget.overflow is compact.")
     note: str
+    acts = former_field("active", bool)
 
 
 _IGNORED_FIELDS = frozenset({
@@ -70,14 +72,16 @@ class CutPreview(BaseModel):
 
     message: int = Field(description="Its place in `messages`, from 0.")
     type: MessageType
-    what: CutKind
+    action: CutKind
     tokens_saved: int = Field(description="Estimated.")
-    why: str
+    reason: str
     content: str | None = Field(description="Its content after the compaction; null if the message is dropped.")
+    what = former_field("action", CutKind)
+    why = former_field("reason", str)
 
 
 class PhasePreview(BaseModel):
-    """What one phase and the phases before it cut."""
+    """The cuts of one phase and the phases before it."""
 
     phase: int
     tokens: int
@@ -86,17 +90,18 @@ class PhasePreview(BaseModel):
 
 
 class Preview(BaseModel):
-    """What `budget.overflow: compact` would do to a history, whether or not it is set."""
+    """The effect of `budget.overflow: compact` on a history, whether or not it is set."""
 
     policy: CompactionPolicy
     budget_tokens: int
-    aim_tokens: int = Field(description="The target of a compaction: `threshold` of the budget.")
+    target_tokens: int = Field(description="The target of a compaction: `threshold` of the budget.")
     tokens: int = Field(description="Tokens of the prompt before the compaction, tools included.")
     exact: bool = Field(description="Whether the model server counted the tokens; otherwise they are estimated.")
     phases: list[PhasePreview]
     used: int | None = Field(description="The phase that would be used; null if nothing would be cut.")
     fits: bool = Field(description="Whether the compacted prompt fits into the budget; otherwise the request is a 400.")
     messages: list[dict[str, Any]] = Field(description="The history as it would be sent.")
+    aim_tokens = former_field("target_tokens", int)
 
 
 class CompactionEndpoints:
@@ -108,11 +113,11 @@ class CompactionEndpoints:
     async def read(self) -> Compaction:
         """Show the policy, and whether it is used."""
         policy, overflow = self._engine.policies.compaction, self._engine.policies.budget.overflow
-        acts = overflow == "compact" and policy.strategy != "none"
-        note = "histories over the budget are shortened" if acts else "histories are not changed"
+        active = overflow == "compact" and policy.strategy != "none"
+        note = "histories over the budget are compacted" if active else "histories are not changed"
         if overflow != "compact":
-            note += f": budget.overflow is {overflow}, and only compact shortens"
-        return Compaction(policy=policy, acts=acts, note=note)
+            note += f": budget.overflow is {overflow}, not compact"
+        return Compaction(policy=policy, active=active, note=note)
 
     async def choose(self, policy: CompactionPolicy) -> Compaction:
         """Replace the policy, from the next request on."""
@@ -130,13 +135,13 @@ class CompactionEndpoints:
             )
         prompt = await self._engine.fitting.measure(call)
         phases = [phase async for phase in self._engine.fitting.compact_in_phases(call, prompt, policy)]
-        aim = policy.target_tokens(limit)
-        best = select_phase(phases, aim) if prompt.tokens > limit else None
+        target = policy.target_tokens(limit)
+        best = select_phase(phases, target) if prompt.tokens > limit else None
         left, after = (best.prompt, best.call.request) if best else (prompt, call.request)
         return Preview(
             policy=policy,
             budget_tokens=limit,
-            aim_tokens=aim,
+            target_tokens=target,
             tokens=prompt.tokens,
             exact=prompt.exact,
             phases=[_to_phase_preview(phase, limit) for phase in phases],
@@ -159,9 +164,9 @@ def _to_phase_preview(phase: CompactedCall, limit: int) -> PhasePreview:
         CutPreview(
             message=place,
             type=cut.type,
-            what=cut.kind,
+            action=cut.kind,
             tokens_saved=cut.saved,
-            why=cut.reason,
+            reason=cut.reason,
             content=cut.replacement.content if cut.replacement else None,
         )
         for place, cut in zip(phase.indexes, phase.plan.cuts, strict=True)

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from forge_proxy.api.admin.former_names import FormerName, former_field
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.answer import Engine
 
@@ -30,9 +31,23 @@ class GuardrailsChange(BaseModel):
     enabled: SwitchesChange = Field(default_factory=SwitchesChange)
     max_retries: int = Field(default=3, ge=0, le=10)
     max_text_nudges: int = Field(default=1, ge=0, le=10)
-    text_answers: Literal["auto", "nudge", "accept"] = "auto"
+    text_responses: Literal["auto", "nudge", "accept"] = "auto"
+    text_answers: Literal["auto", "nudge", "accept"] = Field(
+        default="auto", description="The former name of `text_responses`, accepted until 0.3.", deprecated=True
+    )
     on_exhausted: Literal["deliver", "error"] = "deliver"
     on_loop: Literal["cut", "report"] = "cut"
+
+
+class GuardrailsInfo(GuardPolicy):
+    """The guardrails in force."""
+
+    text_answers = former_field("text_responses", str)
+
+
+def to_guardrails_info(policy: GuardPolicy) -> GuardrailsInfo:
+    """Return the API's representation of the guardrails."""
+    return GuardrailsInfo.model_validate(policy.model_dump(by_alias=True))
 
 
 class GuardrailEndpoints:
@@ -40,14 +55,18 @@ class GuardrailEndpoints:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._warn_of_text_answers = FormerName("text_answers", "text_responses")
 
-    async def read(self) -> GuardPolicy:
+    async def read(self) -> GuardrailsInfo:
         """Show the guardrails. A request can narrow them for itself (`x-forge-guardrails`)."""
-        return self._engine.policies.guardrails
+        return to_guardrails_info(self._engine.policies.guardrails)
 
-    async def change(self, change: GuardrailsChange) -> GuardPolicy:
+    async def change(self, change: GuardrailsChange) -> GuardrailsInfo:
         """Change some of them for all later requests."""
         changes = change.model_dump(exclude_unset=True)
+        if "text_answers" in changes:
+            self._warn_of_text_answers()
+            changes = {"text_responses": changes.pop("text_answers"), **changes}
         now = self._engine.policies.guardrails.model_dump()
         merged = {**now, **changes, "enabled": {**now["enabled"], **changes.get("enabled", {})}}
         await self._engine.apply(guardrails=GuardPolicy.model_validate(merged))

@@ -1,4 +1,4 @@
-"""What the admin API needs from other packages. `daemon` provides it."""
+"""The interfaces that the admin API needs from other packages. `daemon` provides it."""
 
 from __future__ import annotations
 

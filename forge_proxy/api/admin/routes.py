@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response, params
 from pydantic import BaseModel, Field
 
 from forge_proxy.api.admin.backend import BackendEndpoints
 from forge_proxy.api.admin.budget import BudgetEndpoints
 from forge_proxy.api.admin.compaction import CompactionEndpoints
+from forge_proxy.api.admin.former_names import FormerName
 from forge_proxy.api.admin.guardrails import GuardrailEndpoints
 from forge_proxy.api.admin.runs import RunEndpoints
 from forge_proxy.api.admin.sampling import SamplingEndpoints
@@ -107,13 +108,19 @@ def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: floa
     add("GET", "/sampling", sampling.read, "Show the recommended sampling values")
     add("PUT", "/sampling", sampling.choose, "Switch the recommended sampling values on or off")
     text_responses = TextResponseEndpoints(parts.engine)
-    add("GET", "/text-answers", text_responses.read, "Show the statistics of plain-text responses")
-    add("DELETE", "/text-answers", text_responses.forget_all, "Reset the statistics")
-    add("DELETE", "/text-answers/{name:path}", text_responses.forget, "Reset the statistics of one model", _NO_MODEL)
+    _add_text_responses(add, "/text-responses", text_responses)
+    former = [Depends(FormerName(f"{PREFIX}/text-answers", f"{PREFIX}/text-responses"))]
+    _add_text_responses(partial(add, former=former), "/text-answers", text_responses)
     add("GET", "/config", settings.read, "Show the settings")
     add("POST", "/reload", settings.reload, "Reload the settings", _NOT_SWITCHED)
     if parts.runs is not None:
         _add_runs(add, RunEndpoints(parts.runs, keepalive_seconds))
+
+
+def _add_text_responses(add: Callable[..., None], path: str, text_responses: TextResponseEndpoints) -> None:
+    add("GET", path, text_responses.read, "Show the statistics of plain-text responses")
+    add("DELETE", path, text_responses.forget_all, "Reset the statistics")
+    add("DELETE", f"{path}/{{name:path}}", text_responses.forget, "Reset the statistics of one model", _NO_MODEL)
 
 
 def _add_runs(add: Callable[..., None], runs: RunEndpoints) -> None:
@@ -141,6 +148,7 @@ def _add_route(
     endpoint: Callable[..., Any],
     summary: str,
     errors: dict[int | str, Any] | None = None,
+    former: Sequence[params.Depends] = (),
 ) -> None:
     name = f"{method.lower()}{path.translate(str.maketrans('/-', '__', '{}'))}".replace(":path", "")
     app.router.add_api_route(
@@ -151,6 +159,7 @@ def _add_route(
         responses={**_ERRORS, **(errors or {})},
         operation_id=name,
         tags=["admin"],
-        dependencies=[Depends(_with_request_id)],
+        dependencies=[Depends(_with_request_id), *former],
+        deprecated=bool(former) or None,
         route_class_override=StrictRoute,
     )

@@ -9,9 +9,10 @@ from pydantic import BaseModel, Field
 from forge_proxy._version import __version__
 from forge_proxy.api.admin.backend import BackendEndpoints, BackendInfo
 from forge_proxy.api.admin.budget import BudgetInfo, to_budget_info
+from forge_proxy.api.admin.former_names import former_field
+from forge_proxy.api.admin.guardrails import GuardrailsInfo, to_guardrails_info
 from forge_proxy.api.admin.services import AdminServices
 from forge_proxy.core.capability import CapabilityCard
-from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.engine.memory import MEGABYTE
 
 
@@ -50,7 +51,8 @@ class HardwareInfo(BaseModel):
     vram_mb: int | None
     ram_mb: int | None
     cores: int
-    because: str
+    reason: str = Field(description="How the machine was examined.")
+    because = former_field("reason", str)
 
 
 class StatusInfo(BaseModel):
@@ -62,8 +64,27 @@ class StatusInfo(BaseModel):
     budget: BudgetInfo
     queue: QueueInfo
     memory: MemoryNow
-    guardrails: GuardPolicy
+    guardrails: GuardrailsInfo
     hardware: HardwareInfo
+
+
+class CapabilityInfo(BaseModel):
+    """The capabilities of one model. Null means that the self-test could not determine the value."""
+
+    model: str
+    tools: Literal["native", "prompt"] = Field(description="How tools are described to the model.")
+    reason: str = Field(description="The reason why they are described that way.")
+    calls: bool = Field(description="Whether the model made a valid call with tools described that way.")
+    markup: str | None = Field(
+        description="The form in which the model writes calls as text; null if the server parses them."
+    )
+    tools_reach_prompt: bool | None = Field(
+        description="Whether the chat template renders the request's tools into the prompt."
+    )
+    required: bool | None = Field(description="Whether `tool_choice: required` leads to a call.")
+    parallel: bool | None = Field(description="Whether the model made two calls in one response.")
+    prefix_cache: bool | None = Field(description="Whether a repeated prompt is read from the prefix cache.")
+    because = former_field("reason", str)
 
 
 class ModelInfo(BaseModel):
@@ -71,7 +92,7 @@ class ModelInfo(BaseModel):
 
     id: str
     budget: BudgetInfo
-    capabilities: CapabilityCard | None = Field(description="The results of the self-test, if there was one.")
+    capabilities: CapabilityInfo | None = Field(description="The results of the self-test, if there was one.")
 
 
 class ModelInfoList(BaseModel):
@@ -107,7 +128,7 @@ class StatusEndpoints:
             memory=MemoryNow(
                 used_mb=round(parts.memory.used / MEGABYTE, 3), limit_mb=round(parts.memory.limit / MEGABYTE, 3)
             ),
-            guardrails=parts.engine.policies.guardrails,
+            guardrails=to_guardrails_info(parts.engine.policies.guardrails),
             hardware=await self._hardware(),
         )
 
@@ -120,7 +141,11 @@ class StatusEndpoints:
         cards = engine.capabilities.cards
         return ModelInfoList(
             data=[
-                ModelInfo(id=name, budget=to_budget_info(budget, policy_of(name)), capabilities=cards.get(name))
+                ModelInfo(
+                    id=name,
+                    budget=to_budget_info(budget, policy_of(name)),
+                    capabilities=_to_capability_info(cards.get(name)),
+                )
                 for name, budget in budgets
             ]
         )
@@ -133,5 +158,9 @@ class StatusEndpoints:
             vram_mb=found.vram_mb,
             ram_mb=found.ram_mb,
             cores=found.cores,
-            because=found.reason,
+            reason=found.reason,
         )
+
+
+def _to_capability_info(card: CapabilityCard | None) -> CapabilityInfo | None:
+    return CapabilityInfo.model_validate(card.as_json()) if card else None

@@ -1,5 +1,5 @@
-"""`/admin/v1/text-answers`: statistics of the plain-text responses of each model, by which `text_answers: auto` decides
-whether to nudge.
+"""`/admin/v1/text-responses`: statistics of the plain-text responses of each model, by which
+`guardrails.text_responses: auto` decides whether to nudge.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from forge_proxy.api.admin.former_names import former_field
 from forge_proxy.engine.answer import Engine
 
 
@@ -19,19 +20,21 @@ class TextResponseStats(BaseModel):
     nudges: int = Field(description="The number of them that were retried.")
     calls: int = Field(description="The number of these retries that led to a call.")
     share: float | None = Field(description="calls / nudges.")
-    now: Literal["nudge", "accept"] = Field(description="What happens to such text now.")
+    effective: Literal["nudge", "accept"] = Field(description="The setting in force for the model.")
+    now = former_field("effective", str)
 
 
 class TextResponseStatsList(BaseModel):
     """The statistics of all models."""
 
     object: Literal["list"] = "list"
-    text_answers: Literal["auto", "nudge", "accept"]
+    text_responses: Literal["auto", "nudge", "accept"]
     data: list[TextResponseStats]
+    text_answers = former_field("text_responses", str)
 
 
 class TextResponseEndpoints:
-    """The endpoints of `/text-answers`. They show the policy of the daemon, which one request can narrow for itself."""
+    """The endpoints of `/text-responses`. They show the policy of the daemon, which a request can narrow for itself."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -47,11 +50,11 @@ class TextResponseEndpoints:
                 nudges=figures.nudges,
                 calls=figures.calls,
                 share=figures.share,
-                now=self._learned.effective_setting(policy, model),
+                effective=self._learned.effective_setting(policy, model),
             )
             for model, figures in self._learned.records.items()
         ]
-        return TextResponseStatsList(text_answers=policy.text_answers, data=data)
+        return TextResponseStatsList(text_responses=policy.text_responses, data=data)
 
     async def forget_all(self) -> TextResponseStatsList:
         """Reset the statistics of all models."""

@@ -74,7 +74,7 @@ class ServerProcess:
         code = self._launcher.returncode or 0
         if code == -signal.SIGKILL:  # by another program or the kernel: the log does not have the reason
             return "it was killed by SIGKILL (out of memory?)"
-        how = f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
+        how = f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"it exited with code {code}"
         faults = self._log.faults()
         if loading:
             detail = faults[0] if faults else self._log.latest

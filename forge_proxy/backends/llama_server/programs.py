@@ -29,16 +29,22 @@ def find_program(config: BackendConfig, model: Path) -> tuple[ServerProgram, str
         path = _named(named)
         _refuse_other_program(path)
         found: ProgramKind = "llamafile" if kind == "llamafile" or _is_llamafile(path) else "llama-server"
-        return _program(found, path), f"a model file is named, and its server: {path}"
+        return _program(found, path), f"a model file is configured, and its server: {path}"
     if kind in (None, "llama-server") and (on_path := shutil.which("llama-server")):
-        return _program("llama-server", Path(on_path)), f"a model file is named, and llama-server is on PATH: {on_path}"
+        return _program(
+            "llama-server", Path(on_path)
+        ), f"a model file is configured, and llama-server is on PATH: {on_path}"
     if kind == "llama-server":
         raise BackendChoiceError("no llama-server on PATH; name one with --llama-server")
     if kind in (None, "llamafile") and (beside := _llamafile_beside(model)):
-        return _program("llamafile", beside), f"a model file is named, and a llamafile is beside it: {beside}"
+        return _program("llamafile", beside), f"a model file is configured, and a llamafile is beside it: {beside}"
     if kind == "llamafile":
         raise BackendChoiceError(f"there is no llamafile beside {model}; name it with --llama-server")
-    reason = "it is asked for" if kind == "embedded" else "a model file is named, and there is no llama-server on PATH"
+    reason = (
+        "backend.kind is embedded"
+        if kind == "embedded"
+        else "a model file is configured, and llama-server is not on PATH"
+    )
     return embedded(), reason
 
 

@@ -167,14 +167,14 @@ class Supervisor:
                 raise
             if not ran:
                 self._board.set(before.state, spec=proven)
-                why = f"{fault.why}; the settings before are kept"
+                why = f"{fault.why}; the previous settings are kept"
                 raise SwitchFailed(spec, why, restored=True) from fault
             try:
                 await self._start(proven)
             except CannotStart as worse:
-                why = f"{fault.why}; nor does it start as before: {worse.why}"
+                why = f"{fault.why}; the previous configuration failed as well: {worse.why}"
                 raise SwitchFailed(spec, why, restored=False) from fault
-            raise SwitchFailed(spec, f"{fault.why}; it runs as before again", restored=True) from fault
+            raise SwitchFailed(spec, f"{fault.why}; the previous configuration runs again", restored=True) from fault
         return "switched" if ran else "started"
 
     async def _start(self, spec: LaunchSpec, *, undone: bool = False) -> None:
@@ -201,7 +201,9 @@ class Supervisor:
                     self._crashes = self._crashes.add(answered=bool(run and run.has_responded), up_seconds=up)
                     await self._end_run()
                     if self._crashes.is_loop:
-                        error = f"{self._board.name} crashed {self._crashes.in_a_row} times in a row, at last: {why}"
+                        error = (
+                            f"{self._board.name} crashed {self._crashes.in_a_row} times in a row, most recently: {why}"
+                        )
                         self._board.set("crash-loop", error=error)
                         return
                     self._board.set("starting", error=why, restarts=self._board.status.restarts + 1)

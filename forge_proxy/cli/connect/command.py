@@ -138,7 +138,7 @@ def _write(client: str, setup: ClientSetup, missing: str | None) -> None:
     from forge_proxy.cli.connect.write import CannotWrite, write  # the help text needs no YAML
 
     if not setup.files:
-        raise CannotWrite(f'{client} reads no file of its own: eval "$(forge-proxy connect {client})"')
+        raise CannotWrite(f'{client} has no configuration file: eval "$(forge-proxy connect {client})"')
     if missing:
         raise CannotWrite(f"nothing was written: {missing}. --force writes the configuration anyway")
     for file in setup.files:
@@ -153,7 +153,7 @@ def _undo(client: str) -> None:
 
     files: tuple[ConfigFile, ...] = CLIENTS[client](DaemonAddress("", "", "", 1)).files
     if not files:
-        raise CannotWrite(f"{client} reads no file of its own: there is nothing to restore")
+        raise CannotWrite(f"{client} has no configuration file: there is nothing to restore")
     restored = [path for file in files if (path := restore(file, Path.home())) is not None]
     if not restored:
         raise CannotWrite(f"no copy of {files[0].path} to restore: connect --write has not changed the file")

@@ -50,7 +50,7 @@ def edit_jsonc(text: str, wanted: JsonDict) -> str:
     if node is None:
         return f"{text.rstrip()}\n{json.dumps(wanted, indent=2, ensure_ascii=False)}\n".lstrip("\n")
     if not node.is_object:
-        raise ValueError("it holds no object")
+        raise ValueError("it contains no object")
     edits = _Editor(text, node).edits_of(node, wanted)
     for start, end, part in sorted(edits, key=lambda edit: edit[:2], reverse=True):
         text = text[:start] + part + text[end:]
@@ -134,7 +134,7 @@ def _fault(text: str, at: int, why: str) -> ValueError:
 
 
 class _Editor:
-    """Finds what has to be replaced or inserted."""
+    """Finds the text to replace or insert."""
 
     def __init__(self, text: str, root: _Node) -> None:
         self._text = text

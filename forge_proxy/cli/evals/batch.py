@@ -133,7 +133,7 @@ def _of_files(name: str, models: Path | None) -> Iterator[EvaluatedModel]:
     named = {file.stem: file for file in files}
     if twice := [file for file in files if named[file.stem] != file]:
         pair = f"{twice[0]} and {named[twice[0].stem]}"
-        raise SettingsError(f"{pair} have the same name and cannot be told apart; rename one of them")
+        raise SettingsError(f"{pair} have the same name and cannot be distinguished; rename one of them")
     modes = {"llamaserver": ("native", "prompt"), "llamafile": ("native",)}.get(name, (name.rpartition("-")[2],))
     kind = {"kind": "llamafile"} if name == "llamafile" else {}
     for file in files:

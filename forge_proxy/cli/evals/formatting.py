@@ -25,13 +25,17 @@ def presets_of(names: Sequence[str] | None) -> Sequence[str]:
 
 def check_choice(choice: RunFilter, records: Sequence[RunRecord]) -> None:
     """Raise `InvalidRequest` for a name that neither this version nor the results contain."""
-    check_names("scenario", choice.scenarios, _each(one.name for one in ALL) + _each(one.scenario for one in records))
-    check_names("tags", choice.tags, TAGS + _each(tag for one in records for tag in one.tags))
-    check_names("ablation", choice.ablations, _each(PRESETS) + _each(one.config.ablation for one in records))
+    check_names(
+        "scenario",
+        choice.scenarios,
+        _each(record.name for record in ALL) + _each(record.scenario for record in records),
+    )
+    check_names("tags", choice.tags, TAGS + _each(tag for record in records for tag in record.tags))
+    check_names("ablation", choice.ablations, _each(PRESETS) + _each(record.config.ablation for record in records))
     check_names("surface", choice.surfaces, SURFACES)
     if records:
-        configs = [one.config for one in records]
-        check_names("model", choice.models, _each(name for one in configs for name in (one.model, one.label)))
+        configs = [record.config for record in records]
+        check_names("model", choice.models, _each(name for record in configs for name in (record.model, record.label)))
 
 
 def _each(names: Iterable[str]) -> tuple[str, ...]:
@@ -127,7 +131,7 @@ def show_scenarios(scenarios: Sequence[Scenario], *, list_only: bool) -> None:
         print("\n".join(one.name for one in scenarios))
         return
     rows = [(one.name, str(one.ideal_iterations), ", ".join(sorted(one.tags)), one.description) for one in scenarios]
-    print(format_table(("scenario", "ideal", "tags", "what it asks for"), rows))
+    print(format_table(("scenario", "ideal", "tags", "task"), rows))
     print()
     presets = [(one.name, ", ".join(sorted(one.surfaces)), one.description) for one in PRESETS.values()]
     print(format_table(("preset", "surfaces", "what is off"), presets))

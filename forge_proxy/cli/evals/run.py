@@ -141,7 +141,7 @@ def run_quick(out: Path | None, *, runs: int, seed: int, verbose: bool) -> None:
 
 def _describe_effect(surface: str, records: Sequence[RunRecord]) -> str:
     """Return a sentence about the effect of the guardrails."""
-    right = {(one.config.ablation, one.scenario, one.run): one.is_correct for one in records}
+    right = {(record.config.ablation, record.scenario, record.run): record.is_correct for record in records}
     pairs = PairedRuns.count(
         (right["bare", name, run], right["reforged", name, run])
         for preset, name, run in right

@@ -37,7 +37,7 @@ class EvaluatedModel:
 
 @dataclass(frozen=True, slots=True)
 class EvalPlan:
-    """What is measured of each model. After `seconds` no further run starts."""
+    """The measurements of each model. After `seconds` no further run starts."""
 
     cells: Sequence[tuple[Surface, Ablation]]
     scenarios: Sequence[Scenario]

@@ -70,8 +70,8 @@ async def _listening(parts: daemon.EngineAssembly) -> AsyncGenerator[str]:
 
 
 def _without_learning(policy: GuardPolicy) -> GuardPolicy:
-    """Return the policy with `text_answers: nudge` in place of `auto`, by which one run would change the next."""
-    return policy if policy.text_answers != "auto" else policy.model_copy(update={"text_answers": "nudge"})
+    """Return the policy with `text_responses: nudge` in place of `auto`, by which one run would change the next."""
+    return policy if policy.text_responses != "auto" else policy.model_copy(update={"text_responses": "nudge"})
 
 
 def _ignore(_: Event) -> None:

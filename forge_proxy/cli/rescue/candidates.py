@@ -1,4 +1,4 @@
-"""Finds what looks like a call in a text but is not one, and why."""
+"""Finds text that looks like a call but is not recognized as one, and the reason."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ class _Search:
         for start in (at,) if block is None else (at, block[0]):
             if piece := self._call_from(start, candidate.end):
                 end = start + piece.end
-                what = f"a call of {piece.call.tool} ({piece.form})"
+                description = f"a call of {piece.call.tool} ({piece.form})"
                 return RejectedCandidate(
-                    TextSpan.of(self._text, start, end), what, self._reasons.explain(start, end, piece)
+                    TextSpan.of(self._text, start, end), description, self._reasons.explain(start, end, piece)
                 )
         span, written = TextSpan.of(self._text, at, candidate.end), self._text[at : candidate.end]
         match candidate.kind:

@@ -51,10 +51,10 @@ class Findings:
     text: str
     extraction: Extraction
     is_thorough: bool
-    """Whether the thorough parser was needed, which the daemon runs in a process of its own."""
+    """Whether the thorough parser was needed, which the daemon runs in a separate process."""
     calls: tuple[FoundCall, ...]
     rejected: tuple[RejectedCandidate, ...]
-    """What looks like a call and is not one; empty if there are calls."""
+    """Text that looks like a call and is not recognized as one; empty if there are calls."""
     verdict: Verdict
 
     @property
@@ -84,13 +84,13 @@ def _found_calls(turn: Turn, text: str, extraction: Extraction, *, is_thorough: 
     details = [mark.detail for mark in extraction.interventions if mark.kind is Outcome.RESCUED]
     calls: list[FoundCall] = []
     for call, detail in zip(extraction.rescued, details, strict=True):
-        found = next((one for one in remaining if detail == f"{one.form} at {one.start}"), None)
-        if found:
-            remaining.remove(found)
-        span = TextSpan.of(text, found.start, found.end) if found and in_text else None
-        if found and not in_text:
-            span = _span_in_reasoning(text, extraction.reasoning[found.start : found.end])
-        calls.append(FoundCall(call, check(turn, call), found, span, bool(in_reasoning)))
+        candidate = next((piece for piece in remaining if detail == f"{piece.form} at {piece.start}"), None)
+        if candidate:
+            remaining.remove(candidate)
+        span = TextSpan.of(text, candidate.start, candidate.end) if candidate and in_text else None
+        if candidate and not in_text:
+            span = _span_in_reasoning(text, extraction.reasoning[candidate.start : candidate.end])
+        calls.append(FoundCall(call, check(turn, call), candidate, span, bool(in_reasoning)))
     return calls
 
 

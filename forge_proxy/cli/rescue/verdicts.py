@@ -1,4 +1,4 @@
-"""Describes what the daemon would do with a response."""
+"""Describes how the daemon would handle a response."""
 
 from __future__ import annotations
 

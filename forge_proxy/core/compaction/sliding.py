@@ -12,7 +12,7 @@ from forge_proxy.core.messages import Message, MessageMeta, MessageRole, Message
 
 _STEPS_DROPPED = "[Earlier steps dropped to save context]"
 _WHY = "it is older than the latest iterations"
-_HINT_WHY = "which steps are done is told further on"
+_HINT_WHY = "a later message states the completed steps"
 
 
 class SlidingWindowCompact(PlannedCompact):

@@ -16,14 +16,14 @@ REFUSAL_DROPPED = "[Refused; the reason was dropped to save context]"
 _MIN_SAVING = 64
 """Minimum characters saved by truncating a result: more than the truncation note has, so that a truncated result is not
 truncated again."""
-_TRUNCATED_WHY = "an old result is told by its beginning"
-_REPLACED_WHY = "an old result can be had again, what the model made of it cannot; its call keeps an answer"
-_NUDGE_WHY = "an old correction is of no use once the model went on"
-_REFUSAL_WHY = f"{_NUDGE_WHY}; its call keeps an answer"
-_HINT_WHY = "which steps are done is told further on"
+_TRUNCATED_WHY = "an old result is cut to its beginning"
+_REPLACED_WHY = "an old result can be requested again; a note replaces it"
+_NUDGE_WHY = "an old correction is no longer needed"
+_REFUSAL_WHY = f"{_NUDGE_WHY}; a note replaces it"
+_HINT_WHY = "a later message states the completed steps"
 _LAST_RESORT = {
     MessageType.TEXT_RESPONSE: "old text is cut as a last resort",
-    MessageType.REASONING: "old thoughts are cut as a last resort",
+    MessageType.REASONING: "old reasoning is cut as a last resort",
 }
 
 

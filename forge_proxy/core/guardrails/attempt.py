@@ -39,7 +39,7 @@ class Attempt:
         self._begun = False
 
     def take(self, chunk: Chunk) -> Chunk | None:
-        """Add a chunk and return what may be sent because of it, or None.
+        """Add a chunk and return the chunk that may now be sent, or None.
 
         The first chunk always yields one, possibly empty, which marks the beginning of the response.
         """

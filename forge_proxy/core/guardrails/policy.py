@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Mapping
+from typing import ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from forge_proxy.core.deprecation import RenamedFields, renamed_attribute
 from forge_proxy.core.errors import InvalidRequest
 
 Switch = Literal["respond", "rescue", "validate", "retry", "loops"]
@@ -35,10 +37,12 @@ class Switches(BaseModel):
         return self.respond or self.rescue or self.validate_calls or self.retry or self.loops
 
 
-class GuardPolicy(BaseModel):
+class GuardPolicy(RenamedFields):
     """The `guardrails` section of the configuration."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    former_names: ClassVar[Mapping[str, str]] = {"text_answers": "text_responses"}
+    text_answers = renamed_attribute("text_answers", "text_responses")
 
     enabled: Switches = Field(default_factory=Switches, description="Which guardrails are enabled.")
     max_retries: int = Field(
@@ -50,7 +54,7 @@ class GuardPolicy(BaseModel):
         le=10,
         description="How many of these retries may be spent on plain text where a call was possible.",
     )
-    text_answers: Literal["auto", "nudge", "accept"] = Field(
+    text_responses: Literal["auto", "nudge", "accept"] = Field(
         default="auto",
         description="Plain text while tools are offered: retry, accept and stream it, or learn which per model.",
     )

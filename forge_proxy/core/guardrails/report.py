@@ -44,9 +44,9 @@ class Report:
 
 
 def summary_of(error: ForgeError, request: ChatRequest) -> str:
-    """What is logged of the error that a request ended in: the model server's own words too, without the prompt.
+    """Return the text to log for the error of a request, with the model server's message but without the prompt.
 
-    Not those about a call that it could not read, which quote the model, nor about keys.
+    Messages about an unparsable call, which quote the model, and about keys are omitted.
     """
     if not isinstance(error, BackendError) or isinstance(error, UnreadCall) or error.status in (401, 403):
         return error.summary

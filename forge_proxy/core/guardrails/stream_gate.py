@@ -86,7 +86,7 @@ class StreamGate:
         return self._sent_text.getvalue()
 
     def take(self, delta: Delta) -> Delta | None:
-        """Add a delta and return what may be sent because of it; None for nothing."""
+        """Add a delta and return the delta that may now be sent; None for nothing."""
         if self.is_cut:
             return None
         self.is_finished = self.is_finished or delta.finish is not None

@@ -31,7 +31,7 @@ class TextResponseHistory:
 
     def should_nudge(self, policy: GuardPolicy, model: str | None) -> bool:
         """Return whether a plain-text response of this model is retried with a nudge."""
-        match policy.text_answers:
+        match policy.text_responses:
             case "nudge":
                 return True
             case "accept":
@@ -43,9 +43,9 @@ class TextResponseHistory:
         """Return how this model's plain-text responses are handled, apart from the few that are still retried."""
         if not policy.enabled.retry or 0 in (policy.max_retries, policy.max_text_nudges):
             return "accept"
-        if policy.text_answers == "auto":
+        if policy.text_responses == "auto":
             return "accept" if self._of(model).accepted else "nudge"
-        return policy.text_answers
+        return policy.text_responses
 
     def record_answer(self, model: str | None, faults: tuple[Fault, ...], answer: FinalAnswer) -> None:
         """Record how a request ended."""

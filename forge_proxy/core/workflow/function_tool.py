@@ -25,8 +25,8 @@ from forge_proxy.core.workflow.errors import InvalidWorkflow
 
 _UNSUPPORTED_KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: "it is positional-only, and a model gives arguments by name: remove the /",
-    inspect.Parameter.VAR_POSITIONAL: "a model gives arguments by name: take a list as a parameter of its own",
-    inspect.Parameter.VAR_KEYWORD: "the schema has to name each argument: take a dict as a parameter of its own",
+    inspect.Parameter.VAR_POSITIONAL: "a model gives arguments by name: use a separate parameter for a list",
+    inspect.Parameter.VAR_KEYWORD: "the schema has to name each argument: use a separate parameter for a dict",
 }
 
 

@@ -104,7 +104,7 @@ class McpExecutor:
         except NotAllowed as error:  # it was allowed when the run was submitted
             return ToolOutcome.failed(str(error))
         except TimeoutError:
-            why = f"no answer within {seconds:g} s"
+            why = f"no response within {seconds:g} s"
             self._observe(ToolServerFailed(display_name(server), tool, key, why))
             return ToolOutcome.failed(f"the tool's server failed: {why}")
         except Exception as error:  # noqa: BLE001 - the package raises many exception types; the model receives the error

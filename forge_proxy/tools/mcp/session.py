@@ -137,11 +137,11 @@ class Session:
         except TimeoutError:
             self._end_unresponsive(
                 SessionUnresponsive(
-                    f"it answered nothing within {self._limits.check_seconds:g} s after a call timed out"
+                    f"it sent no response within {self._limits.check_seconds:g} s after a call timed out"
                 )
             )
         except Exception as error:  # noqa: BLE001 - the package raises many exception types; each means that the server answered
-            _LOG.debug("the MCP server %s answers with %s", self._name, type(error).__name__)
+            _LOG.debug("the MCP server %s responded with %s", self._name, type(error).__name__)
         finally:
             self._check_task = None
 
@@ -159,11 +159,11 @@ class Session:
         if self._is_unknown_to_server:
             self.is_over = True
             self._closing.set()
-            return SessionEnded("it no longer knows the session", received=False)
+            return SessionEnded("it has lost the session", received=False)
         if error.code != CONNECTION_CLOSED:
             return error
         if error.message != _SESSION_CLOSED:  # only this call's connection broke
-            return SessionEnded(f"it broke off: {error.message}", received=True)
+            return SessionEnded(f"the connection was interrupted: {error.message}", received=True)
         alone = self._calls == 1  # the session ends for all calls, and the others may have been received
         await self.close()
         refused = self._fault is not None and _contains(self._fault, httpx2.ConnectError)
@@ -212,7 +212,7 @@ class Session:
     def _describe(self, error: BaseException) -> str:
         match error:
             case TimeoutError():
-                return f"it did not answer within {self._connect_seconds:g} s"
+                return f"it did not respond within {self._connect_seconds:g} s"
             case MCPError(code=code) if code == CONNECTION_CLOSED:
                 return _ENDED
             case httpx2.ConnectError(__cause__=ForbiddenAddress() as cause):

@@ -83,7 +83,7 @@ class SessionPool:
                 server.url, without_wildcards(self._config.allow)
             )
             limits = SessionLimits(
-                self._config.connect_seconds, self._check_seconds, 1024 * self._config.max_answer_kb, is_wildcard
+                self._config.connect_seconds, self._check_seconds, 1024 * self._config.max_message_kb, is_wildcard
             )
             session = self._sessions[server] = Session(display_name(server), settings, limits)
             return session
@@ -102,7 +102,7 @@ class SessionPool:
                 raise NotAllowed(f"there is no MCP server {server!r}: name one of tools.mcp.servers, which has {named}")
             return self._config.servers[server]
         if not is_listed(server.url, self._config.allow):
-            listed = ", ".join(self._config.allow) or "no origin at all"
+            listed = ", ".join(self._config.allow) or "no origin"
             raise NotAllowed(
                 f"{origin_of(server.url)} is not among the hosts of MCP servers: add it to tools.mcp.allow, which"
                 f" lists {listed}, or the server to tools.mcp.servers"

@@ -1,4 +1,4 @@
-"""Decodes what the responses of all model servers have in common: JSON objects, errors, streams of events."""
+"""Decodes the common parts of all model servers' responses: JSON objects, errors, streams of events."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def parse_response(raw: bytes, *, verbatim: bool = False) -> dict[str, Json]:
     if not is_object(value):
         raise UnreadableResponse("not a JSON object")
     if value.get("error"):
-        raise UnreadableResponse("an error in place of an answer", value)
+        raise UnreadableResponse("an error instead of a response", value)
     if value.get("object") == "error":  # vLLM's format, also used in streams
-        raise UnreadableResponse("an error in place of an answer", {"error": value})
+        raise UnreadableResponse("an error instead of a response", {"error": value})
     return value
 
 
@@ -68,7 +68,7 @@ def _unreadable(raw: bytes, exc: orjson.JSONDecodeError) -> UnreadableResponse:
     if not start:
         return UnreadableResponse("the response is empty")
     if start.startswith((b"<!doctype html", b"<html")):
-        return UnreadableResponse("an HTML page in place of JSON")
+        return UnreadableResponse("an HTML page instead of JSON")
     return UnreadableResponse(f"not JSON: {exc}")
 
 

@@ -113,7 +113,7 @@ class Guardrails:
                 response.content if isinstance(response, TextResponse) else "\n".join(map(_call_text, response))
             )
             raise ToolCallError(
-                f"no valid tool call in {attempts} answers: {nudge.content}", raw_response, attempts=attempts
+                f"no valid tool call in {attempts} responses: {nudge.content}", raw_response, attempts=attempts
             )
         self._state = apply_correction(self._state, nudge.messages, Fault.NO_CALL, held=False)
         return CheckedResponse((), nudge, self._state.messages[before:])

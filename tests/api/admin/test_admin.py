@@ -21,8 +21,8 @@ async def test_the_status_has_everything_at_a_glance() -> None:
         status = (await client.get(f"{ADMIN}/status", headers={"x-request-id": "mine"})).json()
 
     assert status["backend"]["health"] == {"status": "ok", "detail": ""}
-    assert (status["backend"]["managed"], status["backend"]["unmanaged_because"]) == (False, "a test started it")
-    assert status["budget"]["because"] == "the model server does not report its window, so nothing is enforced"
+    assert (status["backend"]["managed"], status["backend"]["unmanaged_reason"]) == (False, "a test started it")
+    assert status["budget"]["reason"] == "the model server does not report its window, so nothing is enforced"
     assert status["queue"] == {"slots": None, "running": 0, "waiting": 0, "limit": 100, "paused": False}
     assert status["memory"] == {"used_mb": 0, "limit_mb": 100}
     assert status["hardware"]["cores"] >= 1
@@ -41,7 +41,8 @@ async def test_a_budget_is_switched_and_told_as_the_window() -> None:
         models = (await client.get("/v1/models")).json()["data"]
         shown = (await client.get(f"{ADMIN}/models")).json()["data"]
 
-    budget = {"mode": "manual", "tokens": 1000, "because": "1000 tokens are configured", "window": None}
+    budget = {"mode": "manual", "tokens": 1000, "reason": "1000 tokens are configured", "window": None}
+    budget["because"] = budget["reason"]
     assert switched.json() == {**budget, "enforced": True, "overflow": "reject"}
     assert models[0]["max_model_len"] == 1000
     assert shown == [{"id": "scripted", "budget": switched.json(), "capabilities": None}]

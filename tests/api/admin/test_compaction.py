@@ -33,7 +33,7 @@ async def test_it_says_whether_it_acts(overflow: str, strategy: str, acts: bool)
 
     assert chosen == said
     assert said["policy"] == config["compaction"] == policy
-    assert said["acts"] is acts
+    assert said["active"] is acts
     assert ("histories are not changed" in said["note"]) is not acts
 
 
@@ -43,12 +43,12 @@ async def test_a_preview_says_what_each_phase_cuts_and_why_and_which_is_used() -
 
     assert [phase["phase"] for phase in said["phases"]] == [1, 2, 3]
     assert [phase["fits"] for phase in said["phases"]] == [True, True, True]
-    assert said["tokens"] > 1000 > 750 == said["aim_tokens"] >= said["phases"][0]["tokens"]
+    assert said["tokens"] > 1000 > 750 == said["target_tokens"] >= said["phases"][0]["tokens"]
     (cut,) = said["phases"][0]["cuts"]
     assert cut.pop("tokens_saved") > 900
-    assert cut.pop("why")
+    assert cut.pop("reason") == cut.pop("why")
     shorter = "x" * 200 + "\n[Truncated — 3800 chars removed]"
-    assert cut == {"message": 2, "type": "tool_result", "what": "truncated", "content": shorter}
+    assert cut == {"message": 2, "type": "tool_result", "action": "truncated", "what": "truncated", "content": shorter}
     assert (said["used"], said["fits"], said["exact"]) == (1, True, False)
 
 

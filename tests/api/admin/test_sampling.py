@@ -67,7 +67,7 @@ async def test_it_is_shown_and_switched_while_requests_are_answered() -> None:
         refused = await client.post("/v1/chat/completions", json=ASK)
 
     assert (before["policy"]["defaults"], switched["policy"]["defaults"]) == ("off", "on")
-    assert {"family", "match", "values", "source"} == set(before["known"][0])
+    assert {"family", "match", "values", "source"} == set(before["recommendations"][0])
     assert answered.status_code == 200
     assert error(refused) == (400, "unsupported_model", None)
 

@@ -9,7 +9,7 @@ from tests.api.admin.world import world
 from tests.api.test_mistakes import ASK, RIGHT
 from tests.fakes.says import Said
 
-PATH = "/admin/v1/text-answers"
+PATH = "/admin/v1/text-responses"
 TEXT = Said(text="It is sunny.")
 
 
@@ -26,8 +26,16 @@ async def test_what_was_learned_is_told_for_the_model_that_answered_whatever_it_
         await ask(client, "scripted")
         after = await client.get(PATH, headers={"x-request-id": "mine"})
 
-    assert before.json() == {"object": "list", "text_answers": "auto", "data": []}
-    figures = {"model": "scripted", "texts": 2, "nudges": 2, "calls": 1, "share": 0.5, "now": "nudge"}
+    assert before.json() == {"object": "list", "text_responses": "auto", "text_answers": "auto", "data": []}
+    figures = {
+        "model": "scripted",
+        "texts": 2,
+        "nudges": 2,
+        "calls": 1,
+        "share": 0.5,
+        "effective": "nudge",
+        "now": "nudge",
+    }
     assert after.json()["data"] == [figures]
     assert after.headers["x-request-id"] == "mine"
 
@@ -41,19 +49,20 @@ async def test_eight_nudges_in_vain_are_told_followed_and_forgotten() -> None:
         (anew,) = (await client.get(PATH)).json()["data"]
         all_forgotten = await client.delete(PATH)
 
-    assert learned == {"model": "scripted", "texts": 9, "nudges": 8, "calls": 0, "share": 0.0, "now": "accept"}
+    figures = {"model": "scripted", "texts": 9, "nudges": 8, "calls": 0, "share": 0.0}
+    assert learned == {**figures, "effective": "accept", "now": "accept"}
     assert (forgotten.status_code, forgotten.json()["data"]) == (200, [])
-    assert (anew["nudges"], anew["now"]) == (1, "nudge")
+    assert (anew["nudges"], anew["effective"]) == (1, "nudge")
     assert all_forgotten.json()["data"] == []
 
 
 async def test_texts_that_were_never_asked_again_have_no_share() -> None:
-    async with world(TEXT, guardrails={"text_answers": "accept"}) as client:
+    async with world(TEXT, guardrails={"text_responses": "accept"}) as client:
         await ask(client, "scripted")
         said = (await client.get(PATH)).json()
 
-    figures = {"model": "scripted", "texts": 1, "nudges": 0, "calls": 0, "share": None, "now": "accept"}
-    assert (said["text_answers"], said["data"]) == ("accept", [figures])
+    figures = {"model": "scripted", "texts": 1, "nudges": 0, "calls": 0, "share": None}
+    assert (said["text_responses"], said["data"]) == ("accept", [{**figures, "effective": "accept", "now": "accept"}])
 
 
 async def test_a_model_of_which_nothing_is_known_is_a_404_that_names_those_there_are() -> None:

@@ -126,7 +126,7 @@ async def test_one_that_dies_again_and_again_is_left_alone_with_the_reason_and_c
 @pytest.mark.parametrize(
     ("behaviour", "said"),
     [
-        ("crashes", "it ended with code 1: srv    load_model: failed to load model: out of memory"),
+        ("crashes", "it exited with code 1: srv    load_model: failed to load model: out of memory"),
         ("aborts", "it was killed by SIGABRT"),
         ("cannot bind", "couldn't bind"),
         ("hangs", "it hangs: no log line, disk read or allocation for 1.5 s; its log ends: 0.00.001 I srv"),
@@ -190,7 +190,7 @@ async def test_a_switch_that_fails_goes_back_and_says_so(fake: Fake) -> None:
 
         assert (await waiting).spec == fake.spec()
         assert fault.value.restored
-        assert "failed to allocate buffer for kv cache; it runs as before again" in str(fault.value)
+        assert "failed to allocate buffer for kv cache; the previous configuration runs again" in str(fault.value)
         assert (manager.status().state, manager.status().spec) == ("ready", fake.spec())
 
 
@@ -211,7 +211,7 @@ async def test_a_switch_that_fails_while_the_server_rests_leaves_it_at_rest(fake
         await manager.start()
         await manager.stop()
 
-        with pytest.raises(SwitchFailed, match="the settings before are kept"):
+        with pytest.raises(SwitchFailed, match="the previous settings are kept"):
             await manager.ensure(fake.spec(context=666))
 
         assert (manager.status().state, manager.status().spec) == ("stopped", fake.spec())

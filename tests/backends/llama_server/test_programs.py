@@ -45,12 +45,12 @@ def test_one_on_path_is_taken_before_a_llamafile_beside_the_model_before_the_emb
 
     assert (nothing.kind, why_embedded) == (
         "embedded",
-        "a model file is named, and there is no llama-server on PATH",
+        "a model file is configured, and llama-server is not on PATH",
     )
     assert a_llamafile == ServerProgram("llamafile", ("/bin/sh", str(beside)), (0, 10, 1))
-    assert why_beside == f"a model file is named, and a llamafile is beside it: {beside}"
+    assert why_beside == f"a model file is configured, and a llamafile is beside it: {beside}"
     assert a_server == ServerProgram("llama-server", (str(on_path),))
-    assert why_on_path == f"a model file is named, and llama-server is on PATH: {on_path}"
+    assert why_on_path == f"a model file is configured, and llama-server is on PATH: {on_path}"
 
 
 def test_the_named_one_and_the_kind_asked_for_come_before_what_is_found(model: Path) -> None:
@@ -60,7 +60,7 @@ def test_the_named_one_and_the_kind_asked_for_come_before_what_is_found(model: P
 
     assert found(model, llama_server={"binary": other})[0] == ServerProgram("llama-server", (str(other),))
     assert found(model, kind="llamafile")[0].version == (0, 9, 3)
-    assert found(model, kind="embedded") == (embedded(), "it is asked for")
+    assert found(model, kind="embedded") == (embedded(), "backend.kind is embedded")
     assert found(model, llama_server={"binary": "llama-server"})[0].command[0].endswith("bin/llama-server")
 
 

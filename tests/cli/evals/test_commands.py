@@ -38,7 +38,7 @@ def test_scenarios_are_listed() -> None:
     assert typed("list", "--list-only", "--tags", "plumbing", "--tags", "stateful").split() == [
         one.name for one in ALL if {"plumbing", "stateful"} & one.tags
     ]
-    assert typed("list").splitlines()[0].split("  ")[-1] == "what it asks for"
+    assert typed("list").splitlines()[0].split("  ")[-1] == "task"
     assert len(re.split(r"  +", typed("list").splitlines()[1])) == 4  # no column without a title
 
 

@@ -69,7 +69,7 @@ def test_any_is_false_only_if_all_switches_are_off() -> None:
         {"max_retries": -1},
         {"max_retries": 11},
         {"max_text_nudges": -1},
-        {"text_answers": "sometimes"},
+        {"text_responses": "sometimes"},
         {"on_exhausted": "ignore"},
         {"enabled": {"rescu": True}},
         {"retries": 3},

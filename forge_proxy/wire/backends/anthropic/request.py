@@ -25,7 +25,7 @@ def encode_call(call: ModelCall, facts: ModelFacts) -> tuple[dict[str, Json], To
     """Return the request body and the tool names used in it. Raises `InvalidRequest` for unsupported fields."""
     request, fields = call.request, call.request.body
     if request.choices > 1:
-        raise InvalidRequest("n", "the anthropic backend makes one choice; leave it out")
+        raise InvalidRequest("n", "the anthropic backend returns one choice; omit it")
     names = collect_tool_names(call)
     history = encode_history(conversation(call), names, call.dialect.reasoning)
     limit = _limit(call, facts)

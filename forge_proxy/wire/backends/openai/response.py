@@ -12,10 +12,10 @@ from forge_proxy.wire.sse import BOM
 
 
 def decode_response(raw: bytes, *, model: str | None = None, whole: bool = False, verbatim: bool = False) -> Chunk:
-    """A chunk of a stream, or a whole completion. Raises `UnreadableResponse`.
+    """Decode a stream chunk or, with `whole`, a complete response. Raises `UnreadableResponse`.
 
-    `model` is put in place of the name that the backend gives its model. A `whole` answer is no chunk: a chunk without
-    the ones after it is a part of an answer. What is passed on `verbatim` may be nested as deeply as can be read.
+    `model` replaces the backend's name of the model. With `whole`, a stream chunk is an error: it is only a part of a
+    response. With `verbatim`, only the parser limits the nesting depth, because the body is forwarded unchanged.
     """
     raw = raw.removeprefix(BOM)
     value = parse_response(raw, verbatim=verbatim)
@@ -28,7 +28,7 @@ def decode_response(raw: bytes, *, model: str | None = None, whole: bool = False
     deltas: tuple[Delta, ...] = ()
     if is_list(choices):
         if whole and any(is_object(choice) and "delta" in choice and "message" not in choice for choice in choices):
-            raise UnreadableResponse("a chunk of a stream in place of a whole answer")
+            raise UnreadableResponse("a stream chunk instead of a complete response")
         deltas = tuple([_delta(choice, i) for i, choice in enumerate(choices) if is_object(choice)])
     return Chunk(deltas, usage if is_object(usage) else None, head=value, as_sent=raw)
 

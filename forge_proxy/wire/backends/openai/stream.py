@@ -72,7 +72,7 @@ class ChatStreamReader(EventReader):
             decode_response(body, model=self._model, whole=True, verbatim=self._whole_verbatim)
         )
         if not chunk.deltas:
-            raise UnreadableResponse("there is no choice in it")
+            raise UnreadableResponse("it has no choice")
         self.has_begun = self.has_finish_reason = self.is_done = True
         return [chunk]
 
