@@ -31,7 +31,7 @@ _MAX_HEADER = 700
 """Characters after which an unfinished message header can no longer become one."""
 _LONG_LINE = 8_000
 """Characters after an unclosed backtick on its line from which on the text is buffered to the end, because it may be
-code; and the length from which a line may be cut anywhere outside code.
+code. From half that length, a line may be cut anywhere outside code.
 """
 _SLICE_LENGTH = 2_000
 """Characters processed at a time, because each decision scans the whole retained text."""
@@ -274,7 +274,7 @@ class StreamingParser:
         cut = self._text.rfind("\n", 0, self._at - _CONTEXT_LENGTH) + 1
         if cut < self._at - 4 * _CONTEXT_LENGTH:
             cut = max(cut, self._cut_in_line(quotes))
-        if cut == 0 and self._at > _LONG_LINE:
+        if cut == 0 and self._at > _LONG_LINE // 2:
             cut = self._cut_long_line()
             quotes = CodeSpans(self._text, self._open_fence, ended=False)
         if cut:
