@@ -7,6 +7,8 @@ from difflib import get_close_matches
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,7 +17,7 @@ from starlette.routing import Match, Route
 from forge_proxy.api.error_responses import ErrorResponse, error_response, log_refused
 from forge_proxy.api.identity import request_id_of
 from forge_proxy.core.errors import ForgeError, InvalidRequest, OutOfMemory
-from forge_proxy.core.validation import to_invalid_request
+from forge_proxy.core.validation import iter_fields, to_invalid_request
 from forge_proxy.wire.clients.errors import ClassifiedError
 
 _MAX_PATH_CHARS = 200
@@ -42,7 +44,15 @@ async def _validation_error(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, RequestValidationError)  # noqa: S101  # registered for this type only
     if isinstance(exc.body, bytes) and exc.body:  # not parsed: its Content-Type is not JSON
         return await _forge_error(request, InvalidRequest("body", "send JSON with Content-Type: application/json"))
-    return await _forge_error(request, to_invalid_request(list(exc.errors()), exc.body))
+    fault = to_invalid_request(list(exc.errors()), exc.body, _body_fields(request.scope.get("route")))
+    return await _forge_error(request, fault)
+
+
+def _body_fields(route: object) -> list[str]:
+    """Return the dotted names of the fields of a route's body; none if it is not one model."""
+    body = route.body_field if isinstance(route, APIRoute) else None
+    model = body.field_info.annotation if body is not None else None
+    return [name for name, _ in iter_fields(model)] if isinstance(model, type) and issubclass(model, BaseModel) else []
 
 
 async def _http_error(request: Request, exc: Exception) -> Response:

@@ -186,8 +186,9 @@ def set_guardrails(
     body: dict[str, Any] = {}
     for name, word in map(_parse_change, changes):
         value = _BOOLEANS.get(word, word)
-        if name in SWITCHES:
-            body.setdefault("enabled", {})[name] = value
+        switch = name.removeprefix("enabled.")  # the API's errors name it so
+        if switch in SWITCHES:
+            body.setdefault("enabled", {})[switch] = value
         else:
             body[name] = value
     show(options.remote.admin("PATCH", "guardrails", body), as_json=options.as_json)

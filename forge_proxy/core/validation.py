@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, TypeAlias
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.core.jsontypes import is_list, is_object
@@ -45,25 +49,50 @@ def describe_fault(fault: Mapping[str, Any]) -> str:
     return re.sub(r"^(?:Input|Value) should be ", "expected ", message)
 
 
-def to_invalid_request(faults: Sequence[Mapping[str, Any]], value: object = None) -> InvalidRequest:
+def iter_fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Yield the dotted paths of all fields of a model, including those of its nested models."""
+    for name, field in model.model_fields.items():
+        path = f"{prefix}{field.alias or name}"
+        yield path, field
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from iter_fields(field.annotation, f"{path}.")
+
+
+def suggest_name(name: str, known: Collection[str], *, prefix: str = "", separator: str = ".") -> str:
+    """Return a hint to append to a message about an unknown name of sections: the most similar known name."""
+
+    def last_part(path: str) -> str:
+        return path.removeprefix(prefix).rpartition(separator)[2]
+
+    close = get_close_matches(name, known, n=1, cutoff=0.95)  # preferred to the same name in another section
+    close = close or [one for one in known if last_part(one) == last_part(name)]
+    close = close or get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def to_invalid_request(
+    faults: Sequence[Mapping[str, Any]], value: object = None, known: Collection[str] = ()
+) -> InvalidRequest:
     """Return the first of pydantic's errors as an error with the field's path, without the value, which may be secret.
 
     `value` is what was validated. It distinguishes field names from type names: for a field of several types, pydantic
-    reports one error per type and adds the type's name to the path.
+    reports one error per type and adds the type's name to the path. `known` are the dotted names of the fields, for a
+    suggestion.
     """
     paths = [(_field_path(fault, value), fault) for fault in faults]
     begin = paths[0][0]
     longest = max((path for path, _ in paths if path[: len(begin)] == begin), key=len)
-    reasons = dict.fromkeys(_describe_field_fault(fault) for path, fault in paths if path == longest)
+    name = ".".join(longest)
+    reasons = dict.fromkeys(_describe_field_fault(fault, name, known) for path, fault in paths if path == longest)
     first = next(fault for path, fault in paths if path == longest)
-    at = "" if first["type"] == "json_invalid" else ".".join(longest)
+    at = "" if first["type"] == "json_invalid" else name
     return InvalidRequest(at or "body", ", or: ".join(reasons))
 
 
-def _describe_field_fault(fault: Mapping[str, Any]) -> str:
+def _describe_field_fault(fault: Mapping[str, Any], name: str, known: Collection[str]) -> str:
     match fault["type"]:
         case "extra_forbidden":
-            return "no such field"
+            return f"no such field{suggest_name(name, known)}"
         case "json_invalid":
             return f"not JSON: {fault['ctx']['error']}"
         case "bool_parsing" | "bool_type":

@@ -15,6 +15,7 @@ from forge_proxy.api.origins import is_private
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.core.jsontypes import JsonObject
 from forge_proxy.engine.answer import Engine
+from forge_proxy.engine.shielded_tasks import ShieldedTasks
 from forge_proxy.settings import Settings, SettingsError
 from forge_proxy.settings.masking import masked
 from forge_proxy.telemetry.systemd import Systemd
@@ -41,6 +42,7 @@ class LiveSettings:
         self._engine = engine
         self._keys = keys
         self._one_at_a_time = asyncio.Lock()
+        self._changes = ShieldedTasks()
 
     @property
     def now(self) -> Settings:
@@ -63,8 +65,11 @@ class LiveSettings:
         """See `api.admin.ports.LiveConfiguration`. Changes made by the admin API are discarded.
 
         Raises `WrongSettings`, or `BudgetUnchanged` if the model server cannot have the new window; both leave the
-        settings as they were.
+        settings as they were. Cancelling this call does not cancel the reload.
         """
+        return await self._changes.run(self._reload())
+
+    async def _reload(self) -> ReloadResult:
         async with self._one_at_a_time:
             before = self.now
             try:

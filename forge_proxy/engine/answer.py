@@ -50,6 +50,7 @@ from forge_proxy.engine.exchange import BackendExchange, BackendSession, EngineD
 from forge_proxy.engine.models import Models
 from forge_proxy.engine.respond_overhead import RespondOverhead
 from forge_proxy.engine.sampling import Sampling
+from forge_proxy.engine.shielded_tasks import ShieldedTasks
 from forge_proxy.engine.unvalidated_tools import UnvalidatedTools
 
 AnswerEvent: TypeAlias = Chunk | ContextCompacted | Report
@@ -81,6 +82,7 @@ class Engine:
         self.sampling = config.sampling or Sampling(observe)
         self.text_history = TextResponseHistory()
         self.turns = config.turns
+        self._changes = ShieldedTasks()
         self._deps = EngineDeps(
             self._backend, self.fitting, self.text_history, config.reader, observe, self.turns, memory=config.memory
         )
@@ -102,13 +104,18 @@ class Engine:
         """Replace the given policies for later requests; the others stay in force.
 
         A new budget may restart the model server. Raises `BudgetUnchanged` if that fails; no policy is then replaced.
+        Cancelling this call does not cancel the change: the model server would complete its restart in any case.
         """
-        if budget is not None:
-            await self.budgets.switch(budget)
-        # No `await` from here on: a request or a cancellation would find some of the policies replaced.
-        self._guardrails = guardrails or self._guardrails
-        self.fitting.policy = compaction or self.fitting.policy
-        self.sampling.policy = sampling or self.sampling.policy
+
+        async def change() -> None:
+            if budget is not None:
+                await self.budgets.switch(budget)
+            # No `await` from here on: a request would find some of the policies replaced.
+            self._guardrails = guardrails or self._guardrails
+            self.fitting.policy = compaction or self.fitting.policy
+            self.sampling.policy = sampling or self.sampling.policy
+
+        await self._changes.run(change())
 
     @property
     def queue(self) -> FairQueue:

@@ -47,7 +47,9 @@ class AttemptRunner:
         self._raw = raw
         self._attempt = Attempt(turn, request.choices)
         self._room: int | None = None
-        """Completion tokens to request if the client set no limit and the model server's own limit cut a response."""
+        """Completion tokens to request if the client set no limit and the model server's own limit cut a response:
+        those that fit beside the prompt of the latest attempt, which may have been compacted.
+        """
         self.turn = turn
         """The turn of the latest attempt; after a `Retry`, that of the next one."""
         self.spent = TokenUsage()
@@ -100,19 +102,24 @@ class AttemptRunner:
     async def _receive(self, exchange: BackendExchange) -> AsyncGenerator[Chunk | ContextCompacted]:
         """Feed the response to the attempt until it is over, and yield what may be sent because of it."""
         pace = Pace(self._deps.turns)
+        has_sent_raw = False
         async with aclosing(exchange.events(self._may_resend)) as events:
             async for event in events:
                 if isinstance(event, ContextCompacted):
-                    self._request = exchange.call.request
+                    compacted = exchange.call.request  # its limit may be `_room`, which is not the client's
+                    body = {**self._request.body, "messages": compacted.body["messages"]}
+                    self._request = replace(self._request, body=body, messages=compacted.messages)
                     yield event
                 elif isinstance(event, CallResent):
-                    is_void = bool(self._attempt.sent_text)
+                    is_void = has_sent_raw or bool(self._attempt.sent_text)
+                    has_sent_raw = False
                     after = None if is_void else self._attempt
                     self._attempt = Attempt(self.turn, self._request.choices, after=after)
                     if is_void:
                         yield Chunk(restarts=True)
                 else:
                     if self._raw:
+                        has_sent_raw = has_sent_raw or bool(event.deltas)
                         yield event
                     for piece in split_chunk(event):
                         await pace.begin_step()
@@ -138,7 +145,8 @@ class AttemptRunner:
         extractions = await parse_replies(turn, attempt.replies(), deps.thorough, deps.turns)
         deps.text_history.record_extractions(self._model.served, extractions)
         verdict = attempt.judge(extractions)
-        if isinstance(verdict, Retry) and verdict.fault is Fault.CUT and exchange.usage is not None:
+        needs_room = self._room is not None or (isinstance(verdict, Retry) and verdict.fault is Fault.CUT)
+        if isinstance(verdict, Retry) and needs_room and exchange.usage is not None:
             self._room = await deps.fitting.find_room(exchange.call, exchange.usage)
         return verdict
 

@@ -6,7 +6,6 @@ or in the environment are rejected with a suggestion. Error messages never conta
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any, get_origin
 
 from pydantic import BaseModel, Field, ValidationError
-from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -33,7 +31,7 @@ from forge_proxy.core.compaction.policy import CompactionPolicy
 from forge_proxy.core.deprecation import RenamedFields
 from forge_proxy.core.guardrails import GuardPolicy
 from forge_proxy.core.sampling import SamplingPolicy
-from forge_proxy.core.validation import describe_fault
+from forge_proxy.core.validation import describe_fault, iter_fields, suggest_name
 from forge_proxy.settings.errors import SettingsError as SettingsError
 from forge_proxy.settings.file import VARIABLE, SettingsFile, read_file
 from forge_proxy.settings.renamed import rename_settings
@@ -158,7 +156,7 @@ def set_by_file(file: Path | None, overrides: Mapping[str, Any], section: str) -
 
 def names(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
     """Return the dotted paths of all settings, including sections."""
-    return [path for path, _ in _fields(model, prefix)]
+    return [path for path, _ in iter_fields(model, prefix)]
 
 
 def former_names(model: type[BaseModel] = Settings, prefix: str = "") -> dict[str, str]:
@@ -172,17 +170,9 @@ def former_names(model: type[BaseModel] = Settings, prefix: str = "") -> dict[st
     return paths
 
 
-def _fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    for name, field in model.model_fields.items():
-        path = f"{prefix}{field.alias or name}"
-        yield path, field
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _fields(field.annotation, f"{path}.")
-
-
 def _values_for_sections(sections: Mapping[str, Any]) -> Iterator[str]:
     """Yield the sections that a file sets to a scalar, which an option or variable of the section would replace."""
-    for path, field in _fields(Settings):
+    for path, field in iter_fields(Settings):
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             *outer, name = path.split(".")
             inside = _inside(sections, outer)
@@ -198,7 +188,7 @@ def _inside(values: object, at: Sequence[str]) -> object:
 
 def _json_variable_faults() -> Iterator[str]:
     """Yield a message for each invalid JSON variable: sections, objects, and lists without comma syntax."""
-    for name, field in _fields(Settings):
+    for name, field in iter_fields(Settings):
         variable, kind = _variable(name), field.annotation
         is_section = isinstance(kind, type) and issubclass(kind, BaseModel)
         is_list = get_origin(kind) is list
@@ -241,7 +231,10 @@ def _refuse_unknown_variables() -> None:
     unknown = [name for name in os.environ if name.startswith(PREFIX) and name.upper() not in variables]
     if unknown:
         raise SettingsError(
-            "\n".join(f"{name}: no such setting{_suggestion(name.upper(), variables)}" for name in sorted(unknown))
+            "\n".join(
+                f"{name}: no such setting{suggest_name(name.upper(), variables, prefix=PREFIX, separator=_NESTED)}"
+                for name in sorted(unknown)
+            )
         )
 
 
@@ -252,7 +245,7 @@ def _variable(name: str) -> str:
 def _describe_error(error: Any, expanded: Mapping[str, str] = _NO_VARIABLES) -> str:  # `Any`: pydantic's ErrorDetails
     path = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
-        return f"{path}: no such setting{_suggestion(path, names())}"
+        return f"{path}: no such setting{suggest_name(path, names())}"
     if error["type"] == "model_type":
         return f"{path}: {_NO_SECTION}"
     fault = f"{path}: {describe_fault(error)}"
@@ -262,15 +255,3 @@ def _describe_error(error: Any, expanded: Mapping[str, str] = _NO_VARIABLES) -> 
         return f"{fault} (the value of ${{env.{expanded[path]}}})"
     is_shown = error["type"].startswith(_QUOTABLE_TYPES) and _QUOTABLE.fullmatch(str(error["input"]))
     return f"{fault} (got {error['input']!r})" if is_shown else fault
-
-
-def _suggestion(name: str, candidates: list[str] | set[str]) -> str:
-    last = name.removeprefix(PREFIX).lower().rpartition(".")[2]
-    close = difflib.get_close_matches(
-        name, candidates, n=1, cutoff=0.95
-    )  # preferred to the same name in another section
-    close = close or [
-        candidate for candidate in candidates if candidate.lower().replace(_NESTED, ".").rpartition(".")[2] == last
-    ]
-    close = close or difflib.get_close_matches(name, candidates, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]}?" if close else ""

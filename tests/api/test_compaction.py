@@ -143,6 +143,21 @@ async def test_what_the_server_itself_refuses_is_shortened_and_asked_again(strea
     assert answer.headers["x-forge-compacted"].startswith("phase=1; messages=1; tokens=about 1500->")
 
 
+async def test_a_retry_requests_the_room_beside_the_compacted_prompt() -> None:
+    def look(tool: str, prompt_tokens: int, finish: str = "tool_calls") -> Said:
+        chunks = Said(calls=((tool, "{}" if finish == "tool_calls" else '{"a'),), finish=finish).as_chunks()
+        usage = {"prompt_tokens": prompt_tokens, "completion_tokens": 5}
+        return Said(events=[*chunks[:-1], {**chunks[-1], "usage": usage}])
+
+    script = look("look", 3000, "length"), OVERFLOW, look("look_up", 1000), look("look", 1000)
+    async with daemon(*script, tokens=8000) as (client, http):
+        answer = await post(client, {"messages": history(), "tools": [TOOL], "stream": True})
+
+    assert answer.status_code == 200
+    assert [len(asked["messages"][2]["content"]) for asked in http.asked] == [4000, 4000, 233, 233]
+    assert [asked.get("max_tokens") for asked in http.asked] == [None, 4984, 4984, 6984]
+
+
 async def test_what_it_refuses_even_so_is_its_own_error() -> None:
     async with daemon(OVERFLOW, OVERFLOW, OVERFLOW, tokens=8000) as (client, http):
         answer = await post(client, {"messages": history()})

@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from forge_proxy.core.guardrails import GuardPolicy, Switches
@@ -192,6 +192,7 @@ async def test_of_several_choices_those_that_do_not_loop_are_whole() -> None:
     piece=st.integers(1, 3_000),
     cut=st.integers(100, 20_000),
 )
+@example(said=Said(text="`" + ROUND * 400), piece=2_747, cut=5_000)
 def test_any_cut_of_a_loop_gives_the_same_reply(accepts: str, said: Said, piece: int, cut: int) -> None:
     policy = GuardPolicy.model_validate({"text_responses": accepts})
     script = [*[replace(said, piece=500)] * 4, respond("the end")]

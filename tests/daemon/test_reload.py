@@ -129,3 +129,43 @@ async def test_a_policy_applied_during_a_budget_switch_stays() -> None:
 
     assert engine.policies.sampling == SamplingPolicy(defaults="on")
     assert engine.policies.budget == loaded.budget
+
+
+@pytest.mark.parametrize("change", ["budget", "reload"])
+async def test_a_client_that_disconnects_during_a_budget_switch_does_not_split_it(change: str) -> None:
+    window = Window()
+    loaded = Settings.model_validate({"budget": {"mode": "manual", "tokens": 4096}, "guardrails": {"max_retries": 7}})
+    engine, _, live = build(Settings.model_validate({}), loaded, window)
+
+    work = live.reload() if change == "reload" else engine.apply(budget=loaded.budget, guardrails=loaded.guardrails)
+    request = asyncio.create_task(work)
+    async with asyncio.timeout(20):
+        await window.resizing.wait()
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        during = engine.policies
+        window.proceed.set()
+        await engine.apply(budget=loaded.budget)  # waits for the switch in progress
+
+    assert (during.budget.tokens, during.guardrails.max_retries) == (None, 3)
+    assert (engine.policies.budget.tokens, engine.policies.guardrails.max_retries) == (4096, 7)
+
+
+async def test_a_budget_switch_that_fails_after_the_client_has_disconnected_changes_no_policy() -> None:
+    window = Window(BackendDown("llama-server", "it does not start"))
+    loaded = Settings.model_validate({"budget": {"mode": "manual", "tokens": 4096}, "guardrails": {"max_retries": 7}})
+    engine, _, _ = build(Settings.model_validate({}), loaded, window)
+    before = engine.policies
+
+    request = asyncio.create_task(engine.apply(budget=loaded.budget, guardrails=loaded.guardrails))
+    async with asyncio.timeout(20):
+        await window.resizing.wait()
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        window.proceed.set()
+        with pytest.raises(BudgetUnchanged):
+            await engine.apply(budget=loaded.budget)
+
+    assert engine.policies == before

@@ -6,13 +6,15 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
-from forge_proxy.core.chat import ChatRequest, ModelCall, ModelCard
+from forge_proxy.core.chat import ChatRequest, ModelCall, ModelCard, ResolvedModel, ToolSpec
 from forge_proxy.core.dialect import AS_SENT
 from forge_proxy.core.errors import BackendBroke, BackendFault, BackendTimeout, ContextOverflow
+from forge_proxy.core.guardrails import GuardPolicy, open_turn
 from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.health import Health
-from forge_proxy.core.stream import Chunk, Delta, PromptProgress
+from forge_proxy.core.stream import CallDelta, Chunk, Delta, PromptProgress
 from forge_proxy.engine.admission import Admission
+from forge_proxy.engine.attempts import AttemptRunner
 from forge_proxy.engine.budgets import Budgets
 from forge_proxy.engine.compat import CompatibleBackend
 from forge_proxy.engine.context_fitting import ContextFitter
@@ -21,6 +23,7 @@ from forge_proxy.engine.exchange import BackendExchange, BackendSession, CallRes
 from tests.fakes.scripted import StillClock
 
 URL = "http://model"
+LOOK = ToolSpec("look", {"type": "object"})
 TEXT = Chunk((Delta(0, "Hi."),))
 LOST = BackendBroke(URL, "connection reset")
 
@@ -124,3 +127,18 @@ async def test_pending_bytes_are_counted_and_not_yielded() -> None:
     exchange = exchange_in(session_with(Script([Chunk(pending_bytes=1), progress, TEXT])))
 
     assert await events_of(exchange) == [progress, TEXT]
+
+
+@pytest.mark.parametrize(
+    "lost", [Delta(0, reasoning="Hm."), Delta(0, "Hi."), Delta(0, calls=(CallDelta(0, "c", "look", "{"),))]
+)
+async def test_a_restart_is_marked_for_a_workflow_that_has_received_any_part_of_the_lost_response(lost: Delta) -> None:
+    session = session_with(Script([Chunk((lost,)), LOST], [LOST], [TEXT]))
+    request = ChatRequest({"messages": []}, tools=(LOOK,), stream=True)
+    turn = open_turn(request, GuardPolicy(), request_id="r", nudge_text=True)
+    assert turn
+    runner = AttemptRunner(session, request, turn, ResolvedModel(None), raw=True)
+
+    chunks = [event async for event in runner.attempt() if isinstance(event, Chunk)]
+
+    assert chunks == [Chunk((lost,)), Chunk(restarts=True), TEXT]

@@ -83,12 +83,12 @@ def test_a_budget_switch_reaches_clients_and_a_reload_reverts_it(running: Proces
 def test_guardrails_are_switched_by_name(running: Process) -> None:
     changed = ask(running, "guardrails", "set", "rescue=off", "max_retries=2", "--json")
     wrong = ask(running, "guardrails", "set", "rescu=off")
-    misspelt = ask(running, "guardrails", "set", "rescue=of")
+    misspelt = ask(running, "guardrails", "set", "enabled.rescue=of")
     ask(running, "guardrails", "set", "rescue=on", "max_retries=3")
 
     said = json.loads(changed.out)
     assert (said["enabled"]["rescue"], said["enabled"]["retry"], said["max_retries"]) == (False, True, 2)
-    assert (wrong.code, wrong.err) == (1, "forge-proxy: rescu: no such field\n")
+    assert (wrong.code, wrong.err) == (1, "forge-proxy: rescu: no such field; did you mean enabled.rescue?\n")
     assert (misspelt.code, misspelt.err) == (1, "forge-proxy: enabled.rescue: expected true or false (on or off)\n")
 
 

@@ -30,6 +30,9 @@ _CONTEXT_LENGTH = 200
 _MAX_HEADER = 700
 """Characters after which an unfinished message header can no longer become one."""
 _LONG_LINE = 8_000
+"""Characters after an unclosed backtick on its line from which on the text is buffered to the end, because it may be
+code. From half that length, a line may be cut anywhere outside code.
+"""
 _SLICE_LENGTH = 2_000
 """Characters processed at a time, because each decision scans the whole retained text."""
 _CHECK_INTERVAL = 16_000
@@ -82,6 +85,8 @@ class StreamingParser:
         """Length of the whole text at which the buffered text is parsed next."""
         self._parse_cost: int = 0
         self._drop_at = 8 * _CONTEXT_LENGTH
+        self._line_limit = _LONG_LINE
+        """The first position in `_text` at which an unclosed backtick may be `_LONG_LINE` characters back."""
         self._cached_end: tuple[int, int] | None = None
         """Cached result of `Openers.find_undecided_end` for `_text`."""
 
@@ -231,6 +236,11 @@ class StreamingParser:
 
     def _release_to(self, end: int) -> bool:
         """Release the text before this position; return whether there was any."""
+        if end >= self._line_limit:
+            spans = CodeSpans(self._text, self._open_fence, ended=False)
+            self._line_limit = spans.find_line_limit(_LONG_LINE)
+            if end >= self._line_limit:
+                self._in_call, end = True, self._line_limit
         if end <= self._at:
             return False
         self._output.add_text(self._text[self._at : end])
@@ -256,6 +266,7 @@ class StreamingParser:
         self._cached_end = None
         self._at = self._previous_end = 0
         self._open_fence = ""
+        self._line_limit = _LONG_LINE
         self._first = False
         self._reasoning_end = None
         return True
@@ -264,19 +275,19 @@ class StreamingParser:
         """Drop text that is no longer needed, up to the start of a line or a position inside a long one."""
         if self._at < self._drop_at:
             return
-        quotes = CodeSpans(self._text, self._open_fence)
+        quotes = CodeSpans(self._text, self._open_fence, ended=False)
         cut = self._text.rfind("\n", 0, self._at - _CONTEXT_LENGTH) + 1
         if cut < self._at - 4 * _CONTEXT_LENGTH:
             cut = max(cut, self._cut_in_line(quotes))
-        if cut == 0 and self._at > _LONG_LINE:
-            cut = self._at - _CONTEXT_LENGTH
-            self._in_call = "`" in self._text[:cut]  # a line of this length cannot be split into code and text
-            quotes = CodeSpans(self._text, self._open_fence)
+        if cut == 0 and self._at > _LONG_LINE // 2:
+            cut = self._cut_long_line()
+            quotes = CodeSpans(self._text, self._open_fence, ended=False)
         if cut:
             self._open_fence = quotes.find_open_fence(cut)
             self._text = self._text[cut:]
             self._at -= cut
             self._previous_end -= cut
+            self._line_limit -= cut
             self._first = False
         self._drop_at = self._at + 8 * _CONTEXT_LENGTH
 
@@ -290,3 +301,14 @@ class StreamingParser:
         cut = match.start()
         is_plain = not quotes.find_span(cut) and not quotes.has_open_backtick(cut)
         return cut if is_plain or quotes.find_open_fence(cut) else 0
+
+    def _cut_long_line(self) -> int:
+        """Return where a long line that has no better position may be cut: before an inline code span, if one is
+        there; 0 after an unclosed backtick.
+        """
+        cut = self._at - _CONTEXT_LENGTH
+        quotes = CodeSpans(self._text, self._open_fence, ended=False)
+        span = quotes.find_span(cut)
+        if span is None:
+            return 0 if quotes.has_open_backtick(cut) else cut
+        return cut if quotes.find_open_fence(cut) else span[0]

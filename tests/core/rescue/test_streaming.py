@@ -238,3 +238,49 @@ def test_text_buffered_for_long_stays_buffered_for_all_chunk_boundaries(
         assert given_out(cut(text, lengths), template_thinks=template_thinks) == whole
         assert given_out(list(text), template_thinks=template_thinks) == whole
         assert template_thinks or rescue(text, NAMES, template_thinks=False).text.startswith(whole.text)
+
+
+@examples(200)
+@given(
+    units=st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["`", "``", " `a` ", "`a`x", "`" + LONG, LONG, "so, ", "{", "<|", "\n", "\n```\n", "~~~\n"]
+            ),
+            st.integers(1, 60),
+        ),
+        max_size=7,
+    ),
+    lengths=LENGTHS,
+)
+def test_a_long_line_with_backticks_is_released_as_far_for_all_chunk_boundaries(
+    units: list[tuple[str, int]], lengths: list[int]
+) -> None:
+    text = "".join(unit * count for unit, count in units)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streaming, "_LONG_LINE", 100)
+        patch.setattr(streaming, "_CONTEXT_LENGTH", 20)
+
+        whole = given_out([text], template_thinks=False)
+
+        assert given_out(cut(text, lengths), template_thinks=False) == whole
+        assert given_out(list(text), template_thinks=False) == whole
+
+
+@pytest.mark.parametrize("piece", [1, 500, 2_747, 30_000])
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("`" + "so it is " * 2_000, 8_000),
+        ("So: " * 1_000 + "`" + "so it is " * 2_000, 12_000),
+        ("`a` " * 1_000 + "`" + "so it is " * 2_000, 12_000),
+        ("`" + "so it is " * 500 + "` " + "so it is " * 2_000, 22_502),
+        ("`" + "so it is " * 1_000 + "` " + "so it is " * 2_000, 8_000),
+        ("`" + "so it is " * 500 + "\n" + "so it is " * 2_000, 22_501),
+    ],
+    ids=["unclosed", "after text", "after code", "closed", "closed too late", "line ends"],
+)
+def test_the_text_is_released_up_to_a_length_after_an_unclosed_backtick(text: str, length: int, piece: int) -> None:
+    released = given_out(cut(text, [piece]), template_thinks=False).text
+
+    assert released == text[:length].rstrip()

@@ -12,7 +12,7 @@ _OPENING = re.compile(
 )
 _OPENING_SURE = re.compile(_OPENING.pattern.replace(r"|\Z", "").replace("(?!`)", "(?=[^`])"))
 """The same for an incomplete text: a fence whose line has not ended may become a span."""
-_TILDES = r"|^[ ]{0,3}(?P<tildes>~{3,})[^\n]{0,80}(?=\n)"
+_TILDES = r"|^[ ]{0,3}(?P<tildes>~{3,}+)[^\n]{0,80}+(?=\n)"
 _WITH_TILDES = {
     pattern: re.compile(pattern.pattern + _TILDES, re.MULTILINE).search for pattern in (_OPENING, _OPENING_SURE)
 }
@@ -62,6 +62,33 @@ class CodeSpans:
             return False
         line = max(self._text.rfind("\n", 0, at) + 1, self._past)
         return "`" in self._text[line:at]
+
+    def find_line_limit(self, length: int) -> int:
+        """Return the first position at which a backtick `length` characters back, on the same line, is still unclosed.
+
+        Only the text before the position decides it. A position after the end of the text is a lower bound: a later
+        backtick may close the one before it.
+        """
+        at = self._first_end
+        while self._opening:
+            end = self._code_end(self._opening)
+            # A span that is longer than that was unclosed too, so its own backtick is examined.
+            tick = self._find_unclosed(at, self._opening.start() + 1, length)
+            if tick is not None and tick + length <= end:
+                return tick + length
+            self._search_from(end)
+            at = end
+        tick = self._find_unclosed(at, len(self._text), length)
+        return (len(self._text) if tick is None else tick) + length
+
+    def _find_unclosed(self, start: int, stop: int, length: int) -> int | None:
+        """Return the first backtick from `start` to `stop` whose line does not end within `length` characters."""
+        while (tick := self._text.find("`", start, stop)) >= 0:
+            line_end = self._text.find("\n", tick, tick + length)
+            if line_end < 0:
+                return tick
+            start = line_end + 1
+        return None
 
     def exclude(self, start: int, end: int) -> None:
         """Exclude a parsed call: backticks in its arguments do not delimit code in the text."""
