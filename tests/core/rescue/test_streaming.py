@@ -247,7 +247,7 @@ def test_text_buffered_for_long_stays_buffered_for_all_chunk_boundaries(
             st.sampled_from(
                 ["`", "``", " `a` ", "`a`x", "`" + LONG, LONG, "so, ", "{", "<|", "\n", "\n```\n", "~~~\n"]
             ),
-            st.integers(1, 60),
+            st.integers(1, 12),
         ),
         max_size=7,
     ),
