@@ -100,7 +100,7 @@ def test_a_public_address_needs_keys_or_an_explicit_setting(server: Process, env
         answered = httpx.get(f"http://127.0.0.1:{port}/v1/models", headers={"x-api-key": "sk-2"})
 
     assert answered.status_code == 200
-    assert ("anyone who can reach it" in proxy.printed) is ("FORGE_PROXY_SERVER__API_KEYS" not in env)
+    assert ("anyone who can reach the daemon" in proxy.printed) is ("FORGE_PROXY_SERVER__API_KEYS" not in env)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,9 @@ def test_the_log_reports_the_loop_without_its_text(proxy: Process, client: httpx
     answer = client.post(PATH, content=json.dumps(ask("loops", tools=[TOOL])))
 
     assert answer.headers["x-forge-outcome"] == "exhausted"
-    assert answer.headers["x-forge-interventions"] == "loop in text: 6 characters again and again from 0 to 2048"
+    assert answer.headers["x-forge-interventions"] == (
+        "loop in text: 6 characters again and again from 0 to 2048; "
+        "estimated the usage, which the model server did not report"
+    )
     proxy.wait_for("loop", attempt=2, part="text", period=6, start=0, end=2048, cut=True)
     assert ROUND * 2 not in proxy.printed

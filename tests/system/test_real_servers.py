@@ -188,7 +188,7 @@ async def test_a_failed_switch_under_load_is_reverted_and_loses_no_request(
         spec = manager.status().spec
         stopping = asyncio.Event()
         asking = [asyncio.create_task(ask_on(client, number, stopping)) for number in range(CLIENTS)]
-        with pytest.raises(SwitchFailed, match="it runs as before again"):
+        with pytest.raises(SwitchFailed, match="the previous configuration runs again"):
             await switch(parts, manager, replace(spec, model=broken))
         stopping.set()
         answered = [await task for task in asking]

@@ -105,7 +105,7 @@ async def served() -> AsyncGenerator[tuple[Server, McpExecutor]]:
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
     config = McpConfig(servers={"here": McpServerConfig(url=url)}, max_message_kb=LIMIT_KB)
     try:
-        async with McpExecutor(config, lambda _: None) as servers:
+        async with McpExecutor(config, lambda _: None, check_seconds=0.5) as servers:
             yield server, servers
     finally:
         await runner.cleanup()
