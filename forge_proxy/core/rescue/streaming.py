@@ -137,7 +137,7 @@ class StreamingParser:
         self._cached_end = None
         self._pending, self._pending_length = [], 0
         self._is_waiting = False
-        while self._step():
+        while not self._in_call and self._step():
             pass
         self._drop_processed()
         return self._output.take()
@@ -211,6 +211,8 @@ class StreamingParser:
     def _apply_token(self, position: int, token: SpecialToken) -> bool:
         """Drop a special token, start reasoning, or mark the released text as reasoning."""
         self._release_to(position)
+        if self._in_call:  # the line is too long: everything from there on is buffered
+            return False
         self._at = self._previous_end = token.end
         if token.reasoning_end is not None:
             self._reasoning_end, self._had_reasoning = token.reasoning_end, True

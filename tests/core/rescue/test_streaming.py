@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from forge_proxy.core.rescue import OutputPiece, PieceKind, StreamingParser, rescue, streaming
@@ -253,6 +253,8 @@ def test_text_buffered_for_long_stays_buffered_for_all_chunk_boundaries(
     ),
     lengths=LENGTHS,
 )
+@example(units=[("`", 42), ("{", 6), ("so, ", 11), ("<|", 11), ("``\n", 1)], lengths=[1])
+@example(units=[("`", 42), ("{", 6), ("so, ", 11), ("<|channel|>final<|message|>", 3), ("``\n", 1)], lengths=[1])
 def test_a_long_line_with_backticks_is_released_as_far_for_all_chunk_boundaries(
     units: list[tuple[str, int]], lengths: list[int]
 ) -> None:
