@@ -48,6 +48,8 @@ def _nested(opening: str, closing: str, *, lead: str = "", most: int = 300) -> C
 
 
 PATTERNS: tuple[tuple[str, Callable[[int], str]], ...] = (
+    ("prose after an announcement", _repeated("so it is ", lead="\n\n  Action: ")),
+    ("announcements after spaces", _counted("call: it is % ", lead="  ")),
     ("special openers", _counted("<|% ")),
     ("special openers in a row", _repeated("<|")),
     ("full-width special openers", _repeated("<｜")),

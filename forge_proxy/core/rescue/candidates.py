@@ -40,7 +40,7 @@ def judge_start(parser: Parser, low: int, text: str) -> Candidate:
     part = parser.read_start()
     if part:
         return _judge_part(parser, text, low, part)
-    return Candidate(low, plain_to=1 if _is_decided(text, 0, None) else None)
+    return Candidate(low, plain_to=low + 1 if _is_decided(text, 0, None) else None)
 
 
 def judge_position(parser: Parser, position: int, low: int, text: str) -> Candidate:

@@ -225,8 +225,7 @@ class StreamingParser:
     def _apply_candidate(self, candidate: Candidate) -> bool:
         """Buffer a possible call, or release it as plain text."""
         if candidate.plain_to is not None:
-            self._release_to(candidate.plain_to)
-            return True
+            return self._release_to(candidate.plain_to)
         self._in_call = candidate.certain
         return self._buffer_from(candidate.begins)
 
