@@ -271,7 +271,9 @@ def test_a_long_line_with_backticks_is_released_as_far_for_all_chunk_boundaries(
 
 @pytest.mark.parametrize("piece", [1, 500, 2_000])
 @pytest.mark.parametrize("spaces", ["", " ", "\n\n  "])
-@pytest.mark.parametrize("words", ["call: ", "Call: ", "Action: ", "to=", "assistant to=", "TOOL_CALL\n", f"{NAMES[0]} {{"])
+@pytest.mark.parametrize(
+    "words", ["call: ", "Call: ", "Action: ", "to=", "assistant to=", "TOOL_CALL\n", f"{NAMES[0]} {{"]
+)
 def test_a_long_text_that_begins_like_an_announced_call_is_released(words: str, spaces: str, piece: int) -> None:
     text = f"{spaces}{words}{LONG * 20}"
 
