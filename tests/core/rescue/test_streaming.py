@@ -279,6 +279,8 @@ def test_a_long_text_that_begins_like_an_announced_call_is_released(words: str, 
 
     released = given_out(cut(text, [piece]), template_thinks=False)
 
+    assert given_out(cut(spaces + words, [piece])) == given_out([spaces + words])
+    assert released == given_out([text], template_thinks=False)
     assert text.startswith(released.text)
     assert len(released.text) >= len(text) - len(LONG) or "{" in words
 

@@ -62,7 +62,7 @@ _FIRST = re.compile(r"\s{0,4}(?:(?:assistant\s)?to=|Action:|Call:|TOOL_CALL\n|ca
 _FIRST_NAME = re.compile(r"\s{0,4}(?P<name>[^\s<>\[\]{}()\"'`,;=|｜\\✿]{1,256})")
 _SLASH = re.compile("/")
 _AFTER_FIRST_NAME = re.compile(r"\(|\s{0,2}\n\s{0,4}[{<]|\s?\{")
-_FIRST_BEGUN = re.compile(r"\s{0,4}[\w.:/=-]{0,140}\s{0,12}\Z")
+_FIRST_BEGUN = re.compile(r"\s{0,4}(?:assistant\s)?[\w.:/=-]{0,140}\s{0,12}\Z")
 _NAME_BEGUN = re.compile(r"(?<![\w.:/-])[\w.:/-]+\s{0,4}\Z")
 _NAME_BEFORE = re.compile(
     r"(?:<(?P<tag>\w{1,16})>\s{0,4})?(?<![\w.:/-])(?:functions\.)?(?P<name>[\w.:/-]{1,256}?)(?::\d{1,4})?\s{0,4}\Z"
