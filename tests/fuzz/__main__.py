@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from tests.fuzz.checks import faults_of
 from tests.fuzz.texts import mutated, seeds
 
 _SEEDS = Path(__file__).parent / "seeds"
+_MAX_SECONDS = 20
 
 
 def main() -> int:
@@ -27,6 +29,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=time.time_ns())
     options = parser.parse_args()
     rng = random.Random(options.seed)
+    signal.signal(signal.SIGALRM, _ring)
     known = seeds()
     print(f"seed {options.seed}: {len(known)} texts to begin with, {options.minutes:g} minutes")
     end = time.monotonic() + options.minutes * 60
@@ -45,11 +48,24 @@ def main() -> int:
 
 
 def _breaks(text: str) -> str:
-    """What is wrong with a text, if anything."""
+    """What is wrong with a text, if anything; also that the work on it does not end."""
+    signal.alarm(_MAX_SECONDS)
     try:
         return next(faults_of(text, random.Random(len(text))), "")
+    except _Endless:
+        return f"it takes more than {_MAX_SECONDS} s"
     except Exception as error:  # noqa: BLE001  # whatever it raises is what is looked for
         return f"raised {error!r}"
+    finally:
+        signal.alarm(0)
+
+
+class _Endless(BaseException):
+    """The alarm. Not an `Exception`, which the code under test may catch."""
+
+
+def _ring(*_: object) -> None:
+    raise _Endless
 
 
 def _smaller(parts: list[str], breaks: Callable[[list[str]], str]) -> list[str]:

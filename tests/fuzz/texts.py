@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tests.scanned import PIECES
 
+_BEGINNINGS = ("  ", "\n", "Action: ", "Call: ", "call: ", "assistant to=", "TOOL_CALL\n", "so it is ")
+"""Of texts that announce a call and then go on for long."""
 _HERE = Path(__file__).parent
 _GOLDEN = _HERE.parent / "core" / "rescue" / "golden"
 
@@ -21,8 +23,14 @@ def seeds() -> list[list[str]]:
 
 
 def mutated(rng: random.Random, known: list[list[str]]) -> list[str]:
-    """A new text, in parts: pieces at random, or known texts cut, spliced, doubled and mixed with pieces."""
-    if rng.random() < 0.5 or not known:
+    """A new text, in parts: pieces at random, a few of them repeated up to 300 times, or known texts cut, spliced,
+    doubled and mixed with pieces.
+    """
+    kind = rng.random()
+    if kind < 0.1:
+        few = [rng.choice((*PIECES, *_BEGINNINGS)) for _ in range(rng.randint(2, 6))]
+        return [rng.choice(few) * rng.choice((1, 1, 2, 40, 300)) for _ in range(rng.randint(2, 8))]
+    if kind < 0.5 or not known:
         return [rng.choice(PIECES) for _ in range(rng.randint(1, 10))]
     parts = list(rng.choice(known))
     for _ in range(rng.randint(1, 4)):
