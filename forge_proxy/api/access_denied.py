@@ -97,6 +97,9 @@ class BodyTimeout(AccessDenied):
 class TooManyConnections(AccessDenied):
     """All connections that the open-file limit allows are busy."""
 
+    seconds = 1
+    """Seconds after which a client may retry: idle connections are being closed."""
+
     def __init__(self) -> None:
         super().__init__("too many connections; retry later")
 

@@ -117,7 +117,16 @@ def classify(error: ForgeError) -> ClassifiedError:
 
 
 def _headers_for(error: ForgeError) -> Mapping[str, str]:
-    if isinstance(error, Overloaded | BackendLost | BackendNotReady | ModelNotLoaded | MemoryFull | StoreUnavailable):
+    if isinstance(
+        error,
+        Overloaded
+        | BackendLost
+        | BackendNotReady
+        | ModelNotLoaded
+        | MemoryFull
+        | StoreUnavailable
+        | TooManyConnections,
+    ):
         return {"retry-after": str(error.seconds)}
     if isinstance(error, BackendDown):  # the server stays down until its operator acts
         return {"x-should-retry": "false"}

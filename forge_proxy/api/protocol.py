@@ -218,6 +218,8 @@ class HttpConnection(HttpToolsProtocol):
         classified = classify(error)
         encode = self.envelopes.envelope_for(self.url.partition(b"?")[0].decode("latin-1"))
         body = orjson.dumps(encode(classified))
-        head = b"content-type: application/json\r\ncontent-length: %d\r\nx-request-id: %b\r\nconnection: close\r\n\r\n"
-        self.transport.write(STATUS_LINE[classified.status] + head % (len(body), new_request_id().encode()) + body)
+        fields = {"content-type": "application/json", "x-request-id": new_request_id(), **classified.headers}
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items()).encode("latin-1")
+        end = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.transport.write(STATUS_LINE[classified.status] + head + end + body)
         self.loop.call_later(_LINGER_SECONDS, self.transport.close)

@@ -157,10 +157,12 @@ def test_a_new_connection_gets_a_503_while_all_others_are_being_served(server: P
                 stalling = stack.enter_context(connected(process))
                 stalling.sendall(post(f"Content-Length: {len(body)}") + body)
                 HTTPResponse(stalling).begin()
-            refused = stack.enter_context(connected(process))
-            status, said = answer(refused)
+            refused = HTTPResponse(stack.enter_context(connected(process)))
+            refused.begin()
+            said = refused.read()
 
-        assert (status, json.loads(said)["error"]["code"]) == (503, "too_many_connections")
+        assert (refused.status, json.loads(said)["error"]["code"]) == (503, "too_many_connections")
+        assert refused.headers["retry-after"] == "1"
         assert httpx.get(f"{process.url}/healthz").status_code == 200
     finally:
         process.stop()
