@@ -47,5 +47,4 @@ class RenamedFields(BaseModel):
             if old in renamed:
                 warnings.warn(describe_rename(f"{cls.__name__}.{old}", present), DeprecationWarning, stacklevel=3)
                 renamed.setdefault(present, renamed.pop(old))
-                renamed.pop(old, None)
         return renamed

@@ -41,14 +41,16 @@ def _read_call(text: str, opening: re.Match[str]) -> tuple[ParsedCall, int] | No
         closing = _VALUE_END.search(text, argument.end())
         if closing is None:
             return None
-        written = text[argument.end() : closing.start()]
-        key = argument["key"]
-        typed = None if argument["type"] in ("string", None) else read_value(written.strip(), 0)
-        is_read = typed is not None and typed[1] == len(written.strip())
-        values[key] = typed[0] if typed is not None and is_read else written
+        key, kind, written = argument["key"], argument["type"], text[argument.end() : closing.start()]
+        bare = written.strip()
+        typed = read_value(bare, 0) if kind not in ("string", None) else None
         untyped.discard(key)
-        if argument["type"] != "string" and not is_read:
-            untyped.add(key)
+        if typed is not None and typed[1] == len(bare):
+            values[key] = typed[0]
+        else:
+            values[key] = written
+            if kind != "string":
+                untyped.add(key)
         at = closing.end()
     end = _CALL_END.match(text, at)
     if end is None:
