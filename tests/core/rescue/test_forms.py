@@ -419,7 +419,9 @@ VALUES_IN_TAGS = TEXTS | st.text("ab \n<>&\"'{}[]`\\é😀", max_size=12)
 def test_values_in_tags_are_recovered_as_strings(
     form: TagForm, closer: str, framed: bool, arguments: dict[str, str]
 ) -> None:
-    assume(not any(f"{closer.replace('%k', key)}>" in value for key, value in arguments.items()))
+    # Models mix up the two words, so either of them closes a value.
+    closers = ("</param>", "</parameter>") if closer == "param" else (f"{closer.replace('%k', '{}')}>",)
+    assume(not any(end.format(key) in value for key, value in arguments.items() for end in closers))
     assume(arguments or "<user>" not in form("", {}))  # `<user>name</user>` is something else
     assume(not framed or not any(value[:1] == "\n" or value[-1:] == "\n" for value in arguments.values()))
     written = form("write_file", arguments)
