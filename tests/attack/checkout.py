@@ -19,7 +19,7 @@ from tests.attack.measuring import run_attack
 from tests.attack.target import Target
 from tests.fakes.processes import Ended, Process, command, daemon, model_server
 
-CPU_SECONDS, SECONDS = 20.0, 100.0
+CPU_SECONDS, SECONDS = 60.0, 100.0
 """A daemon that has spent so much CPU time on one attack, or taken so long, is killed."""
 _MEMORY_BYTES = 6 * 1024**3
 """The address space of one process of the daemon."""
