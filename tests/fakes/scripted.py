@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx
 
@@ -21,6 +21,7 @@ from forge_proxy.engine.events import Event
 from tests.fakes.says import Said
 
 JsonDict = dict[str, Any]
+Script: TypeAlias = Sequence[Said | Exception] | Callable[[JsonDict], Said | Exception]
 
 
 def whole(body: RequestBody | None) -> bytes:
@@ -30,9 +31,11 @@ def whole(body: RequestBody | None) -> bytes:
 
 @dataclass
 class ScriptedHttp:
-    """`HttpClient` that answers each chat completion with the next thing to say, cut into pieces of `cut` bytes."""
+    """`HttpClient` that answers each chat completion with the next thing to say, cut into pieces of `cut` bytes. A
+    script may also be a function of the request.
+    """
 
-    script: Sequence[Said | Exception]
+    script: Script
     cut: int = 1_000_000
     asked: list[JsonDict] = field(default_factory=list)
     """The bodies of the chat completions that were asked for."""
@@ -55,7 +58,7 @@ class ScriptedHttp:
             return
         asked = json.loads(whole(body) or b"{}")
         self.asked.append(asked)
-        said = self.script[len(self.asked) - 1]
+        said = self.script(asked) if callable(self.script) else self.script[len(self.asked) - 1]
         if isinstance(said, Exception):
             raise said
         if said.status != 200:
@@ -119,7 +122,7 @@ class Answer:
 
 
 async def chat(
-    script: Sequence[Said | Exception],
+    script: Script,
     body: JsonDict,
     *,
     stream: bool = False,

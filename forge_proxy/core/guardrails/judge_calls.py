@@ -55,11 +55,11 @@ def _give_up_calls(case: Case, message: str | None, valid: list[ToolCall], probl
     deliverable = select_deliverable(turn, extraction)
     dropped: tuple[Intervention, ...] = ()
     if turn.first_text is not None:
+        if not _select_new(turn, valid):
+            ended = replace(case, reply=replace(case.reply, finish="stop"))
+            return ended.give_up(fault, _retried_text(case, message), ())
         new = _select_new(turn, deliverable)
         dropped, deliverable = tuple(_describe_dropped(deliverable, new)), tuple(new)
-        if not deliverable:
-            ended = replace(case, reply=replace(case.reply, finish="stop"))
-            return ended.give_up(fault, turn.first_text, (), interventions=dropped)
     if turn.requires_call and not deliverable:
         return case.give_up(fault, None, (), case.unsatisfied())
     if turn.policy.on_exhausted == "error":
@@ -104,13 +104,14 @@ def _corrections(turn: Turn, extraction: Extraction, problems: tuple[Problem, ..
 
 
 def _without_repeats(case: Case, calls: list[ToolCall], message: str | None) -> Accept:
-    """Accept the text that was retried, without the calls of its retry, which only repeat already answered calls.
-
-    If the retry has sent text or called the respond tool, its text is accepted instead.
-    """
-    has_own_text = case.sent_text or (message or "").strip()
-    text = join_text(case.sent_text, case.extraction.text, message) if has_own_text else case.turn.first_text
+    """Accept the text that was retried, without the calls of its retry, which only repeat already answered calls."""
     whole = replace(
         case, reply=replace(case.reply, finish="stop"), extraction=replace(case.extraction, interventions=())
     )
-    return whole.accept(text, (), tuple(_describe_dropped(calls, ())))
+    return whole.accept(_retried_text(case, message), (), tuple(_describe_dropped(calls, ())))
+
+
+def _retried_text(case: Case, message: str | None) -> str | None:
+    """Return the text that was retried, or that of its retry if it was sent or is the message of the respond tool."""
+    has_own_text = case.sent_text or (message or "").strip()
+    return join_text(case.sent_text, case.extraction.text, message) if has_own_text else case.turn.first_text

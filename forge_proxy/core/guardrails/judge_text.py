@@ -28,7 +28,7 @@ def judge_text(case: Case) -> Verdict:
         return retry or case.give_up(fault, None, (), case.unsatisfied())
     is_filtered = reply.finish == "content_filter" or bool(reply.extra.get("refusal"))
     if is_filtered or (reply.finish == "length" and not extraction.broken):
-        if turn.first_text is not None:  # it was complete
+        if turn.first_text is not None and not case.sent_text:  # it was complete
             return replace(case, reply=replace(reply, finish="stop")).accept(turn.first_text, ())
         return case.accept(_text_or_none(reply, text), ())
     if extraction.broken:
