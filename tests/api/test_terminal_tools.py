@@ -159,7 +159,7 @@ async def test_a_new_call_after_retried_text_is_delivered(stream: bool) -> None:
     assert answer.calls == [("get_weather", PARIS)]
 
 
-@pytest.mark.parametrize("pattern", ["", "!", "two words", "!!x"])
+@pytest.mark.parametrize("pattern", ["", "!", "two words", "!!x", '["finish"'])
 def test_a_pattern_that_cannot_match_a_tool_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match="terminal_tools"):
         GuardPolicy.model_validate({"terminal_tools": [pattern]})

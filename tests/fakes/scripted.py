@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import httpx
 
@@ -21,7 +21,6 @@ from forge_proxy.engine.events import Event
 from tests.fakes.says import Said
 
 JsonDict = dict[str, Any]
-Script: TypeAlias = Sequence[Said | Exception] | Callable[[JsonDict], Said | Exception]
 
 
 def whole(body: RequestBody | None) -> bytes:
@@ -31,16 +30,16 @@ def whole(body: RequestBody | None) -> bytes:
 
 @dataclass
 class ScriptedHttp:
-    """`HttpClient` that answers each chat completion with the next thing to say, cut into pieces of `cut` bytes. A
-    script may also be a function of the request.
-    """
+    """`HttpClient` that answers each chat completion with the next thing to say, cut into pieces of `cut` bytes."""
 
-    script: Script
+    script: Sequence[Said | Exception]
     cut: int = 1_000_000
     asked: list[JsonDict] = field(default_factory=list)
     """The bodies of the chat completions that were asked for."""
     window: int | None = None
     """The context window that the model list names."""
+    model: Callable[[JsonDict], Said] | None = None
+    """Returns what to say to a request, in place of the script."""
 
     @asynccontextmanager
     async def open(
@@ -58,7 +57,7 @@ class ScriptedHttp:
             return
         asked = json.loads(whole(body) or b"{}")
         self.asked.append(asked)
-        said = self.script(asked) if callable(self.script) else self.script[len(self.asked) - 1]
+        said = self.model(asked) if self.model else self.script[len(self.asked) - 1]
         if isinstance(said, Exception):
             raise said
         if said.status != 200:
@@ -122,7 +121,7 @@ class Answer:
 
 
 async def chat(
-    script: Script,
+    script: Sequence[Said | Exception] | Callable[[JsonDict], Said],
     body: JsonDict,
     *,
     stream: bool = False,
@@ -133,7 +132,8 @@ async def chat(
     window: int | None = None,
 ) -> Answer:
     """Send one request through the whole application to a scripted backend, and read the answer as a client would."""
-    http = ScriptedHttp(script, cut, window=window)
+    model = script if callable(script) else None
+    http = ScriptedHttp(() if callable(script) else script, cut, window=window, model=model)
     backend = OpenAICompatible("http://scripted", http)
     observe = (heard if heard is not None else []).append
     engine = Engine(EngineConfig(backend, StillClock(), observe, guardrails=policy or GuardPolicy()))

@@ -73,6 +73,8 @@ class ClientHistory:
     """The records of the tool sets since the daemon started, by an id derived from the names of the tools."""
 
     def __init__(self) -> None:
+        self.is_enabled = True
+        """Whether requests are recorded. If not, no tool is terminal by evidence."""
         self._records: LRUCache[str, ToolSetRecord] = LRUCache(_CACHE_SIZE)
 
     @property
@@ -81,10 +83,10 @@ class ClientHistory:
         return self._records
 
     def record_request(self, request: ChatRequest, now: float) -> ToolSetRecord:
-        """Record a request and the results in it. Returns the record of its tool set; a request without tools has an
-        empty one, which is not kept.
+        """Record a request and the results in it. Returns the record of its tool set; a request without tools, or that
+        is not recorded, has an empty one.
         """
-        if not request.tools:
+        if not request.tools or not self.is_enabled:
             return ToolSetRecord((), 0)
         identity = _identify(request.tools)
         record = self._records.get(identity)

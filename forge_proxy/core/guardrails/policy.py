@@ -11,7 +11,8 @@ from pydantic_settings import NoDecode
 from forge_proxy.core.deprecation import RenamedFields, renamed_attribute
 from forge_proxy.core.errors import InvalidRequest
 
-_TOOL_PATTERN = r"^!?[^!\s]\S*$"
+_TOOL_PATTERN = r"^!?[\w.:/*?\[\]-][\w.:/*?\[\]!-]*$"
+"""The characters of names and of glob patterns."""
 Switch = Literal["respond", "rescue", "validate", "retry", "loops"]
 SWITCHES: tuple[str, ...] = get_args(Switch)
 

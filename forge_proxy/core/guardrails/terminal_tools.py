@@ -69,6 +69,8 @@ _THING = re.compile(
 )
 """Parameters that name what the tool works on, such as `todo_id`: it ends that thing, not the client's task."""
 
+_LONGEST_DESCRIPTION = 1000
+"""Characters of a description that are examined with each request; some agents describe a tool in 10,000."""
 _SIGNATURE = re.compile(
     r"final response which ends this conversation"  # pydantic-ai
     r"|return your final response in the requested structured format"  # Claude Code, opencode
@@ -131,7 +133,7 @@ def _recognize(tool: ToolSpec) -> Reason | None:
     if name == "send_message":
         is_letta = _matches(tool, _LETTA) and "message" in _required(tool) and not _names_thing(tool)
         return "description" if is_letta else None
-    if "final" not in tool.description:
+    if "final" not in tool.description[:_LONGEST_DESCRIPTION]:
         return None
     carries_answer = _required(tool) != [] and all(key in _ANSWERS or key in _FLAGS for key in _required(tool))
     is_terminal = _matches(tool, _SIGNATURE) or (carries_answer and _matches(tool, _FINAL_ANSWER))
@@ -153,7 +155,7 @@ def _judge_common(tool: ToolSpec) -> Reason | None:
 
 
 def _matches(tool: ToolSpec, pattern: re.Pattern[str]) -> bool:
-    return pattern.search(tool.description) is not None
+    return pattern.search(tool.description, 0, _LONGEST_DESCRIPTION) is not None
 
 
 def _names_thing(tool: ToolSpec) -> bool:

@@ -55,19 +55,21 @@ async def test_each_set_of_tools_is_shown_with_the_way_it_ends_a_task() -> None:
     assert answer.headers["x-request-id"] == "mine"
 
 
-async def test_a_tool_that_is_never_answered_becomes_terminal_until_it_is_forgotten() -> None:
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_tool_that_is_never_answered_becomes_terminal_until_it_is_forgotten(stream: bool) -> None:
+    tools = {**TOOLS, "stream": stream}
     async with world(*[RIGHT, DELIVERED] * 3, DELIVERED, DELIVERED) as client:
-        for _ in range(3):
-            before = await send(client, TOOLS)
-            await send(client, after_result(TOOLS))
-        after = await send(client, TOOLS)
+        before = [await send(client, body) for body in (tools, after_result(tools)) * 3]
+        after = await send(client, tools)
         (learned,) = (await client.get(PATH)).json()["data"]
         forgotten = await client.delete(PATH)
-        anew = await send(client, TOOLS)
+        anew = await send(client, tools)
 
     mark = "respond not offered: deliver ends the task (evidence)"
-    marks = [answer.headers.get("x-forge-interventions") for answer in (before, after, anew)]
-    assert marks == [None, mark, None]
+    assert [mark in f"{answer.headers} {answer.text}" for answer in (*before, after, anew)] == [False] * 6 + [
+        True,
+        False,
+    ]
     assert learned["terminal_tools"] == [{"name": "deliver", "reason": "evidence"}]
     assert (forgotten.status_code, forgotten.json()) == (200, {"object": "list", "data": []})
 
@@ -80,6 +82,13 @@ async def test_a_result_revokes_the_evidence_with_the_request_that_carries_it() 
         answer = await send(client, after_result(TOOLS, "deliver", "{}"))
 
     assert "x-forge-interventions" not in answer.headers
+
+
+async def test_retries_that_never_lead_to_a_call_stop_for_a_terminal_client_as_well() -> None:
+    async with world(*[Said(text="Hm.")] * 33) as client:
+        answers = [await send(client, CLINE) for _ in range(9)]
+
+    assert [answer.headers["x-forge-attempts"] for answer in answers] == ["4"] * 8 + ["1"]
 
 
 async def test_a_live_change_applies_from_the_next_request_on() -> None:

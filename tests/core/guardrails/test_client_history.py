@@ -90,6 +90,14 @@ def test_a_request_without_tools_leaves_no_record() -> None:
     assert not history.records
 
 
+def test_a_disabled_history_has_no_evidence() -> None:
+    history = ClientHistory()
+    history.is_enabled = False
+
+    assert converse(history, 9).find_unanswered_tools() == ()
+    assert not history.records
+
+
 def test_what_is_stored_is_bounded() -> None:
     history = ClientHistory()
     for number in range(200):
