@@ -8,7 +8,6 @@ Sources of the names and descriptions, as of November 2026:
 
 - `attempt_completion`: Cline, Roo Code
 - `final_answer`: smolagents 1.26, BeeAI 0.1.85
-- `final_result`, `final_result_TYPE`: pydantic-ai 2.68, which may rename the tool but keeps its description
 - `StructuredOutput`: Claude Code, opencode
 - `set_model_response`, `finish_task`: Google ADK 2.13
 - `complete_task`: Gemini CLI 0.61 (subagents)
@@ -18,9 +17,10 @@ Sources of the names and descriptions, as of November 2026:
 - `send_message`: Letta
 - tools named after a class: Strands 1.62, by their description
 
-LangChain 1.5 names its structured output tool after a class as well, without a fixed description, but requires a call.
-mini-swe-agent 2.4 ends with a shell command; AutoGen 0.7 and CrewAI 1.15 end with text or with tools that the user
-names. They need the setting `guardrails.terminal_tools`, or are recognized by `client_history`.
+Output tools of pydantic-ai 2.68 (`final_result`) and LangChain 1.5 (named after a class) are not terminal: both send
+`tool_choice: required` unless the program accepts text as well. mini-swe-agent 2.4 ends with a shell command, AutoGen
+0.7 and CrewAI 1.15 with text or with tools that the user names; for those there are the setting
+`guardrails.terminal_tools` and `client_history`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ _DISTINCTIVE = frozenset(
     {
         "attempt_completion",
         "final_answer",
-        "final_result",
         "structuredoutput",
         "structured_output",
         "set_model_response",
@@ -72,8 +71,7 @@ _THING = re.compile(
 _LONGEST_DESCRIPTION = 1000
 """Characters of a description that are examined with each request; some agents describe a tool in 10,000."""
 _SIGNATURE = re.compile(
-    r"final response which ends this conversation"  # pydantic-ai
-    r"|return your final response in the requested structured format"  # Claude Code, opencode
+    r"return your final response in the requested structured format"  # Claude Code, opencode
     r"|set your final response using the required output schema"  # Google ADK
     r"|only be invoked as the last and final tool",  # Strands
     re.IGNORECASE,
@@ -96,6 +94,7 @@ _WHEN_DONE = re.compile(
     r"|\bsubmits the current file\b",  # SWE-agent
     re.IGNORECASE,
 )
+_PYDANTIC_AI = re.compile(r"final response which ends this conversation", re.IGNORECASE)
 _LETTA = re.compile(r"\bsends a message to the human user\b", re.IGNORECASE)
 
 
@@ -120,12 +119,14 @@ def _find_reason(tool: ToolSpec, patterns: Sequence[str], unanswered: Collection
             return None
         if any(fnmatchcase(tool.name, pattern) for pattern in patterns):
             return "configuration"
-    return _recognize(tool) or ("evidence" if tool.name in unanswered else None)
+    reason = _recognize(tool) or ("evidence" if tool.name in unanswered else None)
+    is_optional = reason is not None and (tool.name.startswith("final_result") or _matches(tool, _PYDANTIC_AI))
+    return None if is_optional else reason
 
 
 def _recognize(tool: ToolSpec) -> Reason | None:
     name = tool.name.lower().replace("-", "_")
-    if name in _DISTINCTIVE or name.startswith("final_result_"):
+    if name in _DISTINCTIVE:
         says_so = any(_matches(tool, pattern) for pattern in (_SIGNATURE, _FINAL_ANSWER, _ENDS_TASK))
         return "name" if says_so or not _names_thing(tool) else None
     if name in _COMMON:

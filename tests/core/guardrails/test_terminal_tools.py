@@ -34,9 +34,6 @@ TERMINAL = {
     "cline": (spec("attempt_completion", CLINE, "result", optional=("command", "task_progress")), "name"),
     "smolagents": (spec("final_answer", "Provides a final answer to the given problem.", "answer"), "name"),
     "beeai": (spec("final_answer", "Sends the final answer to the user", "response"), "name"),
-    "pydantic-ai": (spec("final_result", PYDANTIC_AI, "city", "user_id"), "name"),
-    "pydantic-ai, several types": (spec("final_result_Person", PYDANTIC_AI), "name"),
-    "pydantic-ai, renamed": (spec("return_fruit", f"A fruit. {PYDANTIC_AI}", "name", "color"), "description"),
     "opencode": (spec("StructuredOutput", OPENCODE, "title", "items"), "name"),
     "google adk, schema": (spec("set_model_response", ADK_SCHEMA, "name"), "name"),
     "google adk, task": (spec("finish_task", ADK, "result"), "description"),
@@ -106,6 +103,15 @@ def test_a_pattern_with_an_exclamation_mark_has_precedence_over_everything(patte
     tool = TERMINAL["smolagents"][0]
 
     assert find_terminal_tools([tool], patterns, unanswered=["final_answer"]) == ()
+
+
+@pytest.mark.parametrize("name", ["final_result", "final_result_Person", "return_person"])
+def test_an_output_tool_of_pydantic_ai_is_not_terminal_because_the_program_accepts_text_as_well(name: str) -> None:
+    """It would require a call otherwise."""
+    tool = spec(name, f"A person. {PYDANTIC_AI}", "answer")
+
+    assert find_terminal_tools([tool], unanswered=[name]) == ()
+    assert find_terminal_tools([tool], [name]) == (TerminalTool(name, "configuration"),)
 
 
 def test_a_tool_whose_calls_are_never_answered_is_terminal() -> None:
