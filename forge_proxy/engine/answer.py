@@ -266,7 +266,7 @@ class Engine:
         yield Chunk(usage=usage)
         for answer in finished.answers:
             self.text_history.record_answer(call.model.served, turn.faults, answer)
-        record.record_answers(finished.answers)
+        record.record_answers(turn, finished.answers)
         report = Report.of_answers(turn, finished.answers, runner.spent.tokens)
         yield replace(report, interventions=(*report.interventions, ESTIMATED)) if is_estimated else report
 

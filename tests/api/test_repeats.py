@@ -88,6 +88,26 @@ async def test_a_message_beside_the_repeated_call_is_the_text(stream: bool) -> N
     assert (answer.text, answer.calls, answer.finish) == ("Still sunny.", [], "stop")
 
 
+@both
+async def test_a_message_beside_an_invalid_call_is_the_text(stream: bool) -> None:
+    said = Said(calls=(*respond("Still sunny.").calls, ("get_weather", '{"city": "Oslo", "days": "many"}')))
+
+    answer = await chat([SUNNY, *[said] * 3], asked_before(), stream=stream)
+
+    assert (answer.text, answer.calls, answer.finish) == ("Still sunny.", [], "stop")
+    assert answer.outcome == "exhausted"
+
+
+@both
+async def test_a_new_call_beside_an_invalid_one_is_delivered_after_a_retried_text(stream: bool) -> None:
+    said = Said(calls=(("get_weather", OSLO), ("get_weather", '{"city": "Oslo", "days": "many"}')))
+
+    answer = await chat([SUNNY, *[said] * 3], asked_before(), stream=stream)
+
+    assert [call[1]["days"] for call in answer.calls] == [1, "many"]
+    assert answer.outcome == "exhausted"
+
+
 async def test_arguments_that_a_client_sends_as_an_object_are_compared_as_well() -> None:
     answer = await chat([SUNNY, RIGHT], asked_before(PARIS))
 

@@ -38,7 +38,7 @@ class ClientInfo(BaseModel):
 
 
 class ClientList(BaseModel):
-    """The sets of tools since the start of the daemon; only the 128 most recently used ones are kept."""
+    """The 128 most recently used sets of tools since the start of the daemon, the latest one last."""
 
     object: Literal["list"] = "list"
     data: list[ClientInfo]

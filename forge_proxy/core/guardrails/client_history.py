@@ -12,16 +12,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cachetools import LRUCache
-
 from forge_proxy.core.chat import ChatRequest, ToolSpec
 from forge_proxy.core.guardrails.repeats import find_latest_answered_tools
 from forge_proxy.core.guardrails.terminal_tools import TerminalTool
+from forge_proxy.core.guardrails.turn import Turn
 from forge_proxy.core.guardrails.verdict import FinalAnswer
 
 MIN_UNANSWERED = 3
 """Minimum number of delivered calls without a result before a tool counts as terminal."""
-_CACHE_SIZE = 128
+_MAX_RECORDS = 128
 """Maximum number of tool sets; the least recently used one is forgotten first."""
 _MAX_NAMES = 64
 """Maximum number of names that are stored of one tool set, and of those with and without results."""
@@ -62,9 +61,10 @@ class ToolSetRecord:
             if len(self.answered) < _MAX_NAMES:
                 self.answered.add(name)
 
-    def record_answers(self, answers: Sequence[FinalAnswer]) -> None:
-        """Record the calls that were delivered to the client."""
-        for name in {call.tool for answer in answers for call in answer.calls}:
+    def record_answers(self, turn: Turn, answers: Sequence[FinalAnswer]) -> None:
+        """Record the calls of offered tools that were delivered to the client."""
+        called = {call.tool for answer in answers for call in answer.calls}
+        for name in called.intersection(tool.name for tool in turn.tools) if called else ():
             if name not in self.answered and (name in self.unanswered or len(self.unanswered) < _MAX_NAMES):
                 self.unanswered[name] = self.unanswered.get(name, 0) + 1
 
@@ -75,11 +75,11 @@ class ClientHistory:
     def __init__(self) -> None:
         self.is_enabled = True
         """Whether requests are recorded. If not, no tool is terminal by evidence."""
-        self._records: LRUCache[str, ToolSetRecord] = LRUCache(_CACHE_SIZE)
+        self._records: dict[str, ToolSetRecord] = {}
 
     @property
     def records(self) -> Mapping[str, ToolSetRecord]:
-        """The records, by the ids of the tool sets."""
+        """The records by the ids of the tool sets; the most recently used one is the last."""
         return self._records
 
     def record_request(self, request: ChatRequest, now: float) -> ToolSetRecord:
@@ -89,13 +89,17 @@ class ClientHistory:
         if not request.tools or not self.is_enabled:
             return ToolSetRecord((), 0)
         identity = _identify(request.tools)
-        record = self._records.get(identity)
+        record = self._records.pop(identity, None)
         if record is None:
             names = sorted(tool.name for tool in request.tools)
-            record = self._records[identity] = ToolSetRecord(tuple(names[:_MAX_NAMES]), len(names))
+            record = ToolSetRecord(tuple(names[:_MAX_NAMES]), len(names))
+        self._records[identity] = record
+        if len(self._records) > _MAX_RECORDS:
+            del self._records[next(iter(self._records))]
         record.requests += 1
         record.last_request = now
-        record.record_results(find_latest_answered_tools(request.messages))
+        if answered := find_latest_answered_tools(request.messages):
+            record.record_results(answered.intersection(tool.name for tool in request.tools))
         return record
 
     def forget(self) -> None:

@@ -40,7 +40,7 @@ async def test_each_set_of_tools_is_shown_with_the_way_it_ends_a_task() -> None:
         await send(client, {"messages": ASK["messages"]})
         answer = await client.get(PATH, headers={"x-request-id": "mine"})
 
-    text, terminal = answer.json()["data"]
+    terminal, text = answer.json()["data"]
     assert text == {
         "id": text["id"],
         "tools": ["get_weather"],

@@ -6,7 +6,8 @@ from typing import Any
 
 from forge_proxy.core.chat import ChatRequest, ToolSpec
 from forge_proxy.core.guardrails.client_history import ClientHistory, ToolSetRecord
-from forge_proxy.core.guardrails.turn import Outcome
+from forge_proxy.core.guardrails.policy import GuardPolicy
+from forge_proxy.core.guardrails.turn import Outcome, Turn, open_turn
 from forge_proxy.core.guardrails.verdict import FinalAnswer
 from forge_proxy.core.messages import ToolCall
 
@@ -19,8 +20,14 @@ def request(*answered: str, tools: tuple[ToolSpec, ...] = TOOLS) -> ChatRequest:
         {"id": f"c{place}", "function": {"name": name, "arguments": "{}"}} for place, name in enumerate(answered)
     ]
     results = [{"role": "tool", "tool_call_id": call["id"], "content": "ok"} for call in calls]
-    turn = [{"role": "assistant", "tool_calls": calls}, *results] if calls else []
-    return ChatRequest({}, ({"role": "user", "content": "Go."}, *turn), tools=tools)
+    later = [{"role": "assistant", "tool_calls": calls}, *results] if calls else []
+    return ChatRequest({}, ({"role": "user", "content": "Go."}, *later), tools=tools)
+
+
+def turn(tools: tuple[ToolSpec, ...] = TOOLS) -> Turn:
+    opened = open_turn(request(tools=tools), GuardPolicy(), request_id="r", nudge_text=True)
+    assert opened is not None
+    return opened
 
 
 def answer(*names: str) -> FinalAnswer:
@@ -30,8 +37,8 @@ def answer(*names: str) -> FinalAnswer:
 def converse(history: ClientHistory, times: int) -> ToolSetRecord:
     """Conversations of a look and a delivery, which the client never answers."""
     for _ in range(times):
-        history.record_request(request(), 0.0).record_answers([answer("look")])
-        history.record_request(request("look"), 0.0).record_answers([answer("deliver")])
+        history.record_request(request(), 0.0).record_answers(turn(), [answer("look")])
+        history.record_request(request("look"), 0.0).record_answers(turn(), [answer("deliver")])
     return history.record_request(request(), 0.0)
 
 
@@ -42,7 +49,7 @@ def test_three_calls_without_a_result_make_a_tool_terminal() -> None:
 def test_a_client_that_answers_no_call_at_all_has_no_terminal_tool() -> None:
     history = ClientHistory()
     for _ in range(9):
-        history.record_request(request(), 0.0).record_answers([answer("deliver")])
+        history.record_request(request(), 0.0).record_answers(turn(), [answer("deliver")])
 
     assert history.record_request(request(), 0.0).find_unanswered_tools() == ()
 
@@ -67,7 +74,7 @@ def test_two_calls_in_one_answer_are_one_delivery() -> None:
     history = ClientHistory()
     converse(history, 1)
 
-    history.record_request(request(), 0.0).record_answers([answer("deliver", "deliver")])
+    history.record_request(request(), 0.0).record_answers(turn(), [answer("deliver", "deliver")])
 
     assert history.record_request(request(), 0.0).find_unanswered_tools() == ()
 
@@ -83,9 +90,17 @@ def test_each_set_of_tools_is_judged_for_itself_in_any_order() -> None:
     assert history.record_request(request(tools=others), 0.0).find_unanswered_tools() == ()
 
 
+def test_only_names_of_offered_tools_are_stored() -> None:
+    history = ClientHistory()
+    record = history.record_request(request("look", "unknown"), 0.0)
+    record.record_answers(turn(), [answer("deliver", "invented")])
+
+    assert (record.answered, record.unanswered) == ({"look"}, {"deliver": 1})
+
+
 def test_a_request_without_tools_leaves_no_record() -> None:
     history = ClientHistory()
-    history.record_request(request(tools=()), 0.0).record_answers([answer("deliver")])
+    history.record_request(request(tools=()), 0.0).record_answers(turn(), [answer("deliver")])
 
     assert not history.records
 
@@ -104,8 +119,8 @@ def test_what_is_stored_is_bounded() -> None:
         converse(history, 1)
         tools = tuple(ToolSpec(f"tool_{number}_{place}") for place in range(100))
         names = [tool.name for tool in tools]
-        history.record_request(request(*names[:90], tools=tools), 0.0).record_answers([answer(*names)])
-    latest = history.records[next(reversed(list(history.records)))]
+        history.record_request(request(*names[:90], tools=tools), 0.0).record_answers(turn(tools), [answer(*names)])
+    latest = list(history.records.values())[-1]
 
     assert len(history.records) == 128
     assert (len(latest.tools), latest.tool_count) == (64, 100)
