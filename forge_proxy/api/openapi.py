@@ -43,8 +43,9 @@ FORGE_HEADERS: dict[str, Any] = {
         "x-forge-attempts": "The number of attempts.",
         "x-forge-tokens-spent": "Tokens of all attempts, as far as the server reports them.",
         "x-forge-compacted": "How the context was compacted, with budget.overflow: compact.",
-        "x-forge-interventions": "Each intervention (rescue, repair, loop) with its form and position, and each"
-        " unchecked call. In a guarded stream, a comment before [DONE] contains all of these headers but the first.",
+        "x-forge-interventions": "Each intervention (rescue, repair, loop) with its form and position, each"
+        " unchecked call, and the terminal tool because of which respond was not offered. In a guarded stream, a"
+        " comment before [DONE] contains all of these headers but the first.",
         "x-forge-marks": "The former name of x-forge-interventions, sent until 0.3.",
     }.items()
 }

@@ -25,6 +25,7 @@ from forge_proxy.core.guardrails import (
     open_turn,
 )
 from forge_proxy.core.guardrails.attempt import FinishedAttempt
+from forge_proxy.core.guardrails.client_history import ClientHistory, ToolSetRecord
 from forge_proxy.core.guardrails.report import Report, summary_of
 from forge_proxy.core.guardrails.text_history import TextResponseHistory
 from forge_proxy.core.guardrails.usage import ESTIMATED, TokenUsage, estimate_usage
@@ -81,6 +82,7 @@ class Engine:
         self.fitting = ContextFitter(self.budgets, self._backend.count_tokens, observe, config.compaction)
         self.sampling = config.sampling or Sampling(observe)
         self.text_history = TextResponseHistory()
+        self.client_history = ClientHistory()
         self.turns = config.turns
         self._changes = ShieldedTasks()
         self._deps = EngineDeps(
@@ -226,19 +228,22 @@ class Engine:
         self, request: ChatRequest, policy: GuardPolicy, model: ResolvedModel, session: BackendSession
     ) -> AsyncGenerator[AnswerEvent]:
         """Respond to an admitted request: with guardrails if it offers tools, otherwise by relaying."""
+        record = self.client_history.record_request(request, self._clock.now())
         turn = open_turn(
             request, policy, request_id=session.request_id,
             nudge_text=self.text_history.should_nudge(policy, model.served),
             opens_reasoning=self.text_history.opens_reasoning(model.served),
+            unanswered=record.find_unanswered_tools(),
         )  # fmt: skip
         if turn is not None:
-            return self._guard(AttemptRunner(session, request, turn, model), session.slot)
+            record.terminal = turn.terminal
+            return self._guard(AttemptRunner(session, request, turn, model), session.slot, record)
         suppressor = CallSuppressor() if request.tools and policy.enabled.any else None
         verbatim, buffered = suppressor is None and not request.is_converted, not request.stream
         call = ModelCall(request, request.stream, resolved=model, verbatim=verbatim, buffered=buffered)
         return _relay(session, call, suppressor)
 
-    async def _guard(self, runner: AttemptRunner, slot: Slot) -> AsyncGenerator[AnswerEvent]:
+    async def _guard(self, runner: AttemptRunner, slot: Slot, record: ToolSetRecord) -> AsyncGenerator[AnswerEvent]:
         """Run the attempts of a guarded request until one is accepted. All use the same slot."""
         finished: FinishedAttempt | None = None
         if unchecked := await self._unvalidated_tools.find_unreported(runner.turn):
@@ -261,6 +266,7 @@ class Engine:
         yield Chunk(usage=usage)
         for answer in finished.answers:
             self.text_history.record_answer(call.model.served, turn.faults, answer)
+        record.record_answers(turn, finished.answers)
         report = Report.of_answers(turn, finished.answers, runner.spent.tokens)
         yield replace(report, interventions=(*report.interventions, ESTIMATED)) if is_estimated else report
 

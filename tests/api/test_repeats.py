@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forge_proxy.core.guardrails import GuardPolicy, Retry, judge, open_turn
-from forge_proxy.core.guardrails.repeats import all_repeat, find_answered_calls
+from forge_proxy.core.guardrails.repeats import find_repeats
 from forge_proxy.core.messages import ToolCall
 from forge_proxy.core.stream import Reply
 from forge_proxy.wire.clients.chat_completions.request import decode_request
@@ -62,12 +63,13 @@ async def test_a_call_that_is_new_is_delivered(body: JsonDict, stream: bool) -> 
 
 
 @both
-async def test_a_repeated_call_beside_a_new_one_is_delivered_with_it(stream: bool) -> None:
+async def test_a_repeated_call_beside_a_new_one_is_dropped(stream: bool) -> None:
     said = Said(calls=(("get_weather", PARIS_TEXT), ("get_weather", OSLO)))
 
     answer = await chat([SUNNY, said], asked_before(), stream=stream)
 
-    assert len(answer.calls) == 2
+    assert (answer.text, answer.calls, answer.finish) == (None, [("get_weather", json.loads(OSLO))], "tool_calls")
+    assert answer.marks == "retried get_weather: dropped a call that was already answered"
 
 
 @both
@@ -84,6 +86,26 @@ async def test_a_message_beside_the_repeated_call_is_the_text(stream: bool) -> N
     answer = await chat([SUNNY, said], asked_before(), stream=stream)
 
     assert (answer.text, answer.calls, answer.finish) == ("Still sunny.", [], "stop")
+
+
+@both
+async def test_a_message_beside_an_invalid_call_is_the_text(stream: bool) -> None:
+    said = Said(calls=(*respond("Still sunny.").calls, ("get_weather", '{"city": "Oslo", "days": "many"}')))
+
+    answer = await chat([SUNNY, *[said] * 3], asked_before(), stream=stream)
+
+    assert (answer.text, answer.calls, answer.finish) == ("Still sunny.", [], "stop")
+    assert answer.outcome == "exhausted"
+
+
+@both
+async def test_a_new_call_beside_an_invalid_one_is_delivered_after_a_retried_text(stream: bool) -> None:
+    said = Said(calls=(("get_weather", OSLO), ("get_weather", '{"city": "Oslo", "days": "many"}')))
+
+    answer = await chat([SUNNY, *[said] * 3], asked_before(), stream=stream)
+
+    assert [call[1]["days"] for call in answer.calls] == [1, "many"]
+    assert answer.outcome == "exhausted"
 
 
 async def test_arguments_that_a_client_sends_as_an_object_are_compared_as_well() -> None:
@@ -122,12 +144,12 @@ def test_the_calls_of_the_history_are_read_only_if_a_retry_of_plain_text_brings_
 @examples(200)
 @given(args=OBJECTS, other=OBJECTS)
 def test_equal_values_repeat_and_others_do_not(args: JsonDict, other: JsonDict) -> None:
-    history = find_answered_calls(asked_before(ToolCall.of("f", args).arguments, tool="f")["messages"])
+    history = asked_before(ToolCall.of("f", args).arguments, tool="f")["messages"]
     backwards = dict(reversed(args.items()))
 
-    assert all_repeat([ToolCall.of("f", backwards)], history)
+    assert find_repeats([ToolCall.of("f", backwards)], history)
     if args != other:
-        assert not all_repeat([ToolCall.of("f", other)], history)
+        assert not find_repeats([ToolCall.of("f", other)], history)
 
 
 @given(depth=st.integers(1, 20_000))
@@ -135,4 +157,4 @@ def test_equal_values_repeat_and_others_do_not(args: JsonDict, other: JsonDict) 
 def test_arguments_of_any_depth_are_compared(depth: int) -> None:
     deep = ToolCall("f", f'{{"a": {"[" * depth}{"]" * depth}}}')
 
-    assert all_repeat([deep], [deep])
+    assert find_repeats([deep], asked_before(deep.arguments, tool="f")["messages"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -38,6 +38,8 @@ class ScriptedHttp:
     """The bodies of the chat completions that were asked for."""
     window: int | None = None
     """The context window that the model list names."""
+    model: Callable[[JsonDict], Said] | None = None
+    """Returns what to say to a request, in place of the script."""
 
     @asynccontextmanager
     async def open(
@@ -55,7 +57,7 @@ class ScriptedHttp:
             return
         asked = json.loads(whole(body) or b"{}")
         self.asked.append(asked)
-        said = self.script[len(self.asked) - 1]
+        said = self.model(asked) if self.model else self.script[len(self.asked) - 1]
         if isinstance(said, Exception):
             raise said
         if said.status != 200:
@@ -119,7 +121,7 @@ class Answer:
 
 
 async def chat(
-    script: Sequence[Said | Exception],
+    script: Sequence[Said | Exception] | Callable[[JsonDict], Said],
     body: JsonDict,
     *,
     stream: bool = False,
@@ -130,7 +132,8 @@ async def chat(
     window: int | None = None,
 ) -> Answer:
     """Send one request through the whole application to a scripted backend, and read the answer as a client would."""
-    http = ScriptedHttp(script, cut, window=window)
+    model = script if callable(script) else None
+    http = ScriptedHttp(() if callable(script) else script, cut, window=window, model=model)
     backend = OpenAICompatible("http://scripted", http)
     observe = (heard if heard is not None else []).append
     engine = Engine(EngineConfig(backend, StillClock(), observe, guardrails=policy or GuardPolicy()))

@@ -135,3 +135,10 @@ def test_an_invalid_value_of_a_variable_is_not_printed(tmp_path: Path, monkeypat
     assert "server.port: " in str(raised.value)
     assert "${env.MY_PORT}" in str(raised.value)
     assert "sk-secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("value", ["finish,!done", "finish !done"])
+def test_patterns_of_tools_may_come_from_a_variable(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORGE_PROXY_GUARDRAILS__TERMINAL_TOOLS", value)
+
+    assert load(None, {}).guardrails.terminal_tools == ("finish", "!done")

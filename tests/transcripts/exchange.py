@@ -18,7 +18,7 @@ _LONG = 8_000
 """Characters of a request to the model server that are kept as text; of a longer one the digest is."""
 _VOLATILE_HEADERS = {"date", "content-length", "connection"}
 _VOLATILE_FIELDS = re.compile(
-    r'("(?:uptime_seconds|pid|ram_mb|cores|vram_mb|queued_seconds|created_at|updated_at|started_at|ended_at|at'
+    r'("(?:uptime_seconds|idle_seconds|pid|ram_mb|cores|vram_mb|queued_seconds|created_at|updated_at|started_at|ended_at|at'
     r'|seconds|home|path|expires_at)"\s*:\s*)(?:"[^"]*"|-?[0-9.eE+-]+|null)'
 )
 _CREATED = re.compile(r'("created"\s*:\s*)(?!1700000000\b)\d+')

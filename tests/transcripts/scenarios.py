@@ -180,8 +180,8 @@ def _change(method: str, path: str, body: Any, name: str = "") -> Exchange:
 def _admin() -> Transcript:
     admin = "/admin/v1"
     reads = (
-        "models", "budget", "backend", "guardrails", "compaction", "sampling", "text-responses", "text-answers",
-        "config", "status",
+        "models", "budget", "backend", "guardrails", "guardrails/clients", "compaction", "sampling",
+        "text-responses", "text-answers", "config", "status",
     )  # fmt: skip
     history = [USER, *({"role": "assistant", "content": "x" * 4000}, {"role": "user", "content": "y" * 4000}) * 5]
     return Transcript(

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from forge_proxy.api.admin.former_names import FormerName, former_field
 from forge_proxy.core.guardrails import GuardPolicy
+from forge_proxy.core.guardrails.policy import ToolPatterns
 from forge_proxy.engine.answer import Engine
 
 
@@ -35,6 +36,7 @@ class GuardrailsChange(BaseModel):
     text_answers: Literal["auto", "nudge", "accept"] = Field(
         default="auto", description="The former name of `text_responses`, accepted until 0.3.", deprecated=True
     )
+    terminal_tools: ToolPatterns = ()
     on_exhausted: Literal["deliver", "error"] = "deliver"
     on_loop: Literal["cut", "report"] = "cut"
 

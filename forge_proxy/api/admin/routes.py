@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from forge_proxy.api.admin.backend import BackendEndpoints
 from forge_proxy.api.admin.budget import BudgetEndpoints
+from forge_proxy.api.admin.clients import ClientEndpoints
 from forge_proxy.api.admin.compaction import CompactionEndpoints
 from forge_proxy.api.admin.former_names import FormerName
 from forge_proxy.api.admin.guardrails import GuardrailEndpoints
@@ -100,6 +101,9 @@ def add_admin_routes(app: FastAPI, parts: AdminServices, keepalive_seconds: floa
     guardrails = GuardrailEndpoints(parts.engine)
     add("GET", "/guardrails", guardrails.read, "Show the guardrails")
     add("PATCH", "/guardrails", guardrails.change, "Change guardrails")
+    clients = ClientEndpoints(parts.engine, parts.clock)
+    add("GET", "/guardrails/clients", clients.read, "Show how clients end their tasks")
+    add("DELETE", "/guardrails/clients", clients.forget, "Reset what is known about clients")
     compaction = CompactionEndpoints(parts.engine)
     add("GET", "/compaction", compaction.read, "Show the compaction policy")
     add("PUT", "/compaction", compaction.choose, "Change the compaction policy")

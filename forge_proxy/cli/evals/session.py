@@ -39,6 +39,7 @@ async def open_session(settings: Settings, surfaces: Sequence[Surface]) -> Async
     async with AsyncExitStack() as closing:
         settings = settings.model_copy(update={"guardrails": _without_learning(settings.guardrails)})
         parts = await closing.enter_async_context(daemon.assemble(settings, _ignore))
+        parts.engine.client_history.is_enabled = False  # one run would change the next
         await parts.load()
         await parts.engine.budgets.settle()
         model = await parts.engine.models.default_name()

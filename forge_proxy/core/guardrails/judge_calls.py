@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from forge_proxy.core.errors import ToolCallInvalid
@@ -9,7 +10,7 @@ from forge_proxy.core.guardrails.case import Case, join_text, render_call, selec
 from forge_proxy.core.guardrails.check import check
 from forge_proxy.core.guardrails.extraction import Extraction
 from forge_proxy.core.guardrails.nudges import Problem, correct_calls, correct_text
-from forge_proxy.core.guardrails.repeats import all_repeat, find_answered_calls
+from forge_proxy.core.guardrails.repeats import find_repeats
 from forge_proxy.core.guardrails.turn import Fault, Outcome, Turn
 from forge_proxy.core.guardrails.verdict import Accept, GiveUp, Intervention, Verdict
 from forge_proxy.core.jsontypes import is_nested_too_deeply
@@ -29,8 +30,12 @@ def judge_calls(case: Case, message: str | None) -> Verdict:
         else:
             valid.append(checked[0])
             interventions += checked[1]
-    if not problems and turn.first_text is not None and all_repeat(valid, find_answered_calls(turn.messages)):
-        return _without_repeats(case, valid, message)
+    if not problems and turn.first_text is not None:
+        kept = _select_new(turn, valid)
+        if not kept:
+            return _without_repeats(case, valid, message)
+        interventions += _describe_dropped(valid, kept)
+        valid = kept
     if not problems:
         if extraction.cut is not None:
             interventions.append(
@@ -48,6 +53,13 @@ def _give_up_calls(case: Case, message: str | None, valid: list[ToolCall], probl
     text = join_text(case.sent_text, extraction.text, message)
     invalid = ToolCallInvalid([str(problem) for problem in problems], turn.attempt)
     deliverable = select_deliverable(turn, extraction)
+    dropped: tuple[Intervention, ...] = ()
+    if turn.first_text is not None:
+        if not _select_new(turn, valid):
+            ended = replace(case, reply=replace(case.reply, finish="stop"))
+            return ended.give_up(fault, _retried_text(case, message), ())
+        new = _select_new(turn, deliverable)
+        dropped, deliverable = tuple(_describe_dropped(deliverable, new)), tuple(new)
     if turn.requires_call and not deliverable:
         return case.give_up(fault, None, (), case.unsatisfied())
     if turn.policy.on_exhausted == "error":
@@ -61,7 +73,22 @@ def _give_up_calls(case: Case, message: str | None, valid: list[ToolCall], probl
     if not calls and not call_text and extraction.rescued:  # a call of an unknown tool, delivered as the model wrote it
         return case.give_up(fault, join_text(case.sent_text, extraction.text_with_calls, message), ())
     delivered_text = join_text(case.sent_text, text or "", call_text or None)
-    return case.give_up(fault, delivered_text, calls, None if calls or delivered_text else invalid)
+    return case.give_up(fault, delivered_text, calls, None if calls or delivered_text else invalid, dropped)
+
+
+def _select_new(turn: Turn, calls: Sequence[ToolCall]) -> list[ToolCall]:
+    """Return the calls that may follow a retried text: those of terminal tools, and those that repeat no answered one.
+
+    The text may be the model's last one: its retry must not do work again that was done already.
+    """
+    terminal = {tool.name for tool in turn.terminal}
+    repeated = find_repeats([call for call in calls if call.tool not in terminal], turn.messages)
+    return [call for call in calls if call not in repeated]
+
+
+def _describe_dropped(calls: Sequence[ToolCall], kept: Sequence[ToolCall]) -> list[Intervention]:
+    names = dict.fromkeys(call.tool for call in calls if call not in kept)
+    return [Intervention(Outcome.RETRIED, name, "dropped a call that was already answered") for name in names]
 
 
 def _corrections(turn: Turn, extraction: Extraction, problems: tuple[Problem, ...]) -> tuple[Message, ...]:
@@ -77,15 +104,14 @@ def _corrections(turn: Turn, extraction: Extraction, problems: tuple[Problem, ..
 
 
 def _without_repeats(case: Case, calls: list[ToolCall], message: str | None) -> Accept:
-    """Accept the text that was retried, without the calls of its retry, which only repeat already answered calls.
-
-    If the retry has sent text or called the respond tool, its text is accepted instead.
-    """
-    has_own_text = case.sent_text or (message or "").strip()
-    text = join_text(case.sent_text, case.extraction.text, message) if has_own_text else case.turn.first_text
-    names = dict.fromkeys(call.tool for call in calls)
-    dropped = tuple(Intervention(Outcome.RETRIED, name, "dropped a call that was already answered") for name in names)
+    """Accept the text that was retried, without the calls of its retry, which only repeat already answered calls."""
     whole = replace(
         case, reply=replace(case.reply, finish="stop"), extraction=replace(case.extraction, interventions=())
     )
-    return whole.accept(text, (), dropped)
+    return whole.accept(_retried_text(case, message), (), tuple(_describe_dropped(calls, ())))
+
+
+def _retried_text(case: Case, message: str | None) -> str | None:
+    """Return the text that was retried, or that of its retry if it was sent or is the message of the respond tool."""
+    has_own_text = case.sent_text or (message or "").strip()
+    return join_text(case.sent_text, case.extraction.text, message) if has_own_text else case.turn.first_text

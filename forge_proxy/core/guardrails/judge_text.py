@@ -26,9 +26,10 @@ def judge_text(case: Case) -> Verdict:
         quoted = text[:MAX_QUOTED] if reply.finish == "length" else text
         retry = case.retry(fault, correct_text(turn, fault, quoted))
         return retry or case.give_up(fault, None, (), case.unsatisfied())
-    if reply.finish == "length" and not extraction.broken:
-        return case.accept(_text_or_none(reply, text), ())
-    if reply.finish == "content_filter" or reply.extra.get("refusal"):
+    is_filtered = reply.finish == "content_filter" or bool(reply.extra.get("refusal"))
+    if is_filtered or (reply.finish == "length" and not extraction.broken):
+        if turn.first_text is not None and not case.sent_text:  # it was complete
+            return replace(case, reply=replace(reply, finish="stop")).accept(turn.first_text, ())
         return case.accept(_text_or_none(reply, text), ())
     if extraction.broken:
         retry = case.retry(Fault.MALFORMED, correct_text(turn, Fault.MALFORMED, text))

@@ -15,10 +15,14 @@ from forge_proxy.core.messages import Message, MessageType, ToolCall
 
 @dataclass(frozen=True, slots=True)
 class NudgeWording:
-    """One sentence per fault. `{names}`, `{tool}`, `{reasons}` and `{respond}` are filled in; other braces are kept."""
+    """One sentence per fault. The fields of `_fill`, such as `{names}`, are filled in; other braces are kept."""
 
     text: str = "That was not a valid tool call. Call one of: {names}."
     text_with_respond: str = "That was not a valid tool call. Call one of: {names}. To answer in words, call {respond}."
+    text_with_terminal: str = (
+        "That was not a valid tool call. Call one of: {names}. To finish the task, call {terminal}."
+    )
+    empty_with_terminal: str = "Your reply was empty. Call one of: {names}. To finish the task, call {terminal}."
     empty: str = "Your reply was empty. Answer now, or call one of: {names}."
     malformed: str = "That was not a valid tool call. Call one of: {names}."
     unknown_tool: str = "[UnknownTool] {tool}. Call one of: {names}."
@@ -44,7 +48,7 @@ _STATED = re.compile(
 """The part of a reason that contains no value written by the model."""
 _LONGEST_PLACE = 100
 WORDING = NudgeWording()
-_FIELD = re.compile(r"\{(names|tool|reasons|respond)\}")
+_FIELD = re.compile(r"\{(names|tool|reasons|respond|terminal)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +77,15 @@ def correct_text(turn: Turn, fault: Fault, response: str, wording: NudgeWording 
     """Return the failed response and its correction, for a response without a parsable call."""
     match fault:
         case Fault.EMPTY:
-            sentence = wording.empty
+            sentence = wording.empty_with_terminal if turn.ends_with_call else wording.empty
         case Fault.MALFORMED:
             sentence = wording.malformed
         case Fault.LOOP:
             sentence = wording.loop
         case Fault.CUT:
             sentence = wording.cut
+        case _ if turn.ends_with_call:
+            sentence = wording.text_with_terminal
         case _:
             sentence = wording.text_with_respond if turn.respond else wording.text
     # An empty assistant message keeps the roles alternating, which some chat templates require.
@@ -124,5 +130,6 @@ def _fill(sentence: str, turn: Turn, tool: str = "", reasons: tuple[str, ...] = 
         "tool": tool,
         "reasons": "; ".join(reasons),
         "respond": turn.respond.name if turn.respond else "",
+        "terminal": " or ".join(tool.name for tool in turn.terminal),
     }
     return _FIELD.sub(lambda field: values[field[1]], sentence)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_settings import NoDecode
 
 from forge_proxy.core.deprecation import RenamedFields, renamed_attribute
 from forge_proxy.core.errors import InvalidRequest
 
+_TOOL_PATTERN = r"^!?[\w.:/*?\[\]-][\w.:/*?\[\]!-]*$"
+"""The characters of names and of glob patterns."""
 Switch = Literal["respond", "rescue", "validate", "retry", "loops"]
 SWITCHES: tuple[str, ...] = get_args(Switch)
 
@@ -37,6 +40,15 @@ class Switches(BaseModel):
         return self.respond or self.rescue or self.validate_calls or self.retry or self.loops
 
 
+def _split(value: object) -> object:
+    """Split a list that is written as one string at commas and spaces."""
+    return value.replace(",", " ").split() if isinstance(value, str) else value
+
+
+ToolPatterns = Annotated[tuple[Annotated[str, Field(pattern=_TOOL_PATTERN)], ...], NoDecode, BeforeValidator(_split)]
+"""Glob patterns of tool names; those that begin with `!` exclude."""
+
+
 class GuardPolicy(RenamedFields):
     """The `guardrails` section of the configuration."""
 
@@ -57,6 +69,13 @@ class GuardPolicy(RenamedFields):
     text_responses: Literal["auto", "nudge", "accept"] = Field(
         default="auto",
         description="Plain text while tools are offered: retry, accept and stream it, or learn which per model.",
+    )
+    terminal_tools: ToolPatterns = Field(
+        default=(),
+        description=(
+            "Tools that end the client's task, such as `finish` or `submit_*`, in addition to those that the daemon"
+            " recognizes. With `!finish`, `finish` never counts as one; with `!*`, no tool does."
+        ),
     )
     on_exhausted: Literal["deliver", "error"] = Field(
         default="deliver",

@@ -28,14 +28,32 @@ def find_answered_calls(messages: Iterable[JsonObject]) -> tuple[ToolCall, ...]:
     return tuple(answered)
 
 
-def all_repeat(calls: Sequence[ToolCall], answered: Sequence[ToolCall]) -> bool:
-    """Whether each of these calls equals one that was answered: the same tool with equal arguments, as JSON values.
+def find_latest_answered_tools(messages: Sequence[JsonObject]) -> set[str]:
+    """Return the names of the tools whose calls in the latest message with calls have a result.
 
-    A new call makes progress, so the whole batch is kept.
+    Only the end of the conversation is read: earlier calls were the latest ones of earlier requests.
     """
+    results: set[str] = set()
+    for message in reversed(messages):
+        if message.get("role") == "tool":
+            results.add(str(message.get("tool_call_id")))
+        listed = message.get("tool_calls")
+        if is_list(listed) and listed:
+            calls = [call for call in listed if is_object(call) and str(call.get("id")) in results]
+            functions = [function for call in calls if is_object(function := call.get("function"))]
+            return {name for function in functions if isinstance(name := function.get("name"), str)}
+    return set()
+
+
+def find_repeats(calls: Sequence[ToolCall], messages: Iterable[JsonObject]) -> list[ToolCall]:
+    """Return those of `calls` that equal one with a result in the conversation: the same tool and equal arguments, as
+    JSON values.
+    """
+    if not calls:
+        return []
     names = {call.tool for call in calls}
-    known = {_key(call) for call in answered if call.tool in names}
-    return bool(calls) and all(_key(call) in known for call in calls)
+    known = {_key(call) for call in find_answered_calls(messages) if call.tool in names}
+    return [call for call in calls if _key(call) in known]
 
 
 def _read(function: JsonObject) -> ToolCall:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from forge_proxy.core.chat import ChatRequest
 from forge_proxy.core.errors import BackendError, ForgeError, UnreadCall
 from forge_proxy.core.guardrails import FinalAnswer, Intervention, Outcome, Turn
+from forge_proxy.core.guardrails.terminal_tools import TerminalTool
 from forge_proxy.core.guardrails.turn import Fault
 from forge_proxy.core.redaction import redact_quotes
 
@@ -30,6 +31,8 @@ class Report:
         """Report on the final answers of a guarded request, one for each choice."""
         outcome = Outcome.furthest(answer.outcome for answer in answers)
         interventions = tuple(one for answer in answers for one in answer.interventions)
+        if turn.ends_with_call and turn.policy.enabled.respond:
+            interventions = (*interventions, _describe_terminal(turn.terminal))
         return cls(outcome, turn.attempt, turn.faults, interventions, tokens or None)
 
     @classmethod
@@ -68,6 +71,12 @@ def as_fits(parts: Sequence[str], room: int) -> list[str]:
 def cut_name(tool: str) -> str:
     """Return a tool's name, truncated for logs."""
     return _cut(tool, _LONGEST_NAME)
+
+
+def _describe_terminal(terminal: Sequence[TerminalTool]) -> Intervention:
+    first, others = terminal[0], len(terminal) - 1
+    names = f"{cut_name(first.name)} and {others} more end" if others else f"{cut_name(first.name)} ends"
+    return Intervention(Outcome.CLEAN, "", f"respond not offered: {names} the task ({first.reason})")
 
 
 def _describe(intervention: Intervention) -> str:

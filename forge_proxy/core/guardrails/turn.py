@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 
 from forge_proxy.core.chat import ChatRequest, ToolChoice, ToolSpec
 from forge_proxy.core.fast_dataclass import fast_dataclass
 from forge_proxy.core.guardrails.policy import GuardPolicy
 from forge_proxy.core.guardrails.respond import respond_tool
+from forge_proxy.core.guardrails.terminal_tools import TerminalTool, find_terminal_tools
 from forge_proxy.core.jsontypes import JsonObject, is_list, is_object
 from forge_proxy.core.messages import Message, ToolCall
 from forge_proxy.core.tool_names import resolve_name
@@ -88,6 +89,8 @@ class Turn:
     """The conversation as the client sent it, to detect a retry of plain text that only repeats answered calls."""
     last_calls: tuple[ToolCall, ...] = ()
     """The latest failed calls. They are delivered with outcome `exhausted` if all later attempts are empty."""
+    terminal: tuple[TerminalTool, ...] = ()
+    """The tools that end the client's task, as far as `choice` allows them."""
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool called `name`, the respond tool included, or None."""
@@ -120,6 +123,11 @@ class Turn:
         return self.choice.mode == "required"
 
     @property
+    def ends_with_call(self) -> bool:
+        """Whether the client expects a call of a terminal tool where others expect plain text."""
+        return bool(self.terminal) and self.choice.mode == "auto"
+
+    @property
     def buffers_text(self) -> bool:
         """Whether text must be buffered: it may be retried, or turn out to be reasoning."""
         return self.may_retry_text or self.opens_reasoning
@@ -141,18 +149,30 @@ class Turn:
 
 
 def open_turn(
-    request: ChatRequest, policy: GuardPolicy, *, request_id: str, nudge_text: bool, opens_reasoning: bool = False
+    request: ChatRequest,
+    policy: GuardPolicy,
+    *,
+    request_id: str,
+    nudge_text: bool,
+    opens_reasoning: bool = False,
+    unanswered: Collection[str] = (),
 ) -> Turn | None:
     """Return the first turn of a request; None if there is nothing to guard and the request passes through.
 
     `nudge_text` is the current decision of the text policy for this model, `opens_reasoning` whether its chat template
-    opens a reasoning block. Requests for several choices (`n` > 1) are never retried.
+    opens a reasoning block, `unanswered` the tools that are terminal because the client never answers their calls.
+
+    A client with a terminal tool expects a call: plain text is retried as often as an invalid call. Requests for
+    several choices (`n` > 1) are never retried.
     """
     switches = policy.enabled
     if not request.tools or request.tool_choice.mode == "none" or not switches.any:
         return None
     retries = policy.max_retries if switches.retry and request.choices == 1 else 0
-    may_respond = request.tool_choice.mode == "auto"
+    allowed = tuple(tool for tool in request.tools if request.tool_choice.allows(tool.name))
+    terminal = find_terminal_tools(allowed, policy.terminal_tools, unanswered)
+    may_respond = request.tool_choice.mode == "auto" and not terminal
+    nudges = retries if terminal and policy.max_text_nudges else policy.max_text_nudges
     return Turn(
         request_id=request_id,
         # A client may send the same request id with each turn, but never the same number of messages.
@@ -165,10 +185,11 @@ def open_turn(
         respond=respond_tool(tool.name for tool in request.tools) if switches.respond and may_respond else None,
         policy=policy,
         retries_left=retries,
-        text_nudges_left=policy.max_text_nudges if nudge_text else 0,
+        text_nudges_left=nudges if nudge_text else 0,
         cut_retries_left=min(1, retries),
         messages=request.messages,
         opens_reasoning=opens_reasoning,
+        terminal=terminal,
     )
 
 
