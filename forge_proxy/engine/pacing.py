@@ -81,8 +81,8 @@ class LoopTurns:
     async def run_in_thread(self, work: Callable[[], _T]) -> _T:
         """Return the result of work that takes longer than a step should. Raises what it raises.
 
-        There is one thread, because each computing thread delays the event loop by up to 5 ms per iteration: it releases
-        the interpreter's lock only so often.
+        There is one thread, because each computing thread delays the event loop by up to 5 ms per iteration: it
+        releases the interpreter's lock only so often.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
