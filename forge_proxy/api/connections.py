@@ -24,6 +24,10 @@ _RESERVED_DESCRIPTORS = 48
 _LOG_SECONDS = 10.0
 _CLOSED_AT_ONCE = 16
 """The fraction of connections that are closed at a time if there are too many: checking all of them takes time."""
+_ABORTED_AT_ONCE = 16
+"""Maximum number of slow readers that are aborted at a time. Each has megabytes in the operating system's send buffer,
+which take up to a millisecond to free.
+"""
 
 
 class WaitingFor(IntEnum):
@@ -114,8 +118,12 @@ class ConnectionSupervisor:
         """The budget that buffered responses are charged to."""
         self.aborted_readers = 0
 
-    def close_overdue(self, connections: Collection[Connection], now: float) -> None:
-        """Close the connections whose client is overdue. Called about once a second."""
+    def close_overdue(self, connections: Collection[Connection], now: float) -> bool:
+        """Close the connections whose client is overdue. Called about once a second.
+
+        Returns whether slow readers remain: the caller then calls it again in a later turn of the event loop.
+        """
+        aborted = 0
         for connection in tuple(connections):
             waiting, since = connection.waiting(now)
             if waiting is WaitingFor.BODY and now - since > self.limits.body_seconds:
@@ -123,9 +131,13 @@ class ConnectionSupervisor:
             elif waiting is WaitingFor.HEAD and now - since > self.limits.head_seconds:
                 connection.refuse(HeadTimeout(self.limits.head_seconds))
             elif waiting is WaitingFor.READER and now - since > self.limits.send_seconds:
+                if aborted == _ABORTED_AT_ONCE:
+                    return True
+                aborted += 1
                 self._abort_reader(connection)
             elif waiting < WaitingFor.HEAD and now - since > self.limits.head_seconds:
                 connection.abort()  # there is no request to respond to
+        return False
 
     def has_room(self, connections: Collection[Connection], now: float) -> bool:
         """Return whether another connection can be served, which is already among `connections`.

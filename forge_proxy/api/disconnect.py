@@ -47,6 +47,7 @@ class _DisconnectWatch(AbstractAsyncContextManager[None]):
         self._timer.cancel()
         if self._watcher is not None:
             self._watcher.cancel()
+            self._watcher = None  # its traceback refers to this object: a cycle, left to the garbage collector
         if not isinstance(error, asyncio.CancelledError):
             return False
         if not self._disconnected:

@@ -48,6 +48,8 @@ class HttpServer(uvicorn.Server):
             connection_limit(),
         )
         self._supervisor = ConnectionSupervisor(limits, memory=memory)
+        self._has_overdue = False
+        """Whether overdue connections remain that are closed at the next tick."""
         super().__init__(
             uvicorn.Config(
                 app,
@@ -63,9 +65,9 @@ class HttpServer(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Close overdue connections once a second; uvicorn calls this ten times a second."""
-        if counter % 10 == 0:
+        if counter % 10 == 0 or self._has_overdue:
             connections = cast("Collection[Connection]", self.server_state.connections)
-            self._supervisor.close_overdue(connections, asyncio.get_running_loop().time())
+            self._has_overdue = self._supervisor.close_overdue(connections, asyncio.get_running_loop().time())
         return await super().on_tick(counter)
 
     @contextmanager

@@ -275,6 +275,9 @@ class _Response:
                 self._slices.add(await self._read())
         except Undecodable as exc:
             raise BackendBroke(self._url, str(exc)) from exc
+        except StopAsyncIteration:
+            await self._pace.begin_step()  # a body that is one JSON object is parsed at its end
+            raise
         await self._pace.begin_step()
         self._is_in_step = True
         return piece

@@ -10,6 +10,7 @@ from forge_proxy.backends.llama_server import status as llama
 from forge_proxy.backends.llama_server.manager import ServerManager
 from forge_proxy.core.errors import BackendDown, UnknownModel
 from forge_proxy.engine.backend_switching import BackendSwitcher
+from forge_proxy.engine.shielded_tasks import ShieldedTasks
 
 
 class SwitchableServer:
@@ -22,6 +23,7 @@ class SwitchableServer:
         self.manager = manager
         self._switching = switching
         self._drain = drain_seconds
+        self._changes = ShieldedTasks()
         self._default_context = manager.status().spec.context
 
     def served(self) -> Sequence[str | None]:
@@ -39,8 +41,12 @@ class SwitchableServer:
         await self.switch(ensure)
 
     async def switch(self, change: Callable[[], Awaitable[object]]) -> None:
-        """Await `change` once running responses have finished. Raises what it raises."""
-        await self._switching.switch(change, drain_seconds=self._drain)
+        """Await `change` once running responses have finished. Raises what it raises.
+
+        Cancelling this call does not cancel the change: the model server completes a load that it has begun, and what
+        it then serves must be recorded.
+        """
+        await self._changes.run(self._switching.switch(change, drain_seconds=self._drain))
 
     def _raise_if_stopped(self) -> None:
         """Raise `BackendDown` if an administrator has stopped the server."""

@@ -18,6 +18,7 @@ from forge_proxy.api.config import ServerConfig
 from forge_proxy.api.connections import raise_descriptor_limit
 from forge_proxy.api.server import PortTaken, listen
 from forge_proxy.backends.capability_cache import state_folder
+from forge_proxy.daemon.allocator import map_large_buffers
 from forge_proxy.daemon.app import build
 from forge_proxy.daemon.port_owner import find_daemon, stop_command
 from forge_proxy.daemon.reload import SettingsReloader
@@ -97,6 +98,7 @@ def run(read: Callable[[], Settings], hangup: Hangup = "reload", file: Path | No
     refuse_unusable(settings)  # before the port is bound or a process started
     state = state_folder()
     raise_descriptor_limit()
+    map_large_buffers()
     listener = open_listener(settings.server, state)
 
     async def main() -> None:

@@ -20,6 +20,7 @@ from forge_proxy.core.guardrails.usage import TokenUsage
 from forge_proxy.core.stream import Chunk
 from forge_proxy.engine.events import AttemptRetried, ContextCompacted, LoopDetected
 from forge_proxy.engine.exchange import BackendExchange, BackendSession, CallResent
+from forge_proxy.engine.judging import judge_attempt
 from forge_proxy.engine.pacing import Pace
 from forge_proxy.engine.parse_replies import parse_replies
 from forge_proxy.wire.backends.openai.request import LIMITS
@@ -144,7 +145,7 @@ class AttemptRunner:
             self.spent.add(exchange.usage, corrected=bool(turn.added))
         extractions = await parse_replies(turn, attempt.replies(), deps.thorough, deps.turns)
         deps.text_history.record_extractions(self._model.served, extractions)
-        verdict = attempt.judge(extractions)
+        verdict = await judge_attempt(attempt, extractions, deps.turns)
         needs_room = self._room is not None or (isinstance(verdict, Retry) and verdict.fault is Fault.CUT)
         if isinstance(verdict, Retry) and needs_room and exchange.usage is not None:
             self._room = await deps.fitting.find_room(exchange.call, exchange.usage)

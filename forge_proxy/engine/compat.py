@@ -58,9 +58,10 @@ class CompatibleBackend:
                     raise
                 call = replace(call, room=refusal.room or 0)
             except BackendError as refusal:
-                if begun:
+                rewritten = None if begun else await self._rewritten(call, refusal)
+                if rewritten is None:
                     raise
-                call = await self._rewritten(call, refusal)
+                call = rewritten
             else:
                 return
 
@@ -85,8 +86,11 @@ class CompatibleBackend:
             dialect = replace(dialect, plain_schemas=True)
         return call if dialect is call.dialect else replace(call, dialect=dialect)
 
-    async def _rewritten(self, call: ModelCall, refusal: BackendError) -> ModelCall:
-        """Return the call in a dialect that avoids the reason of the refusal. Raises the refusal if there is none."""
+    async def _rewritten(self, call: ModelCall, refusal: BackendError) -> ModelCall | None:
+        """Return the call in a dialect that avoids the reason of the refusal; None if there is none.
+
+        The caller raises the refusal: raised here, it would refer to itself by this frame. Raises `ToolsRejected`.
+        """
         if (
             call.required_tools
             and refusal.status in _REJECTION_STATUSES
@@ -94,14 +98,14 @@ class CompatibleBackend:
         ):
             return replace(call, required_tools=())
         if not isinstance(refusal, RequestFormatRejected):
-            raise refusal
+            return None
         if refusal.need.is_about_tools and not call.request.body.get("tools"):
-            raise refusal
+            return None
         dialect = call.dialect.avoiding(refusal.need)
         if dialect != call.dialect:
             return replace(call, dialect=dialect)
         if refusal.need is not UnsupportedFeature.PLAIN_SCHEMAS:
-            raise refusal
+            return None
         tools = self._tools_digest(call)
         rejected = self._plain.get(tools) or await find_rejected_tool(self._backend, call)
         self._plain[tools] = rejected

@@ -126,26 +126,30 @@ class BackendExchange:
                             self.usage = chunk.usage or self.usage
                             yield chunk
             except BackendFault as fault:
-                if not may_resend(fault):
+                recovery = await self._recover(fault) if may_resend(fault) else None
+                if recovery is None:
                     raise
-                compacted = await self._recover(fault)
             else:
                 return
-            if compacted:
-                yield compacted
-            yield CallResent()
+            for event in recovery:
+                yield event
 
     def calibrate(self) -> None:
         """Calibrate the estimates of the model's tokens by the usage of the response."""
         self._deps.fitting.calibrate(self.call, self.usage)
 
-    async def _recover(self, fault: BackendFault) -> ContextCompacted | None:
-        """Prepare to send the call again, compacted if it was too long. Raises the fault if that is of no use."""
+    async def _recover(self, fault: BackendFault) -> tuple[ContextCompacted | CallResent, ...] | None:
+        """Prepare to send the call again, compacted if it was too long. Returns what to report, or None if it is of no
+        use.
+
+        The caller raises the fault: raised here, it would refer to itself by this frame, and all of the request would
+        stay in memory until the next garbage collection.
+        """
         if isinstance(fault, ContextOverflow):
             shorter = await self._deps.fitting.compact_after_overflow(self.call, fault, self._session.request_id)
             if shorter is not None:
                 self.call, compacted = shorter
-                return compacted
+                return compacted, CallResent()
         elif self._session.permit_retry(fault):
-            return None
-        raise fault
+            return (CallResent(),)
+        return None

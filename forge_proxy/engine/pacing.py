@@ -2,16 +2,22 @@
 
 Potentially long work (parsing or scanning a response, preparing a request) is done in small steps. Before each step a
 request takes a turn: one iteration of the event loop grants turns until 4 ms have passed; the other requests wait.
+Work that cannot be divided into steps runs in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice, zip_longest
+from typing import TypeVar
 
 from forge_proxy.engine.clock import MonotonicClock
 from forge_proxy.engine.ports import Clock
+
+_T = TypeVar("_T")
 
 _ROUND_SECONDS = 0.004
 """Time for turns in one iteration of the event loop. A step that has started always finishes."""
@@ -54,6 +60,7 @@ class LoopTurns:
         self._has_overrun = False
         """Whether a turn granted in this round found no time left."""
         self._heavy_first = False
+        self._thread = ThreadPoolExecutor(1, "forge-long-step")
 
     async def take(self, *, heavy: bool = False) -> None:
         """Wait for the next turn; return immediately if this round has time left for all waiters of this class."""
@@ -70,6 +77,14 @@ class LoopTurns:
                 await waiter.granted
         finally:
             queue.remove(waiter)  # the first one, or near to it
+
+    async def run_in_thread(self, work: Callable[[], _T]) -> _T:
+        """Return the result of work that takes longer than a step should. Raises what it raises.
+
+        There is one thread, because each computing thread delays the event loop by up to 5 ms per iteration: it
+        releases the interpreter's lock only so often.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _has_time(self) -> bool:
         """Return whether one more step may start in this round. Every round allows at least one."""

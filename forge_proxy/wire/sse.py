@@ -57,7 +57,9 @@ class SseReader:
             self._line += piece
             self._check()
             return []
-        *lines, rest = (bytes(self._line) + piece).split(b"\n")
+        end_of_line, _, piece = piece.partition(b"\n")
+        self._line += end_of_line  # in place: the line may have megabytes
+        *lines, rest = bytes(self._line), *piece.split(b"\n")
         self._line = bytearray(rest)
         events = [event for line in lines if (event := self._take(line)) is not None]
         if events:

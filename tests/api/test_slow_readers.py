@@ -96,6 +96,25 @@ async def test_a_client_that_reads_nothing_is_aborted_after_the_timeout_and_coun
     assert connected.supervisor.aborted_readers == 1
 
 
+async def test_many_slow_readers_are_aborted_a_few_at_a_time() -> None:
+    """The megabytes that the operating system holds for each of them take time to free."""
+    all_connected = [Connected(1000) for _ in range(40)]
+    supervisor = all_connected[0].supervisor
+    protocols = [connected.protocol for connected in all_connected]
+    for connected in all_connected:
+        await connected.ask()
+    began = now()
+    supervisor.close_overdue(protocols, began)
+
+    aborted_so_far: list[int] = []
+    while supervisor.close_overdue(protocols, began + SEND_SECONDS + 1):
+        protocols = [connected.protocol for connected in all_connected if not connected.client.aborted]
+        aborted_so_far.append(supervisor.aborted_readers)
+
+    assert aborted_so_far == [16, 32]
+    assert supervisor.aborted_readers == 40
+
+
 async def test_what_is_written_meanwhile_is_no_progress() -> None:
     connected = Connected(1000)
     await connected.ask()

@@ -18,6 +18,7 @@ from forge_proxy.backends.openai_compatible import OpenAICompatible
 from forge_proxy.core.chat import ChatRequest, ModelCall
 from forge_proxy.core.errors import BackendBroke, BackendFault, BackendUnreachable, ResponseTooLarge, UnexpectedStatus
 from forge_proxy.core.stream import Chunk
+from forge_proxy.engine.pacing import LoopTurns
 
 WHOLE = b'{"choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}]}'
 
@@ -227,3 +228,20 @@ async def test_a_server_that_does_not_accept_is_not_tried_again(monkeypatch: pyt
     await http.close()
 
     assert len(tries) == 1
+
+
+async def test_the_end_of_a_body_waits_for_a_turn_of_the_event_loop() -> None:
+    """A body that is one JSON object is parsed at its end, and many may end at the same time."""
+    events: list[str] = []
+
+    class RecordedTurns(LoopTurns):
+        async def take(self, *, heavy: bool = False) -> None:
+            events.append("turn")
+            await super().take(heavy=heavy)
+
+    client = AioHttp(connect_seconds=5, silence_seconds=5, turns=RecordedTurns())
+    async with server(answer(WHOLE)) as url, client.open("GET", url) as response:
+        events.extend(["piece" async for _ in response.pieces()])
+    await client.close()
+
+    assert events == ["turn", "turn", "piece"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 
 import pytest
 
@@ -120,6 +123,29 @@ async def test_other_faults_end_the_exchange(fault: BackendFault) -> None:
 
     with pytest.raises(type(fault)):
         await events_of(exchange)
+
+
+class Broken(Script):
+    """A backend that loses each response."""
+
+    async def stream(self, call: ModelCall) -> AsyncGenerator[Chunk]:
+        yield TEXT
+        raise BackendBroke(URL, "connection reset")
+
+
+async def test_a_failed_exchange_is_freed_without_garbage_collection() -> None:
+    async def fail() -> weakref.ref[BackendExchange]:
+        exchange = exchange_in(session_with(Broken()))
+        with suppress(BackendBroke):
+            await events_of(exchange)
+        return weakref.ref(exchange)
+
+    gc.disable()
+    try:
+        exchange = await fail()
+        assert exchange() is None
+    finally:
+        gc.enable()
 
 
 async def test_pending_bytes_are_counted_and_not_yielded() -> None:

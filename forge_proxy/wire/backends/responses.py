@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TypeVar
 
 import orjson
 
@@ -30,6 +31,17 @@ class UnreadableResponse(ValueError):
 
 class NestedTooDeeply(UnreadableResponse):
     """JSON that can be parsed but is nested too deeply to be serialized."""
+
+
+_Fault = TypeVar("_Fault", UnreadableResponse, TooLarge)
+
+
+def without_traceback(fault: _Fault) -> _Fault:
+    """Return a fault for a reader to keep. Its traceback refers to the reader, so both, and the response in it, would
+    stay in memory until the next garbage collection.
+    """
+    fault.__cause__ = fault.__context__ = None
+    return fault.with_traceback(None)
 
 
 _SHALLOW = 100
@@ -145,7 +157,7 @@ class EventReader(ABC):
                 return self._pending.report(self._events.pending_bytes)
             return self._counted(self._read(self._check_sizes(events)))
         except TooLarge as exc:
-            self.fault = exc
+            self.fault = without_traceback(exc)
             return []
 
     def end(self) -> list[Chunk]:
@@ -159,7 +171,7 @@ class EventReader(ABC):
             self.is_whole = True
             return self._counted(self._read_whole(*self._check_sizes([bytes(self._body)])))
         except (TooLarge, UnreadableResponse) as exc:
-            self.fault = exc
+            self.fault = without_traceback(exc)
             return []
 
     def _detect(self, piece: bytes) -> bytes:

@@ -22,12 +22,12 @@ _VALUE_END = re.compile(r"<\|close\|>argument<\|sep\|>(?=\s*(?:<\|open\|>argumen
 
 
 def read_section_calls(text: str, at: int) -> tuple[list[ParsedCall], int] | None:
-    """Read consecutive calls from `at` on; None if there are none or one of them is incomplete."""
+    """Read consecutive complete calls from `at` on; None if there are none. An incomplete one stays in the text."""
     calls: list[ParsedCall] = []
     while len(calls) < MAX_CALLS and (opening := SECTION_CALL.match(text, skip_space(text, at))):
         read = _read_call(text, opening)
         if read is None:
-            return None
+            break
         calls.append(read[0])
         at = read[1]
     return (calls, at) if calls else None

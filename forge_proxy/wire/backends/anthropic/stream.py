@@ -9,7 +9,13 @@ import orjson
 from forge_proxy.core.jsontypes import Json, JsonObject, is_count, is_list, is_object
 from forge_proxy.core.stream import SIGNED_REASONING, CallDelta, Chunk, Delta
 from forge_proxy.wire.backends.anthropic.tools import ToolNames
-from forge_proxy.wire.backends.responses import EventReader, UnreadableResponse, join_chunks, parse_response
+from forge_proxy.wire.backends.responses import (
+    EventReader,
+    UnreadableResponse,
+    join_chunks,
+    parse_response,
+    without_traceback,
+)
 from forge_proxy.wire.sse import BOM, MAX_RESPONSE
 
 _FINISHES = {
@@ -65,7 +71,7 @@ class MessageReader(EventReader):
             try:
                 chunk = self._take(parse_response(event))
             except UnreadableResponse as exc:
-                self.fault = exc
+                self.fault = without_traceback(exc)
                 break
             if chunk is not None:
                 chunks.append(chunk)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from forge_proxy.core.jsontypes import Json
 from forge_proxy.core.stream import Chunk
 from forge_proxy.wire.backends.ollama.response import LineDecoder
-from forge_proxy.wire.backends.responses import UnreadableResponse
+from forge_proxy.wire.backends.responses import UnreadableResponse, without_traceback
 from forge_proxy.wire.body import BufferedSize, PendingSize, estimate_parsed_size
 from forge_proxy.wire.sse import BOM, MAX_RESPONSE, TooLarge
 
@@ -80,7 +80,7 @@ class OllamaStreamReader:
             lines = self._lines.feed(piece)
             return self._read(lines) if lines else self._pending.report(self._lines.pending_bytes)
         except TooLarge as fault:
-            self.fault = fault
+            self.fault = without_traceback(fault)
             return []
 
     def end(self) -> list[Chunk]:
@@ -96,7 +96,7 @@ class OllamaStreamReader:
                     self._size.add(chunks[-1])
                     self._check(self._size.total)
             except (UnreadableResponse, TooLarge) as fault:
-                self.fault = fault
+                self.fault = without_traceback(fault)
                 break
             self.has_begun = True
             if self.is_done:

@@ -7,7 +7,7 @@ import re
 from forge_proxy.core.stream import Chunk
 from forge_proxy.wire.backends.openai.call_indexes import CallIndexes
 from forge_proxy.wire.backends.openai.response import decode_response, read_progress
-from forge_proxy.wire.backends.responses import EventReader, UnreadableResponse, join_chunks
+from forge_proxy.wire.backends.responses import EventReader, UnreadableResponse, join_chunks, without_traceback
 from forge_proxy.wire.sse import MAX_RESPONSE
 
 _DONE = b"[DONE]"
@@ -54,7 +54,7 @@ class ChatStreamReader(EventReader):
             try:
                 chunk = decode_response(event, model=self._model, verbatim=self._verbatim)
             except UnreadableResponse as exc:
-                self.fault = exc
+                self.fault = without_traceback(exc)
                 break
             if self._progress and not self.has_begun and (read := read_progress(chunk)):
                 progress.append(Chunk(progress=read, as_sent=chunk.as_sent))

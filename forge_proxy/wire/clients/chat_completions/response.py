@@ -14,7 +14,7 @@ DONE = b"data: [DONE]\n\n"
 
 def event(data: bytes) -> bytes:
     """Return one server-sent event."""
-    return b"data: " + data + b"\n\n"
+    return b"".join((b"data: ", data, b"\n\n"))  # one copy: the event may have megabytes
 
 
 def comment(words: str) -> bytes:
