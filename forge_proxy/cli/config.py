@@ -27,9 +27,11 @@ def show_settings(
     key: Key = None,
 ) -> None:
     """Show all settings from file and environment, with secrets masked."""
-    from forge_proxy.settings.masking import masked
+    from forge_proxy.settings.masking import mask_secrets
 
-    settings = AdminClient(url, key).admin("GET", "config") if live else dict(masked(load(settings_file(file), {})))
+    settings = (
+        AdminClient(url, key).admin("GET", "config") if live else dict(mask_secrets(load(settings_file(file), {})))
+    )
     if json:
         print(jsonlib.dumps(settings, indent=2))
     else:

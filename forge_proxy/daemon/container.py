@@ -62,7 +62,7 @@ class EngineAssembly:
         if isinstance(control, CatalogServer) and first is not None:
             await self.switching.switch(lambda: control.load(first.alias), drain_seconds=0)
         elif self.manager is not None:
-            async with self.admission.paused():
+            async with self.admission.pause():
                 await self.manager.start()
 
 

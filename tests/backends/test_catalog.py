@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from forge_proxy.backends.catalog import ModelEntry, Models, catalog_of, launch_specs
+from forge_proxy.backends.catalog import ModelEntries, ModelEntry, catalog_of, launch_specs
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig
 from forge_proxy.backends.llama_server.launch import ServerProgram
 from forge_proxy.backends.selection import select_backend
 from tests.fakes.ollama import FakeOllama
 
-READER: TypeAdapter[dict[str, ModelEntry]] = TypeAdapter(Models)
+READER: TypeAdapter[dict[str, ModelEntry]] = TypeAdapter(ModelEntries)
 SERVER = ServerProgram("llama-server", ("llama-server",))
 
 

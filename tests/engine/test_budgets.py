@@ -141,7 +141,7 @@ async def test_cards_are_given_the_budget_for_a_window() -> None:
     server = Server()
     budgets, _ = made(server, FAST)
 
-    cards = await budgets.advertised([ModelCard("told", 2000), ModelCard("asked")])
+    cards = await budgets.advertise([ModelCard("told", 2000), ModelCard("asked")])
 
     assert [(card.id, card.window) for card in cards] == [("told", 1000), ("asked", 4096)]
     assert server.asked == ["asked"]

@@ -64,7 +64,7 @@ class ServerInstance:
         if (await self.server.health()).status == "down":  # it has stopped listening: its end will be detected soon
             with suppress(TimeoutError):
                 async with asyncio.timeout(_NOTICED_WITHIN):
-                    await self.process.ended()
+                    await self.process.wait()
             if silent and not self.process.has_ended and (await self.server.health()).status == "down":
                 await self.process.kill("it stopped responding and was killed")
         return self.process.has_ended

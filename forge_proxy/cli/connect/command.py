@@ -13,8 +13,8 @@ from forge_proxy.cli.connect.address import default_url
 from forge_proxy.cli.connect.clients import (
     CHAT_COMPLETIONS,
     CLIENTS,
+    ClientConfigFile,
     ClientSetup,
-    ConfigFile,
     DaemonAddress,
     ServedModel,
 )
@@ -151,7 +151,7 @@ def _write(client: str, setup: ClientSetup, missing: str | None) -> None:
 def _undo(client: str) -> None:
     from forge_proxy.cli.connect.write import CannotWrite, restore
 
-    files: tuple[ConfigFile, ...] = CLIENTS[client](DaemonAddress("", "", "", 1)).files
+    files: tuple[ClientConfigFile, ...] = CLIENTS[client](DaemonAddress("", "", "", 1)).files
     if not files:
         raise CannotWrite(f"{client} has no configuration file: there is nothing to restore")
     restored = [path for file in files if (path := restore(file, Path.home())) is not None]

@@ -138,10 +138,10 @@ class _Search:
         value = read_value(self._text, at)
         if value is None or not is_object(value[0]):
             return None
-        written = self._text[at : value[1]]
-        texts = [said for said in value[0].values() if isinstance(said, str) and _NAME.fullmatch(said)]
+        source = self._text[at : value[1]]
+        texts = [text for text in value[0].values() if isinstance(text, str) and _NAME.fullmatch(text)]
         for name in texts[:4]:
-            calls = rescue(written, [*self._turn.callable_names, name]).calls
+            calls = rescue(source, [*self._turn.callable_names, name]).calls
             if calls and calls[0].call.tool == name:
                 offered = ", ".join(self._turn.names)
                 why = f"no tool of that name is offered; available: {offered}"

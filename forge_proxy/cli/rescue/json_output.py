@@ -63,16 +63,16 @@ def _span(span: TextSpan) -> dict[str, Json]:
 
 def _verdict(verdict: Verdict) -> dict[str, Json]:
     match verdict:
-        case Accept(settled):
-            return {"does": "hand out", **_settled(settled)}
+        case Accept(answer):
+            return {"does": "hand out", **_final_answer(answer)}
         case Retry(_, fault):
             return {"does": "ask again", "fault": fault.value, "says": [*corrections_in(verdict)]}
-        case GiveUp(fault, settled, error):
-            if settled is None:
+        case GiveUp(fault, answer, error):
+            if answer is None:
                 return {"does": "fail", "fault": fault.value, "error": str(error)}
-            return {"does": "give up", "fault": fault.value, **_settled(settled)}
+            return {"does": "give up", "fault": fault.value, **_final_answer(answer)}
 
 
-def _settled(settled: FinalAnswer) -> dict[str, Json]:
-    calls: list[Json] = [{"tool": call.tool, "arguments": call.arguments} for call in settled.calls]
-    return {"outcome": settled.outcome.value, "text": settled.text, "calls": calls}
+def _final_answer(answer: FinalAnswer) -> dict[str, Json]:
+    calls: list[Json] = [{"tool": call.tool, "arguments": call.arguments} for call in answer.calls]
+    return {"outcome": answer.outcome.value, "text": answer.text, "calls": calls}

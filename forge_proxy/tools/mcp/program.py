@@ -15,7 +15,7 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
-from forge_proxy.processes.supervision import supervised
+from forge_proxy.processes.supervision import build_reaper_command
 from forge_proxy.tools.config import McpServerConfig
 from forge_proxy.tools.mcp.incoming import MessageAssembler
 from forge_proxy.tools.mcp.output_limits import TooMuchOutput
@@ -74,7 +74,7 @@ class McpProgram:
     async def _start(self, errors: int) -> Process:
         watched, self._lifeline = os.pipe()
         try:
-            command = supervised([self._config.command or "", *self._config.args], watched)
+            command = build_reaper_command([self._config.command or "", *self._config.args], watched)
             environment = {name: value.get_secret_value() for name, value in self._config.env.items()}
             return await asyncio.create_subprocess_exec(
                 *command, stdin=PIPE, stdout=PIPE, stderr=errors, pass_fds=(watched,), start_new_session=True,

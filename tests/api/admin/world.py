@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from forge_proxy.api.admin.ports import BackendControl, ServerState, ServerStatusReport
+from forge_proxy.api.admin.ports import BackendControl, ServerStateName, ServerStatusReport
 from forge_proxy.api.admin.services import AdminServices, BackendSelection
 from forge_proxy.api.app import create_app
 from forge_proxy.api.auth import KeyRing
@@ -40,7 +40,7 @@ _RECOMMENDATIONS = read_recommendations()
 class Managed:
     """A model server that is ours."""
 
-    state: ServerState = "ready"
+    state: ServerStateName = "ready"
     model: str = "first"
     did: list[str] = field(default_factory=list[str])
 

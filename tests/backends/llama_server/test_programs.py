@@ -10,7 +10,7 @@ import pytest
 
 from forge_proxy.backends.config import BackendChoiceError, BackendConfig
 from forge_proxy.backends.llama_server.launch import ServerProgram
-from forge_proxy.backends.llama_server.programs import TINY_MODEL, embedded, find_program, launch_spec
+from forge_proxy.backends.llama_server.programs import TINY_MODEL, find_embedded, find_program, launch_spec
 
 SAYS = "#!/bin/sh\necho {}\n"
 
@@ -60,7 +60,7 @@ def test_the_named_one_and_the_kind_asked_for_come_before_what_is_found(model: P
 
     assert found(model, llama_server={"binary": other})[0] == ServerProgram("llama-server", (str(other),))
     assert found(model, kind="llamafile")[0].version == (0, 9, 3)
-    assert found(model, kind="embedded") == (embedded(), "backend.kind is embedded")
+    assert found(model, kind="embedded") == (find_embedded(), "backend.kind is embedded")
     assert found(model, llama_server={"binary": "llama-server"})[0].command[0].endswith("bin/llama-server")
 
 
@@ -105,10 +105,10 @@ def test_the_settings_become_what_is_launched(model: Path) -> None:
 
 
 def test_the_embedded_one_has_defaults_of_its_own_and_takes_no_extra_flags() -> None:
-    plain = launch_spec(BackendConfig(), embedded(), TINY_MODEL)
+    plain = launch_spec(BackendConfig(), find_embedded(), TINY_MODEL)
     extra = BackendConfig.model_validate({"llama_server": {"extra": ["--temp", "0"]}})
 
     assert (plain.alias, plain.context, plain.slots, plain.threads) == ("tiny-tools", 2048, 2, 1)
     assert plain.program.command[0] == sys.executable
     with pytest.raises(BackendChoiceError, match="takes none"):
-        launch_spec(extra, embedded(), TINY_MODEL)
+        launch_spec(extra, find_embedded(), TINY_MODEL)
