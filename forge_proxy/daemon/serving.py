@@ -56,13 +56,7 @@ async def serve(
                 log.info("stopping", **drain, note="stop again to abort running requests")
             daemon.end(signum)
 
-        for signum in STOP_SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(signum, stop, signum)
-        if hangup == "reload":
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloads.request)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # delivers signals blocked since the start
-        elif hangup == "stop":
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, stop, signal.SIGTERM)
+        _handle_signals(stop, reloads.request, hangup)
         daemon.log_address()
         systemd.ready(f"listening at {daemon.url}")
         watchdog = asyncio.create_task(_ping_watchdog(systemd))
@@ -73,6 +67,17 @@ async def serve(
             watchdog.cancel()
             await reloads.close()
         log.info("stopped")
+
+
+def _handle_signals(stop: Callable[[int], None], reload: Callable[[], None], hangup: Hangup) -> None:
+    loop = asyncio.get_running_loop()
+    for signum in STOP_SIGNALS:
+        loop.add_signal_handler(signum, stop, signum)
+    if hangup == "reload":
+        loop.add_signal_handler(signal.SIGHUP, reload)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # delivers signals blocked since the start
+    elif hangup == "stop":
+        loop.add_signal_handler(signal.SIGHUP, stop, signal.SIGTERM)
 
 
 def _tune_garbage_collector() -> None:
