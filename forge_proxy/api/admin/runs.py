@@ -9,6 +9,7 @@ from fastapi import Header, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from forge_proxy.api.admin.former_names import FormerName
 from forge_proxy.api.admin.run_events import event_stream
 from forge_proxy.core.errors import InvalidRequest
 from forge_proxy.workflows.runs.execution import open_calls
@@ -18,6 +19,7 @@ from forge_proxy.workflows.runs.serialization import RunError, RunResult, messag
 from forge_proxy.workflows.runs.service import Runs, is_run_id
 from forge_proxy.workflows.runs.submission import CompletedStep, Submission, read_submission
 from forge_proxy.workflows.runs.tool_outputs import ToolOutput
+from forge_proxy.workflows.tool_registry import FORMER_CLIENT_KIND
 
 
 class RunSummary(BaseModel):
@@ -83,6 +85,7 @@ class RunEndpoints:
     def __init__(self, runs: Runs, keepalive_seconds: float) -> None:
         self._runs = runs
         self._keepalive_seconds = keepalive_seconds
+        self._warn_of_caller = FormerName('execute.by "caller"', '"client"')
 
     async def submit(
         self,
@@ -100,6 +103,8 @@ class RunEndpoints:
         """Submit a run. It is stored before the response, and continues even if the client disconnects or the daemon
         restarts.
         """
+        if any(execute.get("by") == FORMER_CLIENT_KIND for execute in submission.executes.values()):
+            self._warn_of_caller()
         return to_run_info(await self._runs.submit(submission, idempotency_key))
 
     async def list(

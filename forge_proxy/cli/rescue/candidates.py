@@ -32,8 +32,8 @@ class RejectedCandidate:
     """Something in a text that looks like a call: what it is, and why it is not a call."""
 
     span: TextSpan
-    what: str
-    why: str
+    description: str
+    reason: str
 
 
 def find_rejected(turn: Turn, reply: Reply, extraction: Extraction) -> tuple[RejectedCandidate, ...]:
@@ -75,7 +75,7 @@ class _Search:
             if one is None:
                 continue
             past = one.span.end
-            (named if one.why == NAMED else reported).append(one)
+            (named if one.reason == NAMED else reported).append(one)
             if len(reported) == _MAX_REPORTED:
                 break
         return reported or ([] if self._broken else named[:_MAX_REPORTED])

@@ -308,7 +308,7 @@ _NO_TEXT = "expected a string"
     [
         (
             _tool(execute={"by": "carrier"}),
-            "workflow.tools.finish.execute.by: expected one of caller, arguments, http, mcp",
+            "workflow.tools.finish.execute.by: expected one of client, arguments, http, mcp",
         ),
         (_tool(execute={"by": "mcp", "server": {"url": 5}}), f"workflow.tools.finish.execute.server.url: {_NO_TEXT}"),
         (_with(terminal_tool=5), f"workflow.terminal_tool: {_NO_TEXT}, or: expected a list"),
@@ -364,7 +364,7 @@ CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments":
         (_tool(parameters=None, execute={"by": "http", "url": "http://a.example"}), "workflow.tools.finish.parameters"),
         (_tool(execute={}), "workflow.tools.finish.execute.by"),
         (_tool(execute={"by": "magic"}), "workflow.tools.finish.execute.by"),
-        (_tool(execute={"by": "caller", "url": "x"}), "workflow.tools.finish.execute.url"),
+        (_tool(execute={"by": "client", "url": "x"}), "workflow.tools.finish.execute.url"),
         (_tool(execute={"by": "http"}), "workflow.tools.finish.execute.url"),
         (_tool(execute={"by": "http", "url": "https://tools.example.com/x"}), "workflow.tools.finish.execute.url"),
         (_tool(execute={"by": "mcp", "server": "unknown"}), "workflow.tools.finish.execute.server"),
