@@ -21,21 +21,19 @@ from forge_proxy.core.messages import ToolCall
 def to_json(findings: Findings) -> str:
     """Return all findings as JSON."""
     extraction = findings.extraction
-    verdict = _verdict(findings.turn, findings.verdict)
-    return json.dumps(
-        {
-            "parser": (parser := "thorough" if findings.is_thorough else "quick"),
-            "calls": [_call(call) for call in findings.calls],
-            "text": extraction.text,
-            "reasoning": extraction.reasoning,
-            "broken": extraction.broken,
-            "not_calls": [_rejected(candidate) for candidate in findings.rejected],
-            "verdict": verdict,
-            "reading": parser,
-            "thoughts": extraction.reasoning,
-        },
-        indent=2,
-    )
+    parser = "thorough" if findings.is_thorough else "quick"
+    output: Json = {
+        "parser": parser,
+        "reading": parser,
+        "calls": [_call(call) for call in findings.calls],
+        "text": extraction.text,
+        "reasoning": extraction.reasoning,
+        "thoughts": extraction.reasoning,
+        "broken": extraction.broken,
+        "not_calls": [_rejected(candidate) for candidate in findings.rejected],
+        "verdict": _verdict(findings.turn, findings.verdict),
+    }
+    return json.dumps(output, indent=2)
 
 
 def _call(call: FoundCall) -> Json:
@@ -58,13 +56,8 @@ def _call(call: FoundCall) -> Json:
 
 def _rejected(candidate: RejectedCandidate) -> Json:
     description, reason = candidate.description, candidate.reason
-    return {
-        **_span(candidate.span),
-        "description": description,
-        "reason": reason,
-        "what": description,
-        "why": reason,
-    }
+    names = {"description": description, "reason": reason, "what": description, "why": reason}
+    return {**_span(candidate.span), **names}
 
 
 def _check_result(interventions: tuple[Intervention, ...]) -> str:
@@ -93,9 +86,9 @@ def _verdict(turn: Turn, verdict: Verdict) -> dict[str, Json]:
             corrections: list[Json] = [*corrections_in(verdict)]
             retry: dict[str, Json] = {"action": "retry", "fault": fault.value, "corrections": corrections}
             return {**retry, **names, "does": "ask again", "says": corrections}
-        case GiveUp(fault, None, error):
-            return {"action": "fail", "fault": fault.value, "error": str(error), **names, "does": "fail"}
-        case GiveUp(fault, answer):
+        case GiveUp(fault, answer, error):
+            if answer is None:
+                return {"action": "fail", "fault": fault.value, "error": str(error), **names, "does": "fail"}
             return {"action": "give_up", "fault": fault.value, **_final_answer(answer), **names, "does": "give up"}
 
 
