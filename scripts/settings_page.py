@@ -32,7 +32,7 @@ guardrails:
 - In environment variables, lists are separated by commas. `backend.llama_server.extra`, `models` and
   `tools.mcp.servers` are JSON there.
 - `${env.NAME}` in a value of the file is replaced by that environment variable.
-- Unknown names are refused, with a suggestion. `forge-proxy config check` checks a file without starting anything.
+- An unknown name is an error that suggests a known one. `forge-proxy config check` checks a file and starts nothing.
 - `forge-proxy config show` prints the effective settings without secrets; with `--live` those of the running daemon.
 - `forge-proxy config schema` prints a JSON Schema. Editors with a YAML language server use it if the file begins with
   `# yaml-language-server: $schema=forge-proxy.schema.json`.

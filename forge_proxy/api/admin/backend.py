@@ -85,7 +85,7 @@ class BackendEndpoints:
         return await self.read()
 
     async def stop(self) -> BackendInfo:
-        """Stop it once the running responses have ended."""
+        """Stop the server once the running responses have ended."""
         await self._parts.managed.stop()
         return await self.read()
 

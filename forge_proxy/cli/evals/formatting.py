@@ -99,7 +99,10 @@ def show_comparison(first: str, second: str, results: Path, choice: RunFilter) -
 
 
 def _find_line(side: str, word: str, results: Path, choice: RunFilter) -> ReportLine:
-    """Return the runs of one side. Raises `InvalidRequest` if they have several configurations."""
+    """Return the runs of one side as a line of the report.
+
+    Raises `InvalidRequest` if they have several configurations.
+    """
     is_file = Path(word).is_file()
     records = read_results([Path(word) if is_file else results])
     check_choice(choice, records)

@@ -47,7 +47,7 @@ class McpProgram:
         """The error if it was killed for exceeding an output limit."""
 
     def kill(self) -> None:
-        """Kill it and all its descendants at once."""
+        """Kill the program and all its descendants at once."""
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
@@ -122,7 +122,7 @@ class McpProgram:
             await incoming.aclose()
 
     async def _stop(self, process: Process) -> None:
-        """Ask it to exit, unless it is being killed; then kill what remains."""
+        """Ask the program to exit, unless it is being killed; then kill the remaining processes."""
         assert process.stdin is not None  # noqa: S101  # it is a pipe
         process.stdin.close()
         if self._lifeline >= 0 and not await _wait_for_exit(process, _GRACE_SECONDS):
