@@ -96,7 +96,7 @@ async def test_a_client_that_reads_nothing_is_aborted_after_the_timeout_and_coun
     assert connected.supervisor.aborted_readers == 1
 
 
-async def test_what_is_written_meanwhile_is_no_progress() -> None:
+async def test_buffering_more_data_is_not_progress() -> None:
     connected = Connected(1000)
     await connected.ask()
     began = now()
@@ -151,7 +151,7 @@ async def test_what_is_buffered_counts_until_it_is_read_or_the_connection_ends(s
     assert connected.memory.used == 0
 
 
-async def test_much_is_counted_at_once() -> None:
+async def test_a_large_amount_is_counted_at_once() -> None:
     connected = Connected(1000)
     await connected.ask()
     connected.client.unread = 70_000
