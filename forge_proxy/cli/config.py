@@ -49,7 +49,7 @@ def schema() -> None:
 @config.command()
 def check(file: ConfigFile = None) -> None:
     """Check the settings as `serve` does. Prints one line per fault; exit code 2 if there is any."""
-    from forge_proxy.settings.usable import refuse_unusable  # local import: --help does not need the web server
+    from forge_proxy.settings.startup_checks import refuse_unusable  # local import: --help does not need the web server
 
     path = settings_file(file)
     refuse_unusable(load(path, {}))

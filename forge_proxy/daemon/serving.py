@@ -22,7 +22,7 @@ from forge_proxy.daemon.app import build
 from forge_proxy.daemon.port_owner import find_daemon, stop_command
 from forge_proxy.daemon.reload import SettingsReloader
 from forge_proxy.settings import Settings
-from forge_proxy.settings.usable import refuse_unusable
+from forge_proxy.settings.startup_checks import refuse_unusable
 from forge_proxy.telemetry import logs
 from forge_proxy.telemetry.hangup import Hangup
 from forge_proxy.telemetry.running_daemons import list_running_daemons, register_daemon

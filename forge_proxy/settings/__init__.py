@@ -34,7 +34,7 @@ from forge_proxy.core.sampling import SamplingPolicy
 from forge_proxy.core.validation import describe_fault, iter_fields, suggest_name
 from forge_proxy.settings.errors import SettingsError as SettingsError
 from forge_proxy.settings.file import VARIABLE, SettingsFile, read_file
-from forge_proxy.settings.renamed import rename_settings
+from forge_proxy.settings.former_names import rename_settings
 from forge_proxy.store.config import StoreConfig
 from forge_proxy.telemetry.config import LogConfig
 from forge_proxy.tools.config import ToolSettings

@@ -147,7 +147,7 @@ async def test_a_large_body_is_in_memory_three_times_at_most() -> None:
 
 
 def _most_resident(*, anew: bool = False) -> int:
-    """Bytes; the peak since it was last counted anew."""
+    """Return the peak of resident bytes since the last reset."""
     if anew:
         Path("/proc/self/clear_refs").write_text("5")
     lines = Path("/proc/self/status").read_text().splitlines()

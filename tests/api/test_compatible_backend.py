@@ -35,7 +35,7 @@ def tool(name: str, pattern: str = "[a-z]") -> JsonDict:
 
 @dataclass
 class Particular(ScriptedHttp):
-    """A server that answers what `refuses` finds nothing wrong with: it gives the words of its error, or nothing."""
+    """A server that rejects requests: `refuses` returns the error message, or None to accept."""
 
     script: Sequence[Said | Exception] = ()
     refuses: Callable[[JsonDict], str | None] = lambda _: None

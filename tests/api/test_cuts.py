@@ -64,7 +64,7 @@ REPLIES = st.builds(
 
 
 def same(one: Answer, other: Answer) -> None:
-    # usage is told in a stream only where it was asked for; which bytes passed through is compared elsewhere
+    # a stream has usage only if the request asks for it; other tests compare the bytes that pass through
     plain = [replace(answer, asked=[], usage=None, tokens=None) for answer in (one, other)]
     assert plain[0] == plain[1]
     assert [body["messages"] for body in one.asked] == [body["messages"] for body in other.asked]

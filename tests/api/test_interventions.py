@@ -24,7 +24,7 @@ def rescued(tool: str, detail: str = "json at 0") -> Intervention:
 
 
 def told(*marks: Intervention) -> str:
-    """What `x-forge-interventions` says of these."""
+    """Return `x-forge-interventions` for these interventions."""
     return outcome_headers(Report(Outcome.RESCUED, interventions=marks))["x-forge-interventions"]
 
 

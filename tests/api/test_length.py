@@ -1,5 +1,5 @@
 """Responses that ended at the token limit (`finish_reason: "length"`): a complete call is delivered, a cut one never,
-and the text says what happened, whole and streamed.
+and the text reports it, whole and streamed.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ REFUSAL = Said(status=400, body={"error": {"message": "library/x does not suppor
 
 
 class World:
-    """A daemon with such a model, which says these things one after another."""
+    """A daemon whose model returns these responses one after another."""
 
     def __init__(self, script: Sequence[Said], dialect: Dialect) -> None:
         self.http = ScriptedHttp(script)

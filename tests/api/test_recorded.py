@@ -35,7 +35,7 @@ guarded_too = pytest.mark.parametrize("guarded", [False, True], ids=["passed-thr
 
 
 def ask(sent: Sequence[bytes], kind: str, *, stream: bool, guarded: bool) -> bytes:
-    """What a client is sent when the backend says this."""
+    """Return what a client receives if the backend sends this."""
     backend = OpenAICompatible("http://literal", LiteralHttp(sent, kind))
     policy = GuardPolicy(text_responses="accept")
     engine = Engine(EngineConfig(backend, StillClock(), lambda _: None, guardrails=policy))
@@ -62,7 +62,7 @@ def reply_in(body: bytes, *, stream: bool) -> tuple[Reply, object]:
 
 
 def whole_reply_in(body: bytes, said: Recording) -> tuple[Reply, object]:
-    """The reply in a whole response, and its tokens; None where the server reports none, which are then estimated."""
+    """The reply in a whole response, and its tokens; None if the server reports none, which are then estimated."""
     reply, tokens = reply_in(body, stream=False)
     return reply, tokens if said.tokens is not None else None
 

@@ -21,7 +21,7 @@ ENVELOPES = ErrorEnvelopes({}, encode_error)
 
 
 class Client(asyncio.Transport):
-    """A transport to a client that reads only as much as the test says."""
+    """A transport to a client that reads only as much as the test sets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Client(asyncio.Transport):
 
 
 class Connected:
-    """A connection to such a client, that answers with as many bytes as the test says."""
+    """A connection to such a client, with responses of the size that the test sets."""
 
     def __init__(self, size: int) -> None:
         self.memory = MemoryBudget(100 * MEGABYTE)

@@ -17,7 +17,7 @@ from forge_proxy.cli.options import collect_overrides
 from forge_proxy.core.errors import ForgeError
 from forge_proxy.settings import Settings, SettingsError, given, load
 from forge_proxy.settings.masking import mask_secrets
-from forge_proxy.settings.usable import refuse_unusable
+from forge_proxy.settings.startup_checks import refuse_unusable
 from tests.properties import sample
 
 SECRET = "hunter2-Zq9"

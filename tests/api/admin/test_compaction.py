@@ -104,7 +104,7 @@ async def test_a_preview_for_another_budget_or_policy(asked: dict[str, Any], use
         ({"messages": history(), "budget_tokens": 255}, "budget_tokens"),
         ({"messages": history(), "policy": {"keep_recent": 0}}, "policy.keep_recent"),
         ({"messages": history(), "tools": [{"type": "function"}]}, "tools[0].function"),
-        ({"messages": history()}, "budget_tokens"),  # nobody tells the window
+        ({"messages": history()}, "budget_tokens"),  # the window is unknown
     ],
 )
 async def test_an_invalid_preview_is_a_400_that_names_the_field(

@@ -22,7 +22,7 @@ NUMBER: JsonDict = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
 
 def run(**fields: Any) -> JsonDict:
-    """A run whose `look` its caller executes, and whose `finish` ends it with its arguments."""
+    """Return a submission: the client executes `look`; `finish` ends the run with its arguments."""
     finish = {"parameters": NUMBER, "execute": {"by": "arguments"}}
     tools: JsonDict = {"look": {"parameters": NUMBER}, "finish": finish}
     workflow = {"name": "w", "tools": tools, "terminal_tool": "finish", "system_prompt_template": "Help {who}."}
@@ -30,13 +30,13 @@ def run(**fields: Any) -> JsonDict:
 
 
 async def watched(client: httpx.AsyncClient, run_id: str) -> JsonDict:
-    """The run, once it has ended: its stream ends then."""
+    """Return the run after its event stream has ended."""
     await client.get(f"{RUNS}/{run_id}/events")
     return (await client.get(f"{RUNS}/{run_id}")).json()
 
 
 async def waiting(client: httpx.AsyncClient, body: JsonDict) -> JsonDict:
-    """A run that is submitted, once it waits for its caller."""
+    """Submit a run and return it once it waits for outputs of the client."""
     run_id = (await client.post(RUNS, json=body)).json()["id"]
     for _ in range(2000):
         found = (await client.get(f"{RUNS}/{run_id}")).json()
@@ -47,7 +47,7 @@ async def waiting(client: httpx.AsyncClient, body: JsonDict) -> JsonDict:
 
 
 async def post(client: httpx.AsyncClient, found: JsonDict, *outputs: JsonDict) -> httpx.Response:
-    """Post outputs; a call is named by its place."""
+    """Post outputs; `tool_call_id` is the index of the call."""
     calls = [call["id"] for call in found["required_action"]]
     said = [{**one, "tool_call_id": calls[one["tool_call_id"]]} for one in outputs]
     return await client.post(f"{RUNS}/{found['id']}/tool_outputs", json={"outputs": said})

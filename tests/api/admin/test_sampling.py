@@ -22,7 +22,7 @@ KNOWN = (Recommendation(family="Scripted", match="scripted", values={"temperatur
 
 
 async def asked(body: JsonDict, defaults: str, *script: Said) -> tuple[list[JsonDict], list[Event]]:
-    """What the model server is sent for a request, and what was told."""
+    """Return the bodies that the model server receives for a request, and the observed events."""
     http, heard = ScriptedHttp(script), list[Event]()
     sampling = Sampling(heard.append, KNOWN, SamplingPolicy.model_validate({"defaults": defaults}))
     engine = Engine(
