@@ -113,7 +113,7 @@ def _plain_type(root: Any, field: Any) -> str:
 
 def _bounds(field: Any) -> str:
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "&lt;"}
-    return "".join(f" {sign} {field[key]:g}" for key, sign in signs.items() if key in field)
+    return "".join(f" {sign} {field[key]:.10g}" for key, sign in signs.items() if key in field)
 
 
 def _default(field: Any) -> str:

@@ -53,7 +53,7 @@ class BudgetPolicy(BaseModel):
     overflow: OverflowAction = Field(
         default="reject",
         description="A prompt over the budget: reject it (400 context_length_exceeded), forward it anyway, or"
-        " compact its history first, as the section compaction says.",
+        " compact its history first, as set in compaction.",
     )
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Admits prompts that are within the context budget, and compacts the others if the policy says so.
+"""Admits prompts that are within the context budget, and compacts the others if the policy is `compact`.
 
 A client sends its whole history each time, and the cuts depend on that history alone: the same history is cut in the
 same way, so the model server's prefix cache still matches.

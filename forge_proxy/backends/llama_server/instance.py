@@ -31,7 +31,7 @@ _NOTICED_WITHIN = 10.0
 
 
 class CannotStart(BackendDown):
-    """A managed server cannot be started; the message says why and what to do."""
+    """A managed server cannot be started; the message contains the reason and a remedy."""
 
     def __init__(self, spec: LaunchSpec, why: str) -> None:
         super().__init__(spec.program.kind, f"{spec.program.kind} with {spec.model} could not be started: {why}")
