@@ -53,7 +53,7 @@ def test_one_on_path_is_taken_before_a_llamafile_beside_the_model_before_the_emb
     assert why_on_path == f"a model file is configured, and llama-server is on PATH: {on_path}"
 
 
-def test_the_named_one_and_the_kind_asked_for_come_before_what_is_found(model: Path) -> None:
+def test_a_configured_program_or_kind_takes_precedence_over_a_detected_one(model: Path) -> None:
     executable(model.parents[1] / "bin" / "llama-server")
     executable(model.with_name("x.llamafile"), "llamafile v0.9.3")
     other = executable(model.with_name("my-server"))
@@ -72,23 +72,23 @@ def test_the_named_one_and_the_kind_asked_for_come_before_what_is_found(model: P
         ({"kind": "llamafile"}, "there is no llamafile beside"),
     ],
 )
-def test_one_that_is_not_there_is_said_so(model: Path, config: dict[str, Any], said: str) -> None:
+def test_a_missing_program_is_an_error(model: Path, config: dict[str, Any], said: str) -> None:
     with pytest.raises(BackendChoiceError, match=said):
         found(model, **config)
 
 
-def test_one_that_is_not_executable_is_said_so(model: Path) -> None:
+def test_a_program_that_is_not_executable_is_an_error(model: Path) -> None:
     with pytest.raises(BackendChoiceError, match="is not executable"):
         found(model, llama_server={"binary": model})
 
 
-def test_a_llamafile_that_does_not_say_what_it_is_is_taken_for_a_current_one(model: Path) -> None:
+def test_a_llamafile_without_a_version_is_treated_as_current(model: Path) -> None:
     executable(model.with_name("x.llamafile"), "hello")
 
     assert found(model)[0].version == ()
 
 
-def test_the_settings_become_what_is_launched(model: Path) -> None:
+def test_the_settings_are_converted_to_a_launch_specification(model: Path) -> None:
     said = {"context": 4096, "slots": 3, "cache_type_k": "q8_0", "extra": ["--temp", "0"], "port": 9000}
     config = BackendConfig.model_validate({"gguf": model, "llama_server": said})
 
