@@ -1,4 +1,4 @@
-"""Models of one Ollama under names of ours, each with its terms. What the adapter itself does is in test_ollama.py."""
+"""Models of one Ollama under configured names, each with its options. test_ollama.py tests the adapter itself."""
 
 from __future__ import annotations
 

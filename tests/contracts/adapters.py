@@ -42,7 +42,7 @@ class Adapter:
         return self.answer(stream=stream, verbatim=verbatim)
 
     def answer(self, *, stream: bool, verbatim: bool = False) -> list[Chunk]:
-        """Its answer to one request: what `http` says now."""
+        """Return its response to one request, the current one of `http`."""
 
         async def taken() -> list[Chunk]:
             return [chunk async for chunk in self.backend.stream(self.call(stream=stream, verbatim=verbatim))]
@@ -70,7 +70,7 @@ def openai_compatible() -> Generator[Adapter]:
 
 @contextmanager
 def managed() -> Generator[Adapter]:
-    """Its server is a real process; only what would be said to it goes elsewhere."""
+    """Its server is a real process; only the requests go to a scripted one."""
     http, config = LiteralHttp(), BackendConfig()
     spec = launch_spec(config, find_embedded(), TINY_MODEL)
     with asyncio.Runner() as runner:

@@ -35,7 +35,7 @@ DOWN = BackendUnreachable(URL, "connection refused")
 
 @dataclass
 class Has:
-    """A backend that tells these numbers of slots one after the other, the last one for ever; each when it may."""
+    """A backend that reports these numbers of slots one after the other, the last one repeatedly, once `may` is set."""
 
     said: list[int | BackendFault | None]
     may: asyncio.Event = field(default_factory=asyncio.Event)
@@ -248,7 +248,7 @@ async def test_a_slow_client_does_not_hold_its_slot_once_the_backend_has_finishe
 
 
 async def is_free(admission: Admission) -> bool:
-    """Whether a request would have a slot now, where none may wait."""
+    """Return whether a request would get a slot now without waiting."""
     try:
         async with admission.slot("tries"):
             return True

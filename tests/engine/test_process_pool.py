@@ -24,7 +24,7 @@ from tests.fakes.processes import children, has_ended
 from tests.fakes.work import chatter, fail, spin
 
 SECONDS = 60.0
-"""How long work may take where that is not what is tested."""
+"""Time limit of work in tests that do not test the limit."""
 
 
 async def test_the_pool_returns_the_same_extraction_as_this_process() -> None:

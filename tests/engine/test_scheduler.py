@@ -1,4 +1,4 @@
-"""Swapping models while requests come and go: over the real door, with a server that loads when it is told to."""
+"""Switching models while requests arrive and finish: with the real admission, and a server that loads on command."""
 
 from __future__ import annotations
 

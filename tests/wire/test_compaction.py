@@ -1,4 +1,4 @@
-"""A caller's messages as compaction sees them, and what is cut of their JSON: nothing else changes."""
+"""The client's messages as compaction classifies them, and the cuts in their JSON: nothing else changes."""
 
 from __future__ import annotations
 

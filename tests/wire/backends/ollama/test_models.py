@@ -1,4 +1,4 @@
-"""What it says of its models. The bodies are a real one's, shortened."""
+"""Ollama's model routes. The bodies are from a real one, shortened."""
 
 from __future__ import annotations
 

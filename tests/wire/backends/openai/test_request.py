@@ -1,4 +1,4 @@
-"""What a backend is sent: the caller's own request, with what the backend's dialect and its window ask for."""
+"""The request to a backend: the client's own, with the changes that the backend's dialect and window require."""
 
 from __future__ import annotations
 

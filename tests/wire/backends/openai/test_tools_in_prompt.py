@@ -1,4 +1,4 @@
-"""Tools in the prompt: what is told of them, and how calls and results stand in a history."""
+"""Tools in the prompt: their description, and the form of calls and results in a history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request body: what the engine acts on is read, a bad field is named by its path, everything else goes on."""
+"""Request bodies: known fields are decoded, an invalid field is named by its path, everything else is forwarded."""
 
 from __future__ import annotations
 

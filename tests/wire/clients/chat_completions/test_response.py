@@ -1,4 +1,4 @@
-"""An answer as a caller of the OpenAI dialect gets it: perfect deltas, or a whole completion."""
+"""Responses in the format of chat completions: valid deltas, or a whole completion."""
 
 from __future__ import annotations
 
